@@ -1,4 +1,6 @@
-"""Imports every module of a package: run alone with only its declared dependencies, it finds the undeclared ones."""
+"""Imports every module of a package: run alone with only its declared dependencies, it finds the
+undeclared ones.
+"""
 
 import importlib
 import pkgutil

@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 import time
 
-from bench import accelerated, accounting, audit, clustered, mixing, rounds, samplers, shuffling, submissions, verified
+from bench import (
+    accelerated,
+    accounting,
+    audit,
+    clustered,
+    mixing,
+    rounds,
+    samplers,
+    shuffling,
+    submissions,
+    verified,
+)
 from bench.machine import machine
 
 PARTS = {

@@ -1,4 +1,7 @@
-"""Batches of sealed boxes with and without the accelerator, against the library's bare operation; processor time."""
+"""Batches of sealed boxes with and without the accelerator, against the library's bare operation.
+
+Processor time.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,24 @@ def run() -> None:
     for _ in range(TRIALS):
         with _without():
             slow = _microseconds(peel), _microseconds(seal)
-        turns.append((_microseconds(bare), _microseconds(bare_seal), *slow, _microseconds(peel), _microseconds(seal)))
-    print("                      without    with   (rate of a batch / bare operation of libsodium, median)")
-    print(f"  peel / X25519        {median(t[0] / t[2] for t in turns):8.2f}{median(t[0] / t[4] for t in turns):8.2f}")
-    print(f"  seal / its own seal  {median(t[1] / t[3] for t in turns):8.2f}{median(t[1] / t[5] for t in turns):8.2f}")
+        turns.append(
+            (
+                _microseconds(bare),
+                _microseconds(bare_seal),
+                *slow,
+                _microseconds(peel),
+                _microseconds(seal),
+            )
+        )
+    print(
+        "                      without    with   (rate of a batch / bare operation of libsodium, "
+        "median)"
+    )
+    print(
+        f"  peel / X25519        "
+        f"{median(t[0] / t[2] for t in turns):8.2f}{median(t[0] / t[4] for t in turns):8.2f}"
+    )
+    print(
+        f"  seal / its own seal  "
+        f"{median(t[1] / t[3] for t in turns):8.2f}{median(t[1] / t[5] for t in turns):8.2f}"
+    )

@@ -1,4 +1,6 @@
-"""The accountant: single certificates, composition, advice and the cold command, beside a plain reference."""
+"""The accountant: single certificates, composition, advice and the cold command, beside a plain
+reference.
+"""
 
 from __future__ import annotations
 
@@ -75,22 +77,30 @@ def certificates() -> None:
             HadamardHistogram(symbols=1000, blanket=Fraction(1, 2)), Setting(h, h), DELTA
         ),
         "one bit k=20 metric": lambda h: epsilon_bounds(
-            OneBitShuffle(max_value=20, randomise=Fraction(1, 2)), Setting(h, h, Adjacency.METRIC), DELTA
+            OneBitShuffle(max_value=20, randomise=Fraction(1, 2)),
+            Setting(h, h, Adjacency.METRIC),
+            DELTA,
         ),
         "quantised RR k=1000": lambda h: epsilon_bounds(
             QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)), Setting(h, h), DELTA
         ),
         "quantised RR metric": lambda h: epsilon_bounds(
-            QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA
+            QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 10)),
+            Setting(h, h, Adjacency.METRIC),
+            DELTA,
         ),
         "RR k=20 metric": lambda h: epsilon_bounds(
-            RRShuffle(max_value=20, randomise=Fraction(1, 10)), Setting(h, h, Adjacency.METRIC), DELTA
+            RRShuffle(max_value=20, randomise=Fraction(1, 10)),
+            Setting(h, h, Adjacency.METRIC),
+            DELTA,
         ),
         "Geo k=20": lambda h: epsilon_bounds(
             GeoShuffle(max_value=20, epsilon_geo=Fraction(1, 2), padding=90), Setting(h, h), DELTA
         ),
         "SGDL k=20": lambda h: epsilon_bounds(
-            SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 20), shares=h, padding=400), Setting(h, h), DELTA
+            SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 20), shares=h, padding=400),
+            Setting(h, h),
+            DELTA,
         ),
     }
     for name, work in kinds.items():
@@ -99,11 +109,17 @@ def certificates() -> None:
 
 
 def against_the_plain_formula() -> None:
-    """Prints the time of one δ by the plain sums over the time of a whole ε, both sides, by ours."""
+    """Prints the time of one δ by the plain sums over the time of a whole ε, both sides, by
+    ours.
+    """
     honest = 10**4
     setting = Setting(honest, honest)
     for name, plain, ours in (
-        ("10-RR", lambda: blanket_delta(10, 1.0, honest, 0.02), lambda: epsilon_bounds(_krr(10), setting, DELTA)),
+        (
+            "10-RR",
+            lambda: blanket_delta(10, 1.0, honest, 0.02),
+            lambda: epsilon_bounds(_krr(10), setting, DELTA),
+        ),
         (
             "clones",
             lambda: clones_delta(1.0, honest, 0.05),
@@ -111,11 +127,16 @@ def against_the_plain_formula() -> None:
         ),
     ):
         ratio = _seconds(plain, 1) / _seconds(ours)
-        print(f"  {name}, h = 1e4: one plain δ takes {ratio:.1f} times as long as a whole ε from both sides")
+        print(
+            f"  {name}, h = 1e4: one plain δ takes {ratio:.1f} times as long as a whole ε from "
+            f"both sides"
+        )
 
 
 def against_small_rounds() -> None:
-    """Prints what a billion honest users cost beside 10,000, and a calibration and advice beside one certificate."""
+    """Prints what a billion honest users cost beside 10,000, and a calibration and advice beside
+    one certificate.
+    """
     for name, work in (
         ("10-RR", lambda h: epsilon_bounds(_krr(10), Setting(h, h), DELTA)),
         ("clones", lambda h: epsilon_bounds(LocalRandomiser(1.0), Setting(h, h), DELTA)),
@@ -129,12 +150,17 @@ def against_small_rounds() -> None:
         single = _seconds(partial(epsilon_bounds, spec, target.setting, DELTA))
         searched = _seconds(partial(calibrate, kind, target))
         shares[kind], whole = searched / single, whole + searched
-    print("  calibrate / one certificate: " + ", ".join(f"{kind} {share:.1f}" for kind, share in shares.items()))
+    print(
+        "  calibrate / one certificate: "
+        + ", ".join(f"{kind} {share:.1f}" for kind, share in shares.items())
+    )
     print(f"  advise / all calibrations: {_seconds(lambda: advise(target)) / whole:.2f}")
 
 
 def composition() -> None:
-    """Prints 1,000 composed rounds with and after their curve, and dp-accounting's own Gaussian beside it."""
+    """Prints 1,000 composed rounds with and after their curve, and dp-accounting's own Gaussian
+    beside it.
+    """
     from dp_accounting.pld import privacy_loss_distribution
 
     spec, setting, known = _krr(10), Setting(10**4, 10**4), dict[bytes, NDArray[np.float64]]()
@@ -153,25 +179,36 @@ def composition() -> None:
     whole, after = time.perf_counter() - began, _seconds(compose)
     peer = _seconds(
         lambda: (
-            privacy_loss_distribution.from_gaussian_mechanism(math.sqrt(1000.0) * 5, use_connect_dots=True)
+            privacy_loss_distribution.from_gaussian_mechanism(
+                math.sqrt(1000.0) * 5, use_connect_dots=True
+            )
             .self_compose(1000)
             .get_epsilon_for_delta(DELTA)
         )
     )
     print(
-        f"  10-RR, h = 1e4, 1,000 rounds: {whole:.3f} s with the curve, {after:.4f} s after it (wanted at most 0.05 s)"
+        f"  10-RR, h = 1e4, 1,000 rounds: {whole:.3f} s with the curve, {after:.4f} s after it "
+        f"(wanted at most 0.05 s)"
     )
     small = _seconds(lambda: compose_curves([Repeated(curve, 1000)], 1e-12).epsilon(1e-12), 5)
     longer = _seconds(lambda: compose_curves([Repeated(curve, 10**5)], DELTA).epsilon(DELTA), 5)
-    print(f"  the same at δ = 1e-12 / at 1e-6: {small / after:.2f}; 100,000 rounds / 1,000: {longer / after:.1f}")
-    print(f"  dp-accounting's Gaussian, 1,000 rounds: {peer:.4f} s, {peer / after:.1f} times ours after the curve")
+    print(
+        f"  the same at δ = 1e-12 / at 1e-6: {small / after:.2f}; 100,000 rounds / 1,000: "
+        f"{longer / after:.1f}"
+    )
+    print(
+        f"  dp-accounting's Gaussian, 1,000 rounds: {peer:.4f} s, {peer / after:.1f} times ours "
+        f"after the curve"
+    )
 
 
 def commands() -> None:
     """Prints the cold command and the advice."""
     target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
     print(f"  advise: {_seconds(lambda: advise(target)):.2f} s (wanted at most 3 s)")
-    line = "certify krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6 --format json"
+    line = (
+        "certify krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6 --format json"
+    )
     command = [sys.executable, "-m", "shuffledp.cli", *line.split()]
 
     def cold() -> None:

@@ -1,4 +1,6 @@
-"""Audit trials a second, against numpy's sampling of the same rounds: the least that any audit must draw."""
+"""Audit trials a second, against numpy's sampling of the same rounds: the least that any audit must
+draw.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,16 @@ def _rate(work: Callable[[], object], trials: int) -> float:
 
 
 def compare(name: str, asked: Question, pool: ProcessPoolExecutor) -> None:
-    """Prints trials a second of numpy, of the exact sampler in bulk, and of the whole audit, and the ratios."""
+    """Prints trials a second of numpy, of the exact sampler in bulk, and of the whole audit, and
+    the ratios.
+    """
     spec = spec_of(asked)
     datasets = neighbours_of(asked, Effort(TRIALS), USERS).datasets
-    pieces = [(partial(_bare, spec, dataset), PIECE) for dataset in datasets for _ in range(TRIALS // PIECE)]
+    pieces = [
+        (partial(_bare, spec, dataset), PIECE)
+        for dataset in datasets
+        for _ in range(TRIALS // PIECE)
+    ]
     run_chunks(pool, pieces, None)  # warm
     turns = [
         (
@@ -62,13 +70,21 @@ def compare(name: str, asked: Question, pool: ProcessPoolExecutor) -> None:
     numpy, sampler, whole = (statistics.median(column) for column in zip(*turns, strict=True))
     of_numpy = statistics.median(turn[2] / turn[0] for turn in turns)
     of_sampler = statistics.median(turn[2] / turn[1] for turn in turns)
-    print(f"  {name:<16} {numpy:>12,.0f} {sampler:>17,.0f} {whole:>12,.0f} {of_numpy:>14.3f} {of_sampler:>16.2f}")
+    print(
+        f"  {name:<16} {numpy:>12,.0f} {sampler:>17,.0f} {whole:>12,.0f} {of_numpy:>14.3f} "
+        f"{of_sampler:>16.2f}"
+    )
 
 
 def run() -> None:
     """A histogram and a sum."""
-    print(f"  trials a second, {USERS} users a trial, {WORKERS} processes; medians of {TURNS} turns")
-    print("                     bare numpy     sampler, bulk  whole audit  audit / numpy  audit / sampler")
+    print(
+        f"  trials a second, {USERS} users a trial, {WORKERS} processes; medians of {TURNS} turns"
+    )
+    print(
+        "                     bare numpy     sampler, bulk  whole audit  audit / numpy  audit / "
+        "sampler"
+    )
     around = Scenario(USERS, DELTA)
     histogram, _ = questions.krr_histogram(3, 1.0)
     with sealing_pool() as pool:

@@ -1,7 +1,8 @@
-"""The peer of the entry node: gRPC with the same TLS and the same messages, which takes a submission and only answers.
+"""The peer of the entry node: gRPC with the same TLS and the same messages, which takes a
+submission and only answers.
 
-`python -m bench.bare_server CONFIG RECEIPT_BYTES`, with the configuration file of the node whose keys it shows. Prints
-the port it listens on.
+`python -m bench.bare_server CONFIG RECEIPT_BYTES`, with the configuration file of the node whose
+keys it shows. Prints the port it listens on.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ Context = grpc.aio.ServicerContext[node_pb2.SubmitRequest, node_pb2.SubmitRespon
 
 
 async def serve(config: NodeConfig, receipt_bytes: int) -> None:
-    """Serves until the process is ended: reads whatever is submitted, answers with as many bytes as a receipt has."""
+    """Serves until the process is ended: reads whatever is submitted, answers with as many bytes as
+    a receipt has.
+    """
     authority = load_roster(config.roster, config.root_key).tls_authority
     receipt = bytes(receipt_bytes)
 
-    async def submit(requests: AsyncIterator[node_pb2.SubmitRequest], _: Context) -> node_pb2.SubmitResponse:
+    async def submit(
+        requests: AsyncIterator[node_pb2.SubmitRequest], _: Context
+    ) -> node_pb2.SubmitResponse:
         async for _request in requests:
             pass
         return node_pb2.SubmitResponse(receipt=receipt)
@@ -38,8 +43,12 @@ async def serve(config: NodeConfig, receipt_bytes: int) -> None:
         submit, node_pb2.SubmitRequest.FromString, node_pb2.SubmitResponse.SerializeToString
     )
     server = grpc.aio.server(options=server_options())
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAMES[0], {"Submit": handler}),))
-    port = server.add_secure_port("127.0.0.1:0", server_credentials(TLSFiles.load(config.keys, authority)))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(NAMES[0], {"Submit": handler}),)
+    )
+    port = server.add_secure_port(
+        "127.0.0.1:0", server_credentials(TLSFiles.load(config.keys, authority))
+    )
     await server.start()
     print(port, flush=True)
     await server.wait_for_termination()

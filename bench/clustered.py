@@ -1,4 +1,6 @@
-"""The order of a batch on a Ray cluster of which a machine is killed, and in memory: processor time of both."""
+"""The order of a batch on a Ray cluster of which a machine is killed, and in memory: processor time
+of both.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def opened_bare(_: str, job: Job, block: int, packed: Records) -> tuple[Sum | Se
 
 def drive_bare(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
     """`driver.drive` with that task."""
-    Mixing.opens = staticmethod(opened_bare)  # in the process that directs the cluster, and ends with it
+    Mixing.opens = staticmethod(
+        opened_bare
+    )  # in the process that directs the cluster, and ends with it
     drive(pipe, config, work)
 
 
@@ -55,12 +59,17 @@ async def _mixed(cluster: RayCluster, source: Path, count: int, kill: Callable[[
 
     config = cluster.engine(task_memory=TASK_BYTES)
     target = source.with_name("out")
-    mixed = await RayEngine(config, drive_bare).mix(LAYER, count, source, target, os.urandom, progress)
+    mixed = await RayEngine(config, drive_bare).mix(
+        LAYER, count, source, target, os.urandom, progress
+    )
     return count - mixed.records
 
 
 def killed(records: int = RECORDS) -> float | None:
-    """Prints and gives: processor time on a cluster with a machine killed / in memory; None without Ray."""
+    """Prints and gives: processor time on a cluster with a machine killed / in memory.
+
+    None without Ray.
+    """
     if importlib.util.find_spec("ray") is None:
         print("  Ray is not installed: make test-ray does that")
         return None
@@ -72,11 +81,16 @@ def killed(records: int = RECORDS) -> float | None:
             for start in range(0, records, STEP):
                 file.write(os.urandom(min(STEP, records - start) * LAYER.unit_bytes))
         inside, *_ = measured(source, ALL_MEMORY)
-        cluster = RayCluster(Path(folder), ray.util.get_node_ip_address(), store=2**30, direct=100 * 2**10)
+        cluster = RayCluster(
+            Path(folder), ray.util.get_node_ip_address(), store=2**30, direct=100 * 2**10
+        )
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where workers find this module
         try:
             cluster.whole()
-            idle, began = sum(machine.processor_seconds() for machine in cluster.machines()), time.perf_counter()
+            idle, began = (
+                sum(machine.processor_seconds() for machine in cluster.machines()),
+                time.perf_counter(),
+            )
             before = sum(os.times()[:4])
             lost: list[float] = []
 
@@ -87,15 +101,19 @@ def killed(records: int = RECORDS) -> float | None:
 
             missing = asyncio.run(_mixed(cluster, source, records, kill))
             if not lost:
-                raise RuntimeError("the batch was mixed before a worker was killed: take more records")
+                raise RuntimeError(
+                    "the batch was mixed before a worker was killed: take more records"
+                )
             left = sum(machine.processor_seconds() for machine in cluster.machines())
             spent = left + sum(lost) - idle + sum(os.times()[:4]) - before
             seconds = time.perf_counter() - began
         finally:
             cluster.close()
         print(
-            f"  {records:,} records: in memory {inside:.2f} processor seconds; on a cluster, one of two workers "
-            f"killed, {spent:.2f} in {seconds:.0f} s, {missing} missing, and the same multiset (or it had failed)"
+            f"  {records:,} records: in memory {inside:.2f} processor seconds; on a cluster, one "
+            f"of two workers "
+            f"killed, {spent:.2f} in {seconds:.0f} s, {missing} missing, and the same multiset "
+            f"(or it had failed)"
         )
         print(f"  on a cluster / in memory: {spent / inside:.2f} (wanted at most 4.5)")
         return spent / inside

@@ -1,4 +1,6 @@
-"""The physical limit: the libraries' bare operations, on all cores, in the same processes as the real work."""
+"""The physical limit: the libraries' bare operations, on all cores, in the same processes as the
+real work.
+"""
 
 from __future__ import annotations
 

@@ -10,11 +10,20 @@ from pathlib import Path
 def machine() -> str:
     """Processor, cores and memory in one line."""
     processor = next(
-        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        (
+            line.split(":", 1)[1].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
         platform.processor(),
     )
-    total = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    return f"{processor}, {os.cpu_count()} cores, {total / 2**20:.0f} GiB, Python {platform.python_version()}"
+    total = next(
+        (int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0
+    )
+    return (
+        f"{processor}, {os.cpu_count()} cores, {total / 2**20:.0f} GiB, Python "
+        f"{platform.python_version()}"
+    )
 
 
 def _lines(path: str) -> list[str]:
@@ -31,7 +40,9 @@ def peak_resident(pid: int) -> int:
 def children_of(pid: int) -> list[int]:
     """Direct child processes (Linux)."""
     return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
     ]
 
 
@@ -44,4 +55,6 @@ def resident(pid: int) -> int:
 def processor_seconds(pid: int) -> float:
     """Processor time of a process so far, without its children (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, see proc(5)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf(
+        "SC_CLK_TCK"
+    )  # utime and stime, see proc(5)

@@ -35,7 +35,9 @@ def _sealed(geometry: Geometry, position: int, count: int) -> tuple[bytes, bytes
 
 
 async def peel_ratio() -> float:
-    """Prints and gives: peel rate of the mixing of one node / bare X25519 rate, both on all cores."""
+    """Prints and gives: peel rate of the mixing of one node / bare X25519 rate, both on all
+    cores.
+    """
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
     private, packed = _sealed(geometry, 2, MESSAGES)
     layer = Layer(geometry, ROUND, 2, private)
@@ -47,7 +49,15 @@ async def peel_ratio() -> float:
         await mix(layer, 4000, source, Path(folder) / "warm", pool, system_random, lambda _: None)
         for trial in range(5):
             began = time.perf_counter()
-            await mix(layer, MESSAGES, source, Path(folder) / f"out{trial}", pool, system_random, lambda _: None)
+            await mix(
+                layer,
+                MESSAGES,
+                source,
+                Path(folder) / f"out{trial}",
+                pool,
+                system_random,
+                lambda _: None,
+            )
             peeled = MESSAGES / (time.perf_counter() - began)
             limit = rate(bare, bare_x25519, MESSAGES // (2 * (os.cpu_count() or 1)))
             ratios.append(peeled / limit)
@@ -59,7 +69,9 @@ async def peel_ratio() -> float:
 
 
 def growth() -> None:
-    """Prints what a node and the analyst do besides public-key work, for 1e4, 1e5 and 1e6 messages."""
+    """Prints what a node and the analyst do besides public-key work, for 1e4, 1e5 and 1e6
+    messages.
+    """
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
     print("  microseconds a message     find repeats   permute    decode")
     for count in (10**4, 10**5, 10**6):
@@ -71,7 +83,11 @@ def growth() -> None:
         for _ in permuted_pieces(records, uniform_permutation(count, system_random), 2**20):
             pass
         times.append(time.perf_counter())
-        plain = np.frombuffer(os.urandom(count * geometry.plain_bytes), dtype=np.uint8).reshape(count, -1).copy()
+        plain = (
+            np.frombuffer(os.urandom(count * geometry.plain_bytes), dtype=np.uint8)
+            .reshape(count, -1)
+            .copy()
+        )
         plain[:, 0] &= 1
         board = plain.tobytes()
         times.append(time.perf_counter())

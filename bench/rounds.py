@@ -28,17 +28,23 @@ CORES = os.cpu_count() or 1
 
 
 async def demo_ratio() -> float:
-    """Prints and gives: the default demo round, start-up apart / all its seals and opens alone, both on all cores.
+    """Prints and gives: the default demo round, start-up apart / all its seals and opens alone,
+    both on all cores.
 
-    The bare work is done right after the round, on the same clock: what else the machine does slows both.
+    The bare work is done right after the round, on the same clock: what else the machine does slows
+    both.
     """
     options = DemoOptions()
     column = load_column(None, None, users=options.users, max_value=options.max_value)
     with tempfile.TemporaryDirectory() as folder:
-        report = (await run_demo(options, column, Stages(Console(stderr=True)), Path(folder))).report
+        report = (
+            await run_demo(options, column, Stages(Console(stderr=True)), Path(folder))
+        ).report
     geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
     with all_cores() as bare:
-        pure = report.users / rate(bare, partial(bare_users, geometry), max(1, report.users // (4 * CORES)))
+        pure = report.users / rate(
+            bare, partial(bare_users, geometry), max(1, report.users // (4 * CORES))
+        )
     spent = report.seconds["total"] - report.seconds["start"]
     print(f"  start-up {report.seconds['start']:.1f} s (wanted at most 10 s)")
     print(f"  round {spent:.1f} s, pure crypto {pure:.1f} s ({report.messages:,} messages)")
@@ -47,10 +53,14 @@ async def demo_ratio() -> float:
 
 
 async def memory() -> None:
-    """Prints the peak memory of each node, workers included, and what of it the records took, by their bytes."""
+    """Prints the peak memory of each node, workers included, and what of it the records took, by
+    their bytes.
+    """
     users, bits = 1000, 250
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
-        async with LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False) as system:
+        async with LocalSystem(
+            Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False
+        ) as system:
             await warm(pool)
             plan = RoundPlan(
                 population=system.population,
@@ -67,14 +77,23 @@ async def memory() -> None:
             )
             values = np.arange(users, dtype=np.int64) % (bits + 1)
             idle = {name: _peak(system, name) for name in system.route}
-            report = await run_round(system, plan, values, pool, Stages(Console(stderr=True)), StageClock())
+            report = await run_round(
+                system, plan, values, pool, Stages(Console(stderr=True)), StageClock()
+            )
             geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
-            print(f"  {report.messages:,} messages; peak resident memory of each node and its workers:")
+            print(
+                f"  {report.messages:,} messages; peak resident memory of each node and its "
+                f"workers:"
+            )
             for position, name in enumerate(system.route, start=1):
-                peak, records = _peak(system, name), report.messages * geometry.record_bytes(max(2, position))
+                peak, records = (
+                    _peak(system, name),
+                    report.messages * geometry.record_bytes(max(2, position)),
+                )
                 above = peak - idle[name]
                 print(
-                    f"  {name}: {peak / 1e6:,.0f} MB, of it {above / 1e6:,.0f} MB above the idle node; "
+                    f"  {name}: {peak / 1e6:,.0f} MB, of it {above / 1e6:,.0f} MB above the idle "
+                    f"node; "
                     f"these / its {records / 1e6:,.0f} MB of records: {above / records:.1f}"
                 )
 

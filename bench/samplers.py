@@ -1,4 +1,6 @@
-"""Values a second of the exact samplers, one by one and in bulk, against numpy's inexact ones of the same laws."""
+"""Values a second of the exact samplers, one by one and in bulk, against numpy's inexact ones of
+the same laws.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +73,21 @@ def compare(spec: Mechanism) -> None:
     single, bulk, numpy = (statistics.median(column) for column in zip(*turns, strict=True))
     of_numpy = statistics.median(turn[1] / turn[2] for turn in turns)
     of_single = statistics.median(turn[1] / turn[0] for turn in turns)
-    print(f"  {spec.kind:<20} {single:>11,.0f} {bulk:>11,.0f} {numpy:>11,.0f} {of_numpy:>13.2f} {of_single:>14.0f}")
+    print(
+        f"  {spec.kind:<20} {single:>11,.0f} {bulk:>11,.0f} {numpy:>11,.0f} {of_numpy:>13.2f} "
+        f"{of_single:>14.0f}"
+    )
 
 
 def run() -> None:
     """Every mechanism."""
-    print(f"  values a processor second; medians of {TURNS} turns; bulk / numpy wanted at least {float(WANTED)}")
-    print("                        one by one     in bulk       numpy  bulk / numpy  bulk / one by one")
+    print(
+        f"  values a processor second; medians of {TURNS} turns; bulk / numpy wanted at least "
+        f"{float(WANTED)}"
+    )
+    print(
+        "                        one by one     in bulk       numpy  bulk / numpy  bulk / one by "
+        "one"
+    )
     for spec in SPECS:
         compare(spec)

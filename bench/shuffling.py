@@ -1,4 +1,6 @@
-"""The order of a batch, out of core and in memory: processor time and memory of the same code at two settings."""
+"""The order of a batch, out of core and in memory: processor time and memory of the same code at
+two settings.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,22 @@ RECORDS = 10**6
 ALL_MEMORY = 2**38
 """Bytes; more than any batch of a bench, which therefore stays in memory."""
 
-LAYER = Layer(Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1), "bench", 2, b"")
+LAYER = Layer(
+    Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1), "bench", 2, b""
+)
 _TURNS = 3
 STEP = 2**16
 """Units that are made at a time."""
 
 
 class OpenOnions(PeelPool):
-    """Onions whose layer is the bytes in front: without public-key work only the moving of records is measured."""
+    """Onions whose layer is the bytes in front: without public-key work only the moving of records
+    is measured.
+    """
 
-    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]) -> None:
+    async def peel(
+        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+    ) -> None:
         """See `PeelPool.peel`."""
         width = layer.geometry.record_bytes(layer.position + 1)
         for piece in pieces:
@@ -48,15 +56,31 @@ def _peak() -> int:
 
 
 def _once(source: Path, memory: int) -> None:
-    """Mixes the file; prints processor seconds, and the peak of memory in bytes before and after."""
+    """Mixes the file.
+
+    Prints processor seconds, and the peak of memory in bytes before and after.
+    """
     count, before, began = source.stat().st_size // LAYER.unit_bytes, _peak(), time.process_time()
     target = source.with_name("out")
-    asyncio.run(mix(LAYER, count, source, target, OpenOnions(1), system_random, lambda _: None, memory=memory))
+    asyncio.run(
+        mix(
+            LAYER,
+            count,
+            source,
+            target,
+            OpenOnions(1),
+            system_random,
+            lambda _: None,
+            memory=memory,
+        )
+    )
     print(time.process_time() - began, before, _peak())
 
 
 def measured(source: Path, memory: int) -> tuple[float, ...]:
-    """Mixing the file in this machine's memory: processor seconds, and the peak of memory before and after, bytes."""
+    """Mixing the file in this machine's memory: processor seconds, and the peak of memory before
+    and after, bytes.
+    """
     # A process of its own: the peak of memory is that of a process, and never falls.
     command = [sys.executable, "-m", "bench.shuffling", str(source), str(memory)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own command
@@ -64,7 +88,9 @@ def measured(source: Path, memory: int) -> tuple[float, ...]:
 
 
 def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
-    """Prints and gives: processor time of mixing out of core / in memory, and prints both peaks of memory."""
+    """Prints and gives: processor time of mixing out of core / in memory, and prints both peaks of
+    memory.
+    """
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "in"
@@ -77,11 +103,15 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
             )
             ratios.append(outside / inside)
             print(
-                f"  {records:,} records: in memory {inside:.2f} processor seconds, {whole / 1e6:,.0f} MB; out of core "
+                f"  {records:,} records: in memory {inside:.2f} processor seconds, "
+                f"{whole / 1e6:,.0f} MB; out of core "
                 f"{outside:.2f}, {bounded / 1e6:,.0f} MB, of which {idle / 1e6:.0f} before it"
             )
     middle = float(np.median(ratios))
-    print(f"  out of core / in memory: {middle:.2f} (median of {turns}; wanted at most 1.2, in at most 250 MB)")
+    print(
+        f"  out of core / in memory: {middle:.2f} (median of {turns}; wanted at most 1.2, in at "
+        f"most 250 MB)"
+    )
     return middle
 
 

@@ -1,9 +1,11 @@
-"""The entry node against a bare gRPC server: what taking a submission costs above letting its bytes in.
+"""The entry node against a bare gRPC server: what taking a submission costs above letting its bytes
+in.
 
-The node gets submissions in one message, as from a device whose envelope fits, and others as a stream; the bare server
-takes streams. All get the same bytes over the same TLS from the same driver, in turn, so that what else the machine
-does touches all alike. The driver keeps some calls going; it takes a processor of its own, so that rates compare the
-servers less sharply than their processor time does. Once on few connections, and once on a thousand.
+The node gets submissions in one message, as from a device whose envelope fits, and others as a
+stream; the bare server takes streams. All get the same bytes over the same TLS from the same
+driver, in turn, so that what else the machine does touches all alike. The driver keeps some calls
+going; it takes a processor of its own, so that rates compare the servers less sharply than their
+processor time does. Once on few connections, and once on a thousand.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Load:
 
 FEW = Load(users=500, turns=8, connections=32, under_way=64)
 MANY = Load(users=2_000, turns=6, connections=1_000, under_way=200)
-"""10,000 users that count, after 2,000. With more under way the node begins to send those away that send slowly."""
+"""10,000 users that count, after 2,000. With more under way the node begins to send those away that
+send slowly.
+"""
 
 AT_ONCE = 100
 """Connections that shake hands at a time."""
@@ -84,28 +88,37 @@ class Server:
     memory: list[int] = field(default_factory=list)
 
     async def turn(self, calls: Sequence[Call]) -> list[bytes]:
-        """The answers; notes submissions a second, processor seconds of each, and resident bytes before it."""
+        """The answers.
+
+        Notes submissions a second, processor seconds of each, and resident bytes before it.
+        """
         places = asyncio.Semaphore(self.load.under_way)
 
         async def one(number: int) -> bytes:
             async with places:
                 return await calls[number](self.stubs[number % len(self.stubs)])
 
-        return await self.timed(len(calls), asyncio.gather(*(one(number) for number in range(len(calls)))))
+        return await self.timed(
+            len(calls), asyncio.gather(*(one(number) for number in range(len(calls))))
+        )
 
     async def long_streams(self, submissions: Sequence[PreparedSubmission]) -> list[bytes]:
         """As `turn`, over `STREAMS` streams that each bring their part."""
 
         async def one(number: int) -> list[bytes]:
             own = submissions[number::STREAMS]
-            requests = [together(own[start : start + TOGETHER]) for start in range(0, len(own), TOGETHER)]
+            requests = [
+                together(own[start : start + TOGETHER]) for start in range(0, len(own), TOGETHER)
+            ]
             return [
                 answer.receipt
                 async for response in self.stubs[number].SubmitMany(iter(requests), timeout=60.0)
                 for answer in response.answers
             ]
 
-        parts = await self.timed(len(submissions), asyncio.gather(*(one(number) for number in range(STREAMS))))
+        parts = await self.timed(
+            len(submissions), asyncio.gather(*(one(number) for number in range(STREAMS)))
+        )
         return [parts[place % STREAMS][place // STREAMS] for place in range(len(submissions))]
 
     async def timed(self, submissions: int, work: Awaitable[list[T]]) -> list[T]:
@@ -119,7 +132,9 @@ class Server:
         return answers
 
     def bytes_a_user(self) -> float:
-        """Slope of the resident memory over the turns after the warm-up, by user (least squares)."""
+        """Slope of the resident memory over the turns after the warm-up, by user (least
+        squares).
+        """
         after = [*self.memory[2:], resident(self.pid)]
         return float(np.polyfit(self.load.users * np.arange(len(after)), after, 1)[0])
 
@@ -157,7 +172,9 @@ def whole(one: PreparedSubmission) -> Call:
 
 def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
     """Submissions as one message of a long stream."""
-    wholes = [node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope) for one in some]
+    wholes = [
+        node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope) for one in some
+    ]
     return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
@@ -166,7 +183,9 @@ async def compare(load: Load) -> None:
     every = 3 * load.each
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
-            LocalSystem(Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False) as system,
+            LocalSystem(
+                Path(folder), nodes=3, budget=LocalBudget(1e6, 1e-3), forked=False
+            ) as system,
             AsyncExitStack() as stack,
         ):
             await warm(pool)
@@ -179,7 +198,9 @@ async def compare(load: Load) -> None:
                 loop.run_in_executor(pool, seal_users, verified, users)
                 for users in enrolled_users(system, verified, values)
             ]
-            prepared = [submission for piece in await asyncio.gather(*pieces) for submission in piece]
+            prepared = [
+                submission for piece in await asyncio.gather(*pieces) for submission in piece
+            ]
             entry = verified.entry
             one = [whole(p) for p in prepared[: load.each]]
             stream = [streamed(p) for p in prepared[load.each : 2 * load.each]]
@@ -203,10 +224,18 @@ async def compare(load: Load) -> None:
             _show(ways, bare, verified.geometry.envelope_bytes)
 
 
-async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int, load: Load) -> Server:
+async def _bare(
+    stack: AsyncExitStack, system: LocalSystem, entry: Party, receipt_bytes: int, load: Load
+) -> Server:
     config = str(system.folder / f"{entry.name}.toml")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_sim.system.child", "bench.bare_server", config, str(receipt_bytes), stdout=PIPE
+        sys.executable,
+        "-m",
+        "shuffledp_sim.system.child",
+        "bench.bare_server",
+        config,
+        str(receipt_bytes),
+        stdout=PIPE,
     )
     stack.push_async_callback(process.wait)
     stack.callback(process.terminate)
@@ -215,32 +244,45 @@ async def _bare(stack: AsyncExitStack, system: LocalSystem, entry: Party, receip
     return await _connected(stack, system, there, process.pid, load)
 
 
-async def _connected(stack: AsyncExitStack, system: LocalSystem, party: Party, pid: int, load: Load) -> Server:
+async def _connected(
+    stack: AsyncExitStack, system: LocalSystem, party: Party, pid: int, load: Load
+) -> Server:
     keys, roster = system.deployment.keys_of(CLIENT), system.deployment.roster
     channels = [
         await stack.enter_async_context(channel_to(party, keys, roster, own_connection=True))
         for _ in range(load.connections)
     ]
     for begin in range(0, len(channels), AT_ONCE):
-        await asyncio.gather(*(channel.channel_ready() for channel in channels[begin : begin + AT_ONCE]))
+        await asyncio.gather(
+            *(channel.channel_ready() for channel in channels[begin : begin + AT_ONCE])
+        )
     return Server(load, [node_pb2_grpc.NodeStub(channel) for channel in channels], pid)
 
 
 def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
     load = bare.load
     print(
-        f"  {load.connections:,} connections, {load.each:,} users each, envelopes of {envelope_bytes:,} bytes; medians "
+        f"  {load.connections:,} connections, {load.each:,} users each, envelopes of "
+        f"{envelope_bytes:,} bytes; medians "
         f"of {load.turns - 1} turns"
     )
-    print("                       submissions/s   processor ms each   the driver's   bytes kept a user")
+    print(
+        "                       submissions/s   processor ms each   the driver's   bytes kept a "
+        "user"
+    )
     for name, one in (*ways.items(), ("bare stream server", bare)):
         spent = 1000 * statistics.median(one.processor[1:])
         driver = 1000 * statistics.median(one.driver[1:])
         rate = statistics.median(one.rates[1:])
-        print(f"  {name:<20} {rate:>14,.0f} {spent:>19.2f} {driver:>14.2f} {one.bytes_a_user():>19,.0f}")
+        print(
+            f"  {name:<20} {rate:>14,.0f} {spent:>19.2f} {driver:>14.2f} "
+            f"{one.bytes_a_user():>19,.0f}"
+        )
     for name, one in ways.items():
         rate = statistics.median(a / b for a, b in zip(one.rates[1:], bare.rates[1:], strict=True))
-        cost = statistics.median(a / b for a, b in zip(one.processor[1:], bare.processor[1:], strict=True))
+        cost = statistics.median(
+            a / b for a, b in zip(one.processor[1:], bare.processor[1:], strict=True)
+        )
         print(f"  {name}, / the bare server: rate {rate:.2f}, processor time {cost:.2f}")
 
 

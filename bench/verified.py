@@ -1,6 +1,8 @@
-"""What verified mixing costs client, node, analyst and whole round, and how that compares with plain mixing.
+"""What verified mixing costs client, node, analyst and whole round, and how that compares with
+plain mixing.
 
-`make bench` plays a small round. `python -m bench.verified --users 1000 --messages 90` plays one of any size.
+`make bench` plays a small round. `python -m bench.verified --users 1000 --messages 90` plays one of
+any size.
 """
 
 from __future__ import annotations
@@ -43,9 +45,14 @@ def run() -> None:
 
 
 def measure(users: int, messages: int) -> None:
-    """Prints times, ratios and lengths of a round of this size, with libsodium alone and with the accelerator."""
+    """Prints times, ratios and lengths of a round of this size, with libsodium alone and with the
+    accelerator.
+    """
     count = users * messages
-    print(f"  {users:,} users, {messages} messages each, {NODES} nodes; microseconds of processor time a message")
+    print(
+        f"  {users:,} users, {messages} messages each, {NODES} nodes; microseconds of processor "
+        f"time a message"
+    )
     with without_accelerator():
         alone = played(users, messages)
     print_played("libsodium", alone, count)
@@ -54,7 +61,9 @@ def measure(users: int, messages: int) -> None:
     else:
         used = engine()
         with_wheel = played(users, messages)
-        print_played(f"accelerator ({used.path if used else 'for ristretto255 alone'})", with_wheel, count)
+        print_played(
+            f"accelerator ({used.path if used else 'for ristretto255 alone'})", with_wheel, count
+        )
         verified, plain = with_wheel.verified.round, alone.plain.round
         print(f"  round: verified with the accelerator / plain without {verified / plain:22.2f}")
     print_lengths(messages)
@@ -63,7 +72,10 @@ def measure(users: int, messages: int) -> None:
 @contextmanager
 def without_accelerator() -> Iterator[None]:
     """libsodium does all work."""
-    with patch.object(suites, "engine", lambda: None), patch.object(batches, "points", lambda: None):
+    with (
+        patch.object(suites, "engine", lambda: None),
+        patch.object(batches, "points", lambda: None),
+    ):
         yield
 
 
@@ -83,7 +95,9 @@ def played(users: int, messages: int) -> Played:
 def geometry_of(messages: int, *, verified: bool) -> Geometry:
     """Of so many messages a user."""
     mix: MixField = "verified" if verified else msgspec.UNSET
-    return Geometry(suite="sealed-box", hops=NODES, messages_per_user=messages, symbol_bytes=1, mix=mix)
+    return Geometry(
+        suite="sealed-box", hops=NODES, messages_per_user=messages, symbol_bytes=1, mix=mix
+    )
 
 
 def print_played(library: str, found: Played, messages: int) -> None:
@@ -94,16 +108,24 @@ def print_played(library: str, found: Played, messages: int) -> None:
     rows = [("client", plain.clients, verified.clients, blamed.clients)]
     rows += [
         (f"node {at}", *each)
-        for at, each in enumerate(zip(plain.nodes, verified.nodes, blamed.nodes, strict=True), start=1)
+        for at, each in enumerate(
+            zip(plain.nodes, verified.nodes, blamed.nodes, strict=True), start=1
+        )
     ]
     rows += [
         ("analyst", plain.analyst, verified.analyst, blamed.analyst),
         ("round: all of them", plain.round, verified.round, blamed.round),
     ]
     for name, was, now, then in rows:
-        print(f"    {name:<28}{was * scale:8.1f}{now * scale:9.1f}{now / was:8.1f}{then * scale:13.1f}")
+        print(
+            f"    "
+            f"{name:<28}{was * scale:8.1f}{now * scale:9.1f}{now / was:8.1f}{then * scale:13.1f}"
+        )
     print(f"    {'verify':<36}{found.verify * scale:9.1f}")
-    print(f"    to trace and exclude a user, all parties: {blamed.blame:.2f} s (a message bad at node {BAD_LAYER})")
+    print(
+        f"    to trace and exclude a user, all parties: {blamed.blame:.2f} s (a message bad at "
+        f"node {BAD_LAYER})"
+    )
 
 
 def print_lengths(messages: int) -> None:

@@ -1,4 +1,6 @@
-"""Whole rounds of the core in this process, plain and verified, with the processor time of each party."""
+"""Whole rounds of the core in this process, plain and verified, with the processor time of each
+party.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ BAD_LAYER: Final = 3
 
 @dataclass
 class Times:
-    """Seconds of processor time: of all clients, of each node, of the analyst, and of tracing by all of them."""
+    """Seconds of processor time: of all clients, of each node, of the analyst, and of tracing by
+    all of them.
+    """
 
     clients: float = 0.0
     nodes: list[float] = field(default_factory=list)
@@ -72,7 +76,10 @@ def plain_round(geometry: Geometry, users: int) -> Times:
     """Seals of so many users, what each node peels, and what the analyst reads."""
     suite = suite_named(geometry.suite)
     keys = [suite.generate() for _ in range(geometry.hops)]
-    public, content = [key for _, key in keys], [bytes(geometry.plain_bytes)] * geometry.messages_per_user
+    public, content = (
+        [key for _, key in keys],
+        [bytes(geometry.plain_bytes)] * geometry.messages_per_user,
+    )
     envelopes: list[bytes] = []
     batches: list[bytes] = []
 
@@ -80,19 +87,27 @@ def plain_round(geometry: Geometry, users: int) -> Times:
         envelopes.extend(seal_envelope(geometry, ROUND, public, content) for _ in range(users))
 
     def opened() -> None:
-        batches.append(b"".join(open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in envelopes))
+        batches.append(
+            b"".join(open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in envelopes)
+        )
 
     def peeled(position: int) -> None:
         batches.append(peel(geometry, ROUND, position, keys[position - 1][0], batches.pop()))
 
     found = Times(clients=timed(sealed), nodes=[timed(opened)])
-    found.nodes += [timed(lambda at=position: peeled(at)) for position in range(2, geometry.hops + 1)]  # type: ignore[misc]
+    found.nodes += [
+        timed(lambda at=position: peeled(at))  # type: ignore[misc]
+        for position in range(2, geometry.hops + 1)
+    ]
     found.analyst = timed(lambda: decode(batches[-1], geometry, 2, users))
     return found
 
 
 class VerifiedRound:
-    """A verified round of so many users; it may be played again, with one user whose message says nothing."""
+    """A verified round of so many users.
+
+    It may be played again, with one user whose message says nothing.
+    """
 
     def __init__(self, geometry: Geometry, users: int) -> None:
         self._geometry = geometry
@@ -105,7 +120,9 @@ class VerifiedRound:
         route = check_route(CONTEXT, names, [key for _, key in made])
         public = tuple(key for key, _ in identities)
         # One user may be excluded.
-        self._terms = MixTerms(bytes(32), route, public, geometry.messages_per_user, 1, 2, users - 1, users)
+        self._terms = MixTerms(
+            bytes(32), route, public, geometry.messages_per_user, 1, 2, users - 1, users
+        )
         self._secrets = [secret for secret, _ in made]
         self._signers = [_signer(private) for _, private in identities]
         self._envelope_keys = suite_named(geometry.suite).generate()
@@ -134,18 +151,32 @@ class VerifiedRound:
         """One round, from the claims to the board; with a user who is named on the way."""
         if blamed:
             self._send(self._bad(self._seeds[0]))
-        found, self._headers, self._transcripts = Times(clients=self._making), list[Header](), list[Transcript]()
+        found, self._headers, self._transcripts = (
+            Times(clients=self._making),
+            list[Header](),
+            list[Transcript](),
+        )
         submissions: dict[bytes, bytes] = {}
         hops: list[Hop] = []
-        self._claims = sorted((made.claim for made, _ in self._sent.values()), key=lambda claim: claim.credential)
+        self._claims = sorted(
+            (made.claim for made, _ in self._sent.values()), key=lambda claim: claim.credential
+        )
         self._enrolled = {claim.credential for claim in self._claims}
         receipts = timed(lambda: submissions.update(self._admitted()))
-        self._list_signature = self._signers[0](signed_list(self._terms, list_digest(self._terms, self._claims)))
+        self._list_signature = self._signers[0](
+            signed_list(self._terms, list_digest(self._terms, self._claims))
+        )
         records: tuple[bytes, ...] = ()
 
         def listed(position: int) -> None:
             hops.append(
-                Hop(self._terms, self._checked(), position, self._secrets[position - 1], self._signers[position - 1])
+                Hop(
+                    self._terms,
+                    self._checked(),
+                    position,
+                    self._secrets[position - 1],
+                    self._signers[position - 1],
+                )
             )
 
         def taken(hop: Hop, records: tuple[bytes, ...]) -> None:
@@ -184,7 +215,9 @@ class VerifiedRound:
     def _settled(self, party: Hop | Analyst, hops: list[Hop]) -> None:
         accused = party.accuse(os.urandom)
         if accused:
-            transcript = asyncio.run(traced(party.chain, party.position, accused, _Answers(hops).ask))
+            transcript = asyncio.run(
+                traced(party.chain, party.position, accused, _Answers(hops).ask)
+            )
             party.settle(transcript)
             self._transcripts.append(transcript)
 
@@ -199,7 +232,9 @@ class VerifiedRound:
         found: list[Chain] = []
         spent = timed(
             lambda: found.append(
-                check_board(self._terms, self._checked(), self._headers, self._transcripts, *self._board)
+                check_board(
+                    self._terms, self._checked(), self._headers, self._transcripts, *self._board
+                )
             )
         )
         return spent, found[0]

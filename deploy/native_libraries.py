@@ -1,9 +1,11 @@
-"""Adds the C libraries inside wheels to a bill of materials: python deploy/native_libraries.py FILE.
+"""Adds the C libraries inside wheels to a bill of materials: python deploy/native_libraries.py
+FILE.
 
-`uv export` lists Python packages alone, and a wheel may carry OpenSSL or libsodium, which have advisories of their own.
-Each library is listed below its package (CycloneDX `components`), with the version that the library itself reports, by
-a function or by a text that its source compiles in. A library that carries no version is listed without one. Packages
-are those of this interpreter's environment; one that is not installed, or in another version, is named on stderr.
+`uv export` lists Python packages alone, and a wheel may carry OpenSSL or libsodium, which have
+advisories of their own. Each library is listed below its package (CycloneDX `components`), with the
+version that the library itself reports, by a function or by a text that its source compiles in. A
+library that carries no version is listed without one. Packages are those of this interpreter's
+environment; one that is not installed, or in another version, is named on stderr.
 """
 
 from __future__ import annotations
@@ -56,9 +58,13 @@ def libsodium_of_rbcl() -> str:
 
 
 def libsodium_of_pynacl() -> str | None:
-    """The newest entry about it in PyNaCl's own changelog: the library in the wheel is stripped of its version."""
+    """The newest entry about it in PyNaCl's own changelog: the library in the wheel is stripped of
+    its version.
+    """
     text = importlib.metadata.distribution("pynacl").read_text("METADATA") or ""
-    found = re.search(r"Updated? .{0,40}?libsodium\W+(?:to\s+)?(?:version\s+)?(\d+\.\d+\.\d+[\w-]*)", text)
+    found = re.search(
+        r"Updated? .{0,40}?libsodium\W+(?:to\s+)?(?:version\s+)?(\d+\.\d+\.\d+[\w-]*)", text
+    )
     return found[1] if found else None
 
 
@@ -105,7 +111,11 @@ def _in_files(package: importlib.metadata.Distribution) -> Iterator[Library]:
             continue
         data = Path(str(file.locate())).read_bytes()
         banners = {name: re.search(pattern, data) for name, pattern in BANNERS.items()}
-        named = [Library(name, hit[1].decode() or None, str(file)) for name, hit in banners.items() if hit is not None]
+        named = [
+            Library(name, hit[1].decode() or None, str(file))
+            for name, hit in banners.items()
+            if hit is not None
+        ]
         yield from named
         vendored = VENDORED.match(file.name)
         if vendored is not None and not named:
@@ -118,7 +128,10 @@ def normalised(name: str) -> str:
 
 
 def add_libraries(bill: dict[str, Any]) -> list[str]:
-    """Add the libraries to the packages of a bill of materials; return the packages that are not installed here."""
+    """Add the libraries to the packages of a bill of materials.
+
+    Return the packages that are not installed here.
+    """
     installed = {normalised(one.name): one for one in importlib.metadata.distributions()}
     missing = []
     for part in bill["components"]:
@@ -149,7 +162,9 @@ def main(file: Path) -> None:
     missing = add_libraries(bill)
     file.write_text(json.dumps(bill, indent=2) + "\n")
     if missing:
-        sys.stderr.write(f"sbom: not installed here, so not searched for C libraries: {', '.join(missing)}\n")
+        sys.stderr.write(
+            f"sbom: not installed here, so not searched for C libraries: {', '.join(missing)}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What all tests share: how they are dealt out among processes, and that none leaves its log settings to the next."""
+"""What all tests share: how they are dealt out among processes, and that none leaves its log
+settings to the next."""
 
 from __future__ import annotations
 
@@ -16,12 +17,15 @@ import structlog
 if TYPE_CHECKING:
     from small_disk import SmallDisk
 
-# Before anybody imports numpy, here and in every program that a test starts. The matrices of tests are small, and
-# threads that wait for each other on cores that all have work took a third of the time of tests that multiply them.
+# Before anybody imports numpy, here and in every program that a test starts. The matrices of tests
+# are small, and threads that wait for each other on cores that all have work took a third of the
+# time of tests that multiply them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 LONG = ("packaging", "labs", "system", "experiments", "shuffledp", "deploy")
-"""Folders with long files, which begin first: the short ones then fill what is left of every process's time."""
+"""Folders with long files, which begin first: the short ones then fill what is left of every
+process's time.
+"""
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
@@ -31,13 +35,18 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return cores + 2
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sorts whole folders; within them the order stays. With `--no-loadscope-reorder` files are dealt out in it."""
+    """Sorts whole folders; within them the order stays.
+
+    With `--no-loadscope-reorder` files are dealt out in it.
+    """
     tests = config.rootpath / "tests"
 
     def rank(item: pytest.Item) -> int:
@@ -49,7 +58,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """An empty file system of 4 MiB below the test's folder; skipped where this user may not mount one."""
+    """An empty file system of 4 MiB below the test's folder.
+
+    Skipped where this user may not mount one.
+    """
     from small_disk import SmallDisk
 
     folder = tmp_path / "disk"
@@ -75,13 +87,17 @@ def _own_logs() -> Iterator[None]:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Collect what a failed test left behind before the next test begins.
 
-    Warnings are errors: an open socket in a frame of the failed test would otherwise fail a test that happens to run
-    when the garbage collector finds it.
-    """
+    Warnings are errors: an open socket in a frame of the failed test would otherwise fail a test
+    that happens to run when the garbage collector finds it."""
     failed = item.session.testsfailed
     handled = yield
     if item.session.testsfailed > failed:
-        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # they keep the frames alive
+        for name in (
+            "last_type",
+            "last_value",
+            "last_traceback",
+            "last_exc",
+        ):  # they keep the frames alive
             if hasattr(sys, name):
                 delattr(sys, name)
         report = sys.unraisablehook

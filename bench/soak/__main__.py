@@ -1,9 +1,10 @@
-"""`make soak`, `python -m bench.soak --minutes 10`: all hostile callers at once, rounds of honest devices meanwhile.
+"""`make soak`, `python -m bench.soak --minutes 10`: all hostile callers at once, rounds of honest
+devices meanwhile.
 
-A system of its own processes is attacked by devices without a credential, by strangers, by a malicious broker and by a
-malicious node, each again and again. `--without broker,node` leaves some of them out. Ends with 1 when an honest
-submission was lost or refused, a process died or took more memory than its container has, or memory, descriptors or
-files grew from round to round.
+A system of its own processes is attacked by devices without a credential, by strangers, by a
+malicious broker and by a malicious node, each again and again. `--without broker,node` leaves some
+of them out. Ends with 1 when an honest submission was lost or refused, a process died or took more
+memory than its container has, or memory, descriptors or files grew from round to round.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _options() -> argparse.Namespace:
         prog="python -m bench.soak", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long rounds are begun")
-    parser.add_argument("--without", default="", help=f"attacks to leave out, of {', '.join(ATTACKS)}")
+    parser.add_argument(
+        "--without", default="", help=f"attacks to leave out, of {', '.join(ATTACKS)}"
+    )
     return parser.parse_args()
 
 
@@ -82,14 +85,24 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-            print(f"  waves of attacks: {', '.join(f'{name} {number}' for name, number in sorted(waves.items()))}")
+            print(
+                f"  waves of attacks: "
+                f"{', '.join(f'{name} {number}' for name, number in sorted(waves.items()))}"
+            )
             return watch.show()
 
 
 @asynccontextmanager
 async def _besieged(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterator[Counter[str]]:
     """The attacks go on while the block runs; counts their waves."""
-    command = [sys.executable, "-m", "shuffledp_sim.system.child", "bench.soak.attacks", str(system.folder), *attacks]
+    command = [
+        sys.executable,
+        "-m",
+        "shuffledp_sim.system.child",
+        "bench.soak.attacks",
+        str(system.folder),
+        *attacks,
+    ]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     waves: Counter[str] = Counter()
 
@@ -101,7 +114,10 @@ async def _besieged(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterato
     try:
         yield waves
         if process.returncode is not None:
-            raise RuntimeError("the attackers' process ended by itself; run `python -m bench.soak.attacks` to see why")
+            raise RuntimeError(
+                "the attackers' process ended by itself; run `python -m bench.soak.attacks` to "
+                "see why"
+            )
     finally:
         with suppress(ProcessLookupError):
             process.kill()
@@ -109,8 +125,12 @@ async def _besieged(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterato
         await counting
 
 
-async def _honest_round(system: LocalSystem, corpus: Path, pool: ProcessPoolExecutor, watch: Watch) -> None:
-    options = LoadOptions(users=USERS, connections=USERS, rate=RATE, mechanism="rr-shuffle", max_value=9, epsilon=2.0)
+async def _honest_round(
+    system: LocalSystem, corpus: Path, pool: ProcessPoolExecutor, watch: Watch
+) -> None:
+    options = LoadOptions(
+        users=USERS, connections=USERS, rate=RATE, mechanism="rr-shuffle", max_value=9, epsilon=2.0
+    )
     plan = options.plan(system)
     began = time.perf_counter()
     try:
@@ -135,7 +155,11 @@ def main() -> None:
         sys.exit(f"unknown attack {unknown.pop()}; choose from {', '.join(ATTACKS)}")
     print(machine())
     attacks = [name for name in ATTACKS if name not in left_out]
-    print(f"\nsoak: {options.minutes:g} minutes, {USERS} honest devices a round; {', '.join(attacks)}", flush=True)
+    print(
+        f"\nsoak: {options.minutes:g} minutes, {USERS} honest devices a round; "
+        f"{', '.join(attacks)}",
+        flush=True,
+    )
     sys.exit(0 if asyncio.run(soak(options.minutes, attacks)) else 1)
 
 

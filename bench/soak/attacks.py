@@ -1,7 +1,8 @@
 """Attacks on the system, in waves: each is one function that ends, and is begun again.
 
-`python -m bench.soak.attacks FOLDER NAME...` plays them on the system in the folder until it is ended, in a process of
-its own: the honest devices must not suffer from what it costs to attack. It prints the name of each wave.
+`python -m bench.soak.attacks FOLDER NAME...` plays them on the system in the folder until it is
+ended, in a process of its own: the honest devices must not suffer from what it costs to attack. It
+prints the name of each wave.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Siege:
 
 
 def _large_board(system: Path) -> str:
-    """A published board of some mebibytes among the analyst's records, as large rounds leave them."""
+    """A published board of some mebibytes among the analyst's records, as large rounds leave
+    them.
+    """
     round_id = secrets.token_hex(16)
     folder = system / "state" / "analyst" / "rounds" / round_id
     folder.mkdir(parents=True)
@@ -62,15 +65,23 @@ def _wave(name: str) -> None:
 async def stuck_readers(siege: Siege) -> None:
     """800 readers of a board, and 400 of a result, that take nothing in."""
     devices = siege.devices("analyst", "127.0.0.2")
-    async with devices.stuck_readers(siege.board, 800, GET_BOARD), devices.stuck_readers(siege.board, 400, GET_RESULT):
+    async with (
+        devices.stuck_readers(siege.board, 800, GET_BOARD),
+        devices.stuck_readers(siege.board, 400, GET_RESULT),
+    ):
         _wave("readers")
         await asyncio.sleep(HOLD_SECONDS)
 
 
 async def unfinished(siege: Siege) -> None:
-    """500 first messages without their last byte, as long as may be, at the entry node and at the analyst."""
+    """500 first messages without their last byte, as long as may be, at the entry node and at the
+    analyst.
+    """
     node, analyst = siege.devices("node-1", "127.0.0.3"), siege.devices("analyst", "127.0.0.3")
-    async with node.unfinished_messages(500, CHUNK_BYTES), analyst.unfinished_messages(500, CHUNK_BYTES, GET_BOARD):
+    async with (
+        node.unfinished_messages(500, CHUNK_BYTES),
+        analyst.unfinished_messages(500, CHUNK_BYTES, GET_BOARD),
+    ):
         _wave("unfinished")
         await asyncio.sleep(HOLD_SECONDS)
 
@@ -93,7 +104,10 @@ async def silent_calls(siege: Siege) -> None:
 async def strangers(siege: Siege) -> None:
     """2,500 connections without a word, at the entry node and at the analyst."""
     entry, analyst = (siege.deployment.roster.party(name).address for name in ("node-1", "analyst"))
-    with silent_connections(entry, 2500, "127.0.0.6"), silent_connections(analyst, 2500, "127.0.0.6"):
+    with (
+        silent_connections(entry, 2500, "127.0.0.6"),
+        silent_connections(analyst, 2500, "127.0.0.6"),
+    ):
         _wave("strangers")
         await asyncio.sleep(HOLD_SECONDS)
 
@@ -101,7 +115,9 @@ async def strangers(siege: Siege) -> None:
 async def hostile_node(siege: Siege) -> None:
     """Rounds over a node that fails each of them with a reason of more than a mebibyte."""
     system = DeployedSystem(siege.deployment, "demo", None)
-    plan = LoadOptions(users=10, mechanism="rr-shuffle", max_value=3, epsilon=4.0, delta=1e-3).plan(system)
+    plan = LoadOptions(users=10, mechanism="rr-shuffle", max_value=3, epsilon=4.0, delta=1e-3).plan(
+        system
+    )
     async with control_of(siege.deployment) as control:
         with suppress(ShuffleDPError):
             await open_round(control, plan)  # over all nodes: the last one is the malicious one

@@ -10,10 +10,14 @@ from typing import Final
 from bench.machine import children_of, resident
 
 FEWEST: Final = 9
-"""Rounds from which on growth is judged: three thirds of three, the first of which is left out as warming up."""
+"""Rounds from which on growth is judged: three thirds of three, the first of which is left out as
+warming up.
+"""
 
 MOST: Final = 1.1
-"""The last third of the rounds over the second: memory varies as much with how many strangers are connected."""
+"""The last third of the rounds over the second: memory varies as much with how many strangers are
+connected.
+"""
 
 _FEW, _PART = 4, 0.5
 """Descriptors, and part of a file a round, that come and go while one looks."""
@@ -21,7 +25,9 @@ _FEW, _PART = 4, 0.5
 
 @dataclass(frozen=True)
 class Left:
-    """What one process holds after a round: bytes of memory with its workers, descriptors, files and their bytes."""
+    """What one process holds after a round: bytes of memory with its workers, descriptors, files
+    and their bytes.
+    """
 
     memory: int
     descriptors: int
@@ -39,14 +45,16 @@ class Left:
             except FileNotFoundError:  # erased meanwhile
                 continue
         memory = sum(resident(process) for process in (pid, *children_of(pid)))
-        return cls(memory, sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()), len(sizes), sum(sizes))
+        return cls(
+            memory, sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()), len(sizes), sum(sizes)
+        )
 
 
 class Growth:
     """Collects what is left after each round; medians of thirds of the rounds say what grows.
 
-    A process that grows by a tenth in a third of the rounds is named; slower growth takes a longer soak. What a round
-    leaves on disk is printed, and judged only if later rounds leave more.
+    A process that grows by a tenth in a third of the rounds is named; slower growth takes a longer
+    soak. What a round leaves on disk is printed, and judged only if later rounds leave more.
     """
 
     def __init__(self) -> None:
@@ -57,23 +65,35 @@ class Growth:
         self._seen.setdefault(name, []).append(Left.of(pid, state))
 
     def show(self) -> list[str]:
-        """Prints early beside late; names who grows. With too few rounds it says so, and names nobody."""
+        """Prints early beside late; names who grows.
+
+        With too few rounds it says so, and names nobody.
+        """
         rounds = min(map(len, self._seen.values()), default=0)
         if rounds < FEWEST:
             print(f"  growth: not judged, {rounds} rounds are fewer than {FEWEST}")
             return []
-        print("  between rounds         MiB in thirds of the rounds   descriptors   files a round   KiB a round")
+        print(
+            "  between rounds         MiB in thirds of the rounds   descriptors   files a round   "
+            "KiB a round"
+        )
         growing = []
         for name, seen in self._seen.items():
             third = len(seen) // 3
             first, middle, last = seen[:third], seen[third : 2 * third], seen[-third:]
-            early, *memory = (statistics.median(left.memory for left in part) for part in (first, middle, last))
-            descriptors = [statistics.median(left.descriptors for left in part) for part in (middle, last)]
+            early, *memory = (
+                statistics.median(left.memory for left in part) for part in (first, middle, last)
+            )
+            descriptors = [
+                statistics.median(left.descriptors for left in part) for part in (middle, last)
+            ]
             files = [_each(part, "files") for part in (middle, last)]
             kept = [_each(part, "kept") / 2**10 for part in (middle, last)]
             print(
-                f"  {name:<18} {early / 2**20:>13,.0f} {memory[0] / 2**20:>9,.0f} {memory[1] / 2**20:>9,.0f} "
-                f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} {files[1]:>5,.1f} "
+                f"  {name:<18} {early / 2**20:>13,.0f} {memory[0] / 2**20:>9,.0f} "
+                f"{memory[1] / 2**20:>9,.0f} "
+                f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} "
+                f"{files[1]:>5,.1f} "
                 f"{kept[0]:>8,.0f} {kept[1]:>6,.0f}"
             )
             if (

@@ -1,4 +1,6 @@
-"""A broker that lets everybody in, acknowledges nothing that is published, and sends what nobody asked for."""
+"""A broker that lets everybody in, acknowledges nothing that is published, and sends what nobody
+asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A mix node that says of every round, as soon as it is open, that it failed, and takes a mebibyte to say why."""
+"""A mix node that says of every round, as soon as it is open, that it failed, and takes a mebibyte
+to say why.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class WordyNode(MixNode):
     async def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
         """The first status is the last one."""
         async for snapshot in super().watch(round_id):
-            record = msgspec.structs.replace(snapshot.record, phase=Phase.FAILED, error="BadBatchError", reason=REASON)
+            record = msgspec.structs.replace(
+                snapshot.record, phase=Phase.FAILED, error="BadBatchError", reason=REASON
+            )
             yield replace(snapshot, record=record)
             return
 

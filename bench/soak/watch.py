@@ -1,4 +1,6 @@
-"""Cost of the siege: memory and descriptors of every process, and the fate of the honest devices."""
+"""Cost of the siege: memory and descriptors of every process, and the fate of the honest
+devices.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Watch:
             await asyncio.sleep(1)
 
     def _look(self, name: str, pid: int) -> None:
-        self._descriptors[name] = max(self._descriptors[name], sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
+        self._descriptors[name] = max(
+            self._descriptors[name], sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        )
         family = [pid, *children_of(pid)]
         self._peaks[name] = max(self._peaks.get(name, 0), sum(peak_resident(pid) for pid in family))
 
@@ -70,8 +74,10 @@ class Watch:
         if report.failure is not None:
             self._failures.append(report.failure)
         print(
-            f"  round {len(self._rounds)}: {report.accepted} of {report.offered} accepted, {report.counted} counted, "
-            f"lost {report.lost}, refused {report.refused}, unanswered {report.unanswered}, {seconds:.0f} s",
+            f"  round {len(self._rounds)}: {report.accepted} of {report.offered} accepted, "
+            f"{report.counted} counted, "
+            f"lost {report.lost}, refused {report.refused}, unanswered {report.unanswered}, "
+            f"{seconds:.0f} s",
             flush=True,
         )
 
@@ -89,13 +95,23 @@ class Watch:
             bound = bounds.get(name) or (bounds["node-1"] if name.startswith("node-") else 0)
             if bound and peak > bound:
                 over.add(name)
-            print(f"  {name:<18} {peak / 2**20:>12,.0f} {bound / 2**20:>17,.0f} {self._descriptors[name]:>13,}")
+            print(
+                f"  {name:<18} {peak / 2**20:>12,.0f} {bound / 2**20:>17,.0f} "
+                f"{self._descriptors[name]:>13,}"
+            )
         offered = sum(round_.offered for round_ in self._rounds)
         accepted = sum(round_.accepted for round_ in self._rounds)
         lost = sum(round_.lost or 0 for round_ in self._rounds)
-        print(f"  {len(self._rounds)} rounds, {offered:,} honest submissions, {accepted:,} accepted, {lost} lost")
+        print(
+            f"  {len(self._rounds)} rounds, {offered:,} honest submissions, {accepted:,} "
+            f"accepted, {lost} lost"
+        )
         growing = self._growth.show()
-        for text, names in (("died", self._dead), ("above its container's memory", over), ("grows", growing)):
+        for text, names in (
+            ("died", self._dead),
+            ("above its container's memory", over),
+            ("grows", growing),
+        ):
             print(f"  {text}: {', '.join(sorted(names)) or 'nobody'}")
         bad = lost or self._failures or self._dead or over or growing
         return bool(self._rounds) and not bad and accepted == offered

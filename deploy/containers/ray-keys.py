@@ -1,7 +1,7 @@
 """Runs in the `ray-keys` service: what the machines of one Ray cluster know each other by, once.
 
-ray-keys.py ADDRESS.. makes an authority, a certificate with these addresses, and a token in /keys. The authority's
-key is not kept.
+ray-keys.py ADDRESS.. makes an authority, a certificate with these addresses, and a token in /keys.
+The authority's key is not kept.
 """
 
 import secrets

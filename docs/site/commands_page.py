@@ -48,7 +48,10 @@ def _program(name: str, app: typer.Typer) -> Iterator[str]:
 
 
 def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
-    """Every command of a group and of the groups in it, each before its own; none that is hidden."""
+    """Every command of a group and of the groups in it, each before its own.
+
+    None that is hidden.
+    """
     for name in group.list_commands(context) if hasattr(group, "list_commands") else ():
         command = group.get_command(context, name)
         if not command.hidden:

@@ -1,11 +1,15 @@
-"""Sphinx configuration of the site of docs/: `make docs`, with warnings as errors, and nothing from outside."""
+"""Sphinx configuration of the site of docs/: `make docs`, with warnings as errors, and nothing from
+outside.
+"""
 
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `generated`, which fills in what the code itself knows
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # for `generated`, which fills in what the code itself knows
 
 project = "shuffledp"
 author = copyright = "the shuffledp contributors"  # noqa: A001 - Sphinx's own name

@@ -25,8 +25,14 @@ _WORDS: Final = {
 
 
 def page() -> str:
-    """Signed documents in the order of a round, the parts that they consist of, and mechanisms, as Markdown."""
-    found = [value for _, value in inspect.getmembers(models, _is_model) if value.__module__ == models.__name__]
+    """Signed documents in the order of a round, the parts that they consist of, and mechanisms, as
+    Markdown.
+    """
+    found = [
+        value
+        for _, value in inspect.getmembers(models, _is_model)
+        if value.__module__ == models.__name__
+    ]
     found.sort(key=lambda model: inspect.getsourcelines(model)[1])
     signed = [model for model in found if issubclass(model, Document)]
     parts = [Signed, *(model for model in found if model not in signed)]
@@ -43,7 +49,11 @@ def page() -> str:
 
 
 def _is_model(value: object) -> bool:
-    return inspect.isclass(value) and issubclass(value, msgspec.Struct) and not value.__name__.startswith("_")
+    return (
+        inspect.isclass(value)
+        and issubclass(value, msgspec.Struct)
+        and not value.__name__.startswith("_")
+    )
 
 
 def _section(model: type[msgspec.Struct], title: str) -> str:
@@ -60,7 +70,11 @@ def _row(field: msgspec.structs.FieldInfo, hint: object) -> str:
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.UNSET:
         return "absent"
-    return "empty" if field.default is msgspec.NODEFAULT else f"`{msgspec.json.encode(field.default).decode()}`"
+    return (
+        "empty"
+        if field.default is msgspec.NODEFAULT
+        else f"`{msgspec.json.encode(field.default).decode()}`"
+    )
 
 
 def words(hint: object) -> str:
@@ -76,7 +90,11 @@ def words(hint: object) -> str:
         return " or ".join(f"`{member.value}`" for member in hint)
     if _is_model(hint):
         return _link(hint)
-    return _WORDS.get(hint, getattr(hint, "__name__", str(hint))) if isinstance(hint, type) else str(hint)
+    return (
+        _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+        if isinstance(hint, type)
+        else str(hint)
+    )
 
 
 def _link(model: object) -> str:

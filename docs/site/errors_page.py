@@ -22,7 +22,9 @@ def below(branch: type[ShuffleDPError]) -> list[type[ShuffleDPError]]:
 
 
 def _section(branch: type[ShuffleDPError]) -> str:
-    return "\n".join([f"## `{branch.__name__}`\n", f"{_meaning(branch)}\n", *map(_entry, below(branch))])
+    return "\n".join(
+        [f"## `{branch.__name__}`\n", f"{_meaning(branch)}\n", *map(_entry, below(branch))]
+    )
 
 
 def _entry(error: type[ShuffleDPError]) -> str:

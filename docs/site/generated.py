@@ -1,7 +1,8 @@
 """Generated parts of the site: commands, documents, errors, the library, pictures.
 
-A page asks for it by a comment in a line of its own, `<!-- generated: commands -->`, which a reader of the plain file
-does not see. Each is made from the running code at every build, so none can be out of date.
+A page asks for it by a comment in a line of its own, `<!-- generated: commands -->`, which a reader
+of the plain file does not see. Each is made from the running code at every build, so none can be
+out of date.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ _SOURCE: Final = re.compile(r"\]\([\w./-]*references\.md#([\w-]+)\)")
 
 
 def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Puts what was asked for into a page that Sphinx has read, in place. `KeyError` where nobody makes it.
+    """Puts what was asked for into a page that Sphinx has read, in place.
 
-    The anchors of docs/references.md are plain HTML, as forges want them; here they become targets that Sphinx
-    checks, so that a citation of a source that is not listed fails the build.
+    `KeyError` where nobody makes it.
+
+    The anchors of docs/references.md are plain HTML, as forges want them; here they become targets
+    that Sphinx checks, so that a citation of a source that is not listed fails the build.
     """
     text = _PLACE.sub(lambda found: MAKERS[found[1]](), source[0])
     source[0] = _SOURCE.sub(r"](#\1)", _ANCHOR.sub(r"(\1)=\n", text))
@@ -53,7 +56,9 @@ def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
 def never_up_to_date(
     _app: Sphinx, env: BuildEnvironment, _added: set[str], _changed: set[str], _removed: set[str]
 ) -> list[str]:
-    """The pages to read at every build: their files may be as they were, and the code that they show may not."""
+    """The pages to read at every build: their files may be as they were, and the code that they
+    show may not.
+    """
     return [page for page in env.found_docs if _PLACE.search(Path(env.doc2path(page)).read_text())]
 
 

@@ -1,4 +1,5 @@
-"""The labs' handouts as pages of the site: copied from their packages at every build, so that they are written once.
+"""The labs' handouts as pages of the site: copied from their packages at every build, so that they
+are written once.
 
 They are put into docs/labs, which is in no repository. A lab that is not there yet has no page.
 """
@@ -22,14 +23,18 @@ _LEVELS: Final = {1: "1: to begin with", 2: "2: takes care", 3: "3: demanding"}
 def table() -> str:
     """All labs, each with its page, as Markdown."""
     rows = [
-        f"| {lab.number} | [{lab.title}]({FOLDER}/{_name(lab)}.md) | {_LEVELS[lab.level]} | {lab.minutes} |"
+        f"| {lab.number} | [{lab.title}]({FOLDER}/{_name(lab)}.md) | {_LEVELS[lab.level]} | "
+        f"{lab.minutes} |"
         for lab in _written()
     ]
     return "\n".join(["| | lab | level | minutes |", "|---|---|---|---|", *rows])
 
 
 def collect(docs: Path) -> None:
-    """Brings docs/labs up to date; what has not changed keeps its time, and Sphinx reads only the rest."""
+    """Brings docs/labs up to date.
+
+    What has not changed keeps its time, and Sphinx reads only the rest.
+    """
     folder = docs / FOLDER
     folder.mkdir(exist_ok=True)
     wanted = {name: data for lab in _written() for name, data in _files(lab)}
@@ -43,7 +48,11 @@ def collect(docs: Path) -> None:
 
 
 def _written() -> Iterator[Lab]:
-    return (lab for lab in all_labs() if lab.file("handout.md").is_file() and lab.file("handout.md").read_text())
+    return (
+        lab
+        for lab in all_labs()
+        if lab.file("handout.md").is_file() and lab.file("handout.md").read_text()
+    )
 
 
 def _name(lab: Lab) -> str:

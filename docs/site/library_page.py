@@ -12,12 +12,16 @@ from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 import shuffledp
 
-_STYLE: Final[Any] = Config(napoleon_use_ivar=True, napoleon_use_rtype=False, napoleon_attr_annotations=False)
+_STYLE: Final[Any] = Config(
+    napoleon_use_ivar=True, napoleon_use_rtype=False, napoleon_attr_annotations=False
+)
 """Attributes as one list; their types stand in the signature."""
 
 
 def page() -> str:
-    """An entry for each name in `shuffledp.__all__`: what one calls, what one gets, what goes wrong."""
+    """An entry for each name in `shuffledp.__all__`: what one calls, what one gets, what goes
+    wrong.
+    """
     values = {name: getattr(shuffledp, name) for name in getattr(shuffledp, "__all__", ())}
     classes = {name for name, value in values.items() if inspect.isclass(value)}
     errors = {name for name in classes if issubclass(values[name], Exception)}
@@ -41,11 +45,14 @@ def _entries(directive: str, names: Iterable[str]) -> list[str]:
     return [f"```{{eval-rst}}\n.. {directive}:: shuffledp.{name}\n{options}```\n" for name in names]
 
 
-def read_docstring(_app: Sphinx, kind: Any, name: str, value: object, _options: object, lines: list[str]) -> None:
+def read_docstring(
+    _app: Sphinx, kind: Any, name: str, value: object, _options: object, lines: list[str]
+) -> None:
     """Turns a docstring in Google's style into what Sphinx reads, in place.
 
-    A property reads as a function does: "the interval of `mean`: low and high" is a sentence, not a type. |x - y| is an
-    absolute value; reStructuredText would take it for the name of a substitution.
+    A property reads as a function does: "the interval of `mean`: low and high" is a sentence, not a
+    type. |x - y| is an absolute value; reStructuredText would take it for the name of a
+    substitution.
     """
     kind = "function" if kind == "property" else kind
     read = GoogleDocstring(lines, _STYLE, what=kind, name=name, obj=value).lines()

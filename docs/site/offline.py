@@ -1,4 +1,6 @@
-"""Fails when a page of the site would load anything from elsewhere: `python docs/site/offline.py FOLDER`."""
+"""Fails when a page of the site would load anything from elsewhere: `python docs/site/offline.py
+FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _LOADING: Final = {
 """References that a browser fetches by itself; links that a reader follows are not among them."""
 
 _ELSEWHERE: Final = re.compile(r"\s*(https?:)?//", flags=re.IGNORECASE)
-_IN_STYLE: Final = re.compile(r"""(?:url\(\s*|@import\s+)["']?(?:https?:)?//""", flags=re.IGNORECASE)
+_IN_STYLE: Final = re.compile(
+    r"""(?:url\(\s*|@import\s+)["']?(?:https?:)?//""", flags=re.IGNORECASE
+)
 
 
 class _Page(HTMLParser):
@@ -38,7 +42,11 @@ class _Page(HTMLParser):
         for name, value in attrs:
             if value and name == "style" and _IN_STYLE.search(value):
                 self.loaded.append(value)
-            if tag in _LOADING and name in {"data", "href", "poster", "src", "srcset", "xlink:href"} and value:
+            if (
+                tag in _LOADING
+                and name in {"data", "href", "poster", "src", "srcset", "xlink:href"}
+                and value
+            ):
                 self.loaded += [value] if _ELSEWHERE.match(value) else []
 
 
@@ -50,7 +58,9 @@ def from_elsewhere(folder: Path) -> list[str]:
         page.feed(file.read_text())
         found += [f"{file} loads {address}" for address in page.loaded]
     return found + [
-        f"{file} loads what is elsewhere" for file in folder.rglob("*.css") if _IN_STYLE.search(file.read_text())
+        f"{file} loads what is elsewhere"
+        for file in folder.rglob("*.css")
+        if _IN_STYLE.search(file.read_text())
     ]
 
 

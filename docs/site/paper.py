@@ -1,4 +1,6 @@
-"""Prints pages of the built site, by Chromium: `python docs/site/paper.py out/site/labs out/handouts`."""
+"""Prints pages of the built site, by Chromium: `python docs/site/paper.py out/site/labs
+out/handouts`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The pictures of the explanation, drawn at build time from what `shuffledp` itself computes.
 
-They stand in the page as SVG, in the colours of its text, so that one picture serves light and dark, and no
-file has to be loaded.
+They stand in the page as SVG, in the colours of its text, so that one picture serves light and
+dark, and no file has to be loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LOCAL, _SHUFFLE, _CENTRAL = "#e07a1f", "#2a8fc9", "#5d9e5d"
 """Readable on white as on black, and told apart by people who see red and green alike."""
 
 _STYLE: Final[dict[Any, Any]] = {
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _TEXT),
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _TEXT
+    ),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "font.size": 12,
@@ -39,31 +41,61 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def three_models() -> str:
-    """The error of a count at ε = 1, δ = 1e-6 against the number of users, in the three models of trust."""
-    local = [_asked("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}") for n in CROWDS]
-    shuffle = [_asked("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}") for n in CROWDS]
+    """The error of a count at ε = 1, δ = 1e-6 against the number of users, in the three models of
+    trust.
+    """
+    local = [
+        _asked("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}")
+        for n in CROWDS
+    ]
+    shuffle = [
+        _asked("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}")
+        for n in CROWDS
+    ]
     discrete_laplace = math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1))
     with mpl.rc_context(_STYLE):
         figure, axes = _empty("standard error, in people")
-        _line(axes, [answer["standard_error"] for answer in local], "local: nobody is trusted", _LOCAL)
-        _line(axes, [answer["standard_error"] for answer in shuffle], "shuffle: one of the nodes is trusted", _SHUFFLE)
-        _line(axes, [discrete_laplace] * len(CROWDS), "central: one party sees everything", _CENTRAL)
-        return _inline(figure, "Local, shuffle and central model: the error of a count against the number of users")
+        _line(
+            axes, [answer["standard_error"] for answer in local], "local: nobody is trusted", _LOCAL
+        )
+        _line(
+            axes,
+            [answer["standard_error"] for answer in shuffle],
+            "shuffle: one of the nodes is trusted",
+            _SHUFFLE,
+        )
+        _line(
+            axes, [discrete_laplace] * len(CROWDS), "central: one party sees everything", _CENTRAL
+        )
+        return _inline(
+            figure,
+            "Local, shuffle and central model: the error of a count against the number of users",
+        )
 
 
 def crowd() -> str:
     """Plot of ε after shuffling reports with ε0 = 1 each, against the number of users."""
-    answers = [_asked("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}") for n in CROWDS]
+    answers = [
+        _asked("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}")
+        for n in CROWDS
+    ]
     with mpl.rc_context(_STYLE):
         figure, axes = _empty("ε")
         _line(axes, [1.0] * len(CROWDS), "one report alone: ε0", _LOCAL)
-        _line(axes, [answer["epsilon"]["certified"] for answer in answers], "shuffled: ε certified", _SHUFFLE)
+        _line(
+            axes,
+            [answer["epsilon"]["certified"] for answer in answers],
+            "shuffled: ε certified",
+            _SHUFFLE,
+        )
         return _inline(figure, "The certified ε falls with the number of users")
 
 
 def _asked(*words: str) -> dict[str, Any]:
     """JSON output of the command: the picture shows what a reader gets who types it."""
-    said = CliRunner().invoke(app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False)
+    said = CliRunner().invoke(
+        app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False
+    )
     answer: dict[str, Any] = json.loads(said.stdout)
     return answer
 

@@ -29,9 +29,15 @@ def coins_of(spec: dict[str, Any], people: int) -> int:
 
 
 def estimate(spec: dict[str, Any], answers: Sequence[int]) -> Fraction:
-    ones = sum(answer == spec["asked"] for answer in answers) if spec["mechanism"] == "krr" else sum(answers)
+    ones = (
+        sum(answer == spec["asked"] for answer in answers)
+        if spec["mechanism"] == "krr"
+        else sum(answers)
+    )
     total = (ones - coins_of(spec, len(answers)) * chance_of_one(spec)) / (1 - spec["blanket"])
-    return Fraction(total * spec["max_value"] / len(answers) if spec["mechanism"] == "mean" else total)
+    return Fraction(
+        total * spec["max_value"] / len(answers) if spec["mechanism"] == "mean" else total
+    )
 
 
 def interval(spec: dict[str, Any], answers: Sequence[int]) -> tuple[float, float]:
@@ -60,7 +66,8 @@ def probability(spec: dict[str, Any], value: int, answer: int) -> Fraction:
     size = spec["max_value"]
     return sum(
         (
-            binomial(value, lost, blanket / 2) * binomial(size - value, answer - value + lost, blanket / 2)
+            binomial(value, lost, blanket / 2)
+            * binomial(size - value, answer - value + lost, blanket / 2)
             for lost in range(value + 1)
         ),
         Fraction(0),

@@ -13,7 +13,10 @@ def read(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, 
     longest: dict[str, int] = {}
     for client, size in flows:
         longest[client] = max(size, longest.get(client, 0))
-    answers = {client: round((size - wire["connection"] - wire["layer"]) / record) for client, size in longest.items()}
+    answers = {
+        client: round((size - wire["connection"] - wire["layer"]) / record)
+        for client, size in longest.items()
+    }
     return answers if len(set(answers.values())) > 1 else {}
 
 
@@ -31,7 +34,9 @@ def decode(board: tuple[bytes, ...]) -> int:
     return sum(message[0] for message in board)
 
 
-def far_user(board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]) -> bool | None:
+def far_user(
+    board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]
+) -> bool | None:
     """Step D."""
     users, far, rate = int(public["users"]), int(public["far"]), float(public["rate"])
     ratio = math.exp(-rate)

@@ -16,17 +16,25 @@ def digest(message: bytes) -> bytes:
 
 
 def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
-    """Follows digests from node 1 to the board; where a node is missing no digest is found again."""
+    """Follows digests from node 1 to the board.
+
+    Where a node is missing no digest is found again.
+    """
     if 1 not in logs:
         return [NOBODY] * len(board)
     owner: dict[bytes, int] = {}
     for position in sorted(logs):
         log = logs[position]
         if position == 1:
-            pool = [place // log["messages"] for place in range(max(log["permutation"], default=-1) + 1)]
+            pool = [
+                place // log["messages"] for place in range(max(log["permutation"], default=-1) + 1)
+            ]
         else:
             pool = [owner.get(came, NOBODY) for came in log["incoming"]]
-        owner = {left: pool[place] for left, place in zip(log["outgoing"], log["permutation"], strict=True)}
+        owner = {
+            left: pool[place]
+            for left, place in zip(log["outgoing"], log["permutation"], strict=True)
+        }
     return [owner.get(digest(message), NOBODY) for message in board]
 
 
@@ -38,7 +46,11 @@ def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]
         if position in logs:
             continue
         before = {left: place for place, left in enumerate(logs[position - 1]["outgoing"])}
-        after = shown if position == last else {came: at for at, came in enumerate(logs[position + 1]["incoming"])}
+        after = (
+            shown
+            if position == last
+            else {came: at for at, came in enumerate(logs[position + 1]["incoming"])}
+        )
         if all(before[trail[position - 2]] == after[trail[position - 1]] for trail in trails):
             return position
     return 0
@@ -47,7 +59,9 @@ def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]
 def likelihood(answer: int, value: int, spec: dict[str, Any]) -> Fraction:
     """P(answer | value)."""
     if spec["mechanism"] == "krr-histogram":
-        return Fraction(spec["blanket"] / spec["symbols"] + (1 - spec["blanket"]) * (answer == value))
+        return Fraction(
+            spec["blanket"] / spec["symbols"] + (1 - spec["blanket"]) * (answer == value)
+        )
     k, flip = spec["max_value"], spec["randomise"] / 2
     terms = (
         math.comb(value, stay)
@@ -78,7 +92,10 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
     return (
         manifest["epsilon"] is not None
         and manifest["epsilon"] <= limits["epsilon"]
-        and (limits["epsilon_corrupted"] == math.inf or (local is not None and local <= limits["epsilon_corrupted"]))
+        and (
+            limits["epsilon_corrupted"] == math.inf
+            or (local is not None and local <= limits["epsilon_corrupted"])
+        )
         and len(nodes) >= limits["nodes"]
         and len({node["operator"] for node in nodes}) >= limits["operators"]
         and (limits["allow_corrupt"] or not any(node["corrupt"] for node in nodes))

@@ -12,7 +12,10 @@ from typing import Any
 
 def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
     """The likelier value: an answer counts by its odds."""
-    odds = prod((truth / (1 - truth) if answer else (1 - truth) / truth for answer, truth in days), start=Fraction(1))
+    odds = prod(
+        (truth / (1 - truth) if answer else (1 - truth) / truth for answer, truth in days),
+        start=Fraction(1),
+    )
     return int(odds > 1)
 
 
@@ -32,12 +35,16 @@ def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
     return tuple(coins.below(2) if coins.flip(fake) else bit for bit in bits)
 
 
-def report(kept: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any) -> tuple[int, ...]:
+def report(
+    kept: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
+) -> tuple[int, ...]:
     """A coin for each bit, whose chance the kept bit chooses."""
     return tuple(int(coins.flip(when_one if bit else when_zero)) for bit in kept)
 
 
-def odds(hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction) -> tuple[Fraction, Fraction]:
+def odds(
+    hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
+) -> tuple[Fraction, Fraction]:
     """Both reports that tell most: all own bits 1, all bits of the other value 0."""
 
     def ratio(low: Fraction, high: Fraction) -> Fraction:

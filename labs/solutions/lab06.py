@@ -1,4 +1,5 @@
-"""Reference solution of lab 6: what the adversary knows is taken away, the rest is Bayes' rule and a bisection."""
+"""Reference solution of lab 6: what the adversary knows is taken away, the rest is Bayes' rule and
+a bisection."""
 
 import math
 from collections.abc import Callable
@@ -12,13 +13,20 @@ def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
 
 
 def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -> int:
-    """Each message that is left is the victim's with the same probability; each says what it says of its sender."""
+    """Each message that is left is the victim's with the same probability.
+
+    Each says what it says of its sender.
+    """
     symbols, p, prior = plan["symbols"], plan["p"], plan["prior"]
     q = (1 - p) / (symbols - 1)
     left = [count - mine.count(symbol) for symbol, count in enumerate(board)]
     total = [prior[symbol] * p + (1 - prior[symbol]) * q for symbol in range(symbols)]
     scores = [
-        prior[value] * sum(left[symbol] * (p if symbol == value else q) / total[symbol] for symbol in range(symbols))
+        prior[value]
+        * sum(
+            left[symbol] * (p if symbol == value else q) / total[symbol]
+            for symbol in range(symbols)
+        )
         for value in range(symbols)
     ]
     return scores.index(max(scores))
@@ -42,7 +50,8 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
     """Everything within the limits; no number is no bound."""
     margin = manifest["users"] - manifest["honest"]
     epsilon, local = (
-        math.inf if manifest[name] is None else manifest[name] for name in ("epsilon", "epsilon_corrupted")
+        math.inf if manifest[name] is None else manifest[name]
+        for name in ("epsilon", "epsilon_corrupted")
     )
     return bool(
         epsilon <= limits["epsilon"]
@@ -60,7 +69,10 @@ def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int
 
 
 def crowd(situation: dict[str, Any]) -> int:
-    """A corrupt node 1 keeps out all whom the round does not need; verified, all it can bring are enrolled accounts."""
+    """A corrupt node 1 keeps out all whom the round does not need.
+
+    Verified, all it can bring are enrolled accounts.
+    """
     if "honest" not in situation["nodes"]:
         return 0
     if situation["nodes"][0] == "honest":

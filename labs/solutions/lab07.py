@@ -16,7 +16,9 @@ from nacl.signing import VerifyKey
 
 def made_up(pool: dict[str, Any]) -> bytes:
     """A record with the wanted symbol and a fresh tag, sealed for the nodes behind."""
-    record: bytes = pool["symbol"].to_bytes(pool["symbol_bytes"], "big") + os.urandom(pool["tag_bytes"])
+    record: bytes = pool["symbol"].to_bytes(pool["symbol_bytes"], "big") + os.urandom(
+        pool["tag_bytes"]
+    )
     for key in reversed(pool["keys"]):
         record = SealedBox(PublicKey(key)).encrypt(record)
     return record
@@ -71,7 +73,11 @@ def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
     """Step D."""
     receipt = said_by(kept["receipt"], "receipt", kept["entry"], kept["entry_key"])
     result = said_by(kept["result"], "result", "analyst", kept["analyst_key"])
-    if receipt is None or result is None or not receipt["round_id"] == result["round_id"] == kept["round"]:
+    if (
+        receipt is None
+        or result is None
+        or not receipt["round_id"] == result["round_id"] == kept["round"]
+    ):
         return None
     if receipt["submission_digest"] != hashlib.sha256(kept["envelope"]).hexdigest():
         return None
@@ -97,7 +103,10 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
     """Step E."""
     if certified(users) > epsilon:
         raise ValueError(f"not even {users} honest reports give an epsilon of {epsilon}")
-    low, high = 0, users - 1  # the plan holds with `low` colluding; is there a larger number up to `high`?
+    low, high = (
+        0,
+        users - 1,
+    )  # the plan holds with `low` colluding; is there a larger number up to `high`?
     while low < high:
         middle = (low + high + 1) // 2
         if certified(users - middle) <= epsilon:
@@ -110,7 +119,9 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
 def exchange(pool: dict[str, Any]) -> list[bytes]:
     """Step F: as `tamper`, with records that are given."""
     sent = list(pool["records"])
-    for place, own in zip(random.sample(range(len(sent)), pool["wanted"]), pool["spare"], strict=False):
+    for place, own in zip(
+        random.sample(range(len(sent)), pool["wanted"]), pool["spare"], strict=False
+    ):
         sent[place] = own
     return sent
 
@@ -122,7 +133,12 @@ def verdict(seen: dict[str, Any]) -> int | None:
         return 0
     keys = [key for claim in claims for key in claim["keys"]]
     strangers = {claim["credential"] for claim in claims} - set(seen["enrolled"])
-    if len(claims) < seen["min_reports"] or strangers or len(set(keys)) < len(keys) or respelled(keys):
+    if (
+        len(claims) < seen["min_reports"]
+        or strangers
+        or len(set(keys)) < len(keys)
+        or respelled(keys)
+    ):
         return 1
     expected = seen["add"](keys)
     for place, header in enumerate(headers, 1):

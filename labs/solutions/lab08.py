@@ -1,4 +1,5 @@
-"""Reference solution of lab 8: whole numbers throughout, and datasets that share what they begin with."""
+"""Reference solution of lab 8: whole numbers throughout, and datasets that share what they begin
+with."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -19,11 +20,15 @@ def law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Hi
     for counts, weight in law(symbols, true, false, values[:-1]).items():
         for symbol in range(symbols):
             reached = (*counts[:symbol], counts[symbol] + 1, *counts[symbol + 1 :])
-            result[reached] = result.get(reached, 0) + weight * (true if symbol == values[-1] else false)
+            result[reached] = result.get(reached, 0) + weight * (
+                true if symbol == values[-1] else false
+            )
     return result
 
 
-def pair(symbols: int, p: Fraction, others: tuple[int, ...]) -> tuple[dict[Histogram, int], dict[Histogram, int], int]:
+def pair(
+    symbols: int, p: Fraction, others: tuple[int, ...]
+) -> tuple[dict[Histogram, int], dict[Histogram, int], int]:
     """Weights on both datasets, and what to divide them by."""
     odds = p * (symbols - 1) / (1 - p)
     true, false = odds.numerator, odds.denominator
@@ -41,7 +46,9 @@ def delta(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) 
 
 
 @cache
-def worst(users: int, symbols: int, p: Fraction, growth: Fraction) -> tuple[Fraction, tuple[int, ...]]:
+def worst(
+    users: int, symbols: int, p: Fraction, growth: Fraction
+) -> tuple[Fraction, tuple[int, ...]]:
     """Every dataset of the others; the order of users does not matter to a histogram."""
     choices = combinations_with_replacement(range(symbols), users - 1)
     return max((delta(symbols, p, growth, others), others) for others in choices)
@@ -56,6 +63,8 @@ def refute(
         most, others = worst(users, symbols, p, growth)
         if most > statement(users, symbols, p, growth):
             first, second, _ = pair(symbols, p, others)
-            event = tuple(counts for counts, weight in first.items() if weight > growth * second[counts])
+            event = tuple(
+                counts for counts, weight in first.items() if weight > growth * second[counts]
+            )
             return cell, (*others, 0), (*others, 1), event
     return None

@@ -1,4 +1,5 @@
-"""Reference solution of lab 9: an event chosen on half of the trials, measured exactly on the others."""
+"""Reference solution of lab 9: an event chosen on half of the trials, measured exactly on the
+others."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,7 +15,13 @@ def at_least(successes: int, trials: int, p: float) -> float:
         return 1.0
     logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, trials + 1)))))
     hits = np.arange(successes, trials + 1)
-    terms = logs[trials] - logs[hits] - logs[trials - hits] + hits * math.log(p) + (trials - hits) * math.log1p(-p)
+    terms = (
+        logs[trials]
+        - logs[hits]
+        - logs[trials - hits]
+        + hits * math.log(p)
+        + (trials - hits) * math.log1p(-p)
+    )
     return float(np.exp(terms).sum())
 
 
@@ -43,9 +50,13 @@ def counted(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
     return np.bincount(sample, minlength=outcomes)
 
 
-def choose(likely: NDArray[Any], other: NDArray[Any], delta: float, confidence: float) -> tuple[float, NDArray[Any]]:
-    """The best event of this direction among the likelihood-ratio events, and how good it looks at this confidence."""
-    # As wide as the interval that will measure it, about: with fewer deviations an event would win that is too rare.
+def choose(
+    likely: NDArray[Any], other: NDArray[Any], delta: float, confidence: float
+) -> tuple[float, NDArray[Any]]:
+    """The best event of this direction among the likelihood-ratio events, and how good it looks at
+    this confidence."""
+    # As wide as the interval that will measure it, about: with fewer deviations an event would win
+    # that is too rare.
     trials, square = likely.sum(), 2 * math.log(2 / (1 - confidence))
     order = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
     p, q = np.cumsum(likely[order]) / trials, np.cumsum(other[order]) / trials
@@ -61,7 +72,10 @@ def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence:
     one, two = np.asarray(first), np.asarray(second)
     outcomes, half = int(max(one.max(), two.max())) + 1, len(one) // 2
     a, b = counted(one[:half], outcomes), counted(two[:half], outcomes)
-    (score, event), (other_score, other_event) = choose(a, b, delta, confidence), choose(b, a, delta, confidence)
+    (score, event), (other_score, other_event) = (
+        choose(a, b, delta, confidence),
+        choose(b, a, delta, confidence),
+    )
     if other_score > score:
         one, two, event = two, one, other_event
     hits, false_hits = int(np.isin(one[half:], event).sum()), int(np.isin(two[half:], event).sum())

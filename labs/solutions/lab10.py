@@ -28,7 +28,8 @@ class Ledger:
         self._budget = budget
         with closing(self._open()) as database:
             database.execute(
-                "CREATE TABLE IF NOT EXISTS rounds (id TEXT PRIMARY KEY, cost INTEGER NOT NULL, state TEXT NOT NULL, "
+                "CREATE TABLE IF NOT EXISTS rounds (id TEXT PRIMARY KEY, cost INTEGER NOT NULL, "
+                "state TEXT NOT NULL, "
                 "certificate BLOB NOT NULL)"
             )
 
@@ -36,7 +37,9 @@ class Ledger:
         """Signs while the lock is held, and stores charge and certificate in one transaction."""
 
         def change(database: sqlite3.Connection) -> bytes:
-            known = database.execute("SELECT cost, state, certificate FROM rounds WHERE id = ?", (round_id,)).fetchone()
+            known = database.execute(
+                "SELECT cost, state, certificate FROM rounds WHERE id = ?", (round_id,)
+            ).fetchone()
             if known is not None:
                 if known[0] != cost or known[1] == "released":
                     raise ValueError("this round is known at another cost, or was released")
@@ -45,7 +48,9 @@ class Ledger:
             if total > self._budget:
                 raise ValueError("the budget does not cover it")
             certificate = sign(total)
-            database.execute("INSERT INTO rounds VALUES (?, ?, 'reserved', ?)", (round_id, cost, certificate))
+            database.execute(
+                "INSERT INTO rounds VALUES (?, ?, 'reserved', ?)", (round_id, cost, certificate)
+            )
             return certificate
 
         certificate: bytes = self._changed(change)
@@ -82,7 +87,9 @@ class Ledger:
 
 
 def _spent(database: sqlite3.Connection) -> int:
-    (total,) = database.execute("SELECT COALESCE(SUM(cost), 0) FROM rounds WHERE state != 'released'").fetchone()
+    (total,) = database.execute(
+        "SELECT COALESCE(SUM(cost), 0) FROM rounds WHERE state != 'released'"
+    ).fetchone()
     return int(total)
 
 

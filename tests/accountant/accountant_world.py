@@ -39,10 +39,16 @@ class Caller:
     async def certify(self, round_id: str, plan: RoundPlan | bytes = PLAN) -> bytes:
         data = plan if isinstance(plan, bytes) else to_json(plan)
         async with translated("the accountant"):
-            return (await self._stub.Certify(pb.CertifyRequest(round_id=round_id, plan=data))).certificate
+            return (
+                await self._stub.Certify(pb.CertifyRequest(round_id=round_id, plan=data))
+            ).certificate
 
-    async def settle(self, round_id: str, accepted: int, headers: list[bytes], invalid: int = 0) -> bytes:
-        request = pb.SettleRequest(round_id=round_id, accepted=accepted, headers=headers, invalid=invalid)
+    async def settle(
+        self, round_id: str, accepted: int, headers: list[bytes], invalid: int = 0
+    ) -> bytes:
+        request = pb.SettleRequest(
+            round_id=round_id, accepted=accepted, headers=headers, invalid=invalid
+        )
         async with translated("the accountant"):
             return (await self._stub.Settle(request)).certificate
 
@@ -77,12 +83,17 @@ class World:
         key = bytes.fromhex(self.deployment.roster.accountant.identity_key)
         return verify(Signed.from_bytes(wire), Certificate, ACCOUNTANT, key)
 
-    def discard(self, round_id: str, node: str, *, forwarded: bool = False, signer: str | None = None) -> bytes:
+    def discard(
+        self, round_id: str, node: str, *, forwarded: bool = False, signer: str | None = None
+    ) -> bytes:
         identity = self.deployment.identity_of(signer or node)
         return identity.sign(Discard(round_id=round_id, node=node, forwarded=forwarded)).to_bytes()
 
-    def header(self, round_id: str, node: str, users: int, signer: str | None = None, **changes: Any) -> bytes:
-        """The word of a node of `PLAN`'s route (one message per user) that it relayed so many reports."""
+    def header(
+        self, round_id: str, node: str, users: int, signer: str | None = None, **changes: Any
+    ) -> bytes:
+        """The word of a node of `PLAN`'s route (one message per user) that it relayed so many
+        reports."""
         fields: dict[str, Any] = {
             "round_id": round_id,
             "position": NODES.index(node) + 2,

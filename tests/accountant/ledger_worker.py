@@ -1,4 +1,6 @@
-"""A process that uses the ledger, for tests that run several of them or kill them. Not a test itself.
+"""A process that uses the ledger, for tests that run several of them or kill them.
+
+Not a test itself.
 
 Usage: ledger_worker.py URL LIMIT MODE PREFIX COUNT. Prints a line for everything that was answered.
 """
@@ -67,7 +69,11 @@ def _life(ledger: Ledger, prefix: str, count: int) -> None:
         if known is None or known.state != "released":
             _say("reserved", round_id, ledger.reserve(reservation(round_id), certificate))
         if number % 50 == 0:
-            _say("settled", round_id, ledger.settle(round_id, Settlement(200, cost(), 1.0), certificate))
+            _say(
+                "settled",
+                round_id,
+                ledger.settle(round_id, Settlement(200, cost(), 1.0), certificate),
+            )
         else:
             ledger.release(round_id)
             _say("released", round_id)

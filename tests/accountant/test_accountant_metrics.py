@@ -1,4 +1,5 @@
-"""What the accountant's page shows of the budget: the newest statement, also when the ledger is away for a while."""
+"""What the accountant's page shows of the budget: the newest statement, also when the ledger is
+away for a while."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ async def shown(metrics: AccountantMetrics, wanted: tuple[float | None, ...]) ->
             await asyncio.sleep(0.01)
 
 
-async def test_a_change_is_shown_and_a_ledger_that_is_away_leaves_the_old_figures(metrics: AccountantMetrics) -> None:
+async def test_a_change_is_shown_and_a_ledger_that_is_away_leaves_the_old_figures(
+    metrics: AccountantMetrics,
+) -> None:
     script = (1.0, 2.5, None, math.inf)
     wanted = ((1.0, 3.0, 1), (2.5, 1.5, 1), (2.5, 1.5, 0), (math.inf, 0.0, 1))
     ledger = ScriptedLedger(*script)
@@ -75,7 +78,9 @@ async def test_a_change_is_shown_and_a_ledger_that_is_away_leaves_the_old_figure
         await task
 
 
-async def test_a_ledger_that_says_nothing_counts_as_away_until_it_answers(metrics: AccountantMetrics) -> None:
+async def test_a_ledger_that_says_nothing_counts_as_away_until_it_answers(
+    metrics: AccountantMetrics,
+) -> None:
     ledger, frozen = ScriptedLedger(1.0, 2.5), threading.Event()
 
     def statement(population: str) -> Statement:

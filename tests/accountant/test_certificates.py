@@ -1,4 +1,5 @@
-"""Certificates: what they say, when they do not hold, and that a claim better than the truth is caught."""
+"""Certificates: what they say, when they do not hold, and that a claim better than the truth is
+caught."""
 
 from __future__ import annotations
 
@@ -16,11 +17,22 @@ from hypothesis import strategies as st
 from shuffledp_accountant.certificates import certificate, charged_cost, final_cost
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
-from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, LedgerPosition, RoundPlan
+from shuffledp_core.documents.models import (
+    Certificate,
+    CorruptedGuarantee,
+    LedgerPosition,
+    RoundPlan,
+)
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
 from shuffledp_core.keys import Identity
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RapporHistogram, RRShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    KRRHistogram,
+    Mechanism,
+    RapporHistogram,
+    RRShuffle,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
@@ -59,8 +71,17 @@ def changed(document: Certificate, **fields: Any) -> Certificate:
 
 def test_a_plan_certificate_states_the_setting_and_the_assumptions_in_words() -> None:
     document = issued()
-    assert (document.users, document.honest, document.nodes, document.max_distance) == (200, 180, 2, 3)
-    assert (document.issued_at, document.expires_at, document.ledger) == (1_000, 1_500, ACCOUNT.position)
+    assert (document.users, document.honest, document.nodes, document.max_distance) == (
+        200,
+        180,
+        2,
+        3,
+    )
+    assert (document.issued_at, document.expires_at, document.ledger) == (
+        1_000,
+        1_500,
+        ACCOUNT.position,
+    )
     assert document.holds
     words = " / ".join(document.assumptions)
     for said in (
@@ -79,7 +100,9 @@ def test_a_plan_certificate_states_the_setting_and_the_assumptions_in_words() ->
 
 def test_of_a_kept_response_the_certificate_assumes_that_there_is_one() -> None:
     assert not any("drew its response" in line for line in issued().assumptions)
-    rappor = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    rappor = RapporHistogram(
+        symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    )
     assert any("drew its response" in line for line in issued(mechanism=rappor).assumptions)
 
 
@@ -111,7 +134,9 @@ def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() ->
 def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
     cost = cost_of(PLAIN, MECHANISM, 200)
     unbounded = replace(analyse(cost), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
-    document = certificate(CertificateStage.PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1)
+    document = certificate(
+        CertificateStage.PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1
+    )
     assert document.epsilon.certified is None
     assert not document.holds
     assert any("no finite epsilon" in line for line in document.basis)
@@ -121,11 +146,15 @@ def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
 @pytest.mark.parametrize("spent", [None, 4.5])
 def test_an_overspent_budget_is_never_hidden(spent: float | None) -> None:
     account = Account(LedgerPosition(entry=1, spent=spent, delta=1e-5, limit=4.0), ("C1",))
-    assert any("OVERSPENT" in line for line in issued(account=account, stage=CertificateStage.FINAL).basis)
+    assert any(
+        "OVERSPENT" in line for line in issued(account=account, stage=CertificateStage.FINAL).basis
+    )
 
 
 def test_metric_distance_defaults_to_the_whole_domain_and_may_be_smaller() -> None:
-    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, adjacency=Adjacency.METRIC)
+    plan = msgspec.structs.replace(
+        PLAIN, mechanism="geo-shuffle", size=5, adjacency=Adjacency.METRIC
+    )
     mechanism = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
     whole = issued(plan, mechanism)
     near = issued(msgspec.structs.replace(plan, max_distance=2), mechanism)
@@ -137,21 +166,28 @@ def test_metric_distance_defaults_to_the_whole_domain_and_may_be_smaller() -> No
 
 def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> None:
     # Every further user may be clamped, so the bound for all of them is worse than the plan's.
-    plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6, mix=Mix.VERIFIED)
+    plan = msgspec.structs.replace(
+        PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6, mix=Mix.VERIFIED
+    )
     mechanism = GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 1), padding=20)
     planned = analyse(cost_of(plan, mechanism, 200)).bounds.certified
     naive = analyse(cost_of(plan, mechanism, 1000)).bounds.certified
     cost, analysis = final_cost(plan, mechanism, 1000, planned)
     assert analysis.bounds.certified <= min(planned, naive)
     assert cost.setting.users == 1000
-    document = certificate(CertificateStage.FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1)
+    document = certificate(
+        CertificateStage.FINAL, "demo", "ab", plan, cost, analysis, ACCOUNT, 0, 1
+    )
     recheck(document)
 
 
 def test_only_reports_with_a_credential_make_the_final_certificate_better_than_the_plan() -> None:
     planned = analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
     cost, analysis = final_cost(PLAIN, MECHANISM, 400, planned)
-    assert (cost.setting.users, cost.setting.honest) == (400, 180)  # an entry node may have made up the rest
+    assert (cost.setting.users, cost.setting.honest) == (
+        400,
+        180,
+    )  # an entry node may have made up the rest
     assert analysis.bounds.certified == planned
     verified = msgspec.structs.replace(PLAIN, mix=Mix.VERIFIED)
     cost, analysis = final_cost(verified, MECHANISM, 400, planned)
@@ -160,8 +196,13 @@ def test_only_reports_with_a_credential_make_the_final_certificate_better_than_t
 
 
 def test_onions_that_a_malicious_node_drops_are_honest_ones_in_the_worst_case() -> None:
-    """1,000 reports, 50 of users who collude; a node drops 50 of other users: 900 honest ones hide each other."""
-    plan = msgspec.structs.replace(PLAIN, epsilon=0.7031, min_reports=1000, max_reports=1000, colluding=50)
+    """1,000 reports, 50 of users who collude.
+
+    A node drops 50 of other users: 900 honest ones hide each other.
+    """
+    plan = msgspec.structs.replace(
+        PLAIN, epsilon=0.7031, min_reports=1000, max_reports=1000, colluding=50
+    )
     mechanism = calibrated(plan)
     planned = analyse(cost_of(plan, mechanism, 1000)).bounds
     left = epsilon_bounds(mechanism, Setting(1000, 900), plan.delta).attained
@@ -171,7 +212,9 @@ def test_onions_that_a_malicious_node_drops_are_honest_ones_in_the_worst_case() 
     assert analysis.bounds.certified >= left
 
 
-def test_bad_onions_of_one_user_spend_nothing_of_the_population_while_the_plan_is_not_refuted() -> None:
+def test_bad_onions_of_one_user_spend_nothing_of_the_population_while_the_plan_is_not_refuted() -> (
+    None
+):
     """The certificate assumes the worst; the charge rests on the plan's assumption."""
     plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
     planned = analyse(cost_of(plan, SUM, 200)).bounds.certified
@@ -191,25 +234,42 @@ SUM = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 1), padding=40)
 @pytest.mark.parametrize(
     ("dropped", "invalid", "honest", "holds"),
     [
-        (0, 0, 180, True),  # 250 reports, 20 colluding users; those beyond the plan's may be made up
+        (
+            0,
+            0,
+            180,
+            True,
+        ),  # 250 reports, 20 colluding users; those beyond the plan's may be made up
         (50, 0, 180, True),  # each dropped message may have cost another honest user's report
         (51, 0, 179, False),
         (85 * 70, 0, 1, False),  # the room of the nodes: the protected user's own report is left
         (0, 85 * 20, 180, True),  # as many users as may collude
-        (0, 85 * 20 + 1, 180, False),  # one more is seen: the plan's assumption is refuted, whatever is left
+        (
+            0,
+            85 * 20 + 1,
+            180,
+            False,
+        ),  # one more is seen: the plan's assumption is refuted, whatever is left
         (50, 85 * 30, 170, False),
         (85 * 70, 85 * 20, 1, False),
     ],
 )
-def test_lost_messages_leave_fewer_honest_reports(dropped: int, invalid: int, honest: int, *, holds: bool) -> None:
+def test_lost_messages_leave_fewer_honest_reports(
+    dropped: int, invalid: int, honest: int, *, holds: bool
+) -> None:
     plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
     losses = Losses(dropped, invalid)
     cost, analysis = final_cost(plan, SUM, 250, math.inf, losses)
     assert (cost.setting.users, cost.setting.honest) == (250, honest)
-    document = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses)
+    document = certificate(
+        CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analysis, ACCOUNT, 0, 1, losses
+    )
     assert (document.dropped, document.invalid, document.holds) == (dropped, invalid, holds)
     words = " / ".join(document.assumptions)
-    assert f"at least {honest} of the mixed reports are whole reports of users who follow the protocol" in words
+    assert (
+        f"at least {honest} of the mixed reports are whole reports of users who follow the protocol"
+        in words
+    )
     assert (f"{dropped} messages were dropped by nodes" in words) == (losses != NO_LOSSES)
     assert any("assumption does NOT hold" in line for line in document.basis) != holds
     recheck(from_json(to_json(document), Certificate))
@@ -231,8 +291,12 @@ def test_losses_never_make_a_certificate_better() -> None:
     assert epsilons[2] < epsilons[3]
 
 
-@pytest.mark.parametrize("wrong", [{"dropped": -1}, {"dropped": 21}, {"invalid": 30}, {"dropped": 11, "invalid": 10}])
-def test_a_certificate_that_counts_on_reports_that_are_not_whole_is_caught(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"dropped": -1}, {"dropped": 21}, {"invalid": 30}, {"dropped": 11, "invalid": 10}]
+)
+def test_a_certificate_that_counts_on_reports_that_are_not_whole_is_caught(
+    wrong: dict[str, int],
+) -> None:
     with pytest.raises(DocumentError, match="whole reports"):
         recheck(changed(issued(stage=CertificateStage.FINAL), **wrong))
 
@@ -249,13 +313,18 @@ def test_an_honest_certificate_passes_the_recheck_after_a_trip_over_the_wire(sta
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.floats(0.1, 0.999), st.sampled_from(["epsilon", "corrupted", "standard_error", "honest", "mechanism"]))
+@given(
+    st.floats(0.1, 0.999),
+    st.sampled_from(["epsilon", "corrupted", "standard_error", "honest", "mechanism"]),
+)
 def test_a_claim_better_than_the_truth_is_caught(factor: float, field: str) -> None:
     honest = issued()
     assert honest.epsilon.certified is not None
     assert honest.corrupted.epsilon is not None
     better: dict[str, Any] = {
-        "epsilon": msgspec.structs.replace(honest.epsilon, certified=honest.epsilon.certified * factor, attained=0.0),
+        "epsilon": msgspec.structs.replace(
+            honest.epsilon, certified=honest.epsilon.certified * factor, attained=0.0
+        ),
         "corrupted": CorruptedGuarantee(epsilon=honest.corrupted.epsilon * factor, delta=0.0),
         "standard_error": honest.standard_error * factor,
         "honest": int(honest.honest * factor),
@@ -273,7 +342,8 @@ def test_a_certificate_that_claims_less_than_the_truth_passes() -> None:
 
 
 def test_a_local_guarantee_is_rechecked_at_its_own_delta() -> None:
-    """A pure ε_L of rr-shuffle, as older certificates state it, and today's smaller one at δ are both true."""
+    """A pure ε_L of rr-shuffle, as older certificates state it, and today's smaller one at δ are
+    both true."""
     plan = msgspec.structs.replace(PLAIN, mechanism="rr-shuffle", size=50)
     today = issued(plan, RRShuffle(max_value=50, randomise=Fraction(1, 2)))
     recheck(today)
@@ -282,7 +352,10 @@ def test_a_local_guarantee_is_rechecked_at_its_own_delta() -> None:
     assert today.corrupted.epsilon is not None
     assert today.corrupted.epsilon < 0.97 * pure
     recheck(changed(today, corrupted=CorruptedGuarantee(epsilon=pure * (1 + 1e-9), delta=0.0)))
-    for epsilon, delta in ((today.corrupted.epsilon, 0.0), (0.99 * today.corrupted.epsilon, PLAIN.delta)):
+    for epsilon, delta in (
+        (today.corrupted.epsilon, 0.0),
+        (0.99 * today.corrupted.epsilon, PLAIN.delta),
+    ):
         with pytest.raises(DocumentError, match="all nodes corrupt"):
             recheck(changed(today, corrupted=CorruptedGuarantee(epsilon=epsilon, delta=delta)))
 
@@ -318,7 +391,8 @@ def test_one_flipped_bit_anywhere_in_a_signed_certificate_is_noticed(data: st.Da
 def _reread(flipped: bytes, identity: Identity, wire: bytes) -> None:
     signed = Signed.from_bytes(flipped)
     document = verify(signed, Certificate, "accountant", identity.public_key)
-    # A bit that only changes how the same frame is written (the case of a hex digit) changes nothing that is said.
+    # A bit that only changes how the same frame is written (the case of a hex digit) changes
+    # nothing that is said.
     if document == SAMPLE and signed.signature.lower() == Signed.from_bytes(wire).signature:
         raise DocumentError("the same document, written differently")
 
@@ -339,4 +413,6 @@ def test_a_cost_without_honest_reports_is_refused() -> None:
 
 
 def test_equal_costs_are_equal_values() -> None:
-    assert cost_of(PLAIN, MECHANISM, 200) == Cost(MECHANISM, cost_of(PLAIN, MECHANISM, 200).setting, 1e-6)
+    assert cost_of(PLAIN, MECHANISM, 200) == Cost(
+        MECHANISM, cost_of(PLAIN, MECHANISM, 200).setting, 1e-6
+    )

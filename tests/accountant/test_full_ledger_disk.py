@@ -1,4 +1,5 @@
-"""The disk of an SQLite ledger is full: changes are refused with an error that says to ask again, and none is lost."""
+"""The disk of an SQLite ledger is full: changes are refused with an error that says to ask again,
+and none is lost."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
 
-COST = Cost(KRRHistogram(symbols=4, blanket=Fraction(1, 2)), Setting(60, 60, Adjacency.STANDARD, 3), 1e-8)
+COST = Cost(
+    KRRHistogram(symbols=4, blanket=Fraction(1, 2)), Setting(60, 60, Adjacency.STANDARD, 3), 1e-8
+)
 
 
 def open_ledger(disk: SmallDisk) -> Ledger:
-    return Ledger.open(f"sqlite:///{disk.path / 'ledger.db'}", {"demo": Budget(60.0, 1e-6)}, lambda: 5)
+    return Ledger.open(
+        f"sqlite:///{disk.path / 'ledger.db'}", {"demo": Budget(60.0, 1e-6)}, lambda: 5
+    )
 
 
 def sign(account: Account) -> bytes:
@@ -36,7 +41,9 @@ def reserve_many(ledger: Ledger) -> None:
         reserve(ledger, f"b{number}")
 
 
-def test_a_charge_is_refused_while_there_is_no_room_and_made_once_there_is(small_disk: SmallDisk) -> None:
+def test_a_charge_is_refused_while_there_is_no_room_and_made_once_there_is(
+    small_disk: SmallDisk,
+) -> None:
     ledger = open_ledger(small_disk)
     first = reserve(ledger, "a")
     small_disk.fill()

@@ -1,4 +1,5 @@
-"""The ledger on SQLite: what a charge may go through, what is refused, and what a damaged database does."""
+"""The ledger on SQLite: what a charge may go through, what is refused, and what a damaged database
+does."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def alone(honest: int = 200) -> float:
     return spent([cost(honest)], Adjacency.STANDARD, DELTA).epsilon
 
 
-def ask(round_id: str, what: Cost | None = None, population: str = "demo", plan: str = "{}") -> Reservation:
+def ask(
+    round_id: str, what: Cost | None = None, population: str = "demo", plan: str = "{}"
+) -> Reservation:
     return Reservation(round_id, population, plan, what or cost(), 0.5)
 
 
@@ -77,7 +80,9 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Iterator[Ledger]:
-    opened = Ledger.open(url, {"demo": Budget(2.5 * alone(), DELTA), "other": Budget(1.0, DELTA)}, lambda: 1000)
+    opened = Ledger.open(
+        url, {"demo": Budget(2.5 * alone(), DELTA), "other": Budget(1.0, DELTA)}, lambda: 1000
+    )
     yield opened
     opened.close()
 
@@ -95,13 +100,22 @@ def test_a_reservation_is_charged_and_its_certificate_says_where_it_stands(ledge
     assert seen[0].position.entry == 1
     assert seen[0].position.spent == pytest.approx(alone(), rel=1e-9)
     charge = ledger.charge("a1")
-    assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (ChargeState.RESERVED, cost(), 0.5, 1000)
+    assert (charge.state, charge.cost, charge.epsilon, charge.reserved_at) == (
+        ChargeState.RESERVED,
+        cost(),
+        0.5,
+        1000,
+    )
 
 
-def test_a_charge_without_a_largest_distance_is_refused_and_not_tried_for_ever(ledger: Ledger) -> None:
+def test_a_charge_without_a_largest_distance_is_refused_and_not_tried_for_ever(
+    ledger: Ledger,
+) -> None:
     sign, _ = signer()
     with pytest.raises(ValueError, match="largest distance"):
-        ledger.reserve(ask("a1", Cost(MECHANISM, Setting(200, 200, Adjacency.STANDARD), 1e-7)), sign)
+        ledger.reserve(
+            ask("a1", Cost(MECHANISM, Setting(200, 200, Adjacency.STANDARD), 1e-7)), sign
+        )
     assert ledger.find("a1") is None
 
 
@@ -111,7 +125,12 @@ def test_spent_is_composed_and_never_more_than_the_sum(ledger: Ledger) -> None:
     ledger.reserve(ask("a2"), sign)
     statement = ledger.statement("demo")
     direct = compose_epsilon([Round(MECHANISM, Setting(200, 200), 2)], DELTA)
-    assert alone() < statement.if_fixed <= statement.spent.epsilon <= 2 * analyse(cost()).bounds.certified
+    assert (
+        alone()
+        < statement.if_fixed
+        <= statement.spent.epsilon
+        <= 2 * analyse(cost()).bounds.certified
+    )
     assert statement.if_fixed == pytest.approx(direct, rel=1e-3)
     assert statement.spent.epsilon == pytest.approx(direct, rel=0.1)
 
@@ -120,7 +139,10 @@ def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: L
     sign, _ = signer()
     accepted = 0
     while (
-        spent_adaptively([cost()] * (accepted + 1), Adjacency.STANDARD, 2.5 * alone(), DELTA).epsilon <= 2.5 * alone()
+        spent_adaptively(
+            [cost()] * (accepted + 1), Adjacency.STANDARD, 2.5 * alone(), DELTA
+        ).epsilon
+        <= 2.5 * alone()
     ):
         ledger.reserve(ask(f"a{accepted}"), sign)
         accepted += 1
@@ -140,8 +162,12 @@ def test_a_repeated_reservation_gets_the_same_bytes_and_is_charged_once(ledger: 
     assert len(seen) == len(ledger.entries("demo")) == 1
 
 
-@pytest.mark.parametrize("other", [ask("a1", plan="{ }"), ask("a1", population="other", plan="{  }")])
-def test_another_plan_under_the_same_round_id_is_refused(ledger: Ledger, other: Reservation) -> None:
+@pytest.mark.parametrize(
+    "other", [ask("a1", plan="{ }"), ask("a1", population="other", plan="{  }")]
+)
+def test_another_plan_under_the_same_round_id_is_refused(
+    ledger: Ledger, other: Reservation
+) -> None:
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)
     with pytest.raises(RoundStateError, match="another plan"):
@@ -155,15 +181,26 @@ def test_a_settlement_of_more_reports_keeps_the_reserved_charge_and_says_so(ledg
     final = ledger.settle("a1", Settlement(400, cost(400), 0.3), sign)
     assert ledger.settle("a1", Settlement(400, cost(400), 0.3), sign) == final
     charge = ledger.charge("a1")
-    assert (charge.state, charge.accepted, charge.cost, charge.epsilon) == (ChargeState.SETTLED, 400, cost(200), 0.5)
-    assert alone(400) < alone(200) == pytest.approx(ledger.statement("demo").spent.epsilon, rel=1e-9)
+    assert (charge.state, charge.accepted, charge.cost, charge.epsilon) == (
+        ChargeState.SETTLED,
+        400,
+        cost(200),
+        0.5,
+    )
+    assert (
+        alone(400) < alone(200) == pytest.approx(ledger.statement("demo").spent.epsilon, rel=1e-9)
+    )
     assert seen[-1].position.entry == 1
-    assert "charged for 200 honest users, as reserved: further reports may be made up" in seen[-1].basis
+    assert (
+        "charged for 200 honest users, as reserved: further reports may be made up"
+        in seen[-1].basis
+    )
     assert len(seen) == 2
 
 
 def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(url: str) -> None:
-    """200 real users in each round, settled for a million: 4,096 of them would fit, were it believed."""
+    """200 real users in each round, settled for a million: 4,096 of them would fit, were it
+    believed."""
     ledger = Ledger.open(url, {"demo": Budget(4.0, DELTA)}, lambda: 0)
     sign, _ = signer()
     small, large = cost(200), cost(1_000_000)
@@ -182,13 +219,19 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
 
 
 @given(st.integers(1, 400), st.integers(1, 400))
-def test_a_charge_is_the_worse_of_what_was_reserved_and_what_arrived(reserved: int, arrived: int) -> None:
-    charge = Charge("a", "demo", 1, ChargeState.RESERVED, "{}", cost(reserved), 0.5, b"", None, None, 0, 0)
+def test_a_charge_is_the_worse_of_what_was_reserved_and_what_arrived(
+    reserved: int, arrived: int
+) -> None:
+    charge = Charge(
+        "a", "demo", 1, ChargeState.RESERVED, "{}", cost(reserved), 0.5, b"", None, None, 0, 0
+    )
     kept, _ = settled_cost(charge, Settlement(arrived, cost(arrived), 0.7))
     assert kept.setting.honest == min(reserved, arrived)
 
 
-def test_a_settlement_that_costs_more_than_the_whole_budget_is_recorded_all_the_same(ledger: Ledger) -> None:
+def test_a_settlement_that_costs_more_than_the_whole_budget_is_recorded_all_the_same(
+    ledger: Ledger,
+) -> None:
     sign, seen = signer()
     ledger.reserve(ask("a1"), sign)
     ledger.settle("a1", Settlement(3, cost(3), 9.0), sign)
@@ -276,7 +319,8 @@ def test_a_change_by_somebody_else_while_signing_is_taken_into_account(ledger: L
 def test_a_change_by_somebody_else_before_the_snapshot_is_taken_into_account(
     url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str
 ) -> None:
-    """Before: the charge was read, changed by another process, and our change of no row counted as done."""
+    """Before: the charge was read, changed by another process, and our change of no row counted as
+    done."""
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)
     other = Ledger.open(url, {"demo": Budget(2.5 * alone(), DELTA)}, lambda: 2000)
@@ -330,7 +374,10 @@ def test_the_ledger_is_readable_by_its_owner_alone(url: str, ledger: Ledger) -> 
 
 def test_sqlite_runs_durable_and_in_wal_mode(ledger: Ledger) -> None:
     with ledger._engine.connect() as connection:
-        pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        pragmas = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous")
+        ]
     assert pragmas == ["wal", 2]
 
 
@@ -371,9 +418,18 @@ def test_a_ledger_of_a_newer_version_is_not_touched(url: str, ledger: Ledger) ->
 
 
 @pytest.mark.parametrize(
-    "damage", ["mechanism = '{}'", "delta = 'x'", "adjacency = 'none'", "users = 0, honest = 1", "mechanism = x'ff'"]
+    "damage",
+    [
+        "mechanism = '{}'",
+        "delta = 'x'",
+        "adjacency = 'none'",
+        "users = 0, honest = 1",
+        "mechanism = x'ff'",
+    ],
 )
-def test_an_entry_that_we_cannot_have_written_is_a_ledger_error(url: str, ledger: Ledger, damage: str) -> None:
+def test_an_entry_that_we_cannot_have_written_is_a_ledger_error(
+    url: str, ledger: Ledger, damage: str
+) -> None:
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)
     raw = sqlite3.connect(url.removeprefix("sqlite:///"))
@@ -397,7 +453,9 @@ def test_a_folder_that_cannot_be_made_is_a_config_error(tmp_path: Path) -> None:
         Ledger.open(f"sqlite:///{tmp_path / 'file' / 'ledger.db'}", {}, lambda: 0)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (math.nan, 0.5), (1.0, 0.0), (1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (math.nan, 0.5), (1.0, 0.0), (1.0, 1.0)]
+)
 def test_a_budget_outside_its_range_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(UsageError):
         Budget(epsilon, delta)
@@ -433,7 +491,9 @@ def test_spent_grows_with_every_round_and_does_not_depend_on_their_order(honest:
     costs = [cost(h) for h in honest]
     total = spent(costs, Adjacency.STANDARD, DELTA).epsilon
     assert total == spent(costs[::-1], Adjacency.STANDARD, DELTA).epsilon
-    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).epsilon for one in costs) * (1 - 1e-6)
+    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).epsilon for one in costs) * (
+        1 - 1e-6
+    )
 
 
 def test_many_rounds_of_different_sizes_are_put_together_on_the_safe_side() -> None:

@@ -1,4 +1,7 @@
-"""The same ledger on a real PostgreSQL server, where its programs and the driver are installed; else skipped."""
+"""The same ledger on a real PostgreSQL server, where its programs and the driver are installed.
+
+Else skipped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from shuffledp_accountant.ledger.charges import Account, Budget, ChargeState, Reservation, Settlement
+from shuffledp_accountant.ledger.charges import (
+    Account,
+    Budget,
+    ChargeState,
+    Reservation,
+    Settlement,
+)
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger.schema import METADATA
 from shuffledp_core.errors import LedgerAwayError, RoundStateError
@@ -31,7 +40,9 @@ from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
 
 WORKER = Path(__file__).with_name("ledger_worker.py")
-COST = Cost(KRRHistogram(symbols=4, blanket=Fraction(1, 2)), Setting(200, 200, Adjacency.STANDARD, 3), 1e-7)
+COST = Cost(
+    KRRHistogram(symbols=4, blanket=Fraction(1, 2)), Setting(200, 200, Adjacency.STANDARD, 3), 1e-7
+)
 
 
 def _programs() -> Path | None:
@@ -61,7 +72,8 @@ def url() -> Iterator[str]:
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip("the driver is not installed: shuffledp-accountant[postgres]")
     owner = _owner()
-    # A short path outside pytest's folder: the socket's name is limited, and the other user must reach it.
+    # A short path outside pytest's folder: the socket's name is limited, and the other user must
+    # reach it.
     with tempfile.TemporaryDirectory(prefix="pg") as name:
         folder = Path(name)
         if owner is not None:
@@ -73,7 +85,17 @@ def url() -> Iterator[str]:
             subprocess.run(command, user=owner, check=True, cwd="/", stdout=subprocess.DEVNULL)
 
         run("initdb", "-D", str(data), "-U", "ledger", "-A", "trust", "--no-sync")
-        run("pg_ctl", "-D", str(data), "-l", str(folder / "log"), "-w", "-o", f"-k {folder} -h ''", "start")
+        run(
+            "pg_ctl",
+            "-D",
+            str(data),
+            "-l",
+            str(folder / "log"),
+            "-w",
+            "-o",
+            f"-k {folder} -h ''",
+            "start",
+        )
         try:
             yield f"postgresql://ledger@/postgres?host={folder}"
         finally:
@@ -102,7 +124,10 @@ def test_a_round_is_reserved_settled_and_read_again_on_postgresql(url: str) -> N
     ledger.close()
     again = Ledger.open(url, {"pg": Budget(5.0, 1e-6)}, lambda: 8)
     assert again.statement("pg") == before
-    assert [entry.state for entry in again.entries("pg")] == [ChargeState.SETTLED, ChargeState.RELEASED]
+    assert [entry.state for entry in again.entries("pg")] == [
+        ChargeState.SETTLED,
+        ChargeState.RELEASED,
+    ]
     assert before.spent == spent_adaptively([COST], Adjacency.STANDARD, 5.0, 1e-6)
     again.close()
 
@@ -116,7 +141,10 @@ def test_the_migrations_make_exactly_the_tables_the_code_uses_on_postgresql(url:
 
 def test_processes_that_reserve_at_once_never_overspend_on_postgresql(url: str) -> None:
     command = [sys.executable, str(WORKER), url, "1.5", "reserve"]
-    workers = [subprocess.Popen([*command, f"{name}0", "6"], stdout=subprocess.PIPE, text=True) for name in "ab"]
+    workers = [
+        subprocess.Popen([*command, f"{name}0", "6"], stdout=subprocess.PIPE, text=True)
+        for name in "ab"
+    ]
     lines = [line.split() for worker in workers for line in worker.communicate()[0].splitlines()]
     assert [worker.returncode for worker in workers] == [0, 0]
     ledger = Ledger.open(url, {"demo": Budget(1.5, 1e-6)}, lambda: 0)
@@ -135,7 +163,8 @@ def test_a_server_that_is_away_is_a_ledger_error_after_which_one_asks_again(url:
 
 @contextmanager
 def frozen(url: str) -> Iterator[None]:
-    """Every process of the server stopped: connections stay, the kernel acknowledges, nobody answers."""
+    """Every process of the server stopped: connections stay, the kernel acknowledges, nobody
+    answers."""
     leader = int((Path(url.split("host=")[1]) / "data" / "postmaster.pid").read_text().split()[0])
     children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
     everybody = [leader, *map(int, children)]

@@ -1,4 +1,5 @@
-"""Several real processes on one ledger, and processes that are killed with SIGKILL wherever they happen to be."""
+"""Several real processes on one ledger, and processes that are killed with SIGKILL wherever they
+happen to be."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'ledger.db'}"
 
 
-def start(url: str, mode: str, prefix: str, count: int, limit: float = LIMIT) -> subprocess.Popen[str]:
+def start(
+    url: str, mode: str, prefix: str, count: int, limit: float = LIMIT
+) -> subprocess.Popen[str]:
     command = [sys.executable, str(WORKER), url, str(limit), mode, prefix, str(count)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -54,8 +57,11 @@ def charges_of(ledger: Ledger) -> list[Charge]:
     return [ledger.charge(entry.round_id) for entry in ledger.entries("demo")]
 
 
-def test_processes_that_reserve_at_once_never_overspend_waste_nothing_and_charge_each_round_once(url: str) -> None:
-    # All three create the database, too: the migration runs once. Two of them ask for the same rounds.
+def test_processes_that_reserve_at_once_never_overspend_waste_nothing_and_charge_each_round_once(
+    url: str,
+) -> None:
+    # All three create the database, too: the migration runs once. Two of them ask for the same
+    # rounds.
     workers = [start(url, "reserve", name, 5) for name in ("a0", "a0", "b0")]
     answers = [tuple(line) for worker in workers for line in finish(worker)]
     ledger = next(opened(url))
@@ -78,7 +84,9 @@ def test_a_process_killed_before_the_commit_has_charged_nothing(url: str, ledger
     assert ledger.statement("demo").spent.epsilon == 0.0
 
 
-def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str, ledger: Ledger) -> None:
+def test_a_process_killed_after_the_commit_finds_its_certificate_again(
+    url: str, ledger: Ledger
+) -> None:
     worker = start(url, "die-after-commit", "aa", 1)
     worker.communicate()
     assert worker.returncode == -signal.SIGKILL
@@ -88,7 +96,9 @@ def test_a_process_killed_after_the_commit_finds_its_certificate_again(url: str,
     assert len(ledger.entries("demo")) == 1
 
 
-def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(url: str) -> None:
+def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_charges_nothing_twice(
+    url: str,
+) -> None:
     rounds, kills, answered = 60, 2, dict[tuple[str, str], str]()
     for attempt in range(kills + 1):
         worker = start(url, "life", "c0", rounds, limit=100.0)
@@ -115,4 +125,6 @@ def test_kill_nine_anywhere_in_reserve_settle_and_release_loses_nothing_and_char
     for charge in settled:
         assert charge.final_certificate is not None
         assert answered["settled", charge.round_id] == sha256(charge.final_certificate).hexdigest()
-    assert statement.spent == spent_adaptively([c.cost for c in settled], Adjacency.STANDARD, 100.0, DELTA)
+    assert statement.spent == spent_adaptively(
+        [c.cost for c in settled], Adjacency.STANDARD, 100.0, DELTA
+    )

@@ -1,4 +1,5 @@
-"""What the ledger does not compute again after a restart, and what it reads of an older or a very long one."""
+"""What the ledger does not compute again after a restart, and what it reads of an older or a very
+long one."""
 
 from __future__ import annotations
 
@@ -78,19 +79,28 @@ def opened(file: Path) -> Ledger:
 
 def fill(ledger: Ledger, population: str, rounds: int, first: int = 0) -> None:
     for number in range(first, first + rounds):
-        ledger.reserve(Reservation(f"{population}{number}", population, "{}", cost(number), 0.5), sign)
+        ledger.reserve(
+            Reservation(f"{population}{number}", population, "{}", cost(number), 0.5), sign
+        )
 
 
 def copy_with_other_parameters(file: Path, rounds: int) -> None:
-    """The charge of `cost(0)` once more for each other number below `rounds`, without composing them one by one."""
+    """The charge of `cost(0)` once more for each other number below `rounds`, without composing
+    them one by one."""
     with sqlite3.connect(file) as raw:
         for number in range(1, rounds):
             other = cost(number)
             raw.execute(
                 """INSERT INTO charges SELECT 'free' || ?, population, ? + 1, state, plan, ?, ?, ?, adjacency,
                 max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-                FROM charges WHERE round_id = 'free0'""",
-                (number, number, to_json(other.mechanism).decode(), other.setting.users, other.setting.honest),
+                FROM charges WHERE round_id = 'free0'""",  # noqa: E501, RUF100
+                (
+                    number,
+                    number,
+                    to_json(other.mechanism).decode(),
+                    other.setting.users,
+                    other.setting.honest,
+                ),
             )
     raw.close()
 
@@ -117,7 +127,9 @@ def test_forty_different_rounds_are_added_up_after_a_restart_without_a_single_cu
     ledger.close()
 
 
-@pytest.mark.parametrize("change", ["software = 'another version'", "points = x'00'", "points = zeroblob(64)"])
+@pytest.mark.parametrize(
+    "change", ["software = 'another version'", "points = x'00'", "points = zeroblob(64)"]
+)
 def test_a_curve_of_other_software_or_a_damaged_one_is_computed_again(
     file: Path, computed: list[Mechanism], change: str
 ) -> None:
@@ -164,7 +176,7 @@ def test_an_account_is_added_up_from_an_index_and_not_from_its_certificates(file
     opened(file).close()
     question = """EXPLAIN QUERY PLAN SELECT mechanism, users, honest, adjacency, max_distance, delta, count(*)
         FROM charges WHERE population = 'free' AND state IN ('reserved', 'settled')
-        GROUP BY mechanism, users, honest, adjacency, max_distance, delta"""
+        GROUP BY mechanism, users, honest, adjacency, max_distance, delta"""  # noqa: E501, RUF100
     raw = sqlite3.connect(file)
     plan = " ".join(str(row) for row in raw.execute(question))
     raw.close()
@@ -179,7 +191,7 @@ def test_a_million_equal_rounds_are_one_row_and_their_entries_come_in_pages(file
             """WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
             INSERT INTO charges SELECT 'free-' || i, population, i, state, plan, mechanism, users, honest, adjacency,
             max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-            FROM charges, n WHERE round_id = 'free0'"""
+            FROM charges, n WHERE round_id = 'free0'"""  # noqa: E501, RUF100
         )
     raw.close()
     _, standing = ledger._snapshot("free")
@@ -191,7 +203,9 @@ def test_a_million_equal_rounds_are_one_row_and_their_entries_come_in_pages(file
     ledger.close()
 
 
-def test_a_ledger_that_somebody_holds_is_away_within_a_bound(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_somebody_holds_is_away_within_a_bound(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shuffledp_accountant.ledger.database.BUSY_SECONDS", 0.1)
     ledger = opened(file)
     holder = sqlite3.connect(file, isolation_level=None)

@@ -68,10 +68,18 @@ async def test_a_round_is_settled_for_what_arrived_and_settled_the_same_again(wo
     headers = world.headers(round_id, 900)
     wire = await caller.settle(round_id, 900, headers)
     final = world.read(wire)
-    assert (final.stage, final.users, final.honest, final.mechanism) == ("final", 900, plan.honest, plan.mechanism)
+    assert (final.stage, final.users, final.honest, final.mechanism) == (
+        "final",
+        900,
+        plan.honest,
+        plan.mechanism,
+    )
     assert final.holds
     recheck(final)
-    assert final.assumptions[0] == "exactly 900 reports were mixed: each of the 3 nodes signed that it relayed so many"
+    assert (
+        final.assumptions[0]
+        == "exactly 900 reports were mixed: each of the 3 nodes signed that it relayed so many"
+    )
     assert await caller.settle(round_id, 900, headers) == wire
     with pytest.raises(RoundStateError, match="settled for 900 reports"):
         await caller.settle(round_id, 901, world.headers(round_id, 901))
@@ -80,7 +88,9 @@ async def test_a_round_is_settled_for_what_arrived_and_settled_the_same_again(wo
     assert budget.entries[0].state == "settled"
 
 
-async def test_an_entry_node_that_makes_up_reports_with_the_analyst_lowers_no_charge(world: World) -> None:
+async def test_an_entry_node_that_makes_up_reports_with_the_analyst_lowers_no_charge(
+    world: World,
+) -> None:
     """1,000 real reports and 999,000 invented ones; all nodes truly relayed a million."""
     caller, accepted = world.caller(), 1_000_000
     plan = msgspec.structs.replace(PLAN, min_reports=1000, max_reports=accepted)
@@ -90,16 +100,23 @@ async def test_an_entry_node_that_makes_up_reports_with_the_analyst_lowers_no_ch
             round_id = new_round()
             await caller.certify(round_id, plan)
             reserved = (await caller.budget()).spent_epsilon
-            final = world.read(await caller.settle(round_id, accepted, world.headers(round_id, accepted)))
+            final = world.read(
+                await caller.settle(round_id, accepted, world.headers(round_id, accepted))
+            )
             assert 0.8 < reserved == (await caller.budget()).spent_epsilon == final.ledger.spent
-            assert any("charged for 980 honest users, as reserved: further reports may be" in b for b in final.basis)
+            assert any(
+                "charged for 980 honest users, as reserved: further reports may be" in b
+                for b in final.basis
+            )
 
     with pytest.raises(BudgetExceeded):
         await run_rounds()
     assert len((await caller.budget()).entries) > 1
 
 
-async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_comes_in_pages(world: World) -> None:
+async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_comes_in_pages(
+    world: World,
+) -> None:
     caller = world.caller()
     await caller.certify(new_round())
     rounds = 25_000
@@ -109,7 +126,7 @@ async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_c
             f"""WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {rounds})
             INSERT INTO charges SELECT printf('%032x', i), population, i, 'released', plan, mechanism, users, honest,
             adjacency, max_distance, delta, epsilon, x'00', NULL, NULL, reserved_at, changed_at
-            FROM charges, n WHERE entry = 1"""  # noqa: S608 - our own number
+            FROM charges, n WHERE entry = 1"""  # noqa: E501, RUF100, S608
         )
     raw.close()
     answer = await caller.budget()
@@ -123,10 +140,14 @@ async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_c
         )
     assert [entry.entry for entry in page.entries] == [rounds - 1, rounds]
     assert answer.adjacency == "standard"
-    assert all(one.honest < one.users and one.max_distance >= 1 and one.adjacency for one in page.entries)
+    assert all(
+        one.honest < one.users and one.max_distance >= 1 and one.adjacency for one in page.entries
+    )
 
 
-async def test_queries_of_a_silent_ledger_hold_a_few_threads_however_often_they_are_given_up(world: World) -> None:
+async def test_queries_of_a_silent_ledger_hold_a_few_threads_however_often_they_are_given_up(
+    world: World,
+) -> None:
     entered, go_on = 0, threading.Event()
 
     class Silent(Accountant):
@@ -166,12 +187,18 @@ async def test_rounds_that_were_never_certified_are_unknown(world: World) -> Non
 @pytest.mark.parametrize("name", ["node-1", "client", "operator", "viewer", ACCOUNTANT])
 async def test_only_the_analyst_certifies_settles_and_releases(world: World, name: str) -> None:
     caller, round_id = world.caller(name), new_round()
-    for call in (caller.certify(round_id), caller.settle(round_id, 300, []), caller.release(round_id, [])):
+    for call in (
+        caller.certify(round_id),
+        caller.settle(round_id, 300, []),
+        caller.release(round_id, []),
+    ):
         with pytest.raises(AccessDenied, match="allowed: analyst"):
             await call
 
 
-async def test_operator_viewer_analyst_and_clients_may_read_the_budget_and_nodes_may_not(world: World) -> None:
+async def test_operator_viewer_analyst_and_clients_may_read_the_budget_and_nodes_may_not(
+    world: World,
+) -> None:
     for name in ("operator", "viewer", ANALYST, "client"):
         assert (await world.caller(name).budget()).limit_epsilon == 2.0
     with pytest.raises(AccessDenied):
@@ -200,7 +227,10 @@ WRONG_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"route": ("node-1",)}, "the route must have from 2 to 16 nodes, not 1"),
     ({"route": ()}, "the route must have from 2"),
     ({"suite": "rot13"}, "unknown suite 'rot13'"),
-    ({"suite": "hpke-mlkem768-x25519", "mix": "verified"}, "^verified mixing does not go with the suite"),
+    (
+        {"suite": "hpke-mlkem768-x25519", "mix": "verified"},
+        "^verified mixing does not go with the suite",
+    ),
 ]
 
 

@@ -25,7 +25,8 @@ def write_config(folder: Path, extra: str = "", budget: str = BUDGET) -> Path:
     deployment = create_deployment(folder / "keys", addresses)
     path = folder / "accountant.toml"
     path.write_text(
-        f'name = "accountant"\nkeys = "keys/accountant"\nroster = "keys/roster.json"\nstate = "state"\n'
+        f'name = "accountant"\nkeys = "keys/accountant"\nroster = "keys/roster.json"\nstate = '
+        f'"state"\n'
         f'root_key = "{deployment.root_key}"\nlisten = "{addresses[ACCOUNTANT]}"\n{extra}\n{budget}'
     )
     return path
@@ -74,7 +75,9 @@ def test_a_missing_configuration_is_one_line_and_exit_code_2(tmp_path: Path) -> 
 def test_a_damaged_ledger_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     path = write_config(tmp_path)
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "ledger.db").write_bytes(b"garbage, longer than a header of a database" * 10)
+    (tmp_path / "state" / "ledger.db").write_bytes(
+        b"garbage, longer than a header of a database" * 10
+    )
     done = run(path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -82,7 +85,13 @@ def test_a_damaged_ledger_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_the_program_serves_until_sigterm_and_ends_well(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "shuffledp_accountant.cli", "--config", str(write_config(tmp_path))]
+    command = [
+        sys.executable,
+        "-m",
+        "shuffledp_accountant.cli",
+        "--config",
+        str(write_config(tmp_path)),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert '"listening"' in process.stderr.readline()

@@ -37,7 +37,9 @@ from shuffledp_proto.v1 import accountant_pb2 as pb
 
 
 @pytest.mark.parametrize("accepted", [0, 20, 199])
-async def test_fewer_reports_than_the_minimum_have_no_final_certificate(world: World, accepted: int) -> None:
+async def test_fewer_reports_than_the_minimum_have_no_final_certificate(
+    world: World, accepted: int
+) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     with pytest.raises(TooFewReportsError, match="minimum, 200"):
@@ -56,12 +58,17 @@ async def test_more_reports_than_the_maximum_are_refused(world: World) -> None:
 async def test_an_analyst_that_overstates_is_refused_whichever_node_is_the_honest_one(
     world: World, honest: str
 ) -> None:
-    """All others collude and sign what the analyst wants; it sends the honest node's word, or leaves it out."""
+    """All others collude and sign what the analyst wants.
+
+    It sends the honest node's word, or leaves it out.
+    """
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     lies = {node: world.header(round_id, node, 900) for node in NODES}
     true = world.header(round_id, honest, 250)
-    with pytest.raises(CountMismatchError, match=f"{honest} signed that it relayed 250 reports, not 900"):
+    with pytest.raises(
+        CountMismatchError, match=f"{honest} signed that it relayed 250 reports, not 900"
+    ):
         await caller.settle(round_id, 900, list((lies | {honest: true}).values()))
     with pytest.raises(RoundStateError, match=f"lacks the batch header of {honest}:"):
         await caller.settle(round_id, 900, [lies[node] for node in NODES if node != honest])
@@ -80,7 +87,9 @@ async def test_without_any_header_there_is_no_final_certificate(world: World) ->
     assert (await caller.budget()).entries[0].state == "reserved"
 
 
-async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_count(world: World) -> None:
+async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_count(
+    world: World,
+) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     good = world.headers(round_id, 300)
@@ -100,7 +109,11 @@ async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_
     ):
         with pytest.raises(error):
             await caller.settle(round_id, 300, [good[0], bad, good[2]])
-    for wrong in (good[::-1], [*good, good[0]], [*good, world.header(round_id, "node-1", 300, signer=ANALYST)]):
+    for wrong in (
+        good[::-1],
+        [*good, good[0]],
+        [*good, world.header(round_id, "node-1", 300, signer=ANALYST)],
+    ):
         with pytest.raises(ForeignDocumentError, match="where the route is node-1, node-2, node-3"):
             await caller.settle(round_id, 300, wrong)
     assert (await caller.budget()).entries[0].state == "reserved"
@@ -110,17 +123,28 @@ async def test_headers_that_are_forged_foreign_borrowed_or_contradictory_do_not_
 async def test_every_message_of_a_report_must_have_been_relayed(world: World) -> None:
     """A mechanism with several messages per user: as many records as users is far too few."""
     caller, round_id = world.caller(), new_round()
-    plan = world.read(await caller.certify(round_id, msgspec.structs.replace(PLAN, mechanism="rr-shuffle", size=3)))
+    plan = world.read(
+        await caller.certify(
+            round_id, msgspec.structs.replace(PLAN, mechanism="rr-shuffle", size=3)
+        )
+    )
     messages = plan.mechanism.messages_per_user
     assert messages == 3
-    with pytest.raises(CountMismatchError, match="300 records where 300 reports of 3 messages are 900"):
+    with pytest.raises(
+        CountMismatchError, match="300 records where 300 reports of 3 messages are 900"
+    ):
         await caller.settle(round_id, 300, world.headers(round_id, 300))
     headers = [world.header(round_id, node, 300, records=900) for node in NODES]
     assert world.read(await caller.settle(round_id, 300, headers)).users == 300
 
 
-async def test_an_entry_node_that_makes_up_reports_gets_no_better_certificate_than_the_plans(world: World) -> None:
-    """Only the minimum came in; entry node and analyst collude, and every node relays what the entry node made up."""
+async def test_an_entry_node_that_makes_up_reports_gets_no_better_certificate_than_the_plans(
+    world: World,
+) -> None:
+    """Only the minimum came in.
+
+    Entry node and analyst collude, and every node relays what the entry node made up.
+    """
     caller, round_id = world.caller(), new_round()
     plan = world.read(await caller.certify(round_id))
     final = world.read(await caller.settle(round_id, 1000, world.headers(round_id, 1000)))
@@ -132,7 +156,9 @@ async def test_an_entry_node_that_makes_up_reports_gets_no_better_certificate_th
     recheck(final)
 
 
-async def test_onions_that_the_nodes_dropped_and_invalid_messages_leave_fewer_honest_reports(world: World) -> None:
+async def test_onions_that_the_nodes_dropped_and_invalid_messages_leave_fewer_honest_reports(
+    world: World,
+) -> None:
     caller, round_id = world.caller(), new_round()
     await caller.certify(round_id)
     headers = [
@@ -157,7 +183,9 @@ async def test_a_header_that_is_padded_or_holds_no_digest_does_not_count(world: 
     good = world.headers(round_id, 300)
     for digest in ("", "AB" * 32, "0" * 10_000):
         with pytest.raises(MalformedDocumentError):
-            await caller.settle(round_id, 300, [*good[:2], world.header(round_id, NODES[2], 300, digest=digest)])
+            await caller.settle(
+                round_id, 300, [*good[:2], world.header(round_id, NODES[2], 300, digest=digest)]
+            )
 
 
 async def test_a_round_over_the_budget_is_refused_and_told_what_is_left(world: World) -> None:
@@ -181,7 +209,11 @@ async def test_a_release_needs_the_discard_of_every_node(world: World) -> None:
     await caller.release(round_id, discards)
     await caller.release(round_id, discards)
     budget = await caller.budget()
-    assert (budget.spent_epsilon, budget.left_epsilon, budget.entries[0].state) == (0.0, 2.0, "released")
+    assert (budget.spent_epsilon, budget.left_epsilon, budget.entries[0].state) == (
+        0.0,
+        2.0,
+        "released",
+    )
     with pytest.raises(RoundStateError, match="released"):
         await caller.certify(round_id)
 
@@ -216,7 +248,9 @@ async def test_discards_that_are_forged_foreign_or_borrowed_do_not_count(world: 
     assert (await caller.budget()).entries[0].state == "reserved"
 
 
-async def test_a_release_finds_what_a_certification_still_charges_that_its_caller_gave_up(world: World) -> None:
+async def test_a_release_finds_what_a_certification_still_charges_that_its_caller_gave_up(
+    world: World,
+) -> None:
     computing, go_on = threading.Event(), threading.Event()
 
     def clock() -> int:
@@ -239,7 +273,9 @@ async def test_a_release_finds_what_a_certification_still_charges_that_its_calle
     releasing = asyncio.ensure_future(
         servicer.Release(pb.ReleaseRequest(round_id=round_id, discards=discards), context)
     )
-    await asyncio.wait({releasing}, timeout=0.5)  # long enough to miss the charge, if it does not wait for it
+    await asyncio.wait(
+        {releasing}, timeout=0.5
+    )  # long enough to miss the charge, if it does not wait for it
     go_on.set()
     await releasing
     assert (await world.caller().budget()).entries[0].state == "released"

@@ -1,4 +1,5 @@
-"""An analyst among simulated nodes and a simulated accountant: real gRPC, real TLS, real documents, chosen faults.
+"""An analyst among simulated nodes and a simulated accountant: real gRPC, real TLS, real documents,
+chosen faults.
 
 A test hands the plain messages of a report to the entry node, and the last node delivers them.
 """
@@ -48,28 +49,37 @@ def plan(**changes: Any) -> RoundPlan:
 
 
 def leap(seconds: float) -> None:
-    """Sets the clock of the running event loop forward: whoever waits for a time waits so much less."""
+    """Sets the clock of the running event loop forward: whoever waits for a time waits so much
+    less."""
     loop = asyncio.get_running_loop()
     now = loop.time
     loop.time = lambda: now() + seconds  # type: ignore[method-assign]
 
 
 class World:
-    """One deployment: three simulated nodes, a simulated accountant, the real analyst, and an operator."""
+    """One deployment: three simulated nodes, a simulated accountant, the real analyst, and an
+    operator."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
         names = (*ROUTE, "analyst", "accountant")
         self._ports = Ports(len(names))
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
+        addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)
+        }
         self.deployment = create_deployment(folder / "keys", addresses)
         self.roster = self.deployment.roster
         self.happened = Happened()
-        self.nodes = {name: SimulatedNode(self.deployment, name, happened=self.happened) for name in ROUTE}
+        self.nodes = {
+            name: SimulatedNode(self.deployment, name, happened=self.happened) for name in ROUTE
+        }
         for node in self.nodes.values():
             node.mix = self.mix
         self.accountant = SimulatedAccountant(self.deployment, "accountant", happened=self.happened)
-        self.options: dict[str, Any] = {"recovery_seconds": 20.0, "mix_timeout_seconds": 60.0} | options
+        self.options: dict[str, Any] = {
+            "recovery_seconds": 20.0,
+            "mix_timeout_seconds": 60.0,
+        } | options
         self._analyst: Analyst | None = None
         self._background: list[asyncio.Future[None]] = []
 
@@ -102,7 +112,9 @@ class World:
         """`resumed=False`: it answers, and has not looked at its records yet."""
         self._analyst = assemble(self.config())
         await self._analyst.service.start()
-        self._background = [asyncio.ensure_future(run()) for run in self._analyst.background if resumed]
+        self._background = [
+            asyncio.ensure_future(run()) for run in self._analyst.background if resumed
+        ]
 
     async def stop_analyst(self) -> None:
         for task in self._background:
@@ -124,7 +136,10 @@ class World:
     def report(self, round_id: str, symbols: list[int]) -> list[bytes]:
         """One user's report reaches the entry node; its plain messages."""
         geometry = self.entry.manifest(round_id).geometry
-        messages = [symbol.to_bytes(geometry.symbol_bytes, "big") + secrets.token_bytes(16) for symbol in symbols]
+        messages = [
+            symbol.to_bytes(geometry.symbol_bytes, "big") + secrets.token_bytes(16)
+            for symbol in symbols
+        ]
         self.entry.rounds[round_id].reports.append(messages)
         self.happened.touch()
         return messages
@@ -194,36 +209,46 @@ class World:
         await self.add_batch(signer, signed, data[:-1] if "short" in faults else data)
 
     async def add_batch(self, sender: str, header: Signed, data: bytes, size: int = 40) -> None:
-        """One AddBatch to the analyst, in chunks of `size` bytes, written one by one as a node does."""
+        """One AddBatch to the analyst, in chunks of `size` bytes, written one by one as a node
+        does."""
         async with self.channel(sender) as channel, translated("analyst"):
             call = batch_pb2_grpc.BatchSinkStub(channel).AddBatch()
             try:
                 await call.write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
                 for offset, piece in chunks(data, size):
-                    await call.write(batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=piece)))
+                    await call.write(
+                        batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=piece))
+                    )
                 await call.done_writing()
             except asyncio.InvalidStateError:
                 pass  # the analyst has answered already
             await call
 
-    # ------------------------------------------------------------------ what the operator and clients do
+    # ------------------------------------------------------------------ what the operator and
+    # clients do
 
     def channel(self, caller: str) -> grpc.aio.Channel:
         return channel_to(self.roster.analyst, self.deployment.keys_of(caller), self.roster)
 
     @contextlib.asynccontextmanager
-    async def control(self, caller: str = "operator") -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
+    async def control(
+        self, caller: str = "operator"
+    ) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
         async with self.channel(caller) as channel, translated("analyst"):
             yield analyst_pb2_grpc.RoundControlStub(channel)
 
     @contextlib.asynccontextmanager
-    async def reading(self, caller: str = "client") -> AsyncIterator[analyst_pb2_grpc.AnalystAsyncStub]:
+    async def reading(
+        self, caller: str = "client"
+    ) -> AsyncIterator[analyst_pb2_grpc.AnalystAsyncStub]:
         async with self.channel(caller) as channel, translated("analyst"):
             yield analyst_pb2_grpc.AnalystStub(channel)
 
     async def open(self, **changes: Any) -> str:
         async with self.control() as stub:
-            opened = await stub.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan(**changes))))
+            opened = await stub.OpenRound(
+                analyst_pb2.OpenRoundRequest(plan=to_json(plan(**changes)))
+            )
         return opened.round_id
 
     async def end_submissions(self, round_id: str) -> None:
@@ -236,7 +261,12 @@ class World:
 
     async def events(self, round_id: str) -> list[analyst_pb2.FollowRoundResponse]:
         async with self.control() as stub:
-            return [event async for event in stub.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id))]
+            return [
+                event
+                async for event in stub.FollowRound(
+                    analyst_pb2.FollowRoundRequest(round_id=round_id)
+                )
+            ]
 
     def read(self, data: bytes) -> Result:
         return verify_from(self.roster.analyst, Signed.from_bytes(data), Result)
@@ -245,12 +275,16 @@ class World:
         """Follows a round to its end; the result, which must be the one that clients get, too."""
         result = (await self.events(round_id))[-1].result
         async with self.reading() as stub:
-            assert (await stub.GetResult(analyst_pb2.GetResultRequest(round_id=round_id))).result == result
+            assert (
+                await stub.GetResult(analyst_pb2.GetResultRequest(round_id=round_id))
+            ).result == result
         return self.read(result)
 
     async def board(self, round_id: str) -> bytes:
         async with self.reading() as stub:
-            parts = [part async for part in stub.GetBoard(analyst_pb2.GetBoardRequest(round_id=round_id))]
+            parts = [
+                part async for part in stub.GetBoard(analyst_pb2.GetBoardRequest(round_id=round_id))
+            ]
         assert [part.offset for part in parts] == [
             sum(len(earlier.data) for earlier in parts[:index]) for index in range(len(parts))
         ]

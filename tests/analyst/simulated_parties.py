@@ -1,7 +1,8 @@
-"""A simulated accountant and simulated nodes for the analyst under test: real gRPC, TLS and documents, chosen faults.
+"""A simulated accountant and simulated nodes for the analyst under test: real gRPC, TLS and
+documents, chosen faults.
 
-They verify what they receive as the real parties do and sign what they answer; only the onions are left out.
-"""
+They verify what they receive as the real parties do and sign what they answer; only the onions are
+left out."""
 
 # ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a request and a context
 
@@ -97,10 +98,13 @@ class Served:
         roster = self.deployment.roster
         methods = [f"/{self.service}/{name}" for name in dir(self) if name[0].isupper()]
         self._server = grpc.aio.server(
-            interceptors=[TypedErrors(roster, dict.fromkeys(methods, ANALYST_ONLY))], options=server_options()
+            interceptors=[TypedErrors(roster, dict.fromkeys(methods, ANALYST_ONLY))],
+            options=server_options(),
         )
         self.register(self._server)
-        credentials = server_credentials(TLSFiles.load(self.deployment.keys_of(self.name), roster.tls_authority))
+        credentials = server_credentials(
+            TLSFiles.load(self.deployment.keys_of(self.name), roster.tls_authority)
+        )
         self._server.add_secure_port(self.address or roster.party(self.name).address, credentials)
         await self._server.start()
 
@@ -112,7 +116,9 @@ class Served:
 
 @dataclass
 class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
-    """Certifies any plan, and keeps a ledger that a test can read. Faults: "refuses", "wrong-key", "other-plan",
+    """Certifies any plan, and keeps a ledger that a test can read.
+
+    Faults: "refuses", "wrong-key", "other-plan",
     "not-holding", "no-settlement", "other-settlement", "dies-at-settlement", "no-ledger"."""
 
     service: str = "shuffledp_proto.v1.Accountant"
@@ -129,9 +135,14 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             return KRRHistogram(symbols=asked.size, blanket=Fraction(1, 2))
         return RRShuffle(max_value=asked.size, randomise=Fraction(1, 4))
 
-    def certificate(self, round_id: str, stage: str, users: int, losses: Losses = NO_LOSSES) -> bytes:
+    def certificate(
+        self, round_id: str, stage: str, users: int, losses: Losses = NO_LOSSES
+    ) -> bytes:
         asked = self.plans[round_id]
-        planned, messages = asked.min_reports - asked.colluding, self.mechanism(asked).messages_per_user
+        planned, messages = (
+            asked.min_reports - asked.colluding,
+            self.mechanism(asked).messages_per_user,
+        )
         more = stage == "final" and "forgets-losses" in self.faults
         document = Certificate(
             deployment=self.deployment.roster.deployment,
@@ -141,7 +152,12 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             mechanism=self.mechanism(asked),
             users=users,
             honest=honest_reports(
-                users, asked.min_reports, planned, messages, losses, verified=asked.mix == Mix.VERIFIED
+                users,
+                asked.min_reports,
+                planned,
+                messages,
+                losses,
+                verified=asked.mix == Mix.VERIFIED,
             )
             + more,
             route=asked.route,
@@ -164,16 +180,22 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         key = self.deployment.identity_of(signer).key
         return sign(document, self.name, key).to_bytes()
 
-    async def Certify(self, request: accountant_pb2.CertifyRequest, context: Context) -> accountant_pb2.CertifyResponse:
+    async def Certify(
+        self, request: accountant_pb2.CertifyRequest, context: Context
+    ) -> accountant_pb2.CertifyResponse:
         if "refuses" in self.faults:
             raise BudgetExceeded("asked for 1.0, but 0.25 is left of 5.0")
         asked = from_json(request.plan, RoundPlan)
         self.plans[request.round_id] = asked
         self.ledger[request.round_id] = "reserved"
         users = asked.min_reports + ("other-plan" in self.faults)
-        return accountant_pb2.CertifyResponse(certificate=self.certificate(request.round_id, "plan", users))
+        return accountant_pb2.CertifyResponse(
+            certificate=self.certificate(request.round_id, "plan", users)
+        )
 
-    async def Settle(self, request: accountant_pb2.SettleRequest, context: Context) -> accountant_pb2.SettleResponse:
+    async def Settle(
+        self, request: accountant_pb2.SettleRequest, context: Context
+    ) -> accountant_pb2.SettleResponse:
         self.settlements.append(request.round_id)
         self.happened.touch()
         if "hangs-at-settlement" in self.faults:
@@ -189,12 +211,19 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         route = [self.deployment.roster.party(name) for name in asked.route]
         words = [Signed.from_bytes(header) for header in request.headers]
         messages = self.mechanism(asked).messages_per_user
-        losses = Losses(check_headers(words, route, request.round_id, messages, request.accepted), request.invalid)
+        losses = Losses(
+            check_headers(words, route, request.round_id, messages, request.accepted),
+            request.invalid,
+        )
         self.ledger[request.round_id] = "settled"
         users = request.accepted + ("other-settlement" in self.faults)
-        return accountant_pb2.SettleResponse(certificate=self.certificate(request.round_id, "final", users, losses))
+        return accountant_pb2.SettleResponse(
+            certificate=self.certificate(request.round_id, "final", users, losses)
+        )
 
-    async def Release(self, request: accountant_pb2.ReleaseRequest, context: Context) -> accountant_pb2.ReleaseResponse:
+    async def Release(
+        self, request: accountant_pb2.ReleaseRequest, context: Context
+    ) -> accountant_pb2.ReleaseResponse:
         if "no-ledger" in self.faults:
             self.faults.clear()
             raise LedgerError("the database is away for a moment")
@@ -236,9 +265,10 @@ class NodeRound:
 @dataclass
 class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     """A node that keeps its rounds when it dies. Faults: "refuses", "wrong-key", "wrong-position",
-    "other-manifest", "wrong-discard", "overcounts"; of its batch header: "no-header", "forged-header",
-    "header-of-another-round", "header-of-another-position", "header-counts-more", "header-counts-records"; "late"
-    (done only when told); and of the last one, at delivery: "short", "drops", "copies", "wrong-digest", "bad-symbol",
+    "other-manifest", "wrong-discard", "overcounts"; of its batch header: "no-header",
+    "forged-header", "header-of-another-round", "header-of-another-position", "header-counts-more",
+    "header-counts-records"; "late" (done only when told); and of the last one, at delivery:
+    "short", "drops", "copies", "wrong-digest", "bad-symbol",
     "not-mine", "silent", "torn-once", "fails", "loses"; "accuses"."""
 
     service: str = "shuffledp_proto.v1.Node"
@@ -266,11 +296,15 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
             round_id="ab" * 16 if "header-of-another-round" in self.faults else round_id,
             position=ROUTE.index(self.name) + 2 + ("header-of-another-position" in self.faults),
             users=users + more,
-            records=(users + more) * self.manifest(round_id).geometry.messages_per_user + records - self.dropped,
+            records=(users + more) * self.manifest(round_id).geometry.messages_per_user
+            + records
+            - self.dropped,
             digest=digest(data),
             dropped=self.dropped,
         )
-        key = self.deployment.identity_of("analyst" if "forged-header" in self.faults else self.name).key
+        key = self.deployment.identity_of(
+            "analyst" if "forged-header" in self.faults else self.name
+        ).key
         if "no-header" not in self.faults:
             self.rounds[round_id].header = sign(document, self.name, key).to_bytes()
         self.phase(round_id, node_pb2.ROUND_PHASE_DONE)
@@ -309,12 +343,17 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
         self.rounds[certificate.round_id] = NodeRound(answer)
         return node_pb2.PrepareRoundResponse(round_key=answer.to_bytes())
 
-    async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
+    async def SetManifest(
+        self, request: node_pb2.SetManifestRequest, context: Context
+    ) -> node_pb2.SetManifestResponse:
         signed = Signed.from_bytes(request.manifest)
         manifest = verify_from(self.deployment.roster.analyst, signed, Manifest)
         mine = self.known(manifest.round_id)
         assert mine.key in manifest.route
-        assert [verify_from(self.deployment.roster.party(key.signer), key, RoundKey).position for key in manifest.route]
+        assert [
+            verify_from(self.deployment.roster.party(key.signer), key, RoundKey).position
+            for key in manifest.route
+        ]
         assert manifest.opens_at < manifest.closes_at
         mine.manifest = signed
         self.phase(manifest.round_id, node_pb2.ROUND_PHASE_OPEN)
@@ -326,26 +365,36 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
         countersignature = self.deployment.identity_of(self.name).sign(word)
         return node_pb2.SetManifestResponse(countersignature=countersignature.to_bytes())
 
-    async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
+    async def CloseRound(
+        self, request: node_pb2.CloseRoundRequest, context: Context
+    ) -> node_pb2.CloseRoundResponse:
         mine = self.known(request.round_id)
         manifest = self.manifest(request.round_id)
         if len(mine.reports) < manifest.min_reports:
-            error = TooFewReportsError(f"{len(mine.reports)} reports are fewer than {manifest.min_reports}")
+            error = TooFewReportsError(
+                f"{len(mine.reports)} reports are fewer than {manifest.min_reports}"
+            )
             self.fail(request.round_id, error)
             raise error
         if mine.phase == node_pb2.ROUND_PHASE_OPEN:
             self.phase(request.round_id, node_pb2.ROUND_PHASE_MIXING)
             assert self.mix is not None
             self._tasks.append(asyncio.ensure_future(self.mix(request.round_id)))
-        return node_pb2.CloseRoundResponse(accepted=len(mine.reports) + 1000 * ("overcounts" in self.faults))
+        return node_pb2.CloseRoundResponse(
+            accepted=len(mine.reports) + 1000 * ("overcounts" in self.faults)
+        )
 
-    async def DeleteRound(self, request: node_pb2.DeleteRoundRequest, context: Context) -> node_pb2.DeleteRoundResponse:
+    async def DeleteRound(
+        self, request: node_pb2.DeleteRoundRequest, context: Context
+    ) -> node_pb2.DeleteRoundResponse:
         if request.round_id not in self.discarded:
             mine = self.rounds.pop(request.round_id, None)
             forwarded = mine is not None and mine.forwarded
             document = Discard(round_id=request.round_id, node=self.name, forwarded=forwarded)
             signer = "accountant" if "wrong-discard" in self.faults else self.name
-            self.discarded[request.round_id] = self.deployment.identity_of(signer).sign(document).to_bytes()
+            self.discarded[request.round_id] = (
+                self.deployment.identity_of(signer).sign(document).to_bytes()
+            )
             self.happened.touch()
         return node_pb2.DeleteRoundResponse(discard=self.discarded[request.round_id])
 
@@ -403,7 +452,9 @@ class SimulatedNode(Served, node_pb2_grpc.NodeServicer):
     ) -> AsyncIterator[node_pb2.SubmitManyResponse]:
         raise RoundStateError("simulated reports come from the test itself")
 
-    async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:
+    async def SubmitWhole(
+        self, request: node_pb2.SubmitWholeRequest, context: Context
+    ) -> node_pb2.SubmitWholeResponse:
         raise RoundStateError("simulated reports come from the test itself")
 
     async def shut(self) -> None:

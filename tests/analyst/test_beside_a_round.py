@@ -13,14 +13,18 @@ from shuffledp_analyst.running import RunningRound
 async def test_a_node_that_accuses_records_of_a_plain_round_ends_it(world: World) -> None:
     world.last.faults.add("accuses")
     result = await world.ended(await world.open())
-    assert (result.error, "accuses records of a plain round" in (result.reason or "")) == ("NodeFault", True)
+    assert (result.error, "accuses records of a plain round" in (result.reason or "")) == (
+        "NodeFault",
+        True,
+    )
 
 
 @pytest.mark.parametrize("method", ["_trace", "_mixing"])
 async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Also in what runs beside the round, which would wait for its deadline, and then say something else."""
+    """Also in what runs beside the round, which would wait for its deadline, and then say something
+    else."""
 
     def failing(_: RunningRound, *__: str) -> None:
         raise ZeroDivisionError

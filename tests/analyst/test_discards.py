@@ -25,7 +25,8 @@ async def discards_of(world: World, round_id: str) -> dict[str, Discard]:
 
 
 async def test_devices_get_the_nodes_discards_of_a_failed_round(world: World) -> None:
-    """Without them a device has only the analyst's word that a round failed, and must keep its evidence."""
+    """Without them a device has only the analyst's word that a round failed, and must keep its
+    evidence."""
     round_id = await world.open()
     await world.abort(round_id)
     assert (await world.ended(round_id)).outcome == "failed"
@@ -35,7 +36,9 @@ async def test_devices_get_the_nodes_discards_of_a_failed_round(world: World) ->
     }
 
 
-async def test_a_discard_that_comes_late_is_passed_on_and_survives_a_restart(tmp_path: Path) -> None:
+async def test_a_discard_that_comes_late_is_passed_on_and_survives_a_restart(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, recovery_seconds=0.5)
     await world.start()
     try:
@@ -53,7 +56,8 @@ async def test_a_discard_that_comes_late_is_passed_on_and_survives_a_restart(tmp
 
 
 def test_a_padded_discard_does_not_keep_the_others_from_devices(tmp_path: Path) -> None:
-    """A node signs its own text: a megabyte of blanks in it would make the answer longer than a device takes."""
+    """A node signs its own text: a megabyte of blanks in it would make the answer longer than a
+    device takes."""
     records, round_id, key = Records(tmp_path), "0" * 32, Ed25519PrivateKey.generate()
     records.create(round_id, plan())
     short = sign(Discard(round_id=round_id, node="node-1", forwarded=False), "node-1", key)

@@ -1,4 +1,5 @@
-"""Which final certificates the analyst takes: fewer honest users than possible may be counted, never more."""
+"""Which final certificates the analyst takes: fewer honest users than possible may be counted,
+never more."""
 
 from fractions import Fraction
 
@@ -8,7 +9,13 @@ from msgspec import structs
 
 from shuffledp_analyst.opening import check_final_certificate
 from shuffledp_core.documents.losses import NO_LOSSES, Losses
-from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, LedgerPosition, Party
+from shuffledp_core.documents.models import (
+    Certificate,
+    CorruptedGuarantee,
+    EpsilonBounds,
+    LedgerPosition,
+    Party,
+)
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import SGDLShuffle
@@ -16,13 +23,19 @@ from shuffledp_core.privacy import Adjacency
 
 ACCOUNTANT = Identity("accountant", Ed25519PrivateKey.generate())
 PARTY = Party(
-    name="accountant", role="accountant", operator="o", address="h:1", identity_key=ACCOUNTANT.public_key.hex()
+    name="accountant",
+    role="accountant",
+    operator="o",
+    address="h:1",
+    identity_key=ACCOUNTANT.public_key.hex(),
 )
 PLAN = Certificate(
     deployment="d", round_id="00" * 16, stage="plan", population="p",
     mechanism=SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 20), shares=90, padding=300),
-    users=95, honest=90, route=("a", "b", "c"), adjacency=Adjacency.STANDARD, max_distance=20, delta=1e-6,
-    epsilon=EpsilonBounds(certified=1.0, attained=0.9), corrupted=CorruptedGuarantee(epsilon=9.0, delta=0.0),
+    users=95, honest=90, route=("a", "b", "c"), adjacency=Adjacency.STANDARD, max_distance=20,
+    delta=1e-6,
+    epsilon=EpsilonBounds(certified=1.0, attained=0.9), corrupted=CorruptedGuarantee(epsilon=9.0,
+    delta=0.0),
     standard_error=30.0, assumptions=(), basis=(), holds=True,
     ledger=LedgerPosition(entry=1, spent=1.0, delta=1e-6, limit=2.0), issued_at=0, expires_at=1,
 )  # fmt: skip
@@ -32,7 +45,9 @@ VERIFIED = structs.replace(PLAN, mix="verified")
 
 
 @pytest.mark.parametrize("honest", [90, 95])
-def test_up_to_all_but_the_colluding_users_of_a_verified_round_may_count_as_honest(honest: int) -> None:
+def test_up_to_all_but_the_colluding_users_of_a_verified_round_may_count_as_honest(
+    honest: int,
+) -> None:
     final = structs.replace(VERIFIED, stage="final", users=100, honest=honest)
     assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, VERIFIED, 100, NO_LOSSES) == final
 
@@ -46,7 +61,14 @@ def test_a_plain_round_counts_on_no_more_honest_reports_than_its_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"honest": 96}, {"users": 101}, {"stage": "plan"}, {"delta": 1e-5}, {"route": ("a", "b", "d")}]
+    "wrong",
+    [
+        {"honest": 96},
+        {"users": 101},
+        {"stage": "plan"},
+        {"delta": 1e-5},
+        {"route": ("a", "b", "d")},
+    ],
 )
 def test_a_certificate_for_more_or_for_something_else_is_refused(wrong: dict[str, object]) -> None:
     final = structs.replace(VERIFIED, **({"stage": "final", "users": 100, "honest": 95} | wrong))
@@ -60,4 +82,6 @@ def test_what_was_lost_must_be_counted(wrong: dict[str, object]) -> None:
     final = structs.replace(PLAN, stage="final", users=100, honest=87, dropped=8, invalid=7)
     assert check_final_certificate(ACCOUNTANT.sign(final), PARTY, PLAN, 100, losses) == final
     with pytest.raises(ForeignDocumentError):
-        check_final_certificate(ACCOUNTANT.sign(structs.replace(final, **wrong)), PARTY, PLAN, 100, losses)
+        check_final_certificate(
+            ACCOUNTANT.sign(structs.replace(final, **wrong)), PARTY, PLAN, 100, losses
+        )

@@ -1,4 +1,5 @@
-"""The analyst's disk is full, at every stage of a round: refused or paused, and continued once there is room."""
+"""The analyst's disk is full, at every stage of a round: refused or paused, and continued once
+there is room."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ async def open_named(world: World, round_id: str) -> None:
 
 
 async def relay_batch(world: World, round_id: str) -> None:
-    """Delivers the batch of a "silent" last node, again and again while the analyst cannot take it, as a node does."""
+    """Delivers the batch of a "silent" last node, again and again while the analyst cannot take it,
+    as a node does."""
     reports = world.entry.rounds[round_id].reports
     messages = [message for report in reports for message in report]
     while True:
@@ -66,20 +68,26 @@ async def relay_batch(world: World, round_id: str) -> None:
     world.last.done(round_id, len(reports), b"".join(messages))
 
 
-async def test_a_round_is_refused_before_anything_is_charged(world: World, small_disk: SmallDisk) -> None:
+async def test_a_round_is_refused_before_anything_is_charged(
+    world: World, small_disk: SmallDisk
+) -> None:
     small_disk.fill()
     with pytest.raises(DiskError, match=r"analyst.*No space left.*make room"):
         await open_named(world, NAMED)
     assert world.accountant.ledger == {}
     small_disk.make_room()
-    await open_named(world, NAMED)  # the same name, as a campaign asks again: nothing of the refused round is left
+    await open_named(
+        world, NAMED
+    )  # the same name, as a campaign asks again: nothing of the refused round is left
     world.reports(NAMED, 3)
     await world.end_submissions(NAMED)
     assert (await world.ended(NAMED)).outcome == "published"
 
 
 @pytest.mark.parametrize("pages", range(MOST_PAGES))
-async def test_an_opening_succeeds_or_is_refused_and_released(world: World, small_disk: SmallDisk, pages: int) -> None:
+async def test_an_opening_succeeds_or_is_refused_and_released(
+    world: World, small_disk: SmallDisk, pages: int
+) -> None:
     small_disk.fill(pages)
     try:
         await open_named(world, NAMED)
@@ -97,7 +105,9 @@ async def test_an_opening_succeeds_or_is_refused_and_released(world: World, smal
 
 
 @pytest.mark.parametrize("pages", range(MOST_PAGES))
-async def test_an_open_round_waits_for_room_and_is_published(world: World, small_disk: SmallDisk, pages: int) -> None:
+async def test_an_open_round_waits_for_room_and_is_published(
+    world: World, small_disk: SmallDisk, pages: int
+) -> None:
     world.last.faults.add("silent")
     await open_named(world, NAMED)
     sent = world.reports(NAMED, 5)
@@ -119,7 +129,9 @@ async def relay_once_closed(world: World) -> None:
     await relay_batch(world, NAMED)
 
 
-async def test_a_batch_that_has_no_room_is_not_acknowledged_and_not_lost(world: World, small_disk: SmallDisk) -> None:
+async def test_a_batch_that_has_no_room_is_not_acknowledged_and_not_lost(
+    world: World, small_disk: SmallDisk
+) -> None:
     world.last.faults.add("silent")
     await open_named(world, NAMED)
     sent = world.reports(NAMED, 100)  # their batch takes two pages

@@ -24,7 +24,9 @@ def recorded(folder: Path, count: int) -> tuple[Records, list[str]]:
     return records, names[::-1]
 
 
-def test_pages_follow_each_other_newest_first_and_none_is_longer_than_the_bound(tmp_path: Path) -> None:
+def test_pages_follow_each_other_newest_first_and_none_is_longer_than_the_bound(
+    tmp_path: Path,
+) -> None:
     records, names = recorded(tmp_path, MOST_ROUNDS + 5)
     first, more = page_of_rounds(records, "", 10**9)
     assert more
@@ -47,7 +49,9 @@ def test_a_damaged_record_hides_no_other_round(tmp_path: Path) -> None:
     assert {one.round_id: one.outcome for one in page} == dict(
         zip(names, [UNREADABLE, UNREADABLE, "running"], strict=True)
     )
-    assert [one.round_id for one in page_of_rounds(records, page[0].round_id, 1)[0]] == [page[1].round_id]
+    assert [one.round_id for one in page_of_rounds(records, page[0].round_id, 1)[0]] == [
+        page[1].round_id
+    ]
 
 
 @pytest.mark.parametrize("after", ["nonsense", "ff" * 16, "../../etc"])

@@ -69,7 +69,9 @@ async def test_a_named_round_is_found_again_after_a_restart(world: World) -> Non
     assert world.accountant.ledger == {name: "reserved"}
 
 
-async def test_a_round_that_is_not_taken_up_yet_is_neither_unknown_nor_opened_again(world: World) -> None:
+async def test_a_round_that_is_not_taken_up_yet_is_neither_unknown_nor_opened_again(
+    world: World,
+) -> None:
     name = secrets.token_hex(16)
     await opened(world, name)
     await world.stop_analyst()

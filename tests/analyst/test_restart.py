@@ -1,4 +1,5 @@
-"""What survives the end of the analyst's process, and what happens to rounds that it interrupted."""
+"""What survives the end of the analyst's process, and what happens to rounds that it
+interrupted."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ async def test_published_rounds_survive_a_restart(world: World) -> None:
     assert await world.ended(before.round_id) == before
     assert await world.board(before.round_id) == board
     async with world.reading() as stub:
-        assert (await stub.GetManifest(analyst_pb2.GetManifestRequest(round_id=before.round_id))).announcement
+        assert (
+            await stub.GetManifest(analyst_pb2.GetManifestRequest(round_id=before.round_id))
+        ).announcement
 
 
 async def test_a_round_that_was_open_stays_open_over_a_restart(world: World) -> None:
@@ -56,7 +59,9 @@ async def test_a_round_that_was_open_stays_open_over_a_restart(world: World) -> 
     assert world.accountant.ledger == {round_id: "settled"}
 
 
-async def test_a_round_that_was_never_announced_is_failed_and_released_after_a_restart(world: World) -> None:
+async def test_a_round_that_was_never_announced_is_failed_and_released_after_a_restart(
+    world: World,
+) -> None:
     round_id = await world.open()
     await world.stop_analyst()
     (world.folder / "state" / "rounds" / round_id / "announcement.json").unlink()
@@ -68,7 +73,9 @@ async def test_a_round_that_was_never_announced_is_failed_and_released_after_a_r
     assert (await world.whole_round()).outcome == "published"
 
 
-async def test_a_round_that_failed_meanwhile_fails_after_the_restart_and_stays_charged(world: World) -> None:
+async def test_a_round_that_failed_meanwhile_fails_after_the_restart_and_stays_charged(
+    world: World,
+) -> None:
     world.last.faults.add("silent")
     round_id = await world.open()
     world.reports(round_id, 5)
@@ -103,7 +110,10 @@ async def written(path: Path) -> None:
 
 
 async def closed_an_hour_ago(world: World) -> str:
-    """A round that the analyst was stopped in, without its batch; by its records, all that was an hour ago."""
+    """A round that the analyst was stopped in, without its batch.
+
+    By its records, all that was an hour ago.
+    """
     world.last.faults.add("silent")
     round_id = await world.open()
     world.reports(round_id, 5)
@@ -118,7 +128,9 @@ async def closed_an_hour_ago(world: World) -> str:
 async def test_a_restart_gives_a_round_without_its_batch_no_more_time(world: World) -> None:
     round_id = await closed_an_hour_ago(world)
     await world.start_analyst()
-    async with asyncio.timeout(45):  # below the mixing time, 60 s: only a round whose time begins anew takes longer
+    async with asyncio.timeout(
+        45
+    ):  # below the mixing time, 60 s: only a round whose time begins anew takes longer
         result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", "UnreachableError")
     assert "within 60.0 s of the close" in str(result.reason)
@@ -132,8 +144,11 @@ async def test_a_round_of_an_earlier_version_has_its_time_from_the_restart_on(wo
     assert (await world.ended(round_id)).outcome == "published"
 
 
-async def test_a_round_that_has_its_batch_outlives_an_analyst_that_was_away_for_long(world: World) -> None:
-    """The nodes need time to say once more that they are done, and have been asked by nobody meanwhile."""
+async def test_a_round_that_has_its_batch_outlives_an_analyst_that_was_away_for_long(
+    world: World,
+) -> None:
+    """The nodes need time to say once more that they are done, and have been asked by nobody
+    meanwhile."""
     world.nodes["node-2"].faults.add("late")
     round_id = await world.open()
     world.reports(round_id, 5)
@@ -212,7 +227,9 @@ async def program(tmp_path: Path) -> AsyncIterator[tuple[World, Program]]:
 
 
 @pytest.mark.parametrize("stage", ["open", "mixing", "delivered", "settling", "publishing"])
-async def test_the_real_process_goes_on_with_its_round_after_kill_9(program: tuple[World, Program], stage: str) -> None:
+async def test_the_real_process_goes_on_with_its_round_after_kill_9(
+    program: tuple[World, Program], stage: str
+) -> None:
     """Whatever it was at: what users have paid for is published, once, and charged once."""
     world, analyst = program
     if stage == "mixing":
@@ -265,8 +282,13 @@ async def test_the_real_process_keeps_what_it_published_over_kill_9_and_stops_in
     assert await analyst.process.wait() == 0
 
 
-async def test_a_node_with_a_long_reason_does_not_stop_the_analyst_for_good(program: tuple[World, Program]) -> None:
-    """1.2 million characters that JSON writes with six bytes each; the round is unfinished while a node is away."""
+async def test_a_node_with_a_long_reason_does_not_stop_the_analyst_for_good(
+    program: tuple[World, Program],
+) -> None:
+    """1.2 million characters that JSON writes with six bytes each.
+
+    The round is unfinished while a node is away.
+    """
     world, analyst = program
     world.last.faults.add("fails")
     world.last.rant = "\x1b" * 1_200_000
@@ -292,7 +314,12 @@ async def test_a_node_with_a_long_reason_does_not_stop_the_analyst_for_good(prog
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("plan.json", b""), ("plan.json", b"\xff\xfe"), ("result.json", b"{"), ("result.json", b"x" * 5 * 2**20)],
+    [
+        ("plan.json", b""),
+        ("plan.json", b"\xff\xfe"),
+        ("result.json", b"{"),
+        ("result.json", b"x" * 5 * 2**20),
+    ],
     ids=["empty", "no text", "torn", "too long"],
 )
 async def test_a_record_that_cannot_be_read_is_set_aside_and_stops_no_start(
@@ -332,7 +359,12 @@ def test_a_result_that_nobody_could_read_is_never_written(tmp_path: Path) -> Non
 
 async def start_process(world: World, config: Path) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_analyst.cli", "--config", str(config), stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-m",
+        "shuffledp_analyst.cli",
+        "--config",
+        str(config),
+        stderr=asyncio.subprocess.DEVNULL,
     )
     roster = world.roster
     async with channel_to(roster.analyst, world.deployment.keys_of("client"), roster) as channel:
@@ -349,11 +381,16 @@ async def start_process(world: World, config: Path) -> asyncio.subprocess.Proces
     ],
 )
 def test_a_wrong_configuration_is_one_line_and_exit_code_2(
-    tmp_path: Path, line: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    line: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "analyst.toml"
     path.write_text(
-        f'name = "analyst"\nkeys = "k"\nroster = "r"\nroot_key = "00"\nlisten = "127.0.0.1:1"\nstate = "s"\n{line}\n'
+        f'name = "analyst"\nkeys = "k"\nroster = "r"\nroot_key = "00"\nlisten = '
+        f'"127.0.0.1:1"\nstate = "s"\n{line}\n'
     )
     monkeypatch.setattr(sys, "argv", ["shuffledp-analyst", "--config", str(path)])
     with pytest.raises(SystemExit) as stopped:
@@ -371,11 +408,17 @@ def test_keys_of_another_party_are_refused_at_the_start(tmp_path: Path) -> None:
         assemble(wrong)
 
 
-async def test_the_announcement_of_an_open_round_and_every_result_are_retained_on_the_broker(tmp_path: Path) -> None:
+async def test_the_announcement_of_an_open_round_and_every_result_are_retained_on_the_broker(
+    tmp_path: Path,
+) -> None:
     ports = Ports(1)
     (port,) = ports.numbers
     broker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_sim.system.broker", str(port), stderr=asyncio.subprocess.DEVNULL
+        sys.executable,
+        "-m",
+        "shuffledp_sim.system.broker",
+        str(port),
+        stderr=asyncio.subprocess.DEVNULL,
     )
     config = BrokerConfig(host="127.0.0.1", port=port)
     world = World(tmp_path, broker=config)
@@ -403,8 +446,8 @@ async def test_the_announcement_of_an_open_round_and_every_result_are_retained_o
 async def retained(broker: BrokerConfig, topic: str, read: Callable[[bytes], T]) -> T:
     """The retained document of a topic, as soon as the broker is up and has it.
 
-    amqtt may also send a new subscriber what it retains for another topic; who listens skips what is foreign.
-    """
+    amqtt may also send a new subscriber what it retains for another topic; who listens skips what
+    is foreign."""
     while True:
         try:
             async with listening(broker, topic) as payloads:

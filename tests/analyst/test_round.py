@@ -9,7 +9,12 @@ import pytest
 
 from shuffledp_analyst.round import RoundLifecycle, Stage
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
-from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
+from shuffledp_core.errors import (
+    BadBatchError,
+    CountMismatchError,
+    ForeignDocumentError,
+    RoundStateError,
+)
 from shuffledp_core.onion.geometry import Geometry
 
 GEOMETRY = Geometry(suite="sealed-box", hops=2, messages_per_user=3, symbol_bytes=1)
@@ -26,7 +31,13 @@ PLAN = RoundPlan(
 
 
 def header(users: int = 6, **changes: object) -> BatchHeader:
-    fields = {"round_id": "r", "position": 3, "users": users, "records": 3 * users, "digest": "00"} | changes
+    fields = {
+        "round_id": "r",
+        "position": 3,
+        "users": users,
+        "records": 3 * users,
+        "digest": "00",
+    } | changes
     return BatchHeader(**fields)  # type: ignore[arg-type]
 
 
@@ -65,8 +76,18 @@ def test_every_other_order_is_refused_and_changes_nothing() -> None:
         ("opened", "end_submissions"): {"closed", "delivered"},
         ("opened", "end_submissions", "closed", "delivered"): {"decoding", "closed"},
         ("opened", "end_submissions", "closed", "delivered", "decoding"): {"certifying"},
-        ("opened", "end_submissions", "closed", "delivered", "decoding", "certifying"): {"published"},
-        ("opened", "end_submissions", "closed", "delivered", "decoding", "certifying", "published"): set(),
+        ("opened", "end_submissions", "closed", "delivered", "decoding", "certifying"): {
+            "published"
+        },
+        (
+            "opened",
+            "end_submissions",
+            "closed",
+            "delivered",
+            "decoding",
+            "certifying",
+            "published",
+        ): set(),
     }
     for path, allowed in legal.items():
         for name in set(CALLS) - allowed:

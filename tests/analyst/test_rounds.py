@@ -1,4 +1,5 @@
-"""Whole rounds at a real analyst, among parties that keep to the protocol and parties that do not."""
+"""Whole rounds at a real analyst, among parties that keep to the protocol and parties that do
+not."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from simulated_parties import ROUTE
 
 from shuffledp_core import errors
 from shuffledp_core.documents.digests import digest
-from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest, RoundPlan
+from shuffledp_core.documents.models import (
+    Announcement,
+    BatchHeader,
+    Certificate,
+    Manifest,
+    RoundPlan,
+)
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.chunks import CHUNK_BYTES
@@ -27,7 +34,12 @@ async def test_a_round_goes_from_plan_to_published_result(world: World) -> None:
     sent = world.reports(round_id, 5)
     await world.end_submissions(round_id)
     result = await world.ended(round_id)
-    assert (result.outcome, result.error, result.accepted, result.messages) == ("published", None, 5, 15)
+    assert (result.outcome, result.error, result.accepted, result.messages) == (
+        "published",
+        None,
+        5,
+        15,
+    )
     # 15 bits, 5 ones, each flipped with probability 1/8: (5 - 15/8) / (3/4)
     assert result.estimate is not None
     assert result.estimate.values == pytest.approx([3.125 / 0.75])
@@ -42,7 +54,9 @@ async def test_a_round_goes_from_plan_to_published_result(world: World) -> None:
 
 async def test_the_nodes_erase_a_published_round_too(world: World) -> None:
     result = await world.whole_round()
-    await world.happened.until(lambda: all(result.round_id in node.discarded for node in world.nodes.values()))
+    await world.happened.until(
+        lambda: all(result.round_id in node.discarded for node in world.nodes.values())
+    )
 
 
 async def test_the_announcement_is_signed_by_the_analyst_and_by_every_node(world: World) -> None:
@@ -67,8 +81,11 @@ async def test_a_round_closes_by_itself_when_it_is_full(world: World) -> None:
 
 async def test_a_round_closes_by_itself_at_its_closing_time(world: World) -> None:
     opening = asyncio.ensure_future(world.open(open_seconds=0.5))
-    # The reports are there as soon as the entry node is open: the half second may well be over when `open` returns.
-    await world.happened.until(lambda: any(one.manifest is not None for one in world.entry.rounds.values()))
+    # The reports are there as soon as the entry node is open: the half second may well be over when
+    # `open` returns.
+    await world.happened.until(
+        lambda: any(one.manifest is not None for one in world.entry.rounds.values())
+    )
     (round_id,) = world.entry.rounds
     world.reports(round_id, 3)
     assert await opening == round_id
@@ -108,16 +125,22 @@ async def test_followers_see_every_stage_and_late_ones_the_present_state(world: 
     decoding = [event for event in events if event.stage == "decoding"][-1]
     assert (decoding.done, decoding.total) == (15, 15)
     assert decoding.seconds > 0
-    assert [event.seconds for event in events if (event.stage, event.node) == ("mixing", "node-1")][-1] == 0.25
+    assert [event.seconds for event in events if (event.stage, event.node) == ("mixing", "node-1")][
+        -1
+    ] == 0.25
     assert events[-1].stage == late[-1].stage == "ended"
     assert events[-1].result == late[-1].result
 
 
-# ---------------------------------------------------------------------------------------------- rounds that fail
+# ----------------------------------------------------------------------------------------------
+# rounds that fail
 
 
-async def assert_failed(world: World, round_id: str, error: type[errors.ShuffleDPError], ledger: str) -> None:
-    """Failed with this error, nothing published, the budget as expected, and the next round works."""
+async def assert_failed(
+    world: World, round_id: str, error: type[errors.ShuffleDPError], ledger: str
+) -> None:
+    """Failed with this error, nothing published, the budget as expected, and the next round
+    works."""
     result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", error.__name__)
     assert result.reason
@@ -132,7 +155,9 @@ async def assert_failed(world: World, round_id: str, error: type[errors.ShuffleD
 
 
 @pytest.mark.parametrize("who", ROUTE)
-async def test_a_node_that_says_it_is_corrupt_is_let_in_only_by_a_plan_that_allows_it(world: World, who: str) -> None:
+async def test_a_node_that_says_it_is_corrupt_is_let_in_only_by_a_plan_that_allows_it(
+    world: World, who: str
+) -> None:
     world.nodes[who].faults.add("corrupt")
     with pytest.raises(errors.PolicyRefusal, match=f"{who}: corrupt by the node's own word"):
         async with translated("analyst"):
@@ -170,7 +195,9 @@ async def test_a_bad_delivery_fails_the_round_and_the_charge_stays(
 
 
 @pytest.mark.parametrize(
-    ("fault", "outside", "repeated"), [("copies", 0, 2), ("bad-symbol", 1, 0)], ids=["copies", "bad-symbol"]
+    ("fault", "outside", "repeated"),
+    [("copies", 0, 2), ("bad-symbol", 1, 0)],
+    ids=["copies", "bad-symbol"],
 )
 async def test_messages_that_no_honest_client_sends_are_left_out_and_told(
     world: World, fault: str, outside: int, repeated: int
@@ -183,10 +210,15 @@ async def test_messages_that_no_honest_client_sends_are_left_out_and_told(
     assert (len(board), digest(board)) == (15 * 17, result.board_digest)
     assert result.final_certificate is not None
     final = verify_from(world.roster.accountant, result.final_certificate, Certificate)
-    assert (final.invalid, final.honest) == (outside + repeated, 2)  # of the plan, which a colluding user's leave
+    assert (final.invalid, final.honest) == (
+        outside + repeated,
+        2,
+    )  # of the plan, which a colluding user's leave
 
 
-async def test_what_the_nodes_dropped_is_told_and_their_headers_are_in_the_result(world: World) -> None:
+async def test_what_the_nodes_dropped_is_told_and_their_headers_are_in_the_result(
+    world: World,
+) -> None:
     world.nodes["node-2"].dropped, world.last.dropped = 1, 3
     result = await world.whole_round()
     assert (result.outcome, result.messages, result.dropped) == ("published", 12, 3)
@@ -205,7 +237,8 @@ async def test_what_the_nodes_dropped_is_told_and_their_headers_are_in_the_resul
 
 
 @pytest.mark.parametrize(
-    ("dropped", "error"), [((0, 2, 1), errors.CountMismatchError), ((0, 0, 10), errors.BadBatchError)]
+    ("dropped", "error"),
+    [((0, 2, 1), errors.CountMismatchError), ((0, 0, 10), errors.BadBatchError)],
 )
 async def test_a_count_that_falls_or_is_too_large_fails_the_round(
     world: World, dropped: tuple[int, ...], error: type[errors.ShuffleDPError]
@@ -220,7 +253,9 @@ async def test_a_count_that_falls_or_is_too_large_fails_the_round(
     assert world.accountant.ledger[round_id] == "reserved"
 
 
-async def test_a_final_certificate_that_forgets_what_was_lost_is_not_published(world: World) -> None:
+async def test_a_final_certificate_that_forgets_what_was_lost_is_not_published(
+    world: World,
+) -> None:
     world.accountant.faults.add("forgets-losses")
     world.last.dropped = 1
     assert (await world.whole_round()).error == "ForeignDocumentError"
@@ -251,7 +286,9 @@ async def test_a_node_that_does_not_sign_for_the_same_count_fails_the_round_befo
 
 
 @pytest.mark.parametrize("who", ROUTE)
-async def test_a_node_that_is_done_after_the_batch_has_arrived_is_waited_for(world: World, who: str) -> None:
+async def test_a_node_that_is_done_after_the_batch_has_arrived_is_waited_for(
+    world: World, who: str
+) -> None:
     world.nodes[who].faults.add("late")
     round_id = await world.open()
     world.reports(round_id, 5)
@@ -264,7 +301,9 @@ async def test_a_node_that_is_done_after_the_batch_has_arrived_is_waited_for(wor
     assert world.read(event.result).outcome == "published"
 
 
-async def test_a_node_that_is_never_done_fails_the_round_after_the_mixing_time(tmp_path: Path) -> None:
+async def test_a_node_that_is_never_done_fails_the_round_after_the_mixing_time(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, mix_timeout_seconds=600.0)
     await world.start()
     try:
@@ -326,7 +365,9 @@ async def test_a_node_that_restarts_in_time_does_not_harm_the_round(world: World
     assert (await world.ended(round_id)).outcome == "published"
 
 
-async def test_a_node_that_stays_away_fails_the_round_and_frees_the_budget_when_it_returns(tmp_path: Path) -> None:
+async def test_a_node_that_stays_away_fails_the_round_and_frees_the_budget_when_it_returns(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, recovery_seconds=0.5)
     await world.start()
     try:
@@ -349,7 +390,9 @@ async def test_without_a_final_certificate_nothing_is_published(world: World, fa
     world.reports(round_id, 5)
     await world.end_submissions(round_id)
     error = errors.BudgetExceeded if fault == "no-settlement" else errors.ForeignDocumentError
-    await assert_failed(world, round_id, error, "reserved" if fault == "no-settlement" else "settled")
+    await assert_failed(
+        world, round_id, error, "reserved" if fault == "no-settlement" else "settled"
+    )
 
 
 async def test_an_accountant_that_restarts_at_the_settlement_is_asked_again(world: World) -> None:
@@ -357,7 +400,9 @@ async def test_an_accountant_that_restarts_at_the_settlement_is_asked_again(worl
     assert (await world.whole_round()).outcome == "published"
 
 
-async def test_an_accountant_that_stays_away_at_the_settlement_fails_the_round(tmp_path: Path) -> None:
+async def test_an_accountant_that_stays_away_at_the_settlement_fails_the_round(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path, recovery_seconds=0.5)
     await world.start()
     try:
@@ -397,7 +442,8 @@ async def test_a_discard_that_another_party_signed_releases_nothing(world: World
     assert world.accountant.ledger[round_id] == "reserved"
 
 
-# ---------------------------------------------------------------------------------------------- rounds that never open
+# ----------------------------------------------------------------------------------------------
+# rounds that never open
 
 
 @pytest.mark.parametrize(
@@ -474,7 +520,8 @@ async def test_a_plan_with_a_bad_range_or_an_unknown_key_is_refused(world: World
     assert from_json(good, RoundPlan) == plan()
 
 
-# ---------------------------------------------------------------------------------------------- who may do what
+# ---------------------------------------------------------------------------------------------- who
+# may do what
 
 
 async def test_clients_viewers_and_nodes_may_not_control_rounds(world: World) -> None:
@@ -509,7 +556,9 @@ async def test_a_delivered_batch_may_be_repeated_but_not_replaced(world: World) 
     result = await world.whole_round()
     board = await world.board(result.round_id)
     identity = world.deployment.identity_of("node-3")
-    header = BatchHeader(round_id=result.round_id, position=4, users=5, records=15, digest=digest(board))
+    header = BatchHeader(
+        round_id=result.round_id, position=4, users=5, records=15, digest=digest(board)
+    )
     await world.add_batch("node-3", identity.sign(header), board)
     other = BatchHeader(round_id=result.round_id, position=4, users=5, records=15, digest="00")
     with pytest.raises(errors.RoundStateError):
@@ -518,11 +567,16 @@ async def test_a_delivered_batch_may_be_repeated_but_not_replaced(world: World) 
 
 
 LARGE_REPORTS = 380
-"""Times 600 bits of 17 bytes: a batch larger than a connection buffers, smaller than what a refusal lets in."""
+"""Times 600 bits of 17 bytes: a batch larger than a connection buffers, smaller than what a refusal
+lets in.
+"""
 
 
 async def large_batch(world: World, round_id: str) -> bytes:
-    """Fills a round of 600 bits each and ends its submissions; what the last node will deliver, if it is not silent."""
+    """Fills a round of 600 bits each and ends its submissions.
+
+    What the last node will deliver, if it is not silent.
+    """
     sent = [world.report(round_id, [1] * 600) for _ in range(LARGE_REPORTS)]
     await world.end_submissions(round_id)
     return b"".join(message for messages in sent for message in messages)
@@ -558,7 +612,8 @@ async def test_a_large_batch_that_is_refused_hears_why(world: World) -> None:
 
 
 async def sent_until_heard(world: World, signer: str, header: Signed, data: bytes) -> None:
-    """As a node does it: the refusal of a stream that is still being written may be lost, and it is sent again."""
+    """As a node does it: the refusal of a stream that is still being written may be lost, and it is
+    sent again."""
     while True:
         with contextlib.suppress(errors.UnreachableError):
             return await world.add_batch(signer, header, data, CHUNK_BYTES)
@@ -589,7 +644,9 @@ async def test_a_batch_without_a_header_is_refused(world: World) -> None:
                 await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(iter([part]))
     with pytest.raises(errors.MalformedDocumentError):
         async with world.channel("node-3") as channel, translated("analyst"):
-            await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(iter([batch_pb2.AddBatchRequest(header=b"{")]))
+            await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(
+                iter([batch_pb2.AddBatchRequest(header=b"{")])
+            )
 
 
 async def test_ending_the_submissions_twice_is_harmless(world: World) -> None:

@@ -21,9 +21,14 @@ ACCUSER = 3
 
 
 class Nodes:
-    """The nodes before the accuser, one of whom may answer what it was asked. `asked` is by whom, and for what."""
+    """The nodes before the accuser, one of whom may answer what it was asked.
 
-    def __init__(self, world: World, echoes: Callable[[int, Inquiry], bool] = lambda _at, _inquiry: False) -> None:
+    `asked` is by whom, and for what.
+    """
+
+    def __init__(
+        self, world: World, echoes: Callable[[int, Inquiry], bool] = lambda _at, _inquiry: False
+    ) -> None:
         self._world, self._echoes = world, echoes
         self.asked: list[tuple[int, str]] = []
 
@@ -36,13 +41,25 @@ class Nodes:
         if self._echoes(at, inquiry):
             return inquiry
         if inquiry.passages:
-            return replace(inquiry, passages=tuple(self._passed(at, inquiry, each) for each in inquiry.passages))
+            return replace(
+                inquiry,
+                passages=tuple(self._passed(at, inquiry, each) for each in inquiry.passages),
+            )
         hop, random = self._world.hops[at - 1], self._world.random
-        return replace(inquiry, traces=tuple(hop.show(_question(inquiry, each), random) for each in inquiry.traces))
+        return replace(
+            inquiry,
+            traces=tuple(hop.show(_question(inquiry, each), random) for each in inquiry.traces),
+        )
 
     def _passed(self, at: int, inquiry: Inquiry, passage: Passage) -> Passage:
-        (trace,) = (one for one in inquiry.traces if one.origin and one.origin.credential == passage.credential)
-        return self._world.hops[at - 1].show_passage(_question(inquiry, trace), passage, self._world.random)
+        (trace,) = (
+            one
+            for one in inquiry.traces
+            if one.origin and one.origin.credential == passage.credential
+        )
+        return self._world.hops[at - 1].show_passage(
+            _question(inquiry, trace), passage, self._world.random
+        )
 
 
 def _question(inquiry: Inquiry, trace: Trace) -> Question:
@@ -58,7 +75,9 @@ async def test_nodes_are_asked_backwards_for_records_and_forwards_for_keys() -> 
 
 
 @pytest.mark.parametrize(("silent", "passages"), [(2, False), (1, False), (1, True), (2, True)])
-async def test_who_gives_a_question_back_as_it_is_does_not_answer(silent: int, *, passages: bool) -> None:
+async def test_who_gives_a_question_back_as_it_is_does_not_answer(
+    silent: int, *, passages: bool
+) -> None:
     """And nobody behind it is asked, who would be said not to answer."""
     world, accused = stopped_at(ACCUSER, spoiled_user(7, ACCUSER))
     nodes = Nodes(world, lambda at, inquiry: at == silent and bool(inquiry.passages) == passages)

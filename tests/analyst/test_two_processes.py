@@ -1,4 +1,5 @@
-"""Two processes with one identity, as a copied machine makes them: found and named, where a restart is not."""
+"""Two processes with one identity, as a copied machine makes them: found and named, where a restart
+is not."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from shuffledp_sim.system.ports import Ports
 
 @contextlib.asynccontextmanager
 async def switch(address: str, target: Callable[[], str]) -> AsyncIterator[None]:
-    """Leads every connection to `address` to where `target` says just then, as a name with two machines does."""
+    """Leads every connection to `address` to where `target` says just then, as a name with two
+    machines does."""
     pumps: set[asyncio.Task[None]] = set()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +57,9 @@ async def copied_node(world: World, moved: Callable[[SimulatedNode], bool]) -> A
     await world.nodes["node-2"].die()
     ports = Ports(2)
     original, copy = (
-        SimulatedNode(world.deployment, "node-2", happened=world.happened, address=f"127.0.0.1:{port}")
+        SimulatedNode(
+            world.deployment, "node-2", happened=world.happened, address=f"127.0.0.1:{port}"
+        )
         for port in ports.numbers
     )
     await original.start()
@@ -70,12 +74,16 @@ async def copied_node(world: World, moved: Callable[[SimulatedNode], bool]) -> A
 
 async def test_a_copy_that_is_asked_to_open_the_round_is_named(world: World) -> None:
     async with copied_node(world, lambda original: bool(original.rounds)):
-        with pytest.raises(DuplicateIdentityError, match=r"two processes run as node-2 .*: stop one"):
+        with pytest.raises(
+            DuplicateIdentityError, match=r"two processes run as node-2 .*: stop one"
+        ):
             await world.open()
 
 
 async def test_a_copy_that_is_asked_about_an_open_round_is_named(world: World) -> None:
-    async with copied_node(world, lambda original: any(mine.manifest for mine in original.rounds.values())):
+    async with copied_node(
+        world, lambda original: any(mine.manifest for mine in original.rounds.values())
+    ):
         result = await world.ended(await world.open())
         assert result.error == "DuplicateIdentityError"
         assert "two processes run as node-2" in str(result.reason)

@@ -67,10 +67,15 @@ def test_killed_just_before_the_result_the_batch_is_still_there_to_be_opened_aga
     assert records.batch(ROUND).read_bytes() == BATCH
     records.keep_opened(ROUND, BOARD, HISTORY)
     records.publish(ROUND, result(Outcome.PUBLISHED))
-    assert (records.board(ROUND).read_bytes(), records.history(ROUND).read_bytes()) == (BOARD, HISTORY)
+    assert (records.board(ROUND).read_bytes(), records.history(ROUND).read_bytes()) == (
+        BOARD,
+        HISTORY,
+    )
 
 
-def test_the_batch_stays_until_nobody_sends_it_again_and_its_digest_for_ever(tmp_path: Path) -> None:
+def test_the_batch_stays_until_nobody_sends_it_again_and_its_digest_for_ever(
+    tmp_path: Path,
+) -> None:
     records = delivered(tmp_path)
     records.keep_opened(ROUND, BOARD, HISTORY)
     records.publish(ROUND, result(Outcome.PUBLISHED))
@@ -81,7 +86,9 @@ def test_the_batch_stays_until_nobody_sends_it_again_and_its_digest_for_ever(tmp
     assert records.board(ROUND).read_bytes() == BOARD
 
 
-def test_a_round_that_fails_behind_its_opening_leaves_neither_board_nor_history(tmp_path: Path) -> None:
+def test_a_round_that_fails_behind_its_opening_leaves_neither_board_nor_history(
+    tmp_path: Path,
+) -> None:
     records = delivered(tmp_path)
     records.keep_opened(ROUND, BOARD, HISTORY)
     records.fail(ROUND, result(Outcome.FAILED))

@@ -1,8 +1,8 @@
-"""Rounds for the client's tests: every document really signed, each part replaceable before it is signed.
+"""Rounds for the client's tests: every document really signed, each part replaceable before it is
+signed.
 
-A `Draft` recomputes whatever depends on a changed part (digests, countersignatures), so that a test tampers with one
-thing and nothing else.
-"""
+A `Draft` recomputes whatever depends on a changed part (digests, countersignatures), so that a test
+tampers with one thing and nothing else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ LENIENT: Final = Policy(epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0)
 
 
 def make_deployment(folder: Path) -> Deployment:
-    """Keys of three nodes and a spare one, analyst and accountant, on ports that are held until the tests end."""
+    """Keys of three nodes and a spare one, analyst and accountant, on ports that are held until the
+    tests end."""
     names = [*ROUTE, "node-4", "analyst", "accountant"]
     ports = Ports(len(names))
     _HELD.append(ports)
@@ -62,13 +63,19 @@ def make_deployment(folder: Path) -> Deployment:
 
 def make_members(deployment: Deployment, count: int) -> list[Member]:
     """Users with real credentials."""
-    return [Member.of(*pair) for pair in issue_credentials(deployment.enrolment_of(POPULATION), count)]
+    return [
+        Member.of(*pair) for pair in issue_credentials(deployment.enrolment_of(POPULATION), count)
+    ]
 
 
-def make_certificate(deployment: Deployment, mechanism: Mechanism, /, **changes: Any) -> Certificate:
-    """A plan's certificate for 100 users, which claims no more than devices find true for the mechanism."""
+def make_certificate(
+    deployment: Deployment, mechanism: Mechanism, /, **changes: Any
+) -> Certificate:
+    """A plan's certificate for 100 users, which claims no more than devices find true for the
+    mechanism."""
     local = mechanism.local_epsilon(mechanism.domain - 1)
-    # The noise of `SUM` hides that most reports are clamped; of others, each report's own ε bounds all.
+    # The noise of `SUM` hides that most reports are clamped; of others, each report's own ε bounds
+    # all.
     epsilon = 0.5 if mechanism == SUM or math.isinf(local) else max(0.5, local)
     certificate = Certificate(
         deployment=deployment.roster.deployment,
@@ -83,7 +90,9 @@ def make_certificate(deployment: Deployment, mechanism: Mechanism, /, **changes:
         max_distance=mechanism.domain - 1,
         delta=1e-6,
         epsilon=EpsilonBounds(certified=epsilon, attained=0.4),
-        corrupted=CorruptedGuarantee(epsilon=max(5.0, local) if math.isfinite(local) else None, delta=0.0),
+        corrupted=CorruptedGuarantee(
+            epsilon=max(5.0, local) if math.isfinite(local) else None, delta=0.0
+        ),
         standard_error=1.0,
         assumptions=(),
         basis=(),
@@ -123,7 +132,9 @@ class Draft:
     def signed_certificate(self) -> Signed:
         """The plan's certificate."""
         fields = {"route": self.route} | self.certificate
-        return self.signed_by("accountant", make_certificate(self.deployment, self.mechanism, **fields))
+        return self.signed_by(
+            "accountant", make_certificate(self.deployment, self.mechanism, **fields)
+        )
 
     def _key(self, position: int, node: str, certified: str) -> Signed:
         key = RoundKey(
@@ -135,13 +146,18 @@ class Draft:
             public_key=self.public_keys[position - 1].hex(),
             certificate_digest=certified,
         )
-        return self.signed_by(node, msgspec.structs.replace(key, **self.round_keys.get(position, {})))
+        return self.signed_by(
+            node, msgspec.structs.replace(key, **self.round_keys.get(position, {}))
+        )
 
     def announcement(self) -> Announcement:
         """All of it, signed."""
         certificate = self.signed_certificate()
         certified = document_digest(certificate)
-        keys = tuple(self._key(position, node, certified) for position, node in enumerate(self.route, start=1))
+        keys = tuple(
+            self._key(position, node, certified)
+            for position, node in enumerate(self.route, start=1)
+        )
         document = Manifest(
             deployment=self.deployment.roster.deployment,
             round_id=ROUND_ID,
@@ -164,20 +180,34 @@ class Draft:
 
     def _countersignature(self, node: str, manifest_digest: str) -> Signed:
         document = Countersignature(round_id=ROUND_ID, node=node, manifest_digest=manifest_digest)
-        return self.signed_by(node, msgspec.structs.replace(document, **self.countersignatures.get(node, {})))
+        return self.signed_by(
+            node, msgspec.structs.replace(document, **self.countersignatures.get(node, {}))
+        )
 
 
 def settled(draft: Draft, board: bytes, users: int) -> dict[str, Any]:
-    """The fields of a published result for this board: what the analyst computes, and the words of all nodes."""
+    """The fields of a published result for this board: what the analyst computes, and the words of
+    all nodes."""
     mechanism, messages = draft.mechanism, users * draft.mechanism.messages_per_user
     width = Geometry.of(mechanism, draft.suite, len(draft.route)).plain_bytes
-    symbols = [int.from_bytes(board[start : start + width - TAG_BYTES], "big") for start in range(0, len(board), width)]
+    symbols = [
+        int.from_bytes(board[start : start + width - TAG_BYTES], "big")
+        for start in range(0, len(board), width)
+    ]
     counts = [symbols.count(symbol) for symbol in range(mechanism.alphabet)]
     headers = [
-        BatchHeader(round_id=ROUND_ID, position=position, users=users, records=messages, digest=digest(board))
+        BatchHeader(
+            round_id=ROUND_ID,
+            position=position,
+            users=users,
+            records=messages,
+            digest=digest(board),
+        )
         for position in range(2, len(draft.route) + 2)
     ]
-    final = make_certificate(draft.deployment, mechanism, stage="final", users=users, route=draft.route)
+    final = make_certificate(
+        draft.deployment, mechanism, stage="final", users=users, route=draft.route
+    )
     return {
         "outcome": "published",
         "accepted": users,
@@ -191,7 +221,8 @@ def settled(draft: Draft, board: bytes, users: int) -> dict[str, Any]:
 
 
 def peel_all(draft: Draft, envelope: bytes) -> bytes:
-    """What the analyst would receive of one envelope, in unmixed order: every layer opened by its node's key."""
+    """What the analyst would receive of one envelope, in unmixed order: every layer opened by its
+    node's key."""
     geometry = Geometry.of(draft.mechanism, draft.suite, len(draft.route))
     packed = open_envelope(geometry, ROUND_ID, draft.private_keys[0], envelope)
     for position in range(2, geometry.hops + 1):

@@ -1,4 +1,5 @@
-"""A gateway in front of a simulated round, and devices of it: real TLS, real HTTP, real gRPC behind it."""
+"""A gateway in front of a simulated round, and devices of it: real TLS, real HTTP, real gRPC behind
+it."""
 
 from __future__ import annotations
 
@@ -37,23 +38,35 @@ async def gateway(deployment: Deployment, state: Path, **changes: Any) -> AsyncI
         await server.stop()
 
 
-def device_config(folder: Path, deployment: Deployment, *lines: str, address: str | None = None) -> ClientConfig:
-    """A new user of the deployment, with keys, state and configuration in `folder`; over the gateway at `address`."""
+def device_config(
+    folder: Path, deployment: Deployment, *lines: str, address: str | None = None
+) -> ClientConfig:
+    """A new user of the deployment, with keys, state and configuration in `folder`.
+
+    Over the gateway at `address`.
+    """
     if not (folder / "keys").exists():
         write_client(folder / "keys", deployment, POPULATION)
     path = folder / "client.toml"
     over = [] if address is None else ["[gateway]", f'address = "{address}"']
     path.write_text(
-        f'keys = "keys"\nroster = "{deployment.roster_file}"\nroot_key = "{deployment.root_key}"\nstate = "state"\n'
+        f'keys = "keys"\nroster = "{deployment.roster_file}"\nroot_key = '
+        f'"{deployment.root_key}"\nstate = "state"\n'
         + "\n".join(["wait_seconds = 60", *over, "[policy]", *(lines or ["epsilon = 1.0"])])
         + "\ndelta = 1e-6\nepsilon_corrupted = inf\n"
     )
     return load_config(path, ClientConfig)
 
 
-def device(folder: Path, deployment: Deployment, *lines: str, address: str | None = None, clock: int = NOW) -> Device:
+def device(
+    folder: Path, deployment: Deployment, *lines: str, address: str | None = None, clock: int = NOW
+) -> Device:
     """The device of `device_config`, at a time."""
-    return Device(device_config(folder, deployment, *lines, address=address), backoff=QUICK, clock=lambda: clock)
+    return Device(
+        device_config(folder, deployment, *lines, address=address),
+        backoff=QUICK,
+        clock=lambda: clock,
+    )
 
 
 def http(deployment: Deployment, keys: Path | None = None) -> httpx.AsyncClient:
@@ -66,7 +79,8 @@ def http(deployment: Deployment, keys: Path | None = None) -> httpx.AsyncClient:
 
 @asynccontextmanager
 async def liar(deployment: Deployment, answer: bytes) -> AsyncIterator[str]:
-    """A server with a gateway's certificate that answers every request with these bytes, and hangs up."""
+    """A server with a gateway's certificate that answers every request with these bytes, and hangs
+    up."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pair = deployment.keys_of(GATEWAY)
     context.load_cert_chain(pair / "tls.pem", pair / "tls-key.pem")
@@ -83,22 +97,34 @@ async def liar(deployment: Deployment, answer: bytes) -> AsyncIterator[str]:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def answer(content: bytes, status: str = "200 OK", kind: str = "application/json", *headers: str) -> bytes:
+def answer(
+    content: bytes, status: str = "200 OK", kind: str = "application/json", *headers: str
+) -> bytes:
     """An HTTP answer."""
-    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}", *headers, "", ""]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"content-type: {kind}",
+        f"content-length: {len(content)}",
+        *headers,
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode() + content
 
 
 def server_of(deployment: Deployment, state: Path, **changes: Any) -> GatewayServer:
     """A gateway that is not started yet."""
     fields: dict[str, Any] = {
-        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file, "root_key": deployment.root_key,
+        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file,
+        "root_key": deployment.root_key,
         "listen": "127.0.0.1:0", "state": state,
     }  # fmt: skip
     return GatewayServer(GatewayConfig(**(fields | changes)), deployment.roster)
 
 
-async def connected(deployment: Deployment, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connected(
+    deployment: Deployment, address: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A device's TLS connection, for bytes that no HTTP client would send."""
     host, _, port = address.rpartition(":")
     context = device_context(deployment)
@@ -108,14 +134,17 @@ async def connected(deployment: Deployment, address: str) -> tuple[asyncio.Strea
 async def slow_reader(
     deployment: Deployment, address: str, source: str = "127.0.0.1"
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A TLS connection from a source address whose buffers hold next to nothing of what is not read."""
+    """A TLS connection from a source address whose buffers hold next to nothing of what is not
+    read."""
     host, _, port = address.rpartition(":")
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.bind((source, 0))
     sock.connect((host, int(port)))
     context = device_context(deployment)
-    return await asyncio.open_connection(sock=sock, ssl=context, server_hostname="gateway", limit=1024)
+    return await asyncio.open_connection(
+        sock=sock, ssl=context, server_hostname="gateway", limit=1024
+    )
 
 
 def device_context(deployment: Deployment) -> ssl.SSLContext:

@@ -1,4 +1,5 @@
-"""The laws of all samplers, computed independently of them, and every choice of a single sampler, exhausted."""
+"""The laws of all samplers, computed independently of them, and every choice of a single sampler,
+exhausted."""
 
 from __future__ import annotations
 
@@ -40,7 +41,10 @@ def geometric_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
 
 def laplace_law(epsilon: Fraction, top: int = 200) -> dict[int, float]:
     ratio = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
-    return {value: float((1 - ratio) / (1 + ratio) * ratio ** abs(value)) for value in range(-top, top + 1)}
+    return {
+        value: float((1 - ratio) / (1 + ratio) * ratio ** abs(value))
+        for value in range(-top, top + 1)
+    }
 
 
 def share_law(epsilon: Fraction, shares: int, top: int = 200) -> dict[int, float]:
@@ -66,7 +70,8 @@ def _convolved(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int
 
 def binomial_law(trials: int, chance: Fraction) -> dict[int, float]:
     return {
-        ones: float(mpmath.binomial(trials, ones)) * float(chance**ones * (1 - chance) ** (trials - ones))
+        ones: float(mpmath.binomial(trials, ones))
+        * float(chance**ones * (1 - chance) ** (trials - ones))
         for ones in range(trials + 1)
     }
 
@@ -78,7 +83,10 @@ def response_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
     """The kept response: each bit by itself a fair coin with chance f."""
     right, wrong = 1 - spec.fake / 2, spec.fake / 2
     return {
-        kept: prod((right if (kept >> s & 1) == (s == value) else wrong for s in range(spec.symbols)), start=ONE)
+        kept: prod(
+            (right if (kept >> s & 1) == (s == value) else wrong for s in range(spec.symbols)),
+            start=ONE,
+        )
         for kept in range(2**spec.symbols)
     }
 
@@ -89,12 +97,15 @@ def report_law(spec: RapporHistogram, value: int) -> dict[int, Fraction]:
     for kept, weight in response_law(spec, value).items():
         ones = [spec.when_one if kept >> s & 1 else spec.when_zero for s in range(spec.symbols)]
         for report in range(2**spec.symbols):
-            law[report] += weight * prod((one if report >> s & 1 else 1 - one for s, one in enumerate(ones)), start=ONE)
+            law[report] += weight * prod(
+                (one if report >> s & 1 else 1 - one for s, one in enumerate(ones)), start=ONE
+            )
     return law
 
 
 def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
-    """The chance of each number of ones, bit by bit: sure ones, one that is rounded at random, sure zeros."""
+    """The chance of each number of ones, bit by bit: sure ones, one that is rounded at random, sure
+    zeros."""
     steps = Fraction(value * spec.bits, spec.max_value)
     law = {0: Fraction(1)}
     for place in range(spec.bits):
@@ -112,13 +123,17 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR091
     """What `randomise` should give, from the papers' definitions."""
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols
-        return {symbol: other + (1 - float(spec.blanket)) * (symbol == value) for symbol in range(spec.symbols)}
+        return {
+            symbol: other + (1 - float(spec.blanket)) * (symbol == value)
+            for symbol in range(spec.symbols)
+        }
     if isinstance(spec, HadamardHistogram):
         rows = hadamard(spec.alphabet)
         half = np.flatnonzero(rows[value + 1] == 1).tolist()
         other = float(spec.blanket) / spec.alphabet
         return {
-            index: other + (1 - float(spec.blanket)) / len(half) * (index in half) for index in range(spec.alphabet)
+            index: other + (1 - float(spec.blanket)) / len(half) * (index in half)
+            for index in range(spec.alphabet)
         }
     if isinstance(spec, RapporHistogram):
         return {report: float(chance) for report, chance in report_law(spec, value).items()}
@@ -136,7 +151,11 @@ def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR091
             law[(value + size) % spec.modulus] += chance
         return law
     assert isinstance(spec, GeoShuffle | SGDLShuffle)
-    noise = laplace_law(spec.epsilon_geo) if isinstance(spec, GeoShuffle) else sgdl_law(spec.noise_epsilon, spec.shares)
+    noise = (
+        laplace_law(spec.epsilon_geo)
+        if isinstance(spec, GeoShuffle)
+        else sgdl_law(spec.noise_epsilon, spec.shares)
+    )
     for size, chance in noise.items():
         law[min(max(value + size + spec.padding, 0), spec.max_value + 2 * spec.padding)] += chance
     return law
@@ -165,8 +184,11 @@ class _Path(RandomIntegers):
         raise _NeedsMoreError(bound)
 
 
-def exhausted(sampler: Callable[[RandomIntegers], T], smallest: Fraction) -> tuple[dict[T, Fraction], Fraction]:
-    """Exact probability of each outcome over all paths, and the mass of paths cut because they are below `smallest`."""
+def exhausted(
+    sampler: Callable[[RandomIntegers], T], smallest: Fraction
+) -> tuple[dict[T, Fraction], Fraction]:
+    """Exact probability of each outcome over all paths, and the mass of paths cut because they are
+    below `smallest`."""
     law: defaultdict[T, Fraction] = defaultdict(Fraction)
     cut = Fraction(0)
     waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
@@ -183,9 +205,14 @@ def exhausted(sampler: Callable[[RandomIntegers], T], smallest: Fraction) -> tup
 
 
 def assert_bracketed(
-    sampler: Callable[[RandomIntegers], int], law: Mapping[int, float], *, smallest: Fraction, undecided: float
+    sampler: Callable[[RandomIntegers], int],
+    law: Mapping[int, float],
+    *,
+    smallest: Fraction,
+    undecided: float,
 ) -> None:
-    """Every probability lies between the mass that surely goes there and that plus what is undecided."""
+    """Every probability lies between the mass that surely goes there and that plus what is
+    undecided."""
     exact, cut = exhausted(sampler, smallest)
     assert float(cut) < undecided
     for outcome, chance in law.items():

@@ -1,8 +1,9 @@
-"""A whole round behind real gRPC over mutual TLS: an entry node and an analyst, with core's own checks.
+"""A whole round behind real gRPC over mutual TLS: an entry node and an analyst, with core's own
+checks.
 
-It opens envelopes with every node's key at once, so it is no mix; all that a client can see of one is the same. What
-it can do wrong, on demand: lose answers, be away, publish a board with messages changed.
-"""
+It opens envelopes with every node's key at once, so it is no mix; all that a client can see of one
+is the same. What it can do wrong, on demand: lose answers, be away, publish a board with messages
+changed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Discard, Receipt, Result
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.documents.submission import check_submission
-from shuffledp_core.errors import DifferentSubmissionError, ShuffleDPError, UnknownRoundError, UnreachableError
+from shuffledp_core.errors import (
+    DifferentSubmissionError,
+    ShuffleDPError,
+    UnknownRoundError,
+    UnreachableError,
+)
 from shuffledp_core.transport.chunks import Offsets, chunks
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT
@@ -51,7 +57,9 @@ class SimulatedRound:
     """So many submissions are stored, but their receipt never arrives."""
     calls: int = 0
     broken_after: int | None = None
-    """The first long stream ends in the middle: so many of its submissions are answered, and one more is stored."""
+    """The first long stream ends in the middle: so many of its submissions are answered, and one
+    more is stored.
+    """
     times: int = 1
     """So often each submission of a long stream is answered."""
     gateways: int = 0
@@ -107,7 +115,10 @@ class SimulatedRound:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for service in self.services:
             await service.stop()
@@ -124,11 +135,18 @@ class SimulatedRound:
     def publish(self, **fields: Any) -> None:
         """Signs a result with these fields."""
         deployment = self.draft.deployment.roster.deployment
-        self.result = self.draft.signed_by("analyst", Result(deployment=deployment, round_id=ROUND_ID, **fields))
+        self.result = self.draft.signed_by(
+            "analyst", Result(deployment=deployment, round_id=ROUND_ID, **fields)
+        )
 
     def fail(self, words: str = "") -> None:
-        """The analyst says that the round failed; node by node, "k" signed that it kept all, "f" that it forwarded."""
-        self.publish(outcome="failed", error="TooFewReportsError", reason="1 report, 100 are needed")
+        """The analyst says that the round failed.
+
+        Node by node, "k" signed that it kept all, "f" that it forwarded.
+        """
+        self.publish(
+            outcome="failed", error="TooFewReportsError", reason="1 report, 100 are needed"
+        )
         self.discards = tuple(
             self.draft.signed_by(node, Discard(round_id=ROUND_ID, node=node, forwarded=word == "f"))
             for node, word in zip(self.draft.route, words, strict=False)
@@ -140,7 +158,9 @@ class SimulatedRound:
         enrolment = bytes.fromhex(self.draft.deployment.roster.population(POPULATION).enrolment_key)
         who = check_submission(header.round_id, POPULATION, enrolment, credential, claim, envelope)
         if self.accepted.setdefault(who, envelope) != envelope:
-            raise DifferentSubmissionError("another submission of this credential was accepted before")
+            raise DifferentSubmissionError(
+                "another submission of this credential was accepted before"
+            )
         self.stored.set()
         if self.calls <= self.lost_answers:
             raise UnreachableError("the answer is lost")
@@ -172,7 +192,9 @@ class _Entry(node_pb2_grpc.NodeServicer):
             self._round.unimplemented += 1
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._round.calls += 1
-        return node_pb2.SubmitWholeResponse(receipt=self._round.accept(request.header, request.envelope).to_bytes())
+        return node_pb2.SubmitWholeResponse(
+            receipt=self._round.accept(request.header, request.envelope).to_bytes()
+        )
 
     async def SubmitMany(  # noqa: N802
         self, requests: AsyncIterator[node_pb2.SubmitManyRequest], _: Any
@@ -191,7 +213,9 @@ class _Entry(node_pb2_grpc.NodeServicer):
 
     def _answer(self, request: node_pb2.SubmitWholeRequest) -> node_pb2.SubmissionAnswer:
         try:
-            return node_pb2.SubmissionAnswer(receipt=self._round.accept(request.header, request.envelope).to_bytes())
+            return node_pb2.SubmissionAnswer(
+                receipt=self._round.accept(request.header, request.envelope).to_bytes()
+            )
         except ShuffleDPError as error:
             refusal = node_pb2.Refusal(error=type(error).__name__, reason=str(error))
             return node_pb2.SubmissionAnswer(refusal=refusal)
@@ -214,7 +238,9 @@ class _Analyst(analyst_pb2_grpc.AnalystServicer):
         if self._round.result is None:
             raise UnknownRoundError("the round has not ended yet")
         discards = [one.to_bytes() for one in self._round.discards]
-        return analyst_pb2.GetResultResponse(result=self._round.result.to_bytes(), discards=discards)
+        return analyst_pb2.GetResultResponse(
+            result=self._round.result.to_bytes(), discards=discards
+        )
 
     async def GetBoard(  # noqa: N802
         self, request: analyst_pb2.GetBoardRequest, _: Any
@@ -239,6 +265,9 @@ def without(count: int) -> Callable[[list[bytes]], list[bytes]]:
     """A change of the board: the first `count` messages get another symbol."""
 
     def change(rows: Sequence[bytes]) -> list[bytes]:
-        return [bytes([row[0] ^ 1]) + row[1:] if place < count else row for place, row in enumerate(rows)]
+        return [
+            bytes([row[0] ^ 1]) + row[1:] if place < count else row
+            for place, row in enumerate(rows)
+        ]
 
     return change

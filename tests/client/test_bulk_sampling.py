@@ -1,12 +1,13 @@
-"""The samplers in bulk have exactly the law of the single ones: all random choices enumerated, and by chi-square.
+"""The samplers in bulk have exactly the law of the single ones: all random choices enumerated, and
+by chi-square.
 
-Two layers. `RandomArrays` makes every coin and every uniform integer from bytes: all bytes of a small source are tried.
-What is built on these two is walked through over the whole tree of their outcomes, for one user, whose law must be that
-of the single sampler over its own tree, and for two at once, who must be independent.
+Two layers. `RandomArrays` makes every coin and every uniform integer from bytes: all bytes of a
+small source are tried. What is built on these two is walked through over the whole tree of their
+outcomes, for one user, whose law must be that of the single sampler over its own tree, and for two
+at once, who must be independent.
 
-False alarms: as in test_sampling, each chi-square test below 1e-10, so that the three dozen of this file together
-are below 1e-8, and one parametrised test of three below 1e-9.
-"""
+False alarms: as in test_sampling, each chi-square test below 1e-10, so that the three dozen of this
+file together are below 1e-8, and one parametrised test of three below 1e-9."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ Integers: TypeAlias = NDArray[np.int64]
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=3, blanket=Fraction(3, 7)),
     HadamardHistogram(symbols=5, blanket=Fraction(3, 7)),
-    RapporHistogram(symbols=3, fake=Fraction(2, 5), when_zero=Fraction(1, 4), when_one=Fraction(5, 7)),
+    RapporHistogram(
+        symbols=3, fake=Fraction(2, 5), when_zero=Fraction(1, 4), when_one=Fraction(5, 7)
+    ),
     OneBitShuffle(max_value=3, randomise=Fraction(2, 5)),
     QuantisedRR(max_value=3, bits=2, randomise=Fraction(2, 5)),
     RRShuffle(max_value=2, randomise=Fraction(2, 5)),
@@ -67,13 +70,17 @@ SPECS: list[Mechanism] = [
 LARGE: list[Mechanism] = [
     KRRHistogram(symbols=300, blanket=Fraction(1333421, 2**21)),
     HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
-    RapporHistogram(symbols=8, fake=Fraction(1, 3), when_zero=Fraction(1, 9), when_one=Fraction(5, 7)),
+    RapporHistogram(
+        symbols=8, fake=Fraction(1, 3), when_zero=Fraction(1, 9), when_one=Fraction(5, 7)
+    ),
     OneBitShuffle(max_value=1000, randomise=Fraction(1, 7)),
     QuantisedRR(max_value=1000, bits=12, randomise=Fraction(1, 7)),
     RRShuffle(max_value=40, randomise=Fraction(1, 7)),
     GeoShuffle(max_value=20, epsilon_geo=Fraction(3, 40), padding=50),
     SGDLShuffle(max_value=20, noise_epsilon=Fraction(1, 10), shares=30, padding=60),
-    SplitMix(max_value=20, noise_epsilon=Fraction(2**62 + 1, 2**63), shares=30, modulus=97, pieces=4),
+    SplitMix(
+        max_value=20, noise_epsilon=Fraction(2**62 + 1, 2**63), shares=30, modulus=97, pieces=4
+    ),
 ]
 """Of every mechanism, with parameters as rounds have them."""
 
@@ -110,7 +117,9 @@ EVERY_BYTE = bytes(range(256))
 def test_every_integer_below_a_bound_comes_from_equally_many_bytes(bound: int) -> None:
     """A rejected byte gives way to one that stands for 0, which is taken off again."""
     rejected = 256 % bound
-    drawn = RandomArrays(source_of(EVERY_BYTE, *[bytes(rejected)] * (rejected > 0))).below(bound, 256)
+    drawn = RandomArrays(source_of(EVERY_BYTE, *[bytes(rejected)] * (rejected > 0))).below(
+        bound, 256
+    )
     counts = np.bincount(drawn, minlength=bound) - rejected * (np.arange(bound) == 0)
     assert counts.tolist() == [256 // bound] * bound
 
@@ -128,8 +137,13 @@ def test_words_are_accepted_to_the_largest_multiple_of_the_bound(
     bound: int, width: int, accepted: int, refused: int
 ) -> None:
     words = np.array([accepted, refused, 2 ** (8 * width) - 1], dtype=f"u{width}")
-    again, last = np.array([accepted, refused], dtype=f"u{width}"), np.array([bound + 1], dtype=f"u{width}")
-    drawn = RandomArrays(source_of(words.tobytes(), again.tobytes(), last.tobytes())).below(bound, 3)
+    again, last = (
+        np.array([accepted, refused], dtype=f"u{width}"),
+        np.array([bound + 1], dtype=f"u{width}"),
+    )
+    drawn = RandomArrays(source_of(words.tobytes(), again.tobytes(), last.tobytes())).below(
+        bound, 3
+    )
     assert drawn.tolist() == [bound - 1, bound - 1, 1]
 
 
@@ -146,10 +160,19 @@ def test_a_power_of_two_rejects_nothing(exponent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "probability", [Fraction(0), Fraction(1, 2), Fraction(1, 3), Fraction(255, 256), Fraction(1, 2**70), Fraction(1)]
+    "probability",
+    [
+        Fraction(0),
+        Fraction(1, 2),
+        Fraction(1, 3),
+        Fraction(255, 256),
+        Fraction(1, 2**70),
+        Fraction(1),
+    ],
 )
 def test_a_coin_is_true_below_its_probability_digit_by_digit(probability: Fraction) -> None:
-    """All first bytes, then all second ones of the one that is tied: so many are true as 65,536 times it, rounded."""
+    """All first bytes, then all second ones of the one that is tied: so many are true as 65,536
+    times it, rounded."""
     first = RandomArrays(lambda size: EVERY_BYTE[:size] if size == 256 else b"\xff" * size)
     assert first.bernoulli(probability, 256).sum() == probability * 256 // 1
     tied = probability * 256 // 1
@@ -160,7 +183,10 @@ def test_a_coin_is_true_below_its_probability_digit_by_digit(probability: Fracti
 
 
 def test_coins_that_are_tied_twice_keep_their_places() -> None:
-    """The digits of 1/3 are 0x55 for ever; the second coin is decided by its second digit, the third by its third."""
+    """The digits of 1/3 are 0x55 for ever.
+
+    The second coin is decided by its second digit, the third by its third.
+    """
     source = source_of(b"\x00\x55\x55", b"\x00\x55", b"\xff")
     assert RandomArrays(source).bernoulli(Fraction(1, 3), 3).tolist() == [True, True, False]
 
@@ -168,7 +194,11 @@ def test_coins_that_are_tied_twice_keep_their_places() -> None:
 @given(st.fractions(0, 1), st.integers(0, 40))
 def test_a_coin_is_the_comparison_of_two_numbers(probability: Fraction, shift: int) -> None:
     """U at the probability and near it, on either side, with 48 digits and zeros for ever."""
-    for number in (probability, probability + Fraction(1, 2**300), probability - Fraction(1, 256**shift)):
+    for number in (
+        probability,
+        probability + Fraction(1, 2**300),
+        probability - Fraction(1, 256**shift),
+    ):
         whole = number * 256**48 // 1
         if 0 <= whole < 256**48:
             digits = itertools.chain(whole.to_bytes(48, "big"), itertools.repeat(0))
@@ -206,7 +236,10 @@ class _NeedsMoreError(Exception):
 
 
 class _Path(RandomArrays):
-    """Draws that were chosen before, one number each; exp(-1) as a rational that is off by less than 1e-35."""
+    """Draws that were chosen before, one number each.
+
+    Exp(-1) as a rational that is off by less than 1e-35.
+    """
 
     def __init__(self, choices: tuple[int, ...]) -> None:
         super().__init__()
@@ -220,19 +253,26 @@ class _Path(RandomArrays):
         raise _NeedsMoreError(chances)
 
     def below(self, bound: int, count: int) -> Integers:
-        return np.array([self._chosen([Fraction(1, bound)] * bound) for _ in range(count)], dtype=np.int64)
+        return np.array(
+            [self._chosen([Fraction(1, bound)] * bound) for _ in range(count)], dtype=np.int64
+        )
 
     def bernoulli(self, probability: Fraction, count: int) -> Coins:
         chances = [1 - probability, probability]
         return np.array([self._chosen(chances) == 1 for _ in range(count)], dtype=np.bool_)
 
     def coins(self, digits: Iterable[int], count: int) -> Coins:
-        assert list(itertools.islice(digits, 3)) == list((INVERSE_E * 256**3 // 1).to_bytes(3, "big"))
+        assert list(itertools.islice(digits, 3)) == list(
+            (INVERSE_E * 256**3 // 1).to_bytes(3, "big")
+        )
         return self.bernoulli(INVERSE_E, count)
 
 
-def enumerated(draw: Callable[[RandomArrays], Integers], smallest: Fraction) -> tuple[Law, Fraction]:
-    """The probability of each array over all paths, and the mass of the paths cut because they are below `smallest`."""
+def enumerated(
+    draw: Callable[[RandomArrays], Integers], smallest: Fraction
+) -> tuple[Law, Fraction]:
+    """The probability of each array over all paths, and the mass of the paths cut because they are
+    below `smallest`."""
     law: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     cut, waiting = Fraction(0), [(tuple[int, ...](), Fraction(1))]
     while waiting:
@@ -243,7 +283,11 @@ def enumerated(draw: Callable[[RandomArrays], Integers], smallest: Fraction) -> 
         try:
             law[tuple(draw(_Path(choices)).tolist())] += chance
         except _NeedsMoreError as more:
-            waiting += [((*choices, place), chance * part) for place, part in enumerate(more.chances) if part]
+            waiting += [
+                ((*choices, place), chance * part)
+                for place, part in enumerate(more.chances)
+                if part
+            ]
     return law, cut
 
 
@@ -254,7 +298,10 @@ def assert_two_users_are_independent(
     smallest: Fraction,
     undecided: float,
 ) -> None:
-    """Every pair has the product of its chances, up to what is undecided; answers below 1e-6 are left out."""
+    """Every pair has the product of its chances, up to what is undecided.
+
+    Answers below 1e-6 are left out.
+    """
     exact, cut = enumerated(draw, smallest)
     assert float(cut) <= undecided
     likely = ([pair for pair in law.items() if pair[1] > 1e-6] for law in laws)
@@ -267,7 +314,9 @@ def assert_two_users_are_independent(
     ("epsilon", "undecided"), [(Fraction(1, 2), 0.03), (Fraction(2, 3), 0.08), (Fraction(3), 1e-3)]
 )
 def test_a_geometric_is_exact(epsilon: Fraction, undecided: float) -> None:
-    law, cut = enumerated(lambda arrays: bulk_sampling.geometric(epsilon, 1, arrays), Fraction(1, 10**4))
+    law, cut = enumerated(
+        lambda arrays: bulk_sampling.geometric(epsilon, 1, arrays), Fraction(1, 10**4)
+    )
     assert float(cut) < undecided
     for value, chance in geometric_law(epsilon).items():
         low = float(law.get((value,), Fraction(0)))
@@ -281,7 +330,9 @@ def test_noises_of_two_users_are_exact_and_independent() -> None:
         (lambda arrays: bulk_sampling.discrete_laplace(one, 2, arrays), laplace_law(one)),
         (lambda arrays: bulk_sampling.geometric_share(one, 2, 2, arrays), share_law(one, 2)),
     ):
-        assert_two_users_are_independent(draw, (law, law), smallest=Fraction(1, 30_000), undecided=0.1)
+        assert_two_users_are_independent(
+            draw, (law, law), smallest=Fraction(1, 30_000), undecided=0.1
+        )
 
 
 def test_a_binomial_of_two_users_is_exact_whatever_the_piece() -> None:
@@ -301,12 +352,21 @@ def test_a_finite_law_in_bulk_is_the_single_one_as_rationals(spec: Mechanism) ->
     """Over all choices of either; of two users it is the product of their laws."""
     single = []
     for value in range(spec.domain):
-        single.append(exhausted(lambda integers, value=value: randomise(spec, value, integers), Fraction(0))[0])  # type: ignore[misc]
-        law, cut = enumerated(lambda arrays, value=value: spec.sample_all(np.array([value]), arrays), Fraction(0))  # type: ignore[misc]
+        single.append(
+            exhausted(lambda integers, value=value: randomise(spec, value, integers), Fraction(0))[  # type: ignore[misc]
+                0
+            ]
+        )
+        law, cut = enumerated(
+            lambda arrays, value=value: spec.sample_all(np.array([value]), arrays),  # type: ignore[misc]
+            Fraction(0),
+        )
         assert cut == 0
         assert law == {(answer,): chance for answer, chance in single[value].items()}
     first, last = single[0], single[-1]
-    law, _ = enumerated(lambda arrays: spec.sample_all(np.array([0, spec.domain - 1]), arrays), Fraction(0))
+    law, _ = enumerated(
+        lambda arrays: spec.sample_all(np.array([0, spec.domain - 1]), arrays), Fraction(0)
+    )
     assert law == {(one, other): first[one] * last[other] for one in first for other in last}
 
 
@@ -315,7 +375,10 @@ def test_noisy_answers_of_two_users_are_exact_and_independent(spec: Mechanism) -
     values = np.array([0, spec.domain - 1])
     laws = (answer_law(spec, 0), answer_law(spec, spec.domain - 1))
     assert_two_users_are_independent(
-        lambda arrays: spec.sample_all(values, arrays), laws, smallest=Fraction(1, 30_000), undecided=0.1
+        lambda arrays: spec.sample_all(values, arrays),
+        laws,
+        smallest=Fraction(1, 30_000),
+        undecided=0.1,
     )
 
 
@@ -323,7 +386,10 @@ def test_noisy_answers_of_two_users_are_exact_and_independent(spec: Mechanism) -
 
 
 def deviation(seen: NDArray[np.int64], expected: NDArray[np.float64]) -> tuple[float, int]:
-    """Chi-square statistic and degrees of freedom; cells of less than `FEWEST` are counted together."""
+    """Chi-square statistic and degrees of freedom.
+
+    Cells of less than `FEWEST` are counted together.
+    """
     large = expected >= FEWEST
     pairs = [(seen[large], expected[large])]
     if expected[~large].sum() >= FEWEST:
@@ -335,7 +401,10 @@ def deviation(seen: NDArray[np.int64], expected: NDArray[np.float64]) -> tuple[f
 
 @pytest.mark.parametrize("spec", LARGE, ids=lambda spec: spec.kind)
 def test_answers_in_bulk_follow_the_law_and_neighbours_are_independent(spec: Mechanism) -> None:
-    """Values of both ends in turn; pairs of answers in a table of signs about the middle of either law."""
+    """Values of both ends in turn.
+
+    Pairs of answers in a table of signs about the middle of either law.
+    """
     values = np.tile([0, spec.domain - 1], DRAWS)
     pairs = randomise_in_bulk(spec, values, RandomArrays()).reshape(DRAWS, 2)
     halves = []
@@ -362,14 +431,24 @@ def test_bulk_and_single_form_agree(spec: Mechanism) -> None:
     single = np.array([randomise(spec, value, integers) for _ in range(DRAWS // 10)])
     bulk = randomise_in_bulk(spec, np.full(DRAWS // 10, value), RandomArrays())
     edges = np.unique(np.quantile(np.concatenate([single, bulk]), np.arange(1, 40) / 40))
-    table = np.array([np.bincount(np.searchsorted(edges, said), minlength=edges.size + 1) for said in (single, bulk)])
+    table = np.array(
+        [
+            np.bincount(np.searchsorted(edges, said), minlength=edges.size + 1)
+            for said in (single, bulk)
+        ]
+    )
     table = table[:, table.sum(axis=0) >= 2 * FEWEST]
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    assert float(((table - expected) ** 2 / expected).sum()) <= chi2.isf(NOMINAL, table.shape[1] - 1)
+    assert float(((table - expected) ** 2 / expected).sum()) <= chi2.isf(
+        NOMINAL, table.shape[1] - 1
+    )
 
 
 def test_noise_whose_parts_do_not_fit_machine_words_is_exact() -> None:
-    """ε = 1/2 as a ratio of 62-bit integers, by the path through Python's integers; and all but ε = 1/2 beside it."""
+    """ε = 1/2 as a ratio of 62-bit integers, by the path through Python's integers.
+
+    And all but ε = 1/2 beside it.
+    """
     near = Fraction(2**62 - 1, 2**63)
     drawn = bulk_sampling.geometric(near, DRAWS, RandomArrays())
     assert drawn.dtype == np.int64
@@ -380,7 +459,9 @@ def test_noise_whose_parts_do_not_fit_machine_words_is_exact() -> None:
     assert not bulk_sampling.geometric(Fraction(2**63), 1000, RandomArrays()).any()
 
 
-def test_noise_beyond_machine_words_is_an_error_and_never_a_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_beyond_machine_words_is_an_error_and_never_a_wrong_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bulk_sampling, "_high_parts", lambda count, _: np.full(count, 2**23 - 1))
     assert bulk_sampling.geometric(Fraction(1, 2**39), 2, RandomArrays()).min() >= 2**62 - 2**39
     with pytest.raises(OverflowError, match="62 bits"):
@@ -396,7 +477,8 @@ def test_noise_beyond_machine_words_is_an_error_and_never_a_wrong_number(monkeyp
     ids=["very much noise", "no noise to speak of"],
 )
 def test_extreme_noise_is_drawn_all_the_same(spec: GeoShuffle) -> None:
-    """Both laws are known: 0 or all bits with 1/2 each but for 2^-58, or the value and the padding."""
+    """Both laws are known: 0 or all bits with 1/2 each but for 2^-58, or the value and the
+    padding."""
     answers = randomise_in_bulk(spec, np.full(200, 2), RandomArrays())
     assert set(answers.tolist()) == ({0, 13} if spec.epsilon_geo < 1 else {7})
 
@@ -414,18 +496,27 @@ def test_extreme_noise_is_drawn_all_the_same(spec: GeoShuffle) -> None:
     data=st.data(),
 )
 def test_answers_keep_the_shape_and_fit_the_code(
-    shape: list[int], epsilon: Fraction, max_value: int, padding: int, chance: Fraction, data: st.DataObject
+    shape: list[int],
+    epsilon: Fraction,
+    max_value: int,
+    padding: int,
+    chance: Fraction,
+    data: st.DataObject,
 ) -> None:
     specs: list[Mechanism] = [
         KRRHistogram(symbols=max_value + 1, blanket=chance),
         HadamardHistogram(symbols=max_value + 1, blanket=chance),
-        RapporHistogram(symbols=max_value + 1, fake=chance, when_zero=Fraction(1, 3), when_one=Fraction(1, 2)),
+        RapporHistogram(
+            symbols=max_value + 1, fake=chance, when_zero=Fraction(1, 3), when_one=Fraction(1, 2)
+        ),
         OneBitShuffle(max_value=max_value, randomise=chance),
         QuantisedRR(max_value=max_value, bits=(max_value + 1) // 2, randomise=chance),
         RRShuffle(max_value=max_value, randomise=chance),
         GeoShuffle(max_value=max_value, epsilon_geo=epsilon, padding=padding),
         SGDLShuffle(max_value=max_value, noise_epsilon=epsilon, shares=50, padding=padding),
-        SplitMix(max_value=max_value, noise_epsilon=epsilon, shares=50, modulus=max_value + 1, pieces=3),
+        SplitMix(
+            max_value=max_value, noise_epsilon=epsilon, shares=50, modulus=max_value + 1, pieces=3
+        ),
     ]
     assert {spec.kind for spec in specs} == set(MECHANISMS)
     values = np.full(shape, data.draw(st.integers(0, max_value)))
@@ -445,7 +536,8 @@ def test_pieces_join_and_every_user_is_drawn() -> None:
 
 
 def test_memory_is_bounded_by_the_piece_and_not_by_the_users() -> None:
-    """No request to the source is larger than eight bytes for each user of a piece, or for each coin of one."""
+    """No request to the source is larger than eight bytes for each user of a piece, or for each
+    coin of one."""
     largest = 0
 
     def watched(size: int) -> bytes:
@@ -461,7 +553,9 @@ def test_memory_is_bounded_by_the_piece_and_not_by_the_users() -> None:
 @pytest.mark.parametrize("values", [[-1], [3, 0], [0.0], [True], ["0"]])
 def test_values_outside_of_the_domain_are_refused_and_not_repeated(values: list[int]) -> None:
     with pytest.raises(UsageError, match="from 0 to 2") as caught:
-        randomise_in_bulk(KRRHistogram(symbols=3, blanket=Fraction(1, 2)), np.array(values), RandomArrays())
+        randomise_in_bulk(
+            KRRHistogram(symbols=3, blanket=Fraction(1, 2)), np.array(values), RandomArrays()
+        )
     assert "-1" not in str(caught.value)
 
 
@@ -506,14 +600,22 @@ def test_every_mechanism_is_here_twice() -> None:
     assert {spec.kind for spec in SPECS} == {spec.kind for spec in LARGE} == set(MECHANISMS)
 
 
-@pytest.mark.parametrize("module", [bulk_sampling, random_arrays, randomisers], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [bulk_sampling, random_arrays, randomisers], ids=lambda module: module.__name__
+)
 def test_there_is_no_floating_point_in_the_code(module: ModuleType) -> None:
-    """No number with a point, no division that makes one, no floating type. (`Fraction / int` has its own line.)"""
+    """No number with a point, no division that makes one, no floating type.
+
+    (`Fraction / int` has its own line.)
+    """
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text())
     for node in ast.walk(tree):
         assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
-        assert not (isinstance(node, ast.Attribute) and node.attr.startswith(("float", "random", "true_divide")))
+        assert not (
+            isinstance(node, ast.Attribute)
+            and node.attr.startswith(("float", "random", "true_divide"))
+        )
         assert not (isinstance(node, ast.Name) and node.id == "float")
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             assert ast.unparse(node) == "-term / j"

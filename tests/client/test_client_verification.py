@@ -1,4 +1,5 @@
-"""A round is believed only if every document in it is: each single tampering has its typed error."""
+"""A round is believed only if every document in it is: each single tampering has its typed
+error."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from hypothesis import strategies as st
 
 from shuffledp_client.policy import Policy
 from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
-from shuffledp_core.documents.models import Announcement, CorruptedGuarantee, EpsilonBounds, Manifest
+from shuffledp_core.documents.models import (
+    Announcement,
+    CorruptedGuarantee,
+    EpsilonBounds,
+    Manifest,
+)
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
@@ -37,12 +43,18 @@ from shuffledp_ops.keys.pki import Deployment
 METRIC = {"adjacency": Adjacency.METRIC, "epsilon": EpsilonBounds(certified=0.3, attained=0.2)}
 
 
-def verified(draft: Draft, policy: Policy = LENIENT, now: int = NOW, **options: Any) -> VerifiedRound:
+def verified(
+    draft: Draft, policy: Policy = LENIENT, now: int = NOW, **options: Any
+) -> VerifiedRound:
     return verify_announcement(draft, draft.announcement(), policy, now, **options)
 
 
 def verify_announcement(
-    draft: Draft, announcement: Announcement, policy: Policy = LENIENT, now: int = NOW, **options: Any
+    draft: Draft,
+    announcement: Announcement,
+    policy: Policy = LENIENT,
+    now: int = NOW,
+    **options: Any,
 ) -> VerifiedRound:
     arrived = parse_announcement(to_json(announcement))
     population = options.pop("population", POPULATION)
@@ -94,7 +106,11 @@ def test_another_party_cannot_sign_instead(deployment: Deployment, name: str) ->
         ),
         (
             "manifest",
-            {"geometry": Geometry(suite="sealed-box", hops=3, messages_per_user=10, symbol_bytes=2)},
+            {
+                "geometry": Geometry(
+                    suite="sealed-box", hops=3, messages_per_user=10, symbol_bytes=2
+                )
+            },
             MalformedDocumentError,
         ),
         ("manifest", {"opens_at": NOW + 1}, SubmissionClosedError),
@@ -108,7 +124,11 @@ def test_another_party_cannot_sign_instead(deployment: Deployment, name: str) ->
         ("certificate", {"route": ("node-1", "node-2")}, RoundKeyError),
         ("certificate", {"route": ("node-1", "node-2", "node-4")}, RoundKeyError),
         ("certificate", {"route": ("node-2", "node-1", "node-3")}, RoundKeyError),
-        ("certificate", {"mechanism": msgspec.structs.replace(SUM, padding=4)}, MalformedDocumentError),
+        (
+            "certificate",
+            {"mechanism": msgspec.structs.replace(SUM, padding=4)},
+            MalformedDocumentError,
+        ),
     ],
 )
 def test_a_foreign_stale_or_contradictory_document_is_refused(
@@ -154,7 +174,9 @@ def test_a_key_of_small_order_is_refused_in_every_suite(deployment: Deployment) 
 
 def test_an_unknown_suite_is_refused(deployment: Deployment) -> None:
     draft = Draft(deployment)
-    draft.manifest = {"geometry": Geometry(suite="rot13", hops=3, messages_per_user=10, symbol_bytes=1)}
+    draft.manifest = {
+        "geometry": Geometry(suite="rot13", hops=3, messages_per_user=10, symbol_bytes=1)
+    }
     draft.round_keys = {position: {"suite": "rot13"} for position in (1, 2, 3)}
     with pytest.raises(RoundKeyError, match="rot13"):
         verified(draft)
@@ -178,7 +200,9 @@ def test_a_node_twice_or_a_party_that_is_no_node_is_refused(deployment: Deployme
 
 def test_the_route_must_have_nodes(deployment: Deployment) -> None:
     with pytest.raises(MalformedDocumentError):
-        verified(Draft(deployment, certificate={"route": ()}, manifest={"route": ()}, countersigners=()))
+        verified(
+            Draft(deployment, certificate={"route": ()}, manifest={"route": ()}, countersigners=())
+        )
 
 
 @pytest.mark.parametrize(
@@ -196,13 +220,19 @@ def test_exactly_the_nodes_of_the_route_countersign(
         verified(Draft(deployment, countersigners=countersigners))
 
 
-@pytest.mark.parametrize("changes", [{"round_id": "f" * 32}, {"node": "node-3"}, {"manifest_digest": "0" * 64}])
-def test_a_countersignature_of_something_else_is_refused(deployment: Deployment, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"round_id": "f" * 32}, {"node": "node-3"}, {"manifest_digest": "0" * 64}]
+)
+def test_a_countersignature_of_something_else_is_refused(
+    deployment: Deployment, changes: dict[str, Any]
+) -> None:
     with pytest.raises(ForeignDocumentError):
         verified(Draft(deployment, countersignatures={"node-2": changes}))
 
 
-def test_another_round_than_the_one_asked_for_or_another_population_is_refused(deployment: Deployment) -> None:
+def test_another_round_than_the_one_asked_for_or_another_population_is_refused(
+    deployment: Deployment,
+) -> None:
     with pytest.raises(ForeignDocumentError, match="round"):
         verified(Draft(deployment), round_id="f" * 32)
     with pytest.raises(ForeignDocumentError, match="population"):
@@ -221,16 +251,25 @@ def test_another_round_than_the_one_asked_for_or_another_population_is_refused(d
         ({"suites": ()}, "none"),
         ({"messages": 9}, "messages per user is 10"),
         ({"min_colluding": 11}, "10 colluding users to spare, your policy wants at least 11"),
-        ({"min_colluding_share": 0.11}, r"10 colluding users of 100, your policy wants a share of at least 0\.11"),
+        (
+            {"min_colluding_share": 0.11},
+            r"10 colluding users of 100, your policy wants a share of at least 0\.11",
+        ),
     ],
 )
-def test_each_field_of_the_policy_refuses_by_itself(deployment: Deployment, limits: dict[str, Any], named: str) -> None:
+def test_each_field_of_the_policy_refuses_by_itself(
+    deployment: Deployment, limits: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ClientPolicyRefusal, match=named):
         verified(Draft(deployment), msgspec.structs.replace(LENIENT, **limits))
 
 
 def test_an_operator_in_another_spelling_is_not_another_operator(deployment: Deployment) -> None:
-    spelled = {"node-1": "Universit\u00e9 A", "node-2": "universite\u0301  a", "node-3": "UNIVERSIT\u00c9 A "}
+    spelled = {
+        "node-1": "Universit\u00e9 A",
+        "node-2": "universite\u0301  a",
+        "node-3": "UNIVERSIT\u00c9 A ",
+    }
     parties = tuple(
         msgspec.structs.replace(party, operator=spelled.get(party.name, party.operator))
         for party in deployment.roster.parties
@@ -242,10 +281,17 @@ def test_an_operator_in_another_spelling_is_not_another_operator(deployment: Dep
 
 
 def test_a_margin_for_colluders_that_is_just_there_is_enough(deployment: Deployment) -> None:
-    draft = Draft(deployment, certificate={"users": 100, "honest": 93})  # 0.07 times 100 is above 7 in floating point
-    assert verified(draft, msgspec.structs.replace(LENIENT, min_colluding=7, min_colluding_share=0.07))
+    draft = Draft(
+        deployment, certificate={"users": 100, "honest": 93}
+    )  # 0.07 times 100 is above 7 in floating point
+    assert verified(
+        draft, msgspec.structs.replace(LENIENT, min_colluding=7, min_colluding_share=0.07)
+    )
     with pytest.raises(ClientPolicyRefusal, match="0 colluding users to spare"):
-        verified(Draft(deployment, certificate={"honest": 100}), msgspec.structs.replace(LENIENT, min_colluding=1))
+        verified(
+            Draft(deployment, certificate={"honest": 100}),
+            msgspec.structs.replace(LENIENT, min_colluding=1),
+        )
 
 
 def test_a_guarantee_per_unit_is_compared_as_a_total(deployment: Deployment) -> None:
@@ -279,7 +325,9 @@ def test_no_guarantee_counts_as_infinite(deployment: Deployment) -> None:
     none = Draft(deployment, certificate={"epsilon": EpsilonBounds(certified=None, attained=None)})
     with pytest.raises(ClientPolicyRefusal, match="ε is inf"):
         verified(none)
-    corrupt = Draft(deployment, certificate={"corrupted": CorruptedGuarantee(epsilon=None, delta=0.0)})
+    corrupt = Draft(
+        deployment, certificate={"corrupted": CorruptedGuarantee(epsilon=None, delta=0.0)}
+    )
     with pytest.raises(ClientPolicyRefusal, match="corrupt is inf"):
         verified(corrupt)
     assert verified(corrupt, msgspec.structs.replace(LENIENT, epsilon_corrupted=float("inf")))
@@ -288,10 +336,17 @@ def test_no_guarantee_counts_as_infinite(deployment: Deployment) -> None:
 def test_numbers_that_are_no_guarantee_are_refused(deployment: Deployment) -> None:
     for epsilon in (-1.0, -1e-300):
         with pytest.raises(ClientPolicyRefusal):
-            verified(Draft(deployment, certificate={"epsilon": EpsilonBounds(certified=epsilon, attained=None)}))
+            verified(
+                Draft(
+                    deployment,
+                    certificate={"epsilon": EpsilonBounds(certified=epsilon, attained=None)},
+                )
+            )
 
 
-def test_a_corrupt_node_is_refused_by_name_unless_the_policy_allows_it(deployment: Deployment) -> None:
+def test_a_corrupt_node_is_refused_by_name_unless_the_policy_allows_it(
+    deployment: Deployment,
+) -> None:
     draft = Draft(deployment, round_keys={1: {"corrupt": True}, 3: {"corrupt": True}})
     with pytest.raises(ClientPolicyRefusal, match="node-1, node-3: corrupt"):
         verified(draft)
@@ -302,7 +357,8 @@ def test_a_corrupt_node_is_refused_by_name_unless_the_policy_allows_it(deploymen
 
 @pytest.mark.parametrize(
     "limits",
-    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"delta": 1.0}, {"epsilon_corrupted": -1.0}, {"distance": 0},
+    [{"epsilon": 0.0}, {"epsilon": float("inf")}, {"delta": 1.0}, {"epsilon_corrupted": -1.0},
+    {"distance": 0},
      {"min_colluding": -1}, {"min_colluding_share": 1.0}, {"min_colluding_share": float("nan")}],
 )  # fmt: skip
 def test_a_policy_that_means_nothing_is_refused(limits: dict[str, Any]) -> None:
@@ -334,6 +390,7 @@ def test_a_flipped_bit_anywhere_in_an_announcement_is_noticed(tmp_path: Path) ->
             accepted = verify_round(found, draft.deployment.roster, LENIENT, POPULATION, NOW)
         except (DocumentError, RoundKeyError):
             continue
-        # Hexadecimal digits have two cases: the frame's signature text may change case and still be the signature.
+        # Hexadecimal digits have two cases: the frame's signature text may change case and still be
+        # the signature.
         assert to_json(found).lower() == data.lower()
         assert accepted.round_id == ROUND_ID

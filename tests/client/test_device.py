@@ -1,4 +1,5 @@
-"""A device against a whole simulated round over real TLS: submit once, survive, verify, notice cheating."""
+"""A device against a whole simulated round over real TLS: submit once, survive, verify, notice
+cheating."""
 
 from __future__ import annotations
 
@@ -93,17 +94,27 @@ async def test_a_value_is_submitted_and_found_on_the_board(
     async with simulated:
         for value, user in enumerate(users):
             done = await user.submit(value)
-            assert (done.round_id, done.entry, done.messages, done.repeated) == (ROUND_ID, "node-1", 10, False)
+            assert (done.round_id, done.entry, done.messages, done.repeated) == (
+                ROUND_ID,
+                "node-1",
+                10,
+                False,
+            )
         with pytest.raises(UnknownRoundError, match="not ended"):
             await users[0].verify(ROUND_ID)
         simulated.end()
         for user in users:
             assert user.only_round() == ROUND_ID
             assert (await user.verify(ROUND_ID)).result.accepted == 3
-    assert sorted(path.name for path in (tmp_path / "a" / "state").iterdir()) == [f"{ROUND_ID}.done", SEEN_ROSTER]
+    assert sorted(path.name for path in (tmp_path / "a" / "state").iterdir()) == [
+        f"{ROUND_ID}.done",
+        SEEN_ROSTER,
+    ]
 
 
-async def test_after_verification_the_round_is_never_entered_again(config: Path, simulated: SimulatedRound) -> None:
+async def test_after_verification_the_round_is_never_entered_again(
+    config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
         simulated.end()
@@ -118,14 +129,21 @@ async def test_after_verification_the_round_is_never_entered_again(config: Path,
 async def test_the_next_round_of_a_question_is_answered_from_the_response_that_is_kept(
     tmp_path: Path, config: Path, deployment: Deployment
 ) -> None:
-    """Twenty fair coins that a report shows as they are, but with probability 1e-17: two draws of them would differ."""
+    """Twenty fair coins that a report shows as they are, but with probability 1e-17: two draws of
+    them would differ."""
     coin, hardly = Fraction(1), Fraction(1, 2**63)
     sure = RapporHistogram(symbols=20, fake=coin, when_zero=hardly, when_one=1 - hardly)
-    simulated, state, symbols = SimulatedRound(Draft(deployment, mechanism=sure), tmp_path), tmp_path / "user/state", []
+    simulated, state, symbols = (
+        SimulatedRound(Draft(deployment, mechanism=sure), tmp_path),
+        tmp_path / "user/state",
+        [],
+    )
     async with simulated:
         for value in (0, 19):
             await device(config).submit(value)
-            symbols.append(from_json((state / f"{ROUND_ID}.json").read_bytes(), Kept).submission.symbols)
+            symbols.append(
+                from_json((state / f"{ROUND_ID}.json").read_bytes(), Kept).submission.symbols
+            )
             (state / f"{ROUND_ID}.json").unlink()  # as if it had another number
             simulated.accepted.clear()
     assert symbols[0] == symbols[1]
@@ -155,7 +173,9 @@ async def test_a_device_that_crashed_before_its_receipt_sends_the_same_again(
         assert list(simulated.accepted.values()) == [first]
 
 
-async def test_a_receipt_that_is_kept_is_not_asked_for_again(config: Path, simulated: SimulatedRound) -> None:
+async def test_a_receipt_that_is_kept_is_not_asked_for_again(
+    config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
         await device(config).submit(1)
@@ -170,7 +190,9 @@ async def test_devices_of_one_user_at_the_same_time_send_one_submission(
     assert len(simulated.accepted) == 1
 
 
-async def test_a_refusal_is_not_retried(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
+async def test_a_refusal_is_not_retried(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
         (tmp_path / "user" / "state" / f"{ROUND_ID}.json").unlink()  # a device that lost its state
@@ -217,8 +239,11 @@ async def test_a_round_that_failed_by_every_nodes_word_is_erased(
     assert SubmissionStore(tmp_path / "user" / "state").rounds() == ()
 
 
-async def test_a_lying_failed_erases_no_evidence(tmp_path: Path, config: Path, simulated: SimulatedRound) -> None:
-    """The attack: the analyst, or who has its key, tells a device that the round failed, and publishes it to others.
+async def test_a_lying_failed_erases_no_evidence(
+    tmp_path: Path, config: Path, simulated: SimulatedRound
+) -> None:
+    """The attack: the analyst, or who has its key, tells a device that the round failed, and
+    publishes it to others.
 
     On the old code receipt and messages were gone with the first word of it.
     """
@@ -267,7 +292,9 @@ async def test_a_published_result_whose_nodes_disagree_erases_nothing(
         simulated.publish(**fields | {"headers": other["headers"]})
         with pytest.raises(FalseResultError):
             await device(config).verify(ROUND_ID)
-        simulated.publish(**fields | {"estimate": msgspec.structs.replace(fields["estimate"], values=(1e6,))})
+        simulated.publish(
+            **fields | {"estimate": msgspec.structs.replace(fields["estimate"], values=(1e6,))}
+        )
         with pytest.raises(FalseResultError, match="1000000"):
             await device(config).verify(ROUND_ID)
     assert SubmissionStore(tmp_path / "user" / "state").load(ROUND_ID).receipt is not None
@@ -308,7 +335,9 @@ async def test_nothing_is_sealed_for_a_round_that_is_closed_or_against_the_polic
     assert [path.name for path in (tmp_path / "user" / "state").iterdir()] == [SEEN_ROSTER]
 
 
-async def test_waiting_for_a_result_ends_when_it_is_there(config: Path, simulated: SimulatedRound) -> None:
+async def test_waiting_for_a_result_ends_when_it_is_there(
+    config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
         verification = asyncio.ensure_future(device(config).verify(ROUND_ID, wait=True))
@@ -316,14 +345,18 @@ async def test_waiting_for_a_result_ends_when_it_is_there(config: Path, simulate
         assert (await verification).result.accepted == 1
 
 
-async def test_waiting_for_a_result_that_never_comes_gives_up(config: Path, simulated: SimulatedRound) -> None:
+async def test_waiting_for_a_result_that_never_comes_gives_up(
+    config: Path, simulated: SimulatedRound
+) -> None:
     async with simulated:
         await device(config).submit(1)
         with pytest.raises(UnknownRoundError, match="not ended"):
             await device(config, NOW + 60_000 + 60_000).verify(ROUND_ID, wait=True)
 
 
-async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deployment: Deployment) -> None:
+async def test_an_envelope_of_several_chunks_arrives_whole(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     draft = Draft(deployment)
     draft.mechanism = msgspec.structs.replace(draft.mechanism, padding=5_000)
     simulated = SimulatedRound(draft, tmp_path)
@@ -341,7 +374,9 @@ async def test_an_envelope_of_several_chunks_arrives_whole(tmp_path: Path, deplo
 def broker(tmp_path: Path) -> Iterator[BrokerConfig]:
     with Ports(1) as ports:
         (port,) = ports.numbers
-        process = LocalProcess("broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log")
+        process = LocalProcess(
+            "broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log"
+        )
         process.start()
         yield BrokerConfig(host="127.0.0.1", port=port)
         process.kill()
@@ -352,14 +387,21 @@ async def test_what_a_lying_broker_says_is_passed_over(
 ) -> None:
     """The genuine announcement is used when it comes; the analyst is not even running."""
     user = write_config(
-        tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {broker.port} }}', "broker_seconds = 60"
+        tmp_path / "user",
+        deployment,
+        f'broker = {{ host = "127.0.0.1", port = {broker.port} }}',
+        "broker_seconds = 60",
     )
     announcer = Announcer(broker)
     announcer.publish(manifest_topic("demo", "0" * 32), b"not even JSON")
-    announcer.publish(manifest_topic("demo", "1" * 32), to_json(Draft(deployment, suite="hpke").announcement())[:-9])
+    announcer.publish(
+        manifest_topic("demo", "1" * 32),
+        to_json(Draft(deployment, suite="hpke").announcement())[:-9],
+    )
     announcer.publish(manifest_topic("demo", ROUND_ID), to_json(Draft(deployment).announcement()))
     publishing = asyncio.ensure_future(announcer.run())
-    while True:  # the broker may still be starting: a refused connection sends the device to the absent analyst
+    # the broker may still be starting: a refused connection sends the device to the absent analyst
+    while True:
         try:
             found = await device(user).find_round()
             break
@@ -374,7 +416,9 @@ async def test_without_a_broker_the_analyst_is_asked(
 ) -> None:
     with Ports(1) as ports:
         (nobody,) = ports.numbers
-        user = write_config(tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}')
+        user = write_config(
+            tmp_path / "user", deployment, f'broker = {{ host = "127.0.0.1", port = {nobody} }}'
+        )
         async with simulated:
             assert (await device(user).find_round(ROUND_ID)).round_id == ROUND_ID
 
@@ -393,16 +437,31 @@ async def test_without_a_broker_the_analyst_is_asked(
         (("wait_seconds = 60", "kept_bytes = 0"), "kept_bytes"),
     ],
 )
-def test_a_wrong_key_in_the_configuration_is_named(config: Path, change: tuple[str, str], named: str) -> None:
+def test_a_wrong_key_in_the_configuration_is_named(
+    config: Path, change: tuple[str, str], named: str
+) -> None:
     config.write_text(config.read_text().replace(*change))
     with pytest.raises(ConfigError, match=named):
         load_config(config, ClientConfig)
 
 
 @pytest.mark.parametrize(
-    "address", ["::1:443", "2001:db8::7:443", "::1", "[::1]", "[::1:443", "::1]:443", "[h]:443", "[]:443", "a:b:443"]
+    "address",
+    [
+        "::1:443",
+        "2001:db8::7:443",
+        "::1",
+        "[::1]",
+        "[::1:443",
+        "::1]:443",
+        "[h]:443",
+        "[]:443",
+        "a:b:443",
+    ],
 )
-def test_an_ipv6_address_without_brackets_is_refused_at_once_with_how_to_write_it(config: Path, address: str) -> None:
+def test_an_ipv6_address_without_brackets_is_refused_at_once_with_how_to_write_it(
+    config: Path, address: str
+) -> None:
     text = config.read_text()
     for table in (f'[gateway]\naddress = "{address}"\n', f'[addresses]\nnode-1 = "{address}"\n'):
         config.write_text(f"{text}\n{table}")
@@ -410,7 +469,9 @@ def test_an_ipv6_address_without_brackets_is_refused_at_once_with_how_to_write_i
             device(config)
 
 
-def test_a_credential_that_is_not_this_keys_is_refused(tmp_path: Path, deployment: Deployment, config: Path) -> None:
+def test_a_credential_that_is_not_this_keys_is_refused(
+    tmp_path: Path, deployment: Deployment, config: Path
+) -> None:
     other = write_config(tmp_path / "other", deployment)
     credential = config.parent / "keys" / "credential.json"
     genuine = credential.read_bytes()
@@ -453,11 +514,15 @@ def test_the_command_line_submits_from_standard_input_and_verifies(
                 run_cli, "submit", "--config", str(config), "--value", "-", entered="3\n"
             )
             simulated.end()
-            return submitted, await asyncio.to_thread(run_cli, "verify", "--config", str(config), "--wait")
+            return submitted, await asyncio.to_thread(
+                run_cli, "verify", "--config", str(config), "--wait"
+            )
 
     submitted, verified = asyncio.run(both())
     assert (submitted.returncode, submitted.stderr) == (0, "")
-    assert submitted.stdout == f"Submitted 10 messages to round {ROUND_ID}; receipt of node-1 kept.\n"
+    assert (
+        submitted.stdout == f"Submitted 10 messages to round {ROUND_ID}; receipt of node-1 kept.\n"
+    )
     assert (verified.returncode, verified.stderr) == (0, "")
     assert "unchanged" in verified.stdout
     assert "1 reports; certified ε = 0.5, δ = 1e-06" in verified.stdout
@@ -475,7 +540,10 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
     out = tmp_path / "shown"
 
     async def play() -> list[subprocess.CompletedProcess[str]]:
-        simulated, export = SimulatedRound(draft, tmp_path), ("evidence", "--config", str(config), "--out", str(out))
+        simulated, export = (
+            SimulatedRound(draft, tmp_path),
+            ("evidence", "--config", str(config), "--out", str(out)),
+        )
         async with simulated:
             await Device(load_config(config, ClientConfig), QUICK).submit(3)
             simulated.end()
@@ -493,7 +561,14 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
         "evidence.json": 0o600,
         "board.bin": 0o600,
     }
-    check = ("check-evidence", str(out), "--roster", str(deployment.roster_file), "--root-key", deployment.root_key)
+    check = (
+        "check-evidence",
+        str(out),
+        "--roster",
+        str(deployment.roster_file),
+        "--root-key",
+        deployment.root_key,
+    )
     held = run_cli(*check)
     assert (held.returncode, held.stderr) == (0, "")
     assert held.stdout.startswith("It holds. 4 of 10 messages")
@@ -513,7 +588,9 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
 def test_a_value_that_is_no_number_is_one_line_and_not_repeated(
     config: Path, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["shuffledp-client", "submit", "--config", str(config), f"--value={value}"])
+    monkeypatch.setattr(
+        sys, "argv", ["shuffledp-client", "submit", "--config", str(config), f"--value={value}"]
+    )
     with pytest.raises(SystemExit) as ended:
         cli.main()
     error = capsys.readouterr().err

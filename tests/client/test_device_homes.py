@@ -1,4 +1,5 @@
-"""From a bundle to a device: `Device.load`, installed once, renewed by a later bundle, and never another's."""
+"""From a bundle to a device: `Device.load`, installed once, renewed by a later bundle, and never
+another's."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.homes import home_of
 from shuffledp_client.responses import ResponseStore
 from shuffledp_core.config import BrokerConfig
-from shuffledp_core.errors import ConfigError, NotInstalledError, RoundStateError, SignatureError, UnknownRoundError
+from shuffledp_core.errors import (
+    ConfigError,
+    NotInstalledError,
+    RoundStateError,
+    SignatureError,
+    UnknownRoundError,
+)
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_ops.keys.enrolment import bundle, enrol
 from shuffledp_ops.keys.pki import Deployment, open_deployment
@@ -43,12 +50,24 @@ def alice(deployment: Deployment) -> Path:
 async def test_a_bundle_is_installed_once_beside_itself(alice: Path) -> None:
     await Device.load(alice)
     home = alice.with_name("alice.device")
-    before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.suffix in {".pem", ".toml"}}
-    await asyncio.gather(*(Device.load(place) for place in (alice, str(alice), home, home / CONFIG) for _ in range(3)))
+    before = {
+        path: path.stat().st_mtime_ns
+        for path in home.rglob("*")
+        if path.suffix in {".pem", ".toml"}
+    }
+    await asyncio.gather(
+        *(
+            Device.load(place)
+            for place in (alice, str(alice), home, home / CONFIG)
+            for _ in range(3)
+        )
+    )
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-async def test_a_bundle_is_installed_once_where_the_app_says_and_found_there(alice: Path, tmp_path: Path) -> None:
+async def test_a_bundle_is_installed_once_where_the_app_says_and_found_there(
+    alice: Path, tmp_path: Path
+) -> None:
     named = tmp_path / "app" / "device"
     for folder in (named, str(named), None):
         await Device.load(alice, folder=folder)
@@ -56,15 +75,23 @@ async def test_a_bundle_is_installed_once_where_the_app_says_and_found_there(ali
     assert list(alice.parent.glob("*.device")) == []
 
 
-def test_a_folder_that_was_moved_is_asked_for_and_no_second_one_is_made(alice: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_is_asked_for_and_no_second_one_is_made(
+    alice: Path, tmp_path: Path
+) -> None:
     first = home_of(alice)
     ResponseStore(first.state / "responses", "home people").recall("a", lambda: 5)
-    home, moved, other = alice.with_name("alice.device"), tmp_path / "app" / "device", tmp_path / "tablet"
+    home, moved, other = (
+        alice.with_name("alice.device"),
+        tmp_path / "app" / "device",
+        tmp_path / "tablet",
+    )
     moved.parent.mkdir()
     home.rename(moved)
     before = sorted(tmp_path.rglob("*"))
     for folder in (None, other):
-        with pytest.raises(ConfigError, match=r"alice\.device, and that folder is not there any more"):
+        with pytest.raises(
+            ConfigError, match=r"alice\.device, and that folder is not there any more"
+        ):
             home_of(alice, folder)
     assert sorted(tmp_path.rglob("*")) == before
     for _ in range(2):  # as the error says; from then on it is known
@@ -98,7 +125,9 @@ def test_a_bundle_in_a_folder_that_cannot_be_written_is_installed_where_the_app_
     assert list(alice.parent.glob(".*")) == []
 
 
-def test_a_later_bundle_of_another_name_finds_the_device_and_what_it_keeps(alice: Path, deployment: Deployment) -> None:
+def test_a_later_bundle_of_another_name_finds_the_device_and_what_it_keeps(
+    alice: Path, deployment: Deployment
+) -> None:
     first = home_of(alice)
     ResponseStore(first.state / "responses", "home people").recall("a", lambda: 5)
     renew(deployment.folder, new_authority=True)
@@ -111,11 +140,16 @@ def test_a_later_bundle_of_another_name_finds_the_device_and_what_it_keeps(alice
     assert [path.name for path in alice.parent.glob("*.device")] == ["alice.device"]
 
 
-def test_a_second_folder_of_one_device_is_refused_and_the_first_one_named(alice: Path, tmp_path: Path) -> None:
+def test_a_second_folder_of_one_device_is_refused_and_the_first_one_named(
+    alice: Path, tmp_path: Path
+) -> None:
     home_of(alice)
     home = alice.with_name("alice.device")
     other = tmp_path / "app" / "device"
-    for second in (lambda: home_of(alice, other), lambda: install(read_bundle(alice), home.with_name("tablet"))):
+    for second in (
+        lambda: home_of(alice, other),
+        lambda: install(read_bundle(alice), home.with_name("tablet")),
+    ):
         with pytest.raises(ConfigError, match=r"alice\.device already holds the device"):
             second()
     home.rename(alice.with_name("mine"))
@@ -135,10 +169,14 @@ async def test_many_processes_that_start_with_one_new_bundle_make_one_device(ali
     assert len({config.state for config in configs}) == 1
 
 
-def test_a_later_bundle_renews_and_an_older_one_changes_nothing(alice: Path, deployment: Deployment) -> None:
+def test_a_later_bundle_renews_and_an_older_one_changes_nothing(
+    alice: Path, deployment: Deployment
+) -> None:
     home = alice.with_name("alice.device")
     home_of(alice)
-    (home / CONFIG).write_text((home / CONFIG).read_text().replace("epsilon = 1.0", "epsilon = 0.5"))
+    (home / CONFIG).write_text(
+        (home / CONFIG).read_text().replace("epsilon = 1.0", "epsilon = 0.5")
+    )
     old = alice.read_bytes()
     renew(deployment.folder, new_authority=True)
     bundle(open_deployment(deployment.folder), ["alice"])
@@ -149,7 +187,9 @@ def test_a_later_bundle_renews_and_an_older_one_changes_nothing(alice: Path, dep
     assert b'"serial":2' in (home / "roster.json").read_bytes().replace(b"\\", b"")
 
 
-def test_another_devices_folder_or_deployment_is_refused(alice: Path, deployment: Deployment, tmp_path: Path) -> None:
+def test_another_devices_folder_or_deployment_is_refused(
+    alice: Path, deployment: Deployment, tmp_path: Path
+) -> None:
     home_of(alice)
     home = alice.with_name("alice.device")
     (bob,) = enrol(deployment, ["bob"], population=POPULATION, settings=SETTINGS)
@@ -172,8 +212,12 @@ def test_what_is_no_bundle_is_refused_and_nothing_is_made(alice: Path, tmp_path:
         "long": good + b" " * 2**23,
         "another root key": msgspec.json.encode(fields | {"root_key": "1" * 64}),
         "a surprise": msgspec.json.encode(fields | {"surprise": 1}),
-        "a policy of nonsense": msgspec.json.encode(fields | {"settings": "[policy]\nepsilon = -1\n"}),
-        "a gateway of nonsense": msgspec.json.encode(fields | {"settings": f'{SETTINGS}[gateway]\naddress = "x"\n'}),
+        "a policy of nonsense": msgspec.json.encode(
+            fields | {"settings": "[policy]\nepsilon = -1\n"}
+        ),
+        "a gateway of nonsense": msgspec.json.encode(
+            fields | {"settings": f'{SETTINGS}[gateway]\naddress = "x"\n'}
+        ),
     }
     for name, data in wrong.items():
         place = tmp_path / "wrong" / f"{name}.bundle"
@@ -216,7 +260,9 @@ async def test_without_an_event_loop_it_is_the_same(
         await asyncio.to_thread(app, simulated)
 
 
-async def test_inside_an_event_loop_a_device_that_waits_is_refused_and_nothing_is_left_unawaited(alice: Path) -> None:
+async def test_inside_an_event_loop_a_device_that_waits_is_refused_and_nothing_is_left_unawaited(
+    alice: Path,
+) -> None:
     with pytest.raises(RuntimeError, match="await a Device"):
         BlockingDevice(alice)
 
@@ -236,14 +282,18 @@ async def test_a_question_comes_over_the_broker_while_the_analyst_is_away(
         (port,) = ports.numbers
         config = home_of(alice)
         config = msgspec.structs.replace(config, broker=BrokerConfig(host="127.0.0.1", port=port))
-        broker = LocalProcess("broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log")
+        broker = LocalProcess(
+            "broker", ["shuffledp_sim.system.broker", str(port)], tmp_path / "broker.log"
+        )
         simulated = SimulatedRound(Draft(deployment), tmp_path)
         announcer = Announcer(config.broker)  # type: ignore[arg-type] # there is one
         broker.start()
         running = asyncio.ensure_future(announcer.run())
         try:
             async with asyncio.timeout(60), Device(config, backoff=None, clock=lambda: NOW) as user:
-                announcer.publish(manifest_topic(deployment.roster.deployment, ROUND_ID), simulated.announcement)
+                announcer.publish(
+                    manifest_topic(deployment.roster.deployment, ROUND_ID), simulated.announcement
+                )
                 async for question in user.questions(poll_seconds=2):
                     assert question.round_id == ROUND_ID
                     break
@@ -257,9 +307,12 @@ def test_without_httpx_a_gateway_is_a_word_on_how_to_get_it() -> None:
     script = (
         "import sys; sys.modules['httpx'] = None\n"
         "from shuffledp_core.errors import NotInstalledError\n"
-        "try:\n    import shuffledp_client.https\nexcept NotInstalledError as error:\n    print(error)"
+        "try:\n    import shuffledp_client.https\nexcept NotInstalledError as error:\n    "
+        "print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
     assert "pip install 'shuffledp-client[https]'" in done.stdout
     assert issubclass(NotInstalledError, ConfigError)
 

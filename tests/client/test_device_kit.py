@@ -39,7 +39,9 @@ from shuffledp_ops.keys.pki import Deployment
 
 
 @pytest.fixture(params=["grpc", "https"])
-async def address(request: pytest.FixtureRequest, tmp_path: Path, deployment: Deployment) -> AsyncIterator[str | None]:
+async def address(
+    request: pytest.FixtureRequest, tmp_path: Path, deployment: Deployment
+) -> AsyncIterator[str | None]:
     """Where the devices' gateway is; None: there is none, they call the parties."""
     if request.param == "grpc":
         yield None
@@ -78,7 +80,8 @@ async def test_one_answer_whatever_is_called_twice(
 ) -> None:
     users = [device(tmp_path / "user", deployment, address=address) for _ in range(3)]
     done = await asyncio.gather(
-        *(user.answer(ROUND_ID, value) for value, user in enumerate(users)), users[0].answer(ROUND_ID, 3)
+        *(user.answer(ROUND_ID, value) for value, user in enumerate(users)),
+        users[0].answer(ROUND_ID, 3),
     )
     assert len(simulated.accepted) == 1
     assert [one.repeated for one in done].count(False) == 1
@@ -97,7 +100,9 @@ async def test_one_answer_whatever_is_called_twice(
 
 
 # Of a TLS handshake that is cancelled, httpx leaves the socket to the collector.
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings(
+    "ignore:unclosed:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 async def test_an_answer_that_is_cancelled_anywhere_is_sent_again_and_never_anew(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, address: str | None
 ) -> None:
@@ -140,12 +145,16 @@ async def test_two_processes_and_one_that_is_killed_give_one_answer(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
 ) -> None:
     device_config(tmp_path / "user", deployment)
-    simulated.lost_answers = 10_000  # it is stored, and nobody hears of it: the process is killed while it waits
+    simulated.lost_answers = (
+        10_000  # it is stored, and nobody hears of it: the process is killed while it waits
+    )
     command = [sys.executable, "-c", ANSWERING, str(tmp_path / "user" / "client.toml"), str(NOW)]
 
     async def start(value: int) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, str(value), stdin=pipe, stdout=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *command, str(value), stdin=pipe, stdout=pipe
+        )
         assert process.stdout is not None
         assert await process.stdout.readline() == b"ready\n"
         return process
@@ -161,7 +170,9 @@ async def test_two_processes_and_one_that_is_killed_give_one_answer(
         (first,) = simulated.accepted.values()
         simulated.lost_answers = 0
         both = await asyncio.gather(*(start(value) for value in (3, 4)))
-        said = await asyncio.gather(*(process.communicate(f"{ROUND_ID}\n".encode()) for process in both))
+        said = await asyncio.gather(
+            *(process.communicate(f"{ROUND_ID}\n".encode()) for process in both)
+        )
     assert [out for out, _ in said] == [b"answered\n", b"answered\n"]
     assert list(simulated.accepted.values()) == [first]
 
@@ -213,9 +224,15 @@ async def test_a_question_that_closed_meanwhile_is_not_answered(
     assert simulated.calls == 0
 
 
-@pytest.mark.parametrize("round_id", ["", "nonsense", "../../etc/passwd", "F" * 32, "f" * 32, "f" * 31, "\0"])
+@pytest.mark.parametrize(
+    "round_id", ["", "nonsense", "../../etc/passwd", "F" * 32, "f" * 32, "f" * 31, "\0"]
+)
 async def test_a_round_that_is_none_is_unknown(
-    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, address: str | None, round_id: str
+    tmp_path: Path,
+    deployment: Deployment,
+    simulated: SimulatedRound,
+    address: str | None,
+    round_id: str,
 ) -> None:
     async with device(tmp_path / "user", deployment, address=address) as user:
         for call in (user.answer(round_id, 1), user.check(round_id)):
@@ -229,15 +246,25 @@ async def test_a_policy_refusal_is_told_once_and_the_question_never_asked(
 ) -> None:
     told: list[ClientPolicyRefusal] = []
     async with device(tmp_path / "user", deployment, "epsilon = 0.1", address=address) as user:
-        asked = [question async for question in user.questions(seconds=0.5, poll_seconds=0.02, refused=told.append)]
+        asked = [
+            question
+            async for question in user.questions(
+                seconds=0.5, poll_seconds=0.02, refused=told.append
+            )
+        ]
     assert (asked, len(told), simulated.calls) == ([], 1, 0)
 
 
 @pytest.mark.parametrize("epsilon", ["epsilon = 0.1", "epsilon = 1.0"])
 async def test_an_announcement_in_other_words_is_the_same_round(
-    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch, epsilon: str
+    tmp_path: Path,
+    deployment: Deployment,
+    simulated: SimulatedRound,
+    monkeypatch: pytest.MonkeyPatch,
+    epsilon: str,
 ) -> None:
-    """Broker and gateway can add spaces outside of what is signed, and would have the user asked again and again."""
+    """Broker and gateway can add spaces outside of what is signed, and would have the user asked
+    again and again."""
     said: list[object] = []
     async with device(tmp_path / "user", deployment, epsilon) as user:
         times = iter(range(1, 6))
@@ -274,7 +301,10 @@ async def test_a_round_that_opens_a_moment_later_by_our_clock_is_asked(
 ) -> None:
     behind = iter([NOW - 60_000] * 6)
     config = device_config(tmp_path / "user", deployment)
-    async with Device(config, backoff=QUICK, clock=lambda: next(behind, NOW)) as user, asyncio.timeout(120):
+    async with (
+        Device(config, backoff=QUICK, clock=lambda: next(behind, NOW)) as user,
+        asyncio.timeout(120),
+    ):
         async for question in user.questions(poll_seconds=0.02):
             assert question.round_id == ROUND_ID
             break
@@ -381,14 +411,20 @@ def lies(elsewhere: bytes, announcement: bytes) -> dict[str, tuple[bytes, type[E
         "a web page of an error": (answer(b"<html>", "404 Not Found", "text/html"), NodeFault),
         "a proxy's error": (answer(b"<html>", "502 Bad Gateway", "text/html"), UnreachableError),
         "too much": (answer(b" " * (MAX_DOCUMENT_BYTES + 1)), NodeFault),
-        "packed": (answer(gzip.compress(bytes(10**6)), "200 OK", "application/json", "content-encoding: gzip"),
+        "packed": (answer(gzip.compress(bytes(10**6)), "200 OK", "application/json",
+        "content-encoding: gzip"),
                    MalformedDocumentError),
         "torn": (answer(announcement)[:-10], UnreachableError),
-        "elsewhere": (answer(b"", "302 Found", "application/json", "location: https://evil.example/"), NodeFault),
-        "an error of ours": (answer(problem % b"SubmissionClosedError", "409 Conflict", kind), SubmissionClosedError),
-        "a finding of our own": (answer(problem % b"ReceiptMissingError", "409 Conflict", kind), NodeFault),
-        "a refusal of our policy": (answer(problem % b"ClientPolicyRefusal", "409 Conflict", kind), NodeFault),
-        "a failure of the round": (answer(problem % b"RoundFailed", "409 Conflict", kind), NodeFault),
+        "elsewhere": (answer(b"", "302 Found", "application/json",
+            "location: https://evil.example/"), NodeFault),
+        "an error of ours": (answer(problem % b"SubmissionClosedError", "409 Conflict", kind),
+        SubmissionClosedError),
+        "a finding of our own": (answer(problem % b"ReceiptMissingError", "409 Conflict", kind),
+        NodeFault),
+        "a refusal of our policy": (answer(problem % b"ClientPolicyRefusal", "409 Conflict",
+        kind), NodeFault),
+        "a failure of the round": (answer(problem % b"RoundFailed", "409 Conflict", kind),
+        NodeFault),
         "an unknown error": (answer(problem % b"SystemExit", "409 Conflict", kind), NodeFault),
         "an endless problem": (answer(b" " * 2**20, "400 Bad Request", kind), NodeFault),
     }  # fmt: skip
@@ -408,7 +444,9 @@ async def test_whatever_a_gateway_says_is_a_typed_error_and_nothing_is_sent(
                 await user.answer(ROUND_ID, 1)
             assert isinstance(caught.value, error), f"{name}: {caught.value!r}"
             assert user.pending() == ()
-            assert [question async for question in user.questions(seconds=0.05, poll_seconds=0.05)] == []
+            assert [
+                question async for question in user.questions(seconds=0.05, poll_seconds=0.05)
+            ] == []
     assert simulated.calls == 0
 
 
@@ -434,7 +472,9 @@ async def test_a_forged_receipt_is_no_receipt(
     assert simulated.calls == 1
 
 
-async def test_a_gateway_whose_name_is_none_is_not_reached(tmp_path: Path, deployment: Deployment) -> None:
+async def test_a_gateway_whose_name_is_none_is_not_reached(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     async with device(tmp_path / "user", deployment, address="xn--:443") as user:
         with pytest.raises(UnreachableError, match="the gateway at"):
             await user.question()
@@ -446,7 +486,10 @@ async def test_a_gateway_that_is_somebody_else_is_not_spoken_to(
     other = make_deployment(tmp_path / "other")
     for whose, keys in {
         "TLS of another authority, another deployment": (other, other.keys_of("gateway")),
-        "a party of this deployment that is no gateway": (deployment, deployment.keys_of("analyst")),
+        "a party of this deployment that is no gateway": (
+            deployment,
+            deployment.keys_of("analyst"),
+        ),
     }.values():
         async with (
             gateway(whose, tmp_path / "gateway", keys=keys) as address,

@@ -96,7 +96,11 @@ def a_device(folder: Path, deployment: Deployment) -> Device:
         f'keys = "keys"\nroster = "{deployment.roster_file}"\nroot_key = "{deployment.root_key}"\n'
         'state = "state"\n[policy]\nepsilon = 1.0\ndelta = 1e-6\nepsilon_corrupted = 1.0\n'
     )
-    return Device(load_config(config, ClientConfig), Backoff(attempts=1, first=0.01, longest=0.01), lambda: NOW)
+    return Device(
+        load_config(config, ClientConfig),
+        Backoff(attempts=1, first=0.01, longest=0.01),
+        lambda: NOW,
+    )
 
 
 @pytest.mark.parametrize("mechanism", NO_NOISE, ids=by_name)
@@ -106,12 +110,16 @@ def a_device(folder: Path, deployment: Deployment) -> Device:
         # Each lie alone.
         ({"corrupted": CorruptedGuarantee(epsilon=0.1, delta=0.0)}, FalseCertificateError),
         ({"epsilon": EpsilonBounds(certified=0.1, attained=0.1)}, FalseCertificateError),
-        # A claim at δ > 0 cannot be compared with a pure one; the policy limits what the device computes.
+        # A claim at δ > 0 cannot be compared with a pure one; the policy limits what the device
+        # computes.
         ({"corrupted": CorruptedGuarantee(epsilon=0.1, delta=1e-7)}, ClientPolicyRefusal),
     ],
 )
 def test_each_lie_is_refused_by_itself(
-    deployment: Deployment, mechanism: Mechanism, claims: dict[str, Any], error: type[ShuffleDPError]
+    deployment: Deployment,
+    mechanism: Mechanism,
+    claims: dict[str, Any],
+    error: type[ShuffleDPError],
 ) -> None:
     honest = {
         "epsilon": EpsilonBounds(certified=600.0, attained=None),
@@ -123,7 +131,9 @@ def test_each_lie_is_refused_by_itself(
         verify_round(draft.announcement(), deployment.roster, policy, POPULATION, NOW)
 
 
-def test_a_mechanism_without_a_closed_form_is_refused_where_the_policy_limits_it(deployment: Deployment) -> None:
+def test_a_mechanism_without_a_closed_form_is_refused_where_the_policy_limits_it(
+    deployment: Deployment,
+) -> None:
     """The accountant's own limit: so little noise per unit, in shares, is not tabulated."""
     unknown = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 10**6), shares=2, padding=3)
     claimed = {"corrupted": CorruptedGuarantee(epsilon=5.0, delta=0.0)}
@@ -135,7 +145,8 @@ def test_a_mechanism_without_a_closed_form_is_refused_where_the_policy_limits_it
 
 
 @pytest.mark.parametrize(
-    "changes", [{"honest": 0}, {"honest": 101}, {"max_distance": 0}, {"max_distance": 5}, {"honest": -1}]
+    "changes",
+    [{"honest": 0}, {"honest": 101}, {"max_distance": 0}, {"max_distance": 5}, {"honest": -1}],
 )
 def test_impossible_numbers_are_refused(deployment: Deployment, changes: dict[str, Any]) -> None:
     with pytest.raises(MalformedDocumentError):
@@ -148,12 +159,32 @@ def test_impossible_numbers_are_refused(deployment: Deployment, changes: dict[st
 LOCAL: list[Mechanism] = [
     *NO_NOISE,
     *(KRRHistogram(symbols=k, blanket=Fraction(1, n)) for k in (2, 3, 1000) for n in (1, 2, 50)),
-    *(HadamardHistogram(symbols=k, blanket=Fraction(1, n)) for k in (2, 3, 1000) for n in (1, 2, 50)),
-    RapporHistogram(symbols=2, fake=Fraction(1, 3), when_zero=Fraction(1, 5), when_one=Fraction(3, 5)),
-    RapporHistogram(symbols=31, fake=Fraction(1), when_zero=Fraction(1, 5), when_one=Fraction(3, 5)),
-    *(OneBitShuffle(max_value=k, randomise=Fraction(1, n)) for k in (1, 7, 10**6) for n in (1, 2, 10**5)),
-    *(RRShuffle(max_value=k, randomise=Fraction(1, n)) for k in (1, 7, 10**6) for n in (1, 2, 10**5)),
-    *(QuantisedRR(max_value=20, bits=r, randomise=Fraction(1, n)) for r in (1, 3, 7, 20) for n in (1, 2, 10**5)),
+    *(
+        HadamardHistogram(symbols=k, blanket=Fraction(1, n))
+        for k in (2, 3, 1000)
+        for n in (1, 2, 50)
+    ),
+    RapporHistogram(
+        symbols=2, fake=Fraction(1, 3), when_zero=Fraction(1, 5), when_one=Fraction(3, 5)
+    ),
+    RapporHistogram(
+        symbols=31, fake=Fraction(1), when_zero=Fraction(1, 5), when_one=Fraction(3, 5)
+    ),
+    *(
+        OneBitShuffle(max_value=k, randomise=Fraction(1, n))
+        for k in (1, 7, 10**6)
+        for n in (1, 2, 10**5)
+    ),
+    *(
+        RRShuffle(max_value=k, randomise=Fraction(1, n))
+        for k in (1, 7, 10**6)
+        for n in (1, 2, 10**5)
+    ),
+    *(
+        QuantisedRR(max_value=20, bits=r, randomise=Fraction(1, n))
+        for r in (1, 3, 7, 20)
+        for n in (1, 2, 10**5)
+    ),
     *(GeoShuffle(max_value=20, epsilon_geo=Fraction(1, n), padding=9) for n in (1, 3, 10**5)),
     *(
         SGDLShuffle(max_value=k, noise_epsilon=Fraction(1, n), shares=m, padding=9)
@@ -167,7 +198,9 @@ LOCAL: list[Mechanism] = [
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("spec", LOCAL, ids=str)
-def test_the_device_computes_the_accountants_local_epsilon(spec: Mechanism, adjacency: Adjacency) -> None:
+def test_the_device_computes_the_accountants_local_epsilon(
+    spec: Mechanism, adjacency: Adjacency
+) -> None:
     left = corrupted_bounds(spec, Setting(1000, 900, adjacency), 1e-6)
     own = spec.local_epsilon(1 if adjacency is Adjacency.METRIC else spec.domain - 1)
     if left.delta > 0.0:  # an approximate guarantee may be smaller than the pure one
@@ -182,24 +215,35 @@ def test_the_device_computes_the_accountants_local_epsilon(spec: Mechanism, adja
 @pytest.mark.parametrize("shares", [2, 3, 50, 10**6])
 @pytest.mark.parametrize("distance", [1, 2, 30, 10**4])
 @pytest.mark.parametrize("rate", [Fraction(3), Fraction(1, 3), Fraction(1, 1000)])
-def test_the_local_epsilon_of_shared_noise_is_exact_and_never_below(rate: Fraction, shares: int, distance: int) -> None:
+def test_the_local_epsilon_of_shared_noise_is_exact_and_never_below(
+    rate: Fraction, shares: int, distance: int
+) -> None:
     with mpmath.workdps(30):
         epsilon, share = mpmath.mpf(rate.numerator) / rate.denominator, mpmath.mpf(1) / shares
         decay = mpmath.exp(-2 * epsilon)
         at_zero = mpmath.hyp2f1(share, share, 1, decay)
         at_distance = mpmath.hyp2f1(share, share + distance, distance + 1, decay)
-        first = mpmath.loggamma(share + distance) - mpmath.loggamma(share) - mpmath.loggamma(distance + 1)
+        first = (
+            mpmath.loggamma(share + distance)
+            - mpmath.loggamma(share)
+            - mpmath.loggamma(distance + 1)
+        )
         truth = float(distance * epsilon + mpmath.log(at_zero / at_distance) - first)
     assert truth <= noisy_report(rate, shares, distance) <= truth * (1 + 1e-9) + 1e-7
 
 
 @pytest.mark.parametrize("spec", [spec for spec in LOCAL if spec.domain > 3], ids=str)
-def test_the_local_epsilon_grows_with_the_distance_and_per_unit_is_largest_at_one(spec: Mechanism) -> None:
-    """So that a single unit decides under metric adjacency, and the largest distance under the standard one."""
+def test_the_local_epsilon_grows_with_the_distance_and_per_unit_is_largest_at_one(
+    spec: Mechanism,
+) -> None:
+    """So that a single unit decides under metric adjacency, and the largest distance under the
+    standard one."""
     distances = sorted({1, 2, 3, spec.domain // 2, spec.domain - 1} - {0})
     totals = [spec.local_epsilon(distance) for distance in distances]
     assert all(low <= high * (1 + 1e-12) for low, high in pairwise(totals))
-    assert all(totals[0] >= total / far * (1 - 1e-12) for far, total in zip(distances, totals, strict=True))
+    assert all(
+        totals[0] >= total / far * (1 - 1e-12) for far, total in zip(distances, totals, strict=True)
+    )
 
 
 # The lower bound that no true certificate is below.
@@ -216,7 +260,8 @@ SHARES = {
     "sgdl-shuffle": 0.999,
     "split-mix": 0.999,
 }
-"""Share of the certified ε that a device refuses at least: the figures of docs/accounting.md, C21."""
+"""Share of the certified ε that a device refuses at least: the figures of docs/accounting.md, C21.
+"""
 
 
 def targets() -> list[tuple[str, int, float, Adjacency]]:
@@ -259,7 +304,9 @@ def test_a_true_certificate_is_accepted_and_an_understated_epsilon_is_refused(
 
 def exact_delta(before: list[mpmath.mpf], after: list[mpmath.mpf], epsilon: float) -> float:
     growth = mpmath.e**epsilon
-    return float(sum((max(p - growth * q, 0) for p, q in zip(before, after, strict=True)), mpmath.mpf(0)))
+    return float(
+        sum((max(p - growth * q, 0) for p, q in zip(before, after, strict=True)), mpmath.mpf(0))
+    )
 
 
 def convolved(one: list[mpmath.mpf], other: list[mpmath.mpf]) -> list[mpmath.mpf]:
@@ -277,17 +324,23 @@ def binomial(trials: int, chance: Fraction) -> list[mpmath.mpf]:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize(("others", "bits"), [(0, 1), (9, 1), (60, 3), (5, 20)])
-def test_the_bound_of_bits_is_the_exact_one_rounded_down(others: int, bits: int, epsilon: float) -> None:
+def test_the_bound_of_bits_is_the_exact_one_rounded_down(
+    others: int, bits: int, epsilon: float
+) -> None:
     chance, high, low = Fraction(1, 20), Fraction(19, 20), Fraction(1, 20)
     base = binomial(others, chance)
-    truth = exact_delta(convolved(base, binomial(bits, high)), convolved(base, binomial(bits, low)), epsilon)
+    truth = exact_delta(
+        convolved(base, binomial(bits, high)), convolved(base, binomial(bits, low)), epsilon
+    )
     found = BitCounts(others, chance, bits, high, low).attained_delta(epsilon)
     assert truth - 1e-8 * math.exp(epsilon) <= found <= truth
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0])
 @pytest.mark.parametrize("distance", [1, 4])
-def test_the_bound_of_clamped_noise_is_the_exact_one_rounded_down(distance: int, epsilon: float) -> None:
+def test_the_bound_of_clamped_noise_is_the_exact_one_rounded_down(
+    distance: int, epsilon: float
+) -> None:
     spec, honest = GeoShuffle(max_value=4, epsilon_geo=Fraction(1, 2), padding=2), 7
     ratio = mpmath.exp(mpmath.mpf(-1) / 2)
 
@@ -309,7 +362,9 @@ def test_the_bound_of_clamped_noise_is_the_exact_one_rounded_down(distance: int,
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize(("shares", "honest"), [(2, 2), (3, 2), (50, 200)])
-def test_the_bound_of_shared_noise_is_below_the_exact_one(shares: int, honest: int, epsilon: float) -> None:
+def test_the_bound_of_shared_noise_is_below_the_exact_one(
+    shares: int, honest: int, epsilon: float
+) -> None:
     shape, rate, distance = mpmath.mpf(honest) / shares, Fraction(1, 3), 2
     ratio = mpmath.exp(mpmath.mpf(-1) / 3)
     half = [mpmath.binomial(k + shape - 1, k) * (1 - ratio) ** shape * ratio**k for k in range(160)]
@@ -321,12 +376,16 @@ def test_the_bound_of_shared_noise_is_below_the_exact_one(shares: int, honest: i
 
 
 def test_what_is_too_large_for_a_device_has_no_bound_and_costs_nothing() -> None:
-    """A certificate comes from others: its largest numbers must not take a device's memory or time."""
+    """A certificate comes from others: its largest numbers must not take a device's memory or
+    time."""
     half = Fraction(1, 2)
     assert BitCounts(10**18, half, 1, Fraction(3, 4), Fraction(1, 4)).attained_delta(0.1) == 0.0
     assert ShiftedNoise(10**15, 1e-9, 1, 0.0).attained_delta(0.1) == 0.0
     assert ReportSum(10**18, np.array([0.5, 0.5]), np.array([0.0, 1.0])).attained_delta(0.1) == 0.0
     wide = GeoShuffle(max_value=MOST_POINTS, epsilon_geo=half, padding=1)
     assert wide.witness(10, 1) is None
-    assert RRShuffle(max_value=2**31 - 1, randomise=HARDLY).witness(10, 2**31 - 2).attained_delta(0.1) > 0.99
+    assert (
+        RRShuffle(max_value=2**31 - 1, randomise=HARDLY).witness(10, 2**31 - 2).attained_delta(0.1)
+        > 0.99
+    )
     assert math.isinf(noisy_report(Fraction(1, 10**9), 2, 1))

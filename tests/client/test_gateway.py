@@ -15,7 +15,16 @@ import httpx
 import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, Draft, make_deployment, make_members
-from gateway_world import answer, connected, device_config, gateway, http, liar, server_of, slow_reader
+from gateway_world import (
+    answer,
+    connected,
+    device_config,
+    gateway,
+    http,
+    liar,
+    server_of,
+    slow_reader,
+)
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
@@ -50,7 +59,9 @@ async def address(tmp_path: Path, deployment: Deployment) -> AsyncIterator[str]:
 def prepared(deployment: Deployment, simulated: SimulatedRound) -> PreparedSubmission:
     (member,) = make_members(deployment, 1)
     announcement = parse_announcement(simulated.announcement)
-    return prepare(verify_round(announcement, deployment.roster, LENIENT, POPULATION, NOW), 1, member)
+    return prepare(
+        verify_round(announcement, deployment.roster, LENIENT, POPULATION, NOW), 1, member
+    )
 
 
 def body(submission: PreparedSubmission, **changes: Any) -> dict[str, Any]:
@@ -85,26 +96,37 @@ async def test_a_round_is_played_by_hand_over_https(
         for _ in range(2):  # a lost receipt is asked for again
             answer = await client.post(f"{where}/submissions", json=body(mine))
             assert answer.status_code == 200, answer.text
-            check_receipt(mine, deployment.roster.party("node-1"), Signed.from_bytes(answer.content))
+            check_receipt(
+                mine, deployment.roster.party("node-1"), Signed.from_bytes(answer.content)
+            )
         waiting = problem(await client.get(f"{where}/result"))
         assert (waiting.status, waiting.code) == (404, "UnknownRoundError")
         simulated.end()
         result = (await client.get(f"{where}/result")).json()
         assert Signed(**result["result"]) == simulated.result
         board = await client.get(f"{where}/board")
-        assert (board.content, board.headers["content-type"]) == (simulated.board, "application/octet-stream")
+        assert (board.content, board.headers["content-type"]) == (
+            simulated.board,
+            "application/octet-stream",
+        )
     assert list(simulated.accepted.values()) == [mine.envelope]
 
 
 def test_the_openapi_document_is_the_program() -> None:
     document = openapi()
-    config = GatewayConfig(keys=Path(), roster=Path(), root_key="", listen="localhost:1", state=Path())
+    config = GatewayConfig(
+        keys=Path(), roster=Path(), root_key="", listen="localhost:1", state=Path()
+    )
     routes = Gateway(config, None).routes()  # type: ignore[arg-type] # nothing is called
     served = {(route.path, method.lower()) for route in routes for method in (route.methods or ())}
-    assert served == {(path, method) for path, methods in document["paths"].items() for method in methods}
+    assert served == {
+        (path, method) for path, methods in document["paths"].items() for method in methods
+    }
     wanted = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert wanted <= set(document["components"]["schemas"])
-    assert DOCUMENT.read_bytes() == to_bytes(document), "write it anew: docs/reference/gateway.md says how"
+    assert DOCUMENT.read_bytes() == to_bytes(document), (
+        "write it anew: docs/reference/gateway.md says how"
+    )
 
 
 async def test_the_openapi_document_is_served(deployment: Deployment, address: str) -> None:
@@ -123,9 +145,19 @@ WRONG: dict[str, tuple[dict[str, Any] | bytes, dict[str, str], int, str]] = {
     "no base64": ({"envelope": "%%%"}, {}, 400, "MalformedDocumentError"),
     "an envelope too short": ({"envelope": "AAAA"}, {}, 422, "InvalidSubmissionError"),
     "a number for a document": ({"claim": 7}, {}, 400, "MalformedDocumentError"),
-    "a form": ({}, {"content-type": "application/x-www-form-urlencoded"}, 400, "MalformedRequestError"),
+    "a form": (
+        {},
+        {"content-type": "application/x-www-form-urlencoded"},
+        400,
+        "MalformedRequestError",
+    ),
     "too long": (b" " * 100_001, {}, 413, "MalformedRequestError"),
-    "too long and no length": (b" " * 100_001, {"transfer-encoding": "chunked"}, 413, "MalformedRequestError"),
+    "too long and no length": (
+        b" " * 100_001,
+        {"transfer-encoding": "chunked"},
+        413,
+        "MalformedRequestError",
+    ),
     "a field twice": (b'{"claim":{},"claim":{}}', {}, 400, "MalformedDocumentError"),
 }
 
@@ -147,7 +179,9 @@ async def test_a_wrong_body_is_a_problem_and_nothing_is_accepted(
         sent = pieces()
     async with http(deployment) as client:
         where = f"{address}/v1/rounds/{ROUND_ID}/submissions"
-        answer = await client.post(where, content=sent, headers={"content-type": "application/json"} | headers)
+        answer = await client.post(
+            where, content=sent, headers={"content-type": "application/json"} | headers
+        )
         assert (problem(answer).status, problem(answer).code) == (status, code)
         assert (await client.get(f"{address}/healthz")).status_code == 200
     assert simulated.accepted == {}
@@ -168,7 +202,13 @@ async def test_a_wrong_body_is_a_problem_and_nothing_is_accepted(
     ],
 )
 async def test_a_wrong_path_or_method_is_a_problem(
-    deployment: Deployment, simulated: SimulatedRound, address: str, method: str, path: str, status: int, code: str
+    deployment: Deployment,
+    simulated: SimulatedRound,
+    address: str,
+    method: str,
+    path: str,
+    status: int,
+    code: str,
 ) -> None:
     assert simulated.result is None
     async with http(deployment) as client:
@@ -199,12 +239,16 @@ async def test_a_second_different_submission_is_refused_with_the_nodes_own_reaso
         assert (refused.status, refused.code) == (409, "DifferentSubmissionError")
         mixed = problem(await client.post(where, json=body(second, claim=body(first)["claim"])))
         assert (mixed.status, mixed.code) == (422, "InvalidSubmissionError")
-        elsewhere = problem(await client.post(f"{address}/v1/rounds/{'e' * 32}/submissions", json=body(first)))
+        elsewhere = problem(
+            await client.post(f"{address}/v1/rounds/{'e' * 32}/submissions", json=body(first))
+        )
         assert (elsewhere.status, elsewhere.code) == (404, "UnknownRoundError")
     assert list(simulated.accepted.values()) == [first.envelope]
 
 
-async def test_parties_that_are_away_are_a_bad_gateway(deployment: Deployment, address: str) -> None:
+async def test_parties_that_are_away_are_a_bad_gateway(
+    deployment: Deployment, address: str
+) -> None:
     async with http(deployment) as client:
         found = problem(await client.get(f"{address}/v1/announcement"))
     assert (found.status, found.code) == (502, "UnreachableError")
@@ -227,7 +271,10 @@ async def test_nobody_without_a_certificate_of_the_deployment_speaks_to_it(
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Everything until the gateway hangs up, in whichever way; a hang-up that never comes is the failure."""
+    """Everything until the gateway hangs up, in whichever way.
+
+    A hang-up that never comes is the failure.
+    """
     async with asyncio.timeout(120):
         data = b""
         try:
@@ -238,14 +285,19 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
         return data
 
 
-async def test_slow_and_silent_callers_are_hung_up_on(tmp_path: Path, deployment: Deployment) -> None:
-    async with gateway(deployment, tmp_path / "gateway", limits=IMPATIENT, submission_seconds=0.5) as address:
+async def test_slow_and_silent_callers_are_hung_up_on(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    async with gateway(
+        deployment, tmp_path / "gateway", limits=IMPATIENT, submission_seconds=0.5
+    ) as address:
         host, _, port = address.rpartition(":")
         silent_tcp, silent_writer = await asyncio.open_connection(host, int(port))
         begun = {
             "silent": b"",
             "half a head": b"GET /healthz HTTP/1.1\r\nho",
-            "half a body": f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: "
+            "half a body": f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: "
+            f"gateway\r\ncontent-type: "
             "application/json\r\ncontent-length: 5000\r\n\r\n{".encode(),
         }
         callers = {}
@@ -280,9 +332,15 @@ async def test_a_caller_that_sends_a_byte_now_and_then_does_not_keep_its_connect
         writer.transport.abort()
 
 
-async def test_what_is_no_http_is_a_problem_and_the_end(tmp_path: Path, deployment: Deployment) -> None:
+async def test_what_is_no_http_is_a_problem_and_the_end(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     async with gateway(deployment, tmp_path / "gateway") as address:
-        for data in (b"\0\1\2\3\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 10_000, b"GET /\r\n\r\n"):
+        for data in (
+            b"\0\1\2\3\r\n\r\n",
+            b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 10_000,
+            b"GET /\r\n\r\n",
+        ):
             reader, writer = await connected(deployment, address)
             writer.write(data)
             answer = await ended(reader)
@@ -312,8 +370,13 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
         writer.transport.abort()
 
 
-async def test_an_address_that_asks_too_often_is_told_when_to_come_back(tmp_path: Path, deployment: Deployment) -> None:
-    async with gateway(deployment, tmp_path / "gateway", requests_per_minute=3) as address, http(deployment) as client:
+async def test_an_address_that_asks_too_often_is_told_when_to_come_back(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    async with (
+        gateway(deployment, tmp_path / "gateway", requests_per_minute=3) as address,
+        http(deployment) as client,
+    ):
         where = f"https://localhost:{address.rpartition(':')[2]}/healthz"
         answers = [await client.get(where) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -324,18 +387,25 @@ async def test_bodies_on_their_way_share_a_budget(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
 ) -> None:
     assert simulated.accepted == {}
-    async with gateway(deployment, tmp_path / "gateway", body_bytes=2**20, waiting_bytes=2**20) as address:
+    async with gateway(
+        deployment, tmp_path / "gateway", body_bytes=2**20, waiting_bytes=2**20
+    ) as address:
         head = (
-            f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
+            f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: "
+            f"application/json\r\n"
             f"content-length: {2**20}\r\n\r\n"
         ).encode()
         _, first = await connected(deployment, address)
         first.write(head + b" " * (2**20 - 1000))
         await first.drain()
         async with http(deployment) as client, asyncio.timeout(120):
-            where = f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/submissions"
+            where = (
+                f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/submissions"
+            )
             while True:  # until the first one's bytes are there
-                answer = await client.post(where, content=b" " * 2000, headers={"content-type": "application/json"})
+                answer = await client.post(
+                    where, content=b" " * 2000, headers={"content-type": "application/json"}
+                )
                 if answer.status_code == 503:
                     break
         assert problem(answer).code == "BusyError"
@@ -363,13 +433,16 @@ async def test_bodies_on_their_way_share_a_budget(
 )
 def test_a_wrong_setting_is_refused(change: dict[str, Any], says: str) -> None:
     fields: dict[str, Any] = {
-        "keys": Path(), "roster": Path(), "root_key": "", "listen": "localhost:7443", "state": Path(),
+        "keys": Path(), "roster": Path(), "root_key": "", "listen": "localhost:7443",
+        "state": Path(),
     }  # fmt: skip
     with pytest.raises(ValueError, match=says):
         GatewayConfig(**(fields | change))
 
 
-async def test_a_gateway_without_its_keys_or_its_port_does_not_start(tmp_path: Path, deployment: Deployment) -> None:
+async def test_a_gateway_without_its_keys_or_its_port_does_not_start(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     with pytest.raises(ConfigError, match="tls"):
         async with gateway(deployment, tmp_path, keys=tmp_path / "nothing"):
             pass
@@ -382,9 +455,12 @@ async def test_a_gateway_without_its_keys_or_its_port_does_not_start(tmp_path: P
             pass
 
 
-def test_a_gateway_with_another_partys_keys_is_not_started(tmp_path: Path, deployment: Deployment) -> None:
+def test_a_gateway_with_another_partys_keys_is_not_started(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     fields: dict[str, Any] = {
-        "roster": deployment.roster_file, "root_key": deployment.root_key, "listen": "127.0.0.1:0", "state": tmp_path,
+        "roster": deployment.roster_file, "root_key": deployment.root_key,
+        "listen": "127.0.0.1:0", "state": tmp_path,
     }  # fmt: skip
     for name in ("node-1", "client"):
         with pytest.raises(ConfigError, match=f"names '{name}', and devices ask for 'gateway'"):
@@ -393,15 +469,22 @@ def test_a_gateway_with_another_partys_keys_is_not_started(tmp_path: Path, deplo
 
 
 async def test_it_never_writes_down_who_asked_for_what(
-    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    deployment: Deployment,
+    simulated: SimulatedRound,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     mine = prepared(deployment, simulated)
     with capture_logs() as entries:
         async with gateway(deployment, tmp_path / "gateway") as address, http(deployment) as client:
-            where = f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/submissions"
+            where = (
+                f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/submissions"
+            )
             await client.post(where, json=body(mine))
             await client.post(where, json=body(mine, envelope="AAAA"))
-            await client.post(where, content=b"secret garbage", headers={"content-type": "application/json"})
+            await client.post(
+                where, content=b"secret garbage", headers={"content-type": "application/json"}
+            )
     logged = "".join([*capfd.readouterr(), *map(str, entries)])
     assert "listening" in logged
     for word in (mine.claim.signer, ROUND_ID, "127.0.0.1", "secret", mine.claim.signature):
@@ -417,7 +500,9 @@ async def test_of_an_unforeseen_failure_the_log_says_where_and_not_what_was_sent
     monkeypatch.setattr(Upstream, "announcement", fails)
     with capture_logs() as entries:
         async with gateway(deployment, tmp_path / "gateway") as address, http(deployment) as client:
-            found = problem(await client.get(f"https://localhost:{address.rpartition(':')[2]}/v1/announcement"))
+            found = problem(
+                await client.get(f"https://localhost:{address.rpartition(':')[2]}/v1/announcement")
+            )
     assert (found.status, found.code) == (500, "BusyError")
     (entry,) = [entry for entry in entries if entry["log_level"] == "error"]
     assert entry["where"][-1].startswith("test_gateway.py:")
@@ -435,7 +520,9 @@ def test_every_error_has_a_status() -> None:
         found = problem_of(errors.by_code(code)("words"))
         assert 400 <= found.status < 600
         # The page tells callers to mend a request with 400, which they can only if it was theirs.
-        assert (found.status == 400) == (code in {"MalformedRequestError", "MalformedDocumentError"})
+        assert (found.status == 400) == (
+            code in {"MalformedRequestError", "MalformedDocumentError"}
+        )
         assert found.title
         assert found.code == code
 
@@ -465,7 +552,13 @@ def test_a_server_that_was_never_started_stops(tmp_path: Path, deployment: Deplo
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("7", 7.0), ("9" * 5000, float("inf")), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0), ("-1", 0.0), ("²", 0.0)],
+    [
+        ("7", 7.0),
+        ("9" * 5000, float("inf")),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
+        ("-1", 0.0),
+        ("²", 0.0),
+    ],
     ids=["seconds", "for ever", "date", "negative", "no digit"],
 )
 async def test_a_device_reads_how_long_a_gateway_asks_to_be_left_alone(
@@ -473,7 +566,10 @@ async def test_a_device_reads_how_long_a_gateway_asks_to_be_left_alone(
 ) -> None:
     said = answer(b"", "429 Too Many Requests", "text/plain", f"retry-after: {header}")
     async with liar(deployment, said) as elsewhere:
-        once = Device(device_config(tmp_path / "user", deployment, address=elsewhere), backoff=Backoff(attempts=1))
+        once = Device(
+            device_config(tmp_path / "user", deployment, address=elsewhere),
+            backoff=Backoff(attempts=1),
+        )
         with pytest.raises(BusyError) as refusal:
             await once.announced()
     assert refusal.value.wait_seconds == seconds
@@ -486,7 +582,8 @@ async def test_the_probe_asks_the_gateway_of_a_configuration_and_says_when_none_
     tmp_path: Path, deployment: Deployment
 ) -> None:
     fields: dict[str, Any] = {
-        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file, "root_key": deployment.root_key,
+        "keys": deployment.keys_of(GATEWAY), "roster": deployment.roster_file,
+        "root_key": deployment.root_key,
         "state": tmp_path / "state",
     }  # fmt: skip
     async with gateway(deployment, tmp_path / "gateway") as running:

@@ -1,4 +1,5 @@
-"""Callers of the HTTPS gateway and their connections: who they are, what time they get, how often they may ask."""
+"""Callers of the HTTPS gateway and their connections: who they are, what time they get, how often
+they may ask."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ from shuffledp_ops.keys.pki import Deployment
 
 
 async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_itself(
-    tmp_path: Path, deployment: Deployment, simulated: SimulatedRound, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    deployment: Deployment,
+    simulated: SimulatedRound,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A request and a reset right behind the handshake: the server accepts what has no other side any more."""
+    """A request and a reset right behind the handshake: the server accepts what has no other side
+    any more."""
     simulated.board, simulated.piece = bytes(2**20), 2**16
     server = server_of(deployment, tmp_path / "gateway")
     ended: asyncio.Queue[str] = asyncio.Queue()
@@ -36,7 +41,11 @@ async def test_a_caller_that_is_gone_before_it_has_an_address_ends_nobody_but_it
     port = await server.start()
     async with asyncio.timeout(120):
         for _ in range(5):
-            await ask_and_reset(deployment, port, f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n")
+            await ask_and_reset(
+                deployment,
+                port,
+                f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n",
+            )
             peer = await ended.get()
             assert connections.peer_of(peer) is None
             server._connections.hang_up(peer)
@@ -54,7 +63,7 @@ async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time
     reader, writer = await connected(deployment, f"127.0.0.1:{port}")
     writer.write(
         b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
-        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"
+        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"  # noqa: E501, RUF100
         "content-length: 5000\r\n\r\n{".encode()
     )
     async with asyncio.timeout(120):
@@ -68,9 +77,13 @@ async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time
 
 
 @pytest.mark.parametrize("caller", ["refuses to end TLS", "never begins TLS"])
-async def test_no_connection_outlives_the_gateway(tmp_path: Path, deployment: Deployment, caller: str) -> None:
+async def test_no_connection_outlives_the_gateway(
+    tmp_path: Path, deployment: Deployment, caller: str
+) -> None:
     """Either caller would be waited for for an hour."""
-    server = server_of(deployment, tmp_path / "gateway", limits=Limits(handshake_seconds=3600, answer_seconds=3600))
+    server = server_of(
+        deployment, tmp_path / "gateway", limits=Limits(handshake_seconds=3600, answer_seconds=3600)
+    )
     port = await server.start()
     loop = asyncio.get_running_loop()
     with socket.socket() as sock:
@@ -80,7 +93,8 @@ async def test_no_connection_outlives_the_gateway(tmp_path: Path, deployment: De
             tls, outgoing = await handshaken(sock, deployment)
             tls.write(b"\0\1\2\3\r\n\r\n")
             await loop.sock_sendall(sock, outgoing.read())
-            # The gateway refuses what is no HTTP and begins to end TLS, in which this caller does not take part.
+            # The gateway refuses what is no HTTP and begins to end TLS, in which this caller does
+            # not take part.
             while not any(one.transport.is_closing() for one in server._state.connections):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await server.stop()
@@ -94,7 +108,10 @@ async def test_no_connection_outlives_the_gateway(tmp_path: Path, deployment: De
 async def test_slow_readers_at_one_address_keep_no_other_address_from_boards(
     tmp_path: Path, deployment: Deployment, simulated: SimulatedRound
 ) -> None:
-    """40 readers take all four slots and read nothing; each honest download gets the whole board at once."""
+    """40 readers take all four slots and read nothing.
+
+    Each honest download gets the whole board at once.
+    """
     simulated.board, simulated.piece = bytes(2**23), 2**18
     where = f"/v1/rounds/{ROUND_ID}/board"
     limits = Limits(answer_seconds=3600)  # none of the slow ones leaves for its slowness
@@ -116,8 +133,11 @@ async def test_slow_readers_at_one_address_keep_no_other_address_from_boards(
     await server.stop()
 
 
-async def handshaken(sock: socket.socket, deployment: Deployment) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
-    """A device's TLS over a socket, up to the last bytes of the handshake, which wait in the BIO to be sent."""
+async def handshaken(
+    sock: socket.socket, deployment: Deployment
+) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
+    """A device's TLS over a socket, up to the last bytes of the handshake, which wait in the BIO to
+    be sent."""
     loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = device_context(deployment).wrap_bio(incoming, outgoing, server_hostname="gateway")
     while True:
@@ -134,11 +154,15 @@ async def ask_and_reset(deployment: Deployment, port: int, request: str) -> None
     """A device whose last bytes of the handshake, request and reset arrive at once."""
     with socket.socket() as sock:
         sock.settimeout(0)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
+        sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )  # closing it is a reset
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
         tls, outgoing = await handshaken(sock, deployment)
         tls.write(request.encode())
-        sock.send(outgoing.read())  # not awaited: the server, in the same loop, has no turn before the reset
+        sock.send(
+            outgoing.read()
+        )  # not awaited: the server, in the same loop, has no turn before the reset
 
 
 @pytest.mark.parametrize(
@@ -176,7 +200,9 @@ def test_the_rate_is_of_an_address_and_comes_back_with_time() -> None:
         rate.take("192.0.2.1")
 
 
-def test_addresses_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_are_forgotten_before_they_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rates, "MAX_ADDRESSES", 10)
     rate = Rate(1, lambda: 0.0)
     rate.take("first")

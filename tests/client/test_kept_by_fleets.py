@@ -20,11 +20,14 @@ from shuffledp_sim.users import fleet, play
 from shuffledp_sim.users.fleet import ANY_ROUND, DeployedSystem, Fleet
 from shuffledp_sim.users.memory import Memory
 
-SURE = RapporHistogram(symbols=31, fake=Fraction(1), when_zero=Fraction(1, 2**63), when_one=1 - Fraction(1, 2**63))
-"""31 coins that a report shows as they are, but with probability 1e-17; two draws are the same with 2^-31 = 5e-10.
+SURE = RapporHistogram(
+    symbols=31, fake=Fraction(1), when_zero=Fraction(1, 2**63), when_one=1 - Fraction(1, 2**63)
+)
+"""31 coins that a report shows as they are, but with probability 1e-17; two draws are the same with
+2^-31 = 5e-10.
 
-Among the 25 or 10 pairs of a test one may be the same by chance (1e-8); that two are has a chance below 1e-15.
-"""
+Among the 25 or 10 pairs of a test one may be the same by chance (1e-8); that two are has a chance
+below 1e-15. """
 
 USERS = 5
 
@@ -60,7 +63,10 @@ async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
     deployment = make_deployment(tmp_path / "deployment")
     questions = [SURE, SURE, SURE.about(1)]
     drafts = [Draft(deployment, mechanism=mechanism) for mechanism in questions]
-    rounds = [verify_round(one.announcement(), deployment.roster, ANY_ROUND, POPULATION, NOW) for one in drafts]
+    rounds = [
+        verify_round(one.announcement(), deployment.roster, ANY_ROUND, POPULATION, NOW)
+        for one in drafts
+    ]
 
     async def announced(_: object) -> AsyncIterator[VerifiedRound]:
         for one in rounds:
@@ -80,7 +86,9 @@ async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
         system = DeployedSystem(deployment, POPULATION, None)
         await play.play(system, np.arange(USERS), pool, once=False)  # type: ignore[arg-type] # threads are fewer to start
     assert len(sent) == 3 * USERS
-    first, second, other = (sorted(one.symbols for one in sent[k * USERS : (k + 1) * USERS]) for k in range(3))
+    first, second, other = (
+        sorted(one.symbols for one in sent[k * USERS : (k + 1) * USERS]) for k in range(3)
+    )
     assert first == second
     assert len(set(first) & set(other)) <= 1
 
@@ -91,7 +99,10 @@ async def test_pieces_of_any_size_find_the_same_users_and_other_mechanisms_keep_
         head = await memory.recall(pool, SURE, 0, [0, 1, 2])
         whole = await memory.recall(pool, SURE, 0, [9] * USERS)
         tail = await memory.recall(pool, SURE, 3, [7, 7])
-        assert await memory.recall(pool, KRRHistogram(symbols=3, blanket=Fraction(1, 2)), 0, [1]) is None
+        assert (
+            await memory.recall(pool, KRRHistogram(symbols=3, blanket=Fraction(1, 2)), 0, [1])
+            is None
+        )
     assert head is not None
     assert tail is not None
     assert whole == head + tail

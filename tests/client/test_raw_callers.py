@@ -24,7 +24,9 @@ async def test_no_connection_outlives_its_block(
     sockets: list[socket.socket] = []
     connect = asyncio.open_connection
 
-    async def listed(*arguments: object, **named: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def listed(
+        *arguments: object, **named: object
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await connect(*arguments, **named)  # type: ignore[arg-type]
         sockets.append(writer.get_extra_info("socket"))
         return reader, writer

@@ -33,7 +33,9 @@ async def test_only_an_unreachable_party_is_asked_again() -> None:
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize(("asked", "obeyed"), [(0.0, 0.0), (5.0, 5.0), (1e9, 60.0), (float("inf"), 60.0)])
+@pytest.mark.parametrize(
+    ("asked", "obeyed"), [(0.0, 0.0), (5.0, 5.0), (1e9, 60.0), (float("inf"), 60.0)]
+)
 async def test_who_asks_to_be_left_alone_is_for_a_minute_at_most(
     asked: float, obeyed: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,5 +95,6 @@ def test_pauses_double_up_to_a_limit_and_are_jittered() -> None:
     pauses = list(Backoff(attempts=6, first=1.0, longest=4.0).pauses(RandomIntegers(os.urandom)))
     for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True):
         assert length / 2 <= pause < length
-    # Each is one of 2^16 shares of its length: that all five are the same one has a chance of 2^-64.
+    # Each is one of 2^16 shares of its length: that all five are the same one has a chance of
+    # 2^-64.
     assert len({pause / length for pause, length in zip(pauses, [1, 2, 4, 4, 4], strict=True)}) > 1

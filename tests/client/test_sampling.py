@@ -1,4 +1,5 @@
-"""Every sampler against its law, computed independently: by exhausting all random choices, and by chi-square."""
+"""Every sampler against its law, computed independently: by exhausting all random choices, and by
+chi-square."""
 
 from __future__ import annotations
 
@@ -54,8 +55,9 @@ from shuffledp_core.sampling import (
 DRAWS = 20_000
 FEWEST = 200
 NOMINAL = 1e-12
-"""False-alarm rate of one chi-square test if its law were exact. With at least 200 expected in every cell the true
-rate of so rare an event is larger by a factor below 100 (first Edgeworth term, exp(7^3 / (6 sqrt(200))) = 57 at seven
+"""False-alarm rate of one chi-square test if its law were exact. With at least 200 expected in
+every cell the true rate of so rare an event is larger by a factor below 100 (first Edgeworth term,
+exp(7^3 / (6 sqrt(200))) = 57 at seven
 standard deviations), so each test is below 1e-10 and the dozen of this file together below 1e-9."""
 
 HALF = Fraction(1, 2)
@@ -71,11 +73,15 @@ SMALL_SPECS: dict[str, Mechanism] = {
     "rr-shuffle": RRShuffle(max_value=6, randomise=Fraction(2, 5)),
     "geo-shuffle": GeoShuffle(max_value=4, epsilon_geo=Fraction(2, 3), padding=2),
     "sgdl-shuffle": SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, padding=2),
-    "split-mix": SplitMix(max_value=4, noise_epsilon=Fraction(1, 2), shares=3, modulus=11, pieces=3),
+    "split-mix": SplitMix(
+        max_value=4, noise_epsilon=Fraction(1, 2), shares=3, modulus=11, pieces=3
+    ),
 }
 
 
-@pytest.mark.parametrize("probability", [Fraction(0), Fraction(1, 3), Fraction(5, 7), Fraction(99, 200), Fraction(1)])
+@pytest.mark.parametrize(
+    "probability", [Fraction(0), Fraction(1, 3), Fraction(5, 7), Fraction(99, 200), Fraction(1)]
+)
 def test_a_bernoulli_is_exact_over_all_first_bytes(probability: Fraction) -> None:
     outcomes: Counter[bool] = Counter()
     for byte in range(256):
@@ -84,7 +90,8 @@ def test_a_bernoulli_is_exact_over_all_first_bytes(probability: Fraction) -> Non
             once = RandomIntegers(lambda size, pieces=pieces: next(pieces)[:size])  # type: ignore[misc]
             outcomes[bernoulli(probability, once)] += 1
         except (RuntimeError, StopIteration):
-            continue  # this byte is rejected for ever; the conditional law is that of the other bytes
+            # this byte is rejected for ever; the conditional law is that of the other bytes
+            continue
     assert Fraction(outcomes[True], outcomes.total()) == probability
 
 
@@ -140,9 +147,16 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
     "spec",
     [
         *(KRRHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 5)),
-        *(HadamardHistogram(symbols=symbols, blanket=Fraction(3, 7)) for symbols in (2, 3, 4, 7, 8)),
-        RapporHistogram(symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 3), when_one=Fraction(3, 4)),
-        RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 2), when_one=Fraction(1, 2)),
+        *(
+            HadamardHistogram(symbols=symbols, blanket=Fraction(3, 7))
+            for symbols in (2, 3, 4, 7, 8)
+        ),
+        RapporHistogram(
+            symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 3), when_one=Fraction(3, 4)
+        ),
+        RapporHistogram(
+            symbols=3, fake=Fraction(1), when_zero=Fraction(1, 2), when_one=Fraction(1, 2)
+        ),
         *(OneBitShuffle(max_value=largest, randomise=Fraction(3, 7)) for largest in (1, 2, 7)),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
         *(QuantisedRR(max_value=largest, bits=1, randomise=Fraction(3, 7)) for largest in (1, 7)),
@@ -153,7 +167,10 @@ def _one_message_law(spec: Mechanism, value: int) -> dict[int, Fraction]:
 def test_one_message_has_exactly_the_certified_law(spec: Mechanism) -> None:
     """All random choices, exhausted: every chance equals the certified one as a rational."""
     for value in range(spec.domain):
-        law, cut = exhausted(lambda integers, value=value: randomise(spec, value, integers), Fraction(0))  # type: ignore[misc]
+        law, cut = exhausted(
+            lambda integers, value=value: randomise(spec, value, integers),  # type: ignore[misc]
+            Fraction(0),
+        )
         assert cut == 0
         wanted = _one_message_law(spec, value)
         assert {answer: law.get(answer, Fraction(0)) for answer in wanted} == wanted
@@ -186,7 +203,10 @@ def test_noise_follows_its_law() -> None:
 
 def test_shares_of_all_users_sum_to_one_discrete_laplace() -> None:
     epsilon, shares = Fraction(1, 2), 4
-    chi_square(laplace_law(epsilon), lambda integers: sum(sgdl(epsilon, shares, integers) for _ in range(shares)))
+    chi_square(
+        laplace_law(epsilon),
+        lambda integers: sum(sgdl(epsilon, shares, integers) for _ in range(shares)),
+    )
 
 
 @pytest.mark.parametrize("spec", SMALL_SPECS.values(), ids=SMALL_SPECS)
@@ -199,12 +219,18 @@ def test_a_randomised_answer_follows_its_spec(spec: Mechanism, extreme: str) -> 
 def test_every_mechanism_has_a_randomiser() -> None:
     assert set(SMALL_SPECS) == set(MECHANISMS)
     for spec in SMALL_SPECS.values():
-        assert 0 <= randomise(spec, spec.domain - 1, RandomIntegers()) <= max(spec.alphabet, spec.messages_per_user)
+        assert (
+            0
+            <= randomise(spec, spec.domain - 1, RandomIntegers())
+            <= max(spec.alphabet, spec.messages_per_user)
+        )
 
 
 @pytest.mark.parametrize("spec", SMALL_SPECS.values(), ids=SMALL_SPECS)
 @pytest.mark.parametrize("value", [-1, 7_654_321, True, 1.0, "3"])
-def test_a_value_outside_the_domain_is_refused_and_not_repeated(spec: Mechanism, value: int) -> None:
+def test_a_value_outside_the_domain_is_refused_and_not_repeated(
+    spec: Mechanism, value: int
+) -> None:
     with pytest.raises(UsageError, match=f"from 0 to {spec.domain - 1}") as caught:
         randomise(spec, value, RandomIntegers())
     assert "7654321" not in str(caught.value)
@@ -217,7 +243,9 @@ def test_a_value_outside_the_domain_is_refused_and_not_repeated(spec: Mechanism,
     epsilon=st.fractions(Fraction(1, 50), 5, max_denominator=2**40),
     data=st.data(),
 )
-def test_answers_always_fit_the_code(max_value: int, padding: int, epsilon: Fraction, data: st.DataObject) -> None:
+def test_answers_always_fit_the_code(
+    max_value: int, padding: int, epsilon: Fraction, data: st.DataObject
+) -> None:
     value = data.draw(st.integers(0, max_value))
     geo = GeoShuffle(max_value=max_value, epsilon_geo=epsilon, padding=padding)
     share = SGDLShuffle(max_value=max_value, noise_epsilon=epsilon, shares=50, padding=padding)

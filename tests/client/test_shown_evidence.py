@@ -34,11 +34,16 @@ class Case:
         self.announcement: Announcement = self.draft.announcement()
         self.verified = verify_round(self.announcement, self.roster, LENIENT, POPULATION, NOW)
         self.member, other = make_members(deployment, 2)
-        self.sent, self.other = prepare(self.verified, 3, self.member), prepare(self.verified, 1, other)
+        self.sent, self.other = (
+            prepare(self.verified, 3, self.member),
+            prepare(self.verified, 1, other),
+        )
 
     def receipt(self, submission: PreparedSubmission, **changes: Any) -> Signed:
         document = Receipt(
-            round_id=ROUND_ID, credential=submission.claim.signer, submission_digest=digest(submission.envelope)
+            round_id=ROUND_ID,
+            credential=submission.claim.signer,
+            submission_digest=digest(submission.envelope),
         )
         return self.draft.signed_by("node-1", msgspec.structs.replace(document, **changes))
 
@@ -50,7 +55,9 @@ class Case:
 
     def result(self, board: bytes, **changes: Any) -> Signed:
         fields = settled(self.draft, board, 2) | changes
-        return self.draft.signed_by("analyst", Result(deployment=self.roster.deployment, round_id=ROUND_ID, **fields))
+        return self.draft.signed_by(
+            "analyst", Result(deployment=self.roster.deployment, round_id=ROUND_ID, **fields)
+        )
 
     def bundle(self, board: bytes, **changes: Any) -> Evidence:
         genuine = gather(self.sent, self.announcement, self.receipt(self.sent), self.result(board))
@@ -76,13 +83,24 @@ def flipped(messages: bytes, count: int) -> bytes:
 def test_missing_messages_are_shown_to_whoever_has_roster_and_board(case: Case, count: int) -> None:
     board = case.board(flipped(case.sent.messages, count))
     shown = case.check(case.bundle(board), board)
-    assert (shown.round_id, shown.missing, shown.messages, shown.suspects) == (ROUND_ID, count, 10, NODES)
+    assert (shown.round_id, shown.missing, shown.messages, shown.suspects) == (
+        ROUND_ID,
+        count,
+        10,
+        NODES,
+    )
 
 
-def test_the_analyst_is_under_suspicion_unless_the_last_node_signed_for_this_board(case: Case) -> None:
+def test_the_analyst_is_under_suspicion_unless_the_last_node_signed_for_this_board(
+    case: Case,
+) -> None:
     board = case.board(flipped(case.sent.messages, 1))
     other = BatchHeader(round_id=ROUND_ID, position=4, users=2, records=20, digest="0" * 64)
-    for headers in ((), (case.draft.signed_by("node-3", other),), (case.draft.signed_by("node-2", other),)):
+    for headers in (
+        (),
+        (case.draft.signed_by("node-3", other),),
+        (case.draft.signed_by("node-2", other),),
+    ):
         bundle = case.bundle(board, result=case.result(board, headers=headers))
         assert case.check(bundle, board).suspects == (*NODES, "analyst")
 
@@ -94,19 +112,25 @@ def test_a_user_whose_messages_arrived_shows_nothing(case: Case) -> None:
 
 
 def test_a_user_with_invented_tags_frames_nobody(case: Case) -> None:
-    """The attack: an honest round, an honest receipt, and a user who claims to have sent other messages than it did.
+    """The attack: an honest round, an honest receipt, and a user who claims to have sent other
+    messages than it did.
 
-    What used to be called evidence, the receipt and messages that are not on the board, anybody could make up.
-    """
+    What used to be called evidence, the receipt and messages that are not on the board, anybody
+    could make up."""
     board = case.board(case.sent.messages)
     assert os.urandom(16) not in board
-    for invented in ({"seed": os.urandom(32)}, {"symbols": bytes(byte ^ 1 for byte in case.sent.symbols)}):
+    for invented in (
+        {"seed": os.urandom(32)},
+        {"symbols": bytes(byte ^ 1 for byte in case.sent.symbols)},
+    ):
         with pytest.raises(EvidenceError, match="did not claim"):
             case.check(case.bundle(board, **invented), board)
         # Nor does it help to claim anew: the entry node's receipt is for the envelope that it got.
         identity = case.member.identity()
         lie = case.bundle(board, **invented)
-        claim = SubmissionClaim(round_id=ROUND_ID, credential=identity.name, envelope_digest="0" * 64)
+        claim = SubmissionClaim(
+            round_id=ROUND_ID, credential=identity.name, envelope_digest="0" * 64
+        )
         with pytest.raises(EvidenceError, match="did not claim"):
             case.check(msgspec.structs.replace(lie, claim=identity.sign(claim)), board)
 
@@ -120,7 +144,8 @@ def test_a_second_envelope_of_the_same_user_needs_its_own_receipt(case: Case) ->
 
 
 def test_an_accomplice_who_copies_tags_frames_nobody(deployment: Deployment) -> None:
-    """The accomplice sends other symbols under the same tags: honest nodes bring both to the board."""
+    """The accomplice sends other symbols under the same tags: honest nodes bring both to the
+    board."""
     case = Case(deployment)
     copies = flipped(case.sent.messages, 10)
     case.other = _with_messages(case, make_members(deployment, 1)[0], copies)
@@ -153,10 +178,20 @@ def test_every_document_of_the_bundle_must_be_genuine(case: Case, deployment: De
     stranger = prepare(case.verified, 1, make_members(deployment, 1)[0])
     node, analyst = case.draft.signed_by, case.result
     for changes, error in (
-        ({"receipt": node("node-2", Receipt(round_id=ROUND_ID, credential="", submission_digest=""))}, DocumentError),
+        (
+            {
+                "receipt": node(
+                    "node-2", Receipt(round_id=ROUND_ID, credential="", submission_digest="")
+                )
+            },
+            DocumentError,
+        ),
         ({"receipt": case.receipt(case.sent, round_id="f" * 32)}, EvidenceError),
         ({"receipt": case.receipt(case.other)}, EvidenceError),
-        ({"receipt": msgspec.structs.replace(case.receipt(case.sent), signature="0" * 128)}, SignatureError),
+        (
+            {"receipt": msgspec.structs.replace(case.receipt(case.sent), signature="0" * 128)},
+            SignatureError,
+        ),
         ({"claim": stranger.claim}, EvidenceError),
         ({"credential": stranger.credential}, EvidenceError),
         ({"announcement": other.announcement}, EvidenceError),
@@ -168,7 +203,11 @@ def test_every_document_of_the_bundle_must_be_genuine(case: Case, deployment: De
         ({"result": analyst(board, board_digest="0" * 64)}, EvidenceError),
         ({"result": analyst(board, board_digest=None)}, EvidenceError),
         (
-            {"result": case.draft.signed_by("node-1", Discard(round_id="", node="", forwarded=False))},
+            {
+                "result": case.draft.signed_by(
+                    "node-1", Discard(round_id="", node="", forwarded=False)
+                )
+            },
             ForeignDocumentError,
         ),
     ):
@@ -189,7 +228,10 @@ def test_a_suite_that_cannot_be_sealed_again_gives_no_evidence_and_gives_no_repo
         gather(case.sent, case.announcement, case.receipt(case.sent), case.result(board))
     sealed_box = Case(deployment)
     forced = msgspec.structs.replace(
-        sealed_box.bundle(board), announcement=case.announcement, symbols=case.sent.symbols, seed=case.sent.seed
+        sealed_box.bundle(board),
+        announcement=case.announcement,
+        symbols=case.sent.symbols,
+        seed=case.sent.seed,
     )
     with pytest.raises(EvidenceError, match="user's word"):
         case.check(forced, board)

@@ -45,7 +45,11 @@ def prepared(draft: Draft, member: Member) -> PreparedSubmission:
 
 
 def test_the_first_submission_kept_is_the_one_sent(
-    tmp_path: Path, draft: Draft, announcement: Announcement, prepared: PreparedSubmission, member: Member
+    tmp_path: Path,
+    draft: Draft,
+    announcement: Announcement,
+    prepared: PreparedSubmission,
+    member: Member,
 ) -> None:
     store = SubmissionStore(tmp_path / "state")
     assert store.find(ROUND_ID) is None
@@ -62,7 +66,9 @@ def test_nobody_else_can_read_what_is_kept(
     store.keep(prepared, announcement)
     store.add_receipt(ROUND_ID, prepared.claim)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()}
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state").iterdir()
+    }
     assert modes == {f"{ROUND_ID}.json": 0o600}
     assert store.load(ROUND_ID).receipt == prepared.claim
 
@@ -92,7 +98,8 @@ def test_a_crash_while_erasing_is_made_good_at_the_next_start(
 
 
 class Disk:
-    """The state folder as a thief of the disk finds it: what was last flushed of every inode whose last name went."""
+    """The state folder as a thief of the disk finds it: what was last flushed of every inode whose
+    last name went."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gone: list[bytes] = []
@@ -131,7 +138,8 @@ def test_no_copy_of_a_secret_is_unlinked_before_it_is_overwritten(
     member: Member,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before: the receipt's file replaced the first copy by a rename, and its blocks stayed on the disk."""
+    """Before: the receipt's file replaced the first copy by a rename, and its blocks stayed on the
+    disk."""
     disk, store = Disk(monkeypatch), SubmissionStore(tmp_path)
     store.keep(prepared, announcement)
     store.keep(prepare(verified(draft), 0, member), announcement)
@@ -184,7 +192,12 @@ def test_what_is_kept_is_bounded_in_bytes_and_never_makes_place_for_another_roun
         store.keep(msgspec.structs.replace(prepared, round_id="f" * 32), announcement)
     assert store.rounds() == tuple(sorted([*kept, ROUND_ID]))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 100_000
-    assert store.keep(msgspec.structs.replace(prepared, round_id=kept[0]), announcement).submission.round_id == kept[0]
+    assert (
+        store.keep(
+            msgspec.structs.replace(prepared, round_id=kept[0]), announcement
+        ).submission.round_id
+        == kept[0]
+    )
 
 
 def test_what_is_kept_is_bounded_in_time(
@@ -203,7 +216,9 @@ def test_what_is_kept_is_bounded_in_time(
 
 
 @given(data=st.binary(max_size=100))
-def test_damaged_state_is_a_typed_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_damaged_state_is_a_typed_error(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     folder = tmp_path_factory.mktemp("state")
     (folder / f"{ROUND_ID}.json").write_bytes(data)
     with pytest.raises(RoundStateError, match="damaged"):

@@ -69,7 +69,9 @@ def member(deployment: Deployment) -> Member:
 
 def verified(draft: Draft) -> VerifiedRound:
     any_guarantee = msgspec.structs.replace(LENIENT, epsilon=1e3, epsilon_corrupted=1e3)
-    return verify_round(draft.announcement(), draft.deployment.roster, any_guarantee, POPULATION, NOW)
+    return verify_round(
+        draft.announcement(), draft.deployment.roster, any_guarantee, POPULATION, NOW
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,10 @@ def test_a_histogram_sends_one_big_endian_symbol() -> None:
 
 def test_tags_are_all_different(prepared: PreparedSubmission) -> None:
     width = prepared.geometry.plain_bytes
-    tags = {prepared.messages[start + 1 : start + width] for start in range(0, len(prepared.messages), width)}
+    tags = {
+        prepared.messages[start + 1 : start + width]
+        for start in range(0, len(prepared.messages), width)
+    }
     assert len(tags) == prepared.geometry.messages_per_user
 
 
@@ -125,7 +130,12 @@ def test_tags_are_all_different(prepared: PreparedSubmission) -> None:
     ],
 )
 def test_a_sealed_submission_peels_to_the_very_same_messages(
-    deployment: Deployment, member: Member, mechanism: Mechanism, value: int, ones: int | None, suite: str
+    deployment: Deployment,
+    member: Member,
+    mechanism: Mechanism,
+    value: int,
+    ones: int | None,
+    suite: str,
 ) -> None:
     draft = Draft(deployment, mechanism=mechanism, suite=suite)
     submission = prepare(verified(draft), value, member)
@@ -133,8 +143,13 @@ def test_a_sealed_submission_peels_to_the_very_same_messages(
     plain = peel_all(draft, submission.envelope)
     assert plain == submission.messages
     width = submission.geometry.plain_bytes
-    found = [int.from_bytes(plain[start : start + width - TAG_BYTES], "big") for start in range(0, len(plain), width)]
-    assert found == ([value] if ones is None else [1] * ones + [0] * (mechanism.messages_per_user - ones))
+    found = [
+        int.from_bytes(plain[start : start + width - TAG_BYTES], "big")
+        for start in range(0, len(plain), width)
+    ]
+    assert found == (
+        [value] if ones is None else [1] * ones + [0] * (mechanism.messages_per_user - ones)
+    )
 
 
 def test_every_value_gives_the_same_lengths(draft: Draft, member: Member) -> None:
@@ -149,18 +164,31 @@ def test_the_entry_node_accepts_what_was_prepared(
     deployment: Deployment, member: Member, prepared: PreparedSubmission
 ) -> None:
     enrolment = deployment.enrolment_of(POPULATION).public_key
-    who = check_submission(ROUND_ID, POPULATION, enrolment, prepared.credential, prepared.claim, prepared.envelope)
+    who = check_submission(
+        ROUND_ID, POPULATION, enrolment, prepared.credential, prepared.claim, prepared.envelope
+    )
     assert who == member.identity().name
 
 
-def test_symbols_and_seed_give_exactly_the_envelope_that_was_sent(draft: Draft, prepared: PreparedSubmission) -> None:
+def test_symbols_and_seed_give_exactly_the_envelope_that_was_sent(
+    draft: Draft, prepared: PreparedSubmission
+) -> None:
     keys = verified(draft).public_keys
-    assert seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, prepared.seed) == prepared.envelope
-    assert seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, os.urandom(32)) != prepared.envelope
+    assert (
+        seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, prepared.seed)
+        == prepared.envelope
+    )
+    assert (
+        seal(prepared.geometry, ROUND_ID, keys, prepared.symbols, os.urandom(32))
+        != prepared.envelope
+    )
 
 
-def test_a_value_is_randomised_by_other_draws_than_the_seeds(deployment: Deployment, member: Member) -> None:
-    """The seed is drawn after the answer: whoever sees it can reproduce the tags, and none of the answer's draws."""
+def test_a_value_is_randomised_by_other_draws_than_the_seeds(
+    deployment: Deployment, member: Member
+) -> None:
+    """The seed is drawn after the answer: whoever sees it can reproduce the tags, and none of the
+    answer's draws."""
     drawn: list[bytes] = []
 
     def recorded(size: int) -> bytes:
@@ -174,7 +202,9 @@ def test_a_value_is_randomised_by_other_draws_than_the_seeds(deployment: Deploym
     assert submission.seed not in drawn[0]
 
 
-def test_a_value_outside_the_domain_is_refused_without_naming_it(draft: Draft, member: Member) -> None:
+def test_a_value_outside_the_domain_is_refused_without_naming_it(
+    draft: Draft, member: Member
+) -> None:
     with pytest.raises(UsageError, match="from 0 to 4") as caught:
         prepare(verified(draft), 87_654_321, member)
     assert "87654321" not in str(caught.value)
@@ -199,11 +229,17 @@ def test_secrets_are_not_in_representations(member: Member, prepared: PreparedSu
 
 
 def receipt_for(prepared: PreparedSubmission, **changes: Any) -> Receipt:
-    genuine = Receipt(round_id=ROUND_ID, credential=prepared.claim.signer, submission_digest=digest(prepared.envelope))
+    genuine = Receipt(
+        round_id=ROUND_ID,
+        credential=prepared.claim.signer,
+        submission_digest=digest(prepared.envelope),
+    )
     return msgspec.structs.replace(genuine, **changes)
 
 
-def test_a_receipt_is_for_exactly_this_submission(deployment: Deployment, prepared: PreparedSubmission) -> None:
+def test_a_receipt_is_for_exactly_this_submission(
+    deployment: Deployment, prepared: PreparedSubmission
+) -> None:
     node, entry = deployment.identity_of("node-1"), deployment.roster.party("node-1")
     assert check_receipt(prepared, entry, node.sign(receipt_for(prepared)))
     for changes in ({"round_id": "f" * 32}, {"credential": "00"}, {"submission_digest": "00"}):
@@ -243,10 +279,14 @@ def result_for(draft: Draft, board: bytes, users: int, **changes: Any) -> Result
 
 
 def checked(draft: Draft, prepared: PreparedSubmission, result: Result) -> VerifiedResult:
-    return check_result(prepared, draft.deployment.roster, draft.deployment.identity_of("analyst").sign(result))
+    return check_result(
+        prepared, draft.deployment.roster, draft.deployment.identity_of("analyst").sign(result)
+    )
 
 
-def test_a_genuine_result_and_board_are_accepted(draft: Draft, prepared: PreparedSubmission, member: Member) -> None:
+def test_a_genuine_result_and_board_are_accepted(
+    draft: Draft, prepared: PreparedSubmission, member: Member
+) -> None:
     others = [prepare(verified(draft), 1, member) for _ in range(5)]
     board = board_of(prepared, *others)
     found = checked(draft, prepared, result_for(draft, board, 6))
@@ -254,10 +294,14 @@ def test_a_genuine_result_and_board_are_accepted(draft: Draft, prepared: Prepare
     check_board(found, prepared.geometry, board, [one.messages for one in others])
 
 
-def test_a_result_of_another_key_round_or_certificate_is_refused(draft: Draft, prepared: PreparedSubmission) -> None:
+def test_a_result_of_another_key_round_or_certificate_is_refused(
+    draft: Draft, prepared: PreparedSubmission
+) -> None:
     board, accountant = board_of(prepared), draft.deployment.identity_of("accountant")
     genuine = result_for(draft, board, 1)
-    forged = msgspec.structs.replace(draft.deployment.identity_of("analyst").sign(genuine), signature="00" * 64)
+    forged = msgspec.structs.replace(
+        draft.deployment.identity_of("analyst").sign(genuine), signature="00" * 64
+    )
     with pytest.raises(SignatureError):
         check_result(prepared, draft.deployment.roster, forged)
 
@@ -284,20 +328,40 @@ def test_a_result_of_another_key_round_or_certificate_is_refused(draft: Draft, p
             checked(draft, prepared, msgspec.structs.replace(genuine, **changes))
     one_lost = {"dropped": 1, "final_certificate": final(dropped=1)}
     header = BatchHeader(
-        round_id=ROUND_ID, position=2, users=1, records=9, dropped=1, digest=genuine.board_digest or ""
+        round_id=ROUND_ID,
+        position=2,
+        users=1,
+        records=9,
+        dropped=1,
+        digest=genuine.board_digest or "",
     )
     words = tuple(
         draft.signed_by(name, msgspec.structs.replace(header, position=position))
         for position, name in enumerate(draft.route, start=2)
     )
-    checked(draft, prepared, msgspec.structs.replace(genuine, **one_lost, messages=9, headers=words))
-    for missing in ({"plan_certificate": None}, {"final_certificate": None}, {"messages": 11}, one_lost):
+    checked(
+        draft, prepared, msgspec.structs.replace(genuine, **one_lost, messages=9, headers=words)
+    )
+    for missing in (
+        {"plan_certificate": None},
+        {"final_certificate": None},
+        {"messages": 11},
+        one_lost,
+    ):
         with pytest.raises(MalformedDocumentError):
             checked(draft, prepared, msgspec.structs.replace(genuine, **missing))
 
 
-def test_a_failed_round_says_why_as_its_own_error(draft: Draft, prepared: PreparedSubmission) -> None:
-    failed = Result(deployment="demo", round_id=ROUND_ID, outcome="failed", reason="only 3", error="TooFewReportsError")
+def test_a_failed_round_says_why_as_its_own_error(
+    draft: Draft, prepared: PreparedSubmission
+) -> None:
+    failed = Result(
+        deployment="demo",
+        round_id=ROUND_ID,
+        outcome="failed",
+        reason="only 3",
+        error="TooFewReportsError",
+    )
     with pytest.raises(TooFewReportsError, match="only 3"):
         checked(draft, prepared, failed)
     for other in ("UnreachableError", "NotOfThisVersion"):
@@ -316,17 +380,24 @@ def test_a_missing_changed_or_doubled_message_is_evidence(
         (flipped + rest, 1),
         (b"\1" + os.urandom(width - 1) + rest, 1),
         (rest[:width] + rest, 2),  # the first is gone, the second is there twice
-        (first + rest[: 8 * width] + bytes([first[0] ^ 1]) + first[1:], 2),  # another symbol under the same tag
+        (
+            first + rest[: 8 * width] + bytes([first[0] ^ 1]) + first[1:],
+            2,
+        ),  # another symbol under the same tag
         (b"".join(b"\0" + os.urandom(width - 1) for _ in range(10)), 10),
     ):
         board = mine + other.messages
         found = checked(draft, prepared, result_for(draft, board, 2))
         assert not changed_messages(prepared.geometry, board, other.messages).any()
-        with pytest.raises(ReceiptMissingError, match=f"^{missing} of 20 messages .* 1 of 2 submissions"):
+        with pytest.raises(
+            ReceiptMissingError, match=f"^{missing} of 20 messages .* 1 of 2 submissions"
+        ):
             check_board(found, prepared.geometry, board, [prepared.messages, other.messages])
 
 
-def test_an_answer_that_is_not_the_boards_is_refused(draft: Draft, prepared: PreparedSubmission) -> None:
+def test_an_answer_that_is_not_the_boards_is_refused(
+    draft: Draft, prepared: PreparedSubmission
+) -> None:
     """An estimate of 10^6 where the truth was 13 used to be accepted: nobody looked at it."""
     board = board_of(prepared)
     genuine = result_for(draft, board, 1)
@@ -342,9 +413,13 @@ def test_an_answer_that_is_not_the_boards_is_refused(draft: Draft, prepared: Pre
         {"mean": 1e6},
         {"quantity": "histogram"},
     ):
-        false = msgspec.structs.replace(genuine, estimate=msgspec.structs.replace(genuine.estimate, **changes))
+        false = msgspec.structs.replace(
+            genuine, estimate=msgspec.structs.replace(genuine.estimate, **changes)
+        )
         with pytest.raises(FalseResultError):
-            check_board(checked(draft, prepared, false), prepared.geometry, board, [prepared.messages])
+            check_board(
+                checked(draft, prepared, false), prepared.geometry, board, [prepared.messages]
+            )
     none = checked(draft, prepared, msgspec.structs.replace(genuine, estimate=None))
     with pytest.raises(FalseResultError, match="no answer"):
         check_board(none, prepared.geometry, board, [prepared.messages])
@@ -355,18 +430,26 @@ def test_another_machines_rounding_is_no_lie(draft: Draft, prepared: PreparedSub
     genuine = result_for(draft, board, 1)
     assert genuine.estimate is not None
     error, high = genuine.estimate.standard_errors[0], genuine.estimate.highs[0]
-    close = msgspec.structs.replace(genuine.estimate, standard_errors=(error * (1 + 1e-12),), highs=(high + 1,))
+    close = msgspec.structs.replace(
+        genuine.estimate, standard_errors=(error * (1 + 1e-12),), highs=(high + 1,)
+    )
     near = msgspec.structs.replace(genuine, estimate=close)
     check_board(checked(draft, prepared, near), prepared.geometry, board, [prepared.messages])
 
 
-def test_the_word_of_every_node_is_in_the_result_and_agrees(draft: Draft, prepared: PreparedSubmission) -> None:
+def test_the_word_of_every_node_is_in_the_result_and_agrees(
+    draft: Draft, prepared: PreparedSubmission
+) -> None:
     board = board_of(prepared)
     genuine = result_for(draft, board, 1)
 
     def header(position: int, **changes: Any) -> Signed:
         true = BatchHeader(
-            round_id=ROUND_ID, position=position + 1, users=1, records=10, digest=genuine.board_digest or ""
+            round_id=ROUND_ID,
+            position=position + 1,
+            users=1,
+            records=10,
+            digest=genuine.board_digest or "",
         )
         return draft.signed_by(f"node-{position}", msgspec.structs.replace(true, **changes))
 
@@ -393,14 +476,22 @@ def test_the_word_of_every_node_is_in_the_result_and_agrees(draft: Draft, prepar
 
 
 @given(data=st.binary(max_size=400))
-def test_any_bytes_as_a_board_are_a_typed_error(draft: Draft, prepared: PreparedSubmission, data: bytes) -> None:
+def test_any_bytes_as_a_board_are_a_typed_error(
+    draft: Draft, prepared: PreparedSubmission, data: bytes
+) -> None:
     found = checked(draft, prepared, result_for(draft, board_of(prepared), 1))
     with pytest.raises(BadBatchError):
         check_board(found, prepared.geometry, data, [prepared.messages])
 
 
-@given(board=st.lists(st.integers(0, 5), max_size=12), mine=st.lists(st.integers(0, 5), max_size=6), data=st.data())
-def test_the_bulk_look_up_agrees_with_counting(board: list[int], mine: list[int], data: st.DataObject) -> None:
+@given(
+    board=st.lists(st.integers(0, 5), max_size=12),
+    mine=st.lists(st.integers(0, 5), max_size=6),
+    data=st.data(),
+)
+def test_the_bulk_look_up_agrees_with_counting(
+    board: list[int], mine: list[int], data: st.DataObject
+) -> None:
     geometry = Geometry.of(SUM, "sealed-box", 2)
 
     def message(tag: int) -> bytes:

@@ -1,4 +1,7 @@
-"""A device sends what fits in one message, and streams the rest; the entry node sees the same submission."""
+"""A device sends what fits in one message, and streams the rest.
+
+The entry node sees the same submission.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,19 @@ async def test_the_longest_message_goes_whole_and_a_byte_more_is_a_stream(
 ) -> None:
     deployment = make_deployment(tmp_path / "deployment")
     simulated, roster = SimulatedRound(Draft(deployment), tmp_path), deployment.roster
-    verified = verify_round(parse_announcement(simulated.announcement), roster, LENIENT, POPULATION, NOW, ROUND_ID)
+    verified = verify_round(
+        parse_announcement(simulated.announcement), roster, LENIENT, POPULATION, NOW, ROUND_ID
+    )
     small, large = (prepare(verified, 1, member) for member in make_members(deployment, 2))
     header = node_pb2.SubmissionHeader(
         round_id=ROUND_ID, credential=small.credential.to_bytes(), claim=small.claim.to_bytes()
     )
     length = node_pb2.SubmitWholeRequest(header=header, envelope=small.envelope).ByteSize()
     assert length < WHOLE_BYTES
-    async with simulated, EntryNode(roster.party("node-1"), deployment.keys_of(CLIENT), roster) as entry:
+    async with (
+        simulated,
+        EntryNode(roster.party("node-1"), deployment.keys_of(CLIENT), roster) as entry,
+    ):
         monkeypatch.setattr(transport, "WHOLE_BYTES", length)
         await entry.submit(small)
         assert (simulated.calls, simulated.streams) == (1, 0)
@@ -39,12 +47,22 @@ async def test_the_longest_message_goes_whole_and_a_byte_more_is_a_stream(
     assert list(simulated.accepted.values()) == [small.envelope, large.envelope]
 
 
-async def test_a_node_of_an_earlier_release_is_sent_a_stream_and_asked_only_once(tmp_path: Path) -> None:
+async def test_a_node_of_an_earlier_release_is_sent_a_stream_and_asked_only_once(
+    tmp_path: Path,
+) -> None:
     deployment = make_deployment(tmp_path / "deployment")
-    simulated, roster = SimulatedRound(Draft(deployment), tmp_path, offers_whole=False), deployment.roster
-    verified = verify_round(parse_announcement(simulated.announcement), roster, LENIENT, POPULATION, NOW, ROUND_ID)
+    simulated, roster = (
+        SimulatedRound(Draft(deployment), tmp_path, offers_whole=False),
+        deployment.roster,
+    )
+    verified = verify_round(
+        parse_announcement(simulated.announcement), roster, LENIENT, POPULATION, NOW, ROUND_ID
+    )
     first, second = (prepare(verified, 1, member) for member in make_members(deployment, 2))
-    async with simulated, EntryNode(roster.party("node-1"), deployment.keys_of(CLIENT), roster) as entry:
+    async with (
+        simulated,
+        EntryNode(roster.party("node-1"), deployment.keys_of(CLIENT), roster) as entry,
+    ):
         for submission in (first, second):
             await entry.submit(submission)
     assert (simulated.unimplemented, simulated.streams) == (1, 2)

@@ -1,4 +1,5 @@
-"""The accelerator: its boxes and points are libsodium's byte for byte on every path, and nobody needs it."""
+"""The accelerator: its boxes and points are libsodium's byte for byte on every path, and nobody
+needs it."""
 
 import hashlib
 import os
@@ -29,7 +30,9 @@ try:
 except ImportError:
     wheel, PATHS = None, []
 
-needs_wheel = pytest.mark.skipif(wheel is None, reason="shuffledp-accel is not installed: make accel, where cargo is")
+needs_wheel = pytest.mark.skipif(
+    wheel is None, reason="shuffledp-accel is not installed: make accel, where cargo is"
+)
 on_every_path = pytest.mark.parametrize("path", PATHS or [pytest.param("none", marks=needs_wheel)])
 
 
@@ -57,12 +60,16 @@ def test_points_are_libsodiums_and_openssls(path: str) -> None:
     engine = wheel.Engine(path)
     count = 10_000 if path in wheel.paths() else 200
     points = [bindings.crypto_box_keypair()[0] for _ in range(count // 8)]
-    points += [os.urandom(32) for _ in range(count)]  # half on the twist, half with the high bit, some of both
+    points += [
+        os.urandom(32) for _ in range(count)
+    ]  # half on the twist, half with the high bit, some of both
     points += [(P + above).to_bytes(32, "little") for above in range(19)] + LOW_ORDER
     points += [(2**255 + 2**255 - 1 - below).to_bytes(32, "little") for below in range(40)]
     secrets = [os.urandom(32) for _ in points]
     given = pieces(engine.x25519_batch(b"".join(secrets), b"".join(points)), 32)
-    assert given == [scalarmult(secret, point) for secret, point in zip(secrets, points, strict=True)]
+    assert given == [
+        scalarmult(secret, point) for secret, point in zip(secrets, points, strict=True)
+    ]
     for secret, point, shared in list(zip(secrets, points, given, strict=True))[:200]:
         private = X25519PrivateKey.from_private_bytes(secret)
         assert private.exchange(X25519PublicKey.from_public_bytes(point)) == shared
@@ -80,7 +87,10 @@ def test_boxes_of_all_counts_and_widths_are_libsodiums_both_ways(path: str) -> N
             secrets = [os.urandom(32) for _ in range(count)]
             ours = engine.seal_batch(recipient, b"".join(secrets), b"".join(plain), width)
             pairs = zip(plain, secrets, strict=True)
-            theirs = [SealedBox().sealer(public, b"", lambda _, own=own: own)(text) for text, own in pairs]  # type: ignore[misc]
+            theirs = [
+                SealedBox().sealer(public, b"", lambda _, own=own: own)(text)  # type: ignore[misc]
+                for text, own in pairs
+            ]
             assert ours == b"".join(theirs)
             assert engine.open_batch(private, ours, width + 48) == (b"".join(plain), [])
     assert recipient.has_table
@@ -106,15 +116,21 @@ def test_a_box_under_a_point_of_low_order_stays_closed_as_with_libsodium(path: s
     public, private = bindings.crypto_box_keypair()
     good = bindings.crypto_box_seal(b"text", public)
     torn = b"".join([good, *(point + good[32:] for point in LOW_ORDER)])
-    assert wheel.Engine(path).open_batch(private, torn, 52) == (b"text", list(range(1, 1 + len(LOW_ORDER))))
+    assert wheel.Engine(path).open_batch(private, torn, 52) == (
+        b"text",
+        list(range(1, 1 + len(LOW_ORDER))),
+    )
     for point in LOW_ORDER:
         with pytest.raises(CryptoError):
             bindings.crypto_box_seal_open(point + good[32:], public, private)
 
 
 @on_every_path
-def test_a_box_whose_sender_spelled_its_key_in_a_second_way_opens_as_with_libsodium(path: str) -> None:
-    """Bit 255 set before the nonce is derived from the key: libsodium opens it, so every engine must."""
+def test_a_box_whose_sender_spelled_its_key_in_a_second_way_opens_as_with_libsodium(
+    path: str,
+) -> None:
+    """Bit 255 set before the nonce is derived from the key: libsodium opens it, so every engine
+    must."""
     engine, spelled = wheel.Engine(path), []
     public, private = bindings.crypto_box_keypair()
     for _ in range(17):
@@ -167,8 +183,12 @@ def test_a_batch_of_users_is_sealed_as_each_would_be_alone() -> None:
         seeds = [os.urandom(32) for _ in users]
         together = seal_envelopes(geometry, ROUND, publics, users, [stream(seed) for seed in seeds])
         pairs = zip(users, seeds, strict=True)
-        assert together == [seal_envelope(geometry, ROUND, publics, own, stream(seed)) for own, seed in pairs]
-        packed = b"".join(open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in together)
+        assert together == [
+            seal_envelope(geometry, ROUND, publics, own, stream(seed)) for own, seed in pairs
+        ]
+        packed = b"".join(
+            open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in together
+        )
         for position in (2, 3):
             packed = peel(geometry, ROUND, position, keys[position - 1][0], packed)
         assert packed == b"".join(message for own in users for message in own)
@@ -182,11 +202,15 @@ def test_every_suite_opens_a_batch_and_names_the_places_of_what_does_not_open(su
     plain = [os.urandom(9) for _ in range(20)]
     sealed = chosen.seal_batch(public, b"info", plain, [os.urandom] * 20)
     width = 9 + chosen.overhead
-    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(b"".join(plain), ())
+    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(
+        b"".join(plain), ()
+    )
     for place in (0, 7, 8, 19):
         sealed[place] = sealed[place][:-1] + bytes([sealed[place][-1] ^ 1])
     left = b"".join(text for place, text in enumerate(plain) if place not in {0, 7, 8, 19})
-    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(left, (0, 7, 8, 19))
+    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(
+        left, (0, 7, 8, 19)
+    )
 
 
 @pytest.mark.usefixtures("path")
@@ -217,7 +241,9 @@ def test_off_is_libsodium_alone(choice: pytest.MonkeyPatch) -> None:
     assert acceleration.engine() is None
 
 
-def test_without_the_wheel_auto_is_libsodium_and_a_path_by_name_is_refused(choice: pytest.MonkeyPatch) -> None:
+def test_without_the_wheel_auto_is_libsodium_and_a_path_by_name_is_refused(
+    choice: pytest.MonkeyPatch,
+) -> None:
     choice.setattr(acceleration, "_MODULE", "shuffledp_accel_that_nobody_has")
     choice.delenv(acceleration.VARIABLE, raising=False)
     assert acceleration.engine() is None
@@ -228,7 +254,9 @@ def test_without_the_wheel_auto_is_libsodium_and_a_path_by_name_is_refused(choic
 
 
 @needs_wheel
-def test_the_fastest_path_of_this_processor_is_taken_and_one_it_lacks_refused(choice: pytest.MonkeyPatch) -> None:
+def test_the_fastest_path_of_this_processor_is_taken_and_one_it_lacks_refused(
+    choice: pytest.MonkeyPatch,
+) -> None:
     choice.delenv(acceleration.VARIABLE, raising=False)
     made = acceleration.engine()
     assert (made and [made.path]) == (wheel.paths()[:1] or None)
@@ -255,7 +283,9 @@ class _Wrong:
 
 
 @needs_wheel
-def test_an_engine_that_fails_its_test_is_left_with_a_warning_and_refused_by_name(choice: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_fails_its_test_is_left_with_a_warning_and_refused_by_name(
+    choice: pytest.MonkeyPatch,
+) -> None:
     right = wheel
 
     class Module:

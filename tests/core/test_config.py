@@ -48,7 +48,10 @@ def test_an_unknown_missing_or_broken_key_is_named(tmp_path: Path, line: str, na
 
 def test_a_path_with_a_zero_byte_and_text_that_is_no_text_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    for wrong in (GOOD.replace("keys/node-1", "keys\\u0000").encode(), GOOD.encode() + b'log_level = "\xff"'):
+    for wrong in (
+        GOOD.replace("keys/node-1", "keys\\u0000").encode(),
+        GOOD.encode() + b'log_level = "\xff"',
+    ):
         file.write_bytes(wrong)
         with pytest.raises(ConfigError, match=r"node\.toml"):
             load_config(file, ServiceConfig)

@@ -51,7 +51,10 @@ def test_a_program_that_crashes_leaves_no_core_dump(program: str, tmp_path: Path
     """The program's own entry point runs, then the process aborts, in a shell that allows dumps."""
     script = RUN_AND_CRASH.format(settings=SETTINGS, program=program)
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", script], stdout=subprocess.PIPE, cwd=tmp_path, text=True
+        [sys.executable, "-W", "ignore", "-c", script],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
     )
     assert process.stdout is not None
     with process.stdout as stdout:

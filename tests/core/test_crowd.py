@@ -27,12 +27,21 @@ def crowd_of(peers: list[str]) -> Crowd[int]:
 
 def test_the_one_call_of_another_address_stays_however_old_it_is() -> None:
     crowd = crowd_of(["ipv4:127.0.0.1:5", *["ipv4:127.0.0.2:5"] * 9, *["ipv4:127.0.0.2:6"] * 3])
-    assert [crowd.take_one() for _ in range(11)][:6] == [1, 2, 3, 4, 5, 6]  # the fuller connection, the oldest first
+    assert [crowd.take_one() for _ in range(11)][:6] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]  # the fuller connection, the oldest first
     assert 0 in crowd
 
 
 @given(st.lists(PEERS, min_size=1))
-def test_whoever_gives_way_is_the_oldest_of_the_fullest_connection_of_the_address_with_most(peers: list[str]) -> None:
+def test_whoever_gives_way_is_the_oldest_of_the_fullest_connection_of_the_address_with_most(
+    peers: list[str],
+) -> None:
     crowd = crowd_of(peers)
     taken = crowd.take_one()
     hosts = Counter(peer.rpartition(":")[0] for peer in peers)
@@ -56,7 +65,9 @@ def test_what_waits_no_more_leaves_nothing_behind(peers: list[str]) -> None:
 
 def test_a_network_of_one_customer_is_one_address() -> None:
     """Under IPv6 a caller has as many addresses as it likes."""
-    crowd = crowd_of([*[f"ipv6:%5B2001:db8::{number:x}%5D:7" for number in range(9)], "ipv6:[2001:db8:0:1::1]:7"])
+    crowd = crowd_of(
+        [*[f"ipv6:%5B2001:db8::{number:x}%5D:7" for number in range(9)], "ipv6:[2001:db8:0:1::1]:7"]
+    )
     assert crowd.has_larger_share("ipv4:192.0.2.1:7")
     assert not crowd.has_larger_share("ipv6:[2001:db8::ffff]:7")
     for _ in range(8):
@@ -84,10 +95,13 @@ async def test_equal_shares_of_slots_are_not_taken_away() -> None:
             entered = asyncio.Event()
             tasks.append(group.create_task(occupy(f"ipv4:192.0.2.{host}:{number}", entered)))
             await entered.wait()
-        # The fifth of address 1 finds only its own address there; 2 and 3 take its first two; then shares are equal.
+        # The fifth of address 1 finds only its own address there; 2 and 3 take its first two; then
+        # shares are equal.
         for _ in range(100):  # turns, in which evicted tasks end
             await asyncio.sleep(0)
-        assert sorted(ended) == sorted([f"ipv4:192.0.2.{peer}" for peer in ("1:4", "1:0", "1:1", "2:7", "3:8")])
+        assert sorted(ended) == sorted(
+            [f"ipv4:192.0.2.{peer}" for peer in ("1:4", "1:0", "1:1", "2:7", "3:8")]
+        )
         for task in tasks:
             task.cancel()
 
@@ -107,7 +121,10 @@ def test_the_peers_of_grpc_are_those_of_the_kernel() -> None:
 
 async def test_the_surplus_is_taken_from_the_crowd_and_never_from_who_is_known() -> None:
     connections = Connections(Limits(connections=6), lambda: None)
-    found = {("10.0.0.1", port): port for port in range(6)} | {("10.0.0.2", 1): 7, ("10.0.0.3", 1): 8}
+    found = {("10.0.0.1", port): port for port in range(6)} | {
+        ("10.0.0.2", 1): 7,
+        ("10.0.0.3", 1): 8,
+    }
     connections.begin("ipv4:10.0.0.1:0", known=True)
     connections.begin("ipv4:10.0.0.1:1", known=False)
     chosen = connections._surplus(found, 3)

@@ -31,7 +31,9 @@ OTHER_SPELLINGS_OF_HEX = {
     "spaces between bytes": "ab " * 32,
     "a leading space": " " + HEX,
     "a line end": HEX + "\n",
-    "full-width letters": unicodedata.normalize("NFKC", HEX).translate({ord("a"): "ａ", ord("b"): "ｂ"}),
+    "full-width letters": unicodedata.normalize("NFKC", HEX).translate(
+        {ord("a"): "ａ", ord("b"): "ｂ"}
+    ),
     "too short": HEX[2:],
     "too long": HEX + "ab",
 }
@@ -39,7 +41,9 @@ PARTY = Party(name="node-1", role="node", operator="o", address="localhost:1", i
 POPULATION = Population(name="clinic", enrolment_key="cd" * 32)
 
 
-def roster(*parties: Party, populations: tuple[Population, ...] = (POPULATION,), deployment: str = "demo") -> Roster:
+def roster(
+    *parties: Party, populations: tuple[Population, ...] = (POPULATION,), deployment: str = "demo"
+) -> Roster:
     return Roster(deployment=deployment, parties=parties, populations=populations, tls_authority="")
 
 
@@ -105,7 +109,9 @@ def test_a_roster_has_no_name_that_could_be_taken_for_another(name: str) -> None
 
 def test_a_name_stands_in_a_roster_once() -> None:
     other = msgspec.structs.replace(PARTY, identity_key="ef" * 32, role="analyst")
-    shouted = msgspec.structs.replace(other, name="Node-1")  # TLS takes its certificate for the other's
+    shouted = msgspec.structs.replace(
+        other, name="Node-1"
+    )  # TLS takes its certificate for the other's
     twice = (POPULATION, msgspec.structs.replace(POPULATION, name="Clinic"))
     for parties, populations in (
         ((PARTY, other), (POPULATION,)),
@@ -128,7 +134,8 @@ def test_two_parties_do_not_share_an_identity_key() -> None:
 
 @pytest.mark.parametrize("name", ["client", "operator", "viewer", "gateway", "Client"])
 def test_no_party_has_the_name_of_a_shared_tls_certificate(name: str) -> None:
-    """All devices show one certificate, with the common name `client`: each of them would be that party."""
+    """All devices show one certificate, with the common name `client`: each of them would be that
+    party."""
     with pytest.raises(ValueError, match="TLS certificate"):
         roster(msgspec.structs.replace(PARTY, name=name))
 
@@ -137,7 +144,9 @@ def test_no_party_has_the_name_of_a_shared_tls_certificate(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**19 * 9, 10**40, -(10**40)])
-def test_a_number_beyond_64_bits_is_refused_also_where_the_rest_is_as_we_write_it(number: int) -> None:
+def test_a_number_beyond_64_bits_is_refused_also_where_the_rest_is_as_we_write_it(
+    number: int,
+) -> None:
     header = BatchHeader(round_id="0" * 32, position=1, users=1, records=7777777, digest=HEX)
     data = to_json(header)
     assert from_json(data, BatchHeader) == header
@@ -145,21 +154,33 @@ def test_a_number_beyond_64_bits_is_refused_also_where_the_rest_is_as_we_write_i
         from_json(data.replace(b"7777777", str(number).encode()), BatchHeader)
 
 
-@pytest.mark.parametrize("spelling", ["1.0", "1e0", "10e-1", "01", "+1", '"1"', "true", "0x1", "1_0", "\u0661"])
+@pytest.mark.parametrize(
+    "spelling", ["1.0", "1e0", "10e-1", "01", "+1", '"1"', "true", "0x1", "1_0", "\u0661"]
+)
 def test_a_whole_number_has_one_spelling(spelling: str) -> None:
-    text = to_json(BatchHeader(round_id="0" * 32, position=7777777, users=1, records=1, digest=HEX)).decode()
+    text = to_json(
+        BatchHeader(round_id="0" * 32, position=7777777, users=1, records=1, digest=HEX)
+    ).decode()
     with pytest.raises(MalformedDocumentError):
         from_json(text.replace("7777777", spelling), BatchHeader)
 
 
 def test_a_plan_that_is_spelt_otherwise_is_written_again_in_one_way() -> None:
-    """The accountant and the analyst compare plans as text, after they were read and written again."""
+    """The accountant and the analyst compare plans as text, after they were read and written
+    again."""
     plan = RoundPlan(
-        population="clinic", mechanism="rr-shuffle", size=2, epsilon=2.0, delta=0.01, min_reports=5, max_reports=9,
+        population="clinic", mechanism="rr-shuffle", size=2, epsilon=2.0, delta=0.01,
+        min_reports=5, max_reports=9,
         route=("node-1", "node-2"),
     )  # fmt: skip
     text = to_json(plan).decode()
-    for old, new in (("2.0", "2"), ("2.0", "20e-1"), ("0.01", "1e-2"), ('"clinic"', '"\\u0063linic"'), (",", " ,\n")):
+    for old, new in (
+        ("2.0", "2"),
+        ("2.0", "20e-1"),
+        ("0.01", "1e-2"),
+        ('"clinic"', '"\\u0063linic"'),
+        (",", " ,\n"),
+    ):
         assert old in text
         assert to_json(from_json(text.replace(old, new), RoundPlan)).decode() == text
     assert to_json(from_json(text[:-1] + ',"mix":"plain"}', RoundPlan)).decode() == text
@@ -184,14 +205,25 @@ def test_a_frame_that_is_spelt_otherwise_has_the_same_digest() -> None:
 
 @pytest.mark.parametrize("text", ["\ufeff", "\0", "//\n", "/**/", "\u00a0", "\u200b", "1"])
 def test_nothing_stands_around_a_document(text: str) -> None:
-    data = sign(Receipt(round_id="a", credential="b", submission_digest="c"), "node-1", KEY).to_bytes()
+    data = sign(
+        Receipt(round_id="a", credential="b", submission_digest="c"), "node-1", KEY
+    ).to_bytes()
     for other in (text.encode() + data, data + text.encode()):
         with pytest.raises(MalformedDocumentError):
             Signed.from_bytes(other)
 
 
 @pytest.mark.parametrize(
-    "text", [b'"\\ud800"', b'"\\udc00\\ud800"', b'"\xed\xa0\x80"', b'"\xc1\xa1"', b'"\xff"', b'"\t"', b"'a'"]
+    "text",
+    [
+        b'"\\ud800"',
+        b'"\\udc00\\ud800"',
+        b'"\xed\xa0\x80"',
+        b'"\xc1\xa1"',
+        b'"\xff"',
+        b'"\t"',
+        b"'a'",
+    ],
 )
 def test_text_that_other_readers_would_repair_is_refused(text: bytes) -> None:
     data = to_json(Receipt(round_id="a", credential="b", submission_digest="c"))
@@ -199,7 +231,9 @@ def test_text_that_other_readers_would_repair_is_refused(text: bytes) -> None:
         from_json(data.replace(b'"a"', text), Receipt)
 
 
-@pytest.mark.parametrize("field", ["Round_id", "ROUND_ID", "round_id\u200b", "round\u2011id", "roundId"])
+@pytest.mark.parametrize(
+    "field", ["Round_id", "ROUND_ID", "round_id\u200b", "round\u2011id", "roundId"]
+)
 def test_a_field_has_one_name(field: str) -> None:
     data = to_json(Receipt(round_id="a", credential="b", submission_digest="c")).decode()
     with pytest.raises(MalformedDocumentError):

@@ -64,7 +64,9 @@ def test_a_signature_under_another_label_means_nothing() -> None:
 def test_another_key_and_another_signer_are_refused() -> None:
     signed = sign(RECEIPT, "node-1", KEY)
     with pytest.raises(SignatureError, match="altered or signed by another key"):
-        verify(signed, Receipt, "node-1", Ed25519PrivateKey.generate().public_key().public_bytes_raw())
+        verify(
+            signed, Receipt, "node-1", Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        )
     with pytest.raises(ForeignDocumentError, match="node-2"):
         verify(signed, Receipt, "node-2", PUBLIC)
 
@@ -82,7 +84,12 @@ def test_an_unknown_field_or_version_is_malformed_though_well_signed() -> None:
 
 def test_a_signature_can_be_written_in_one_way_only() -> None:
     signed = sign(RECEIPT, "node-1", KEY)
-    for other in (signed.signature.upper(), f" {signed.signature}", signed.signature + "\n", signed.signature + "00"):
+    for other in (
+        signed.signature.upper(),
+        f" {signed.signature}",
+        signed.signature + "\n",
+        signed.signature + "00",
+    ):
         with pytest.raises(SignatureError):
             verify(msgspec.structs.replace(signed, signature=other), Receipt, "node-1", PUBLIC)
 
@@ -94,7 +101,9 @@ def well_signed(body: str) -> Signed:
 
 def test_a_field_that_stands_twice_is_refused_in_frame_and_body() -> None:
     with pytest.raises(MalformedDocumentError, match="twice"):
-        Signed.from_bytes(b'{"label":"x","label":"receipt","signer":"n","body":"{}","signature":""}')
+        Signed.from_bytes(
+            b'{"label":"x","label":"receipt","signer":"n","body":"{}","signature":""}'
+        )
     body = '{"round_id":"a","\\u0072ound_id":"z","credential":"b","submission_digest":"c"}'
     with pytest.raises(MalformedDocumentError, match="twice"):
         verify(well_signed(body), Receipt, "n", PUBLIC)
@@ -103,14 +112,24 @@ def test_a_field_that_stands_twice_is_refused_in_frame_and_body() -> None:
         from_json(f'{{"mechanism":{nested}}}', Holder)
 
 
-@pytest.mark.parametrize("number", ["1" + "0" * 40, "-" + "9" * 4000, "9" * 5000, "1e400", "NaN", "1.5", "Infinity"])
+@pytest.mark.parametrize(
+    "number", ["1" + "0" * 40, "-" + "9" * 4000, "9" * 5000, "1e400", "NaN", "1.5", "Infinity"]
+)
 def test_a_number_that_no_machine_counts_with_is_malformed(number: str) -> None:
     with pytest.raises(MalformedDocumentError):
-        from_json(f'{{"round_id":"a","position":1,"users":{number},"records":1,"digest":"d"}}', BatchHeader)
+        from_json(
+            f'{{"round_id":"a","position":1,"users":{number},"records":1,"digest":"d"}}',
+            BatchHeader,
+        )
 
 
 def test_bytes_that_are_no_text_and_endless_nesting_are_malformed() -> None:
-    for data in (b'{"label":"\xff\xfe"}', b'{"label":' + b"[" * 100_000, b'{"x":' * 100_000, b'{"label":"\\ud800"}'):
+    for data in (
+        b'{"label":"\xff\xfe"}',
+        b'{"label":' + b"[" * 100_000,
+        b'{"x":' * 100_000,
+        b'{"label":"\\ud800"}',
+    ):
         with pytest.raises(MalformedDocumentError):
             Signed.from_bytes(data)
     with pytest.raises(MalformedDocumentError):
@@ -176,7 +195,8 @@ def test_a_bad_mechanism_is_one_typed_error(text: str) -> None:
 )
 def test_a_plan_that_makes_no_sense_is_refused(bad: dict[str, object]) -> None:
     good = {
-        "population": "p", "mechanism": "rr-shuffle", "size": 5, "epsilon": 1.0, "delta": 1e-6, "min_reports": 9,
+        "population": "p", "mechanism": "rr-shuffle", "size": 5, "epsilon": 1.0, "delta": 1e-6,
+        "min_reports": 9,
         "max_reports": 10, "route": ["a", "b"],
     }  # fmt: skip
     assert from_json(msgspec.json.encode(good), RoundPlan).max_reports == 10
@@ -185,16 +205,34 @@ def test_a_plan_that_makes_no_sense_is_refused(bad: dict[str, object]) -> None:
 
 
 def test_a_submission_is_checked_against_credential_claim_round_and_bytes() -> None:
-    enrolment, client, envelope = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate(), b"sealed"
-    key, name = enrolment.public_key().public_bytes_raw(), client.public_key().public_bytes_raw().hex()
+    enrolment, client, envelope = (
+        Ed25519PrivateKey.generate(),
+        Ed25519PrivateKey.generate(),
+        b"sealed",
+    )
+    key, name = (
+        enrolment.public_key().public_bytes_raw(),
+        client.public_key().public_bytes_raw().hex(),
+    )
     credential = sign(Credential(population="people", public_key=name), "people", enrolment)
 
-    def claim(round_id: str = "r1", who: str = name, body: bytes = envelope, by: Ed25519PrivateKey = client) -> Signed:
-        return sign(SubmissionClaim(round_id=round_id, credential=who, envelope_digest=digest(body)), name, by)
+    def claim(
+        round_id: str = "r1",
+        who: str = name,
+        body: bytes = envelope,
+        by: Ed25519PrivateKey = client,
+    ) -> Signed:
+        return sign(
+            SubmissionClaim(round_id=round_id, credential=who, envelope_digest=digest(body)),
+            name,
+            by,
+        )
 
     assert check_submission("r1", "people", key, credential, claim(), envelope) == name
     with pytest.raises(UnknownCredentialError):
-        check_submission("r1", "people", client.public_key().public_bytes_raw(), credential, claim(), envelope)
+        check_submission(
+            "r1", "people", client.public_key().public_bytes_raw(), credential, claim(), envelope
+        )
     forged = sign(Credential(population="others", public_key=name), "people", enrolment)
     with pytest.raises(UnknownCredentialError):
         check_submission("r1", "people", key, forged, claim(), envelope)

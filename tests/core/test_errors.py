@@ -7,7 +7,9 @@ from shuffledp_core import errors
 
 def test_every_error_is_found_by_its_code() -> None:
     classes = [
-        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ShuffleDPError)
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ShuffleDPError)
     ]
     assert len(classes) > 20
     for kind in classes:
@@ -21,7 +23,9 @@ def test_refusals_and_usage_have_their_exit_codes() -> None:
     assert errors.BadBatchError.exit_code == 1
 
 
-@pytest.mark.parametrize("text", ["x" * 1_200_000, "\x1b[2J" * 300_000, "a\nb\u2028c\x00", "\udcff", "ε ≤ 1"])
+@pytest.mark.parametrize(
+    "text", ["x" * 1_200_000, "\x1b[2J" * 300_000, "a\nb\u2028c\x00", "\udcff", "ε ≤ 1"]
+)
 def test_a_message_is_one_printable_line_of_bounded_length_whoever_wrote_it(text: str) -> None:
     for kind in (errors.ShuffleDPError, errors.BadBatchError, errors.LedgerAwayError):
         said = str(kind(f"node-3: {text}"))

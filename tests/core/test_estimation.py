@@ -1,4 +1,5 @@
-"""Estimators against laws that are computed here, without them: exact expectations and exact coverage."""
+"""Estimators against laws that are computed here, without them: exact expectations and exact
+coverage."""
 
 from __future__ import annotations
 
@@ -37,11 +38,16 @@ NEGLIGIBLE = 1e-12
 
 def two_binomials(first: int, p: float, second: int, q: float) -> NDArray[np.float64]:
     """Law of Bin(first, p) + Bin(second, q), by convolution."""
-    return np.convolve(binom.pmf(np.arange(first + 1), first, p), binom.pmf(np.arange(second + 1), second, q))
+    return np.convolve(
+        binom.pmf(np.arange(first + 1), first, p), binom.pmf(np.arange(second + 1), second, q)
+    )
 
 
-def difference_of_negative_binomials(shape: float, epsilon: float, reach: int) -> NDArray[np.float64]:
-    """Law of A - B on -reach..reach, A, B ~ NB(shape, 1 - exp(-epsilon)), by convolution of scipy's own law."""
+def difference_of_negative_binomials(
+    shape: float, epsilon: float, reach: int
+) -> NDArray[np.float64]:
+    """Law of A - B on -reach..reach, A, B ~ NB(shape, 1 - exp(-epsilon)), by convolution of scipy's
+    own law."""
     one = nbinom.pmf(np.arange(reach + 1), shape, -math.expm1(-epsilon))
     return np.convolve(one, one[::-1])
 
@@ -49,7 +55,8 @@ def difference_of_negative_binomials(shape: float, epsilon: float, reach: int) -
 def expectation_and_coverage(
     spec: Mechanism, users: int, law: NDArray[np.float64], counts_of: list[list[int]], truth: float
 ) -> tuple[float, float]:
-    """Mean of the first estimate and probability that its interval holds the truth, over outcomes of a known law."""
+    """Mean of the first estimate and probability that its interval holds the truth, over outcomes
+    of a known law."""
     mean = covered = 0.0
     for probability, counts in zip(law, counts_of, strict=True):
         if probability > NEGLIGIBLE:
@@ -71,7 +78,9 @@ def test_every_mechanism_has_an_estimator() -> None:
         "rr-shuffle": RRShuffle(max_value=3, randomise=Fraction(1, 2)),
         "geo-shuffle": GeoShuffle(max_value=3, epsilon_geo=Fraction(1), padding=5),
         "sgdl-shuffle": SGDLShuffle(max_value=3, noise_epsilon=Fraction(1), shares=2, padding=5),
-        "split-mix": SplitMix(max_value=3, noise_epsilon=Fraction(1), shares=2, modulus=128, pieces=4),
+        "split-mix": SplitMix(
+            max_value=3, noise_epsilon=Fraction(1), shares=2, modulus=128, pieces=4
+        ),
     }
     assert set(examples) == set(MECHANISMS)
     for spec in examples.values():
@@ -81,8 +90,12 @@ def test_every_mechanism_has_an_estimator() -> None:
 
 @pytest.mark.parametrize("users", [10, 50, 200])
 @pytest.mark.parametrize("symbols", [2, 5, 30])
-@pytest.mark.parametrize("blanket", [Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2), Fraction(99, 100)])
-def test_a_histogram_is_unbiased_and_its_intervals_cover(users: int, symbols: int, blanket: Fraction) -> None:
+@pytest.mark.parametrize(
+    "blanket", [Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2), Fraction(99, 100)]
+)
+def test_a_histogram_is_unbiased_and_its_intervals_cover(
+    users: int, symbols: int, blanket: Fraction
+) -> None:
     spec = KRRHistogram(symbols=symbols, blanket=blanket)
     q = float(blanket / symbols)
     p = 1 - float(blanket) + q
@@ -98,7 +111,9 @@ def test_a_histogram_is_unbiased_and_its_intervals_cover(users: int, symbols: in
 def test_answers_of_several_rounds_are_counted_round_by_round() -> None:
     answers = np.random.default_rng(3).integers(0, 5, (4, 60))
     counts = KRRHistogram(symbols=5, blanket=Fraction(1, 2)).count(answers)
-    assert counts.tolist() == [[int((row == symbol).sum()) for symbol in range(5)] for row in answers]
+    assert counts.tolist() == [
+        [int((row == symbol).sum()) for symbol in range(5)] for row in answers
+    ]
 
 
 def test_the_histogram_estimate_inverts_the_expected_counts() -> None:
@@ -112,8 +127,12 @@ def test_the_histogram_estimate_inverts_the_expected_counts() -> None:
 
 
 @pytest.mark.parametrize(("users", "largest"), [(5, 1), (20, 1), (200, 1), (30, 10), (1000, 1)])
-@pytest.mark.parametrize("randomise", [Fraction(1, 1000), Fraction(1, 20), Fraction(1, 2), Fraction(19, 20)])
-def test_an_rr_sum_is_unbiased_and_its_intervals_cover(users: int, largest: int, randomise: Fraction) -> None:
+@pytest.mark.parametrize(
+    "randomise", [Fraction(1, 1000), Fraction(1, 20), Fraction(1, 2), Fraction(19, 20)]
+)
+def test_an_rr_sum_is_unbiased_and_its_intervals_cover(
+    users: int, largest: int, randomise: Fraction
+) -> None:
     spec = RRShuffle(max_value=largest, randomise=randomise)
     bits, flip = users * largest, float(randomise) / 2
     outcomes = [[bits - ones, ones] for ones in range(bits + 1)]
@@ -137,7 +156,8 @@ def test_rr_debiasing_is_algorithm_2_of_athanasiou_et_al_2025() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "epsilon"), [(0.01, 0.5), (0.5, 0.05), (1.0, 0.1), (1.0, 2.0), (1.3, 0.02), (30.0, 0.2), (1000.0, 1.0)]
+    ("shape", "epsilon"),
+    [(0.01, 0.5), (0.5, 0.05), (1.0, 0.1), (1.0, 2.0), (1.3, 0.02), (30.0, 0.2), (1000.0, 1.0)],
 )
 def test_the_noise_law_is_that_of_two_negative_binomials(shape: float, epsilon: float) -> None:
     table = noise.probabilities(shape, epsilon)
@@ -169,7 +189,9 @@ def test_a_normal_interval_would_not_cover_near_one_share() -> None:
     tail=st.sampled_from([0.3, 0.05, 1e-6]),
 )
 @settings(deadline=None, max_examples=60)
-def test_chernoffs_half_width_is_never_below_the_exact_one(shape: float, epsilon: float, tail: float) -> None:
+def test_chernoffs_half_width_is_never_below_the_exact_one(
+    shape: float, epsilon: float, tail: float
+) -> None:
     table = noise.probabilities(shape, epsilon)
     assert table is not None
     width = noise.chernoff_half_width(shape, epsilon, tail)
@@ -198,7 +220,9 @@ def test_extreme_parameters_do_not_overflow() -> None:
         SGDLShuffle(max_value=10, noise_epsilon=Fraction(1, 4), shares=12, padding=150),
     ],
 )
-def test_an_additive_sum_is_unbiased_and_its_intervals_cover(spec: GeoShuffle | SGDLShuffle) -> None:
+def test_an_additive_sum_is_unbiased_and_its_intervals_cover(
+    spec: GeoShuffle | SGDLShuffle,
+) -> None:
     users, truth = 12, 57
     epsilon = spec.epsilon_geo if isinstance(spec, GeoShuffle) else spec.noise_epsilon
     shape = 12.0 if isinstance(spec, GeoShuffle) else 1.0
@@ -228,7 +252,10 @@ def value_of(spec: Mechanism, ones: list[int], lost: int = 0) -> float:
 @pytest.mark.parametrize("spec", LOSSY)
 @pytest.mark.parametrize("lost", range(1, 7))
 def test_a_report_counts_for_the_share_of_it_that_is_left(spec: Mechanism, lost: int) -> None:
-    """Exactly, over all choices of the lost messages; for a report that is lost whole: as if it never was."""
+    """Exactly, over all choices of the lost messages.
+
+    For a report that is lost whole: as if it never was.
+    """
     others = [3, 5]
     for ones in range(7):
         sent = [1] * ones + [0] * (6 - ones)
@@ -239,7 +266,9 @@ def test_a_report_counts_for_the_share_of_it_that_is_left(spec: Mechanism, lost:
 
 
 @pytest.mark.parametrize("spec", LOSSY)
-def test_a_user_who_spoils_messages_moves_a_sum_no_further_than_one_who_sends_others(spec: Mechanism) -> None:
+def test_a_user_who_spoils_messages_moves_a_sum_no_further_than_one_who_sends_others(
+    spec: Mechanism,
+) -> None:
     others = [3, 5]
     reachable = [value_of(spec, [*others, ones]) for ones in range(7)]
     for lost in range(1, 7):
@@ -253,7 +282,8 @@ def test_a_lost_report_of_a_histogram_is_one_user_fewer() -> None:
 
 
 def test_intervals_cover_where_some_messages_are_lost() -> None:
-    """A user with 10 bits lost 3 of them, all zeros: exact coverage, of the sum over the messages that count."""
+    """A user with 10 bits lost 3 of them, all zeros: exact coverage, of the sum over the messages
+    that count."""
     users, largest = 20, 10
     spec = RRShuffle(max_value=largest, randomise=Fraction(1, 4))
     truth, bits = 60, users * largest - 3
@@ -272,7 +302,10 @@ def test_nothing_left_to_count_is_a_typed_error() -> None:
 
 
 def test_a_whole_simulated_round_agrees_with_the_truth() -> None:
-    """Monte Carlo of the clients themselves; the limit is Chernoff's for the summed noise: false alarms below 1e-9."""
+    """Monte Carlo of the clients themselves.
+
+    The limit is Chernoff's for the summed noise: false alarms below 1e-9.
+    """
     generator = np.random.default_rng(20240229)
     users, rounds = 400, 300
     spec = SGDLShuffle(max_value=5, noise_epsilon=Fraction(1, 2), shares=400, padding=40)
@@ -299,8 +332,12 @@ def test_intervals_stay_within_what_is_possible() -> None:
     [
         KRRHistogram(symbols=3, blanket=Fraction(1)),
         HadamardHistogram(symbols=3, blanket=Fraction(1)),
-        RapporHistogram(symbols=3, fake=Fraction(1), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)),
-        RapporHistogram(symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(1, 4)),
+        RapporHistogram(
+            symbols=3, fake=Fraction(1), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+        ),
+        RapporHistogram(
+            symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(1, 4)
+        ),
         OneBitShuffle(max_value=3, randomise=Fraction(1)),
         QuantisedRR(max_value=3, bits=2, randomise=Fraction(1)),
         RRShuffle(max_value=1, randomise=Fraction(1)),
@@ -312,11 +349,16 @@ def test_a_mechanism_of_pure_noise_is_refused(spec: Mechanism) -> None:
 
 
 def test_another_interval_is_told_from_another_answer() -> None:
-    """A result of an earlier build has the right answer and other ends; its analyst is not accused of a false one."""
+    """A result of an earlier build has the right answer and other ends.
+
+    Its analyst is not accused of a false one.
+    """
     spec, counts = RRShuffle(max_value=3, randomise=Fraction(1, 2)), [160, 140]
     own = estimate(spec, counts, 100)
     check_estimate(spec, counts, 100, own)
-    with pytest.raises(FalseResultError, match="the answer is right, the interval is not this version's"):
+    with pytest.raises(
+        FalseResultError, match="the answer is right, the interval is not this version's"
+    ):
         check_estimate(spec, counts, 100, structs.replace(own, lows=(own.lows[0] - 2,)))
     with pytest.raises(FalseResultError, match="signed an answer that is not this round's"):
         check_estimate(spec, counts, 100, structs.replace(own, values=(own.values[0] + 2,)))

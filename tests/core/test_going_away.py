@@ -1,4 +1,5 @@
-"""A server that says it goes away before it has looked at a call: the caller hears so at once, and decides itself."""
+"""A server that says it goes away before it has looked at a call: the caller hears so at once, and
+decides itself."""
 
 from __future__ import annotations
 
@@ -26,11 +27,14 @@ def frame(kind: int, flags: int = 0, payload: bytes = b"") -> bytes:
 
 
 class GoingAway:
-    """An HTTP/2 server over mutual TLS that answers every call with GOAWAY: no stream was processed."""
+    """An HTTP/2 server over mutual TLS that answers every call with GOAWAY: no stream was
+    processed."""
 
     def __init__(self, deployment: Deployment, name: str) -> None:
         keys = deployment.keys_of(name)
-        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=deployment.roster.tls_authority)
+        self._context = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH, cadata=deployment.roster.tls_authority
+        )
         self._context.verify_mode = ssl.CERT_REQUIRED
         self._context.load_cert_chain(keys / "tls.pem", keys / "tls-key.pem")
         self._context.set_alpn_protocols(["h2"])
@@ -57,10 +61,14 @@ class GoingAway:
             writer.close()
 
 
-async def test_a_call_that_a_leaving_server_never_looked_at_is_not_repeated_in_secret(tmp_path: Path) -> None:
+async def test_a_call_that_a_leaving_server_never_looked_at_is_not_repeated_in_secret(
+    tmp_path: Path,
+) -> None:
     names = ("node-1", "analyst", "accountant")
     with Ports(len(names)) as ports:
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)}
+        addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(names, ports.numbers, strict=True)
+        }
         deployment = create_deployment(tmp_path / "keys", addresses)
         server = GoingAway(deployment, "node-1")
         async with await server.listen(ports.numbers[0]):

@@ -1,4 +1,5 @@
-"""Intervals cover at least what they state: exact coverage, and a search for the data that are covered least."""
+"""Intervals cover at least what they state: exact coverage, and a search for the data that are
+covered least."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ UnarySum = OneBitShuffle | QuantisedRR
 
 def two_binomials(first: int, p: float, second: int, q: float) -> Law:
     """Law of Bin(first, p) + Bin(second, q), by convolution."""
-    return np.convolve(binom.pmf(np.arange(first + 1), first, p), binom.pmf(np.arange(second + 1), second, q))
+    return np.convolve(
+        binom.pmf(np.arange(first + 1), first, p), binom.pmf(np.arange(second + 1), second, q)
+    )
 
 
 def least_coverage(users: int, own: Fraction, other: Fraction) -> float:
@@ -51,8 +54,16 @@ def least_coverage(users: int, own: Fraction, other: Fraction) -> float:
 
 NAMED: dict[str, tuple[int, Fraction, Fraction]] = {
     "rr-shuffle, n = 2, k = 20": (40, 1 - Fraction(16, 10_000), Fraction(16, 10_000)),
-    "k-RR, n = 5, k = 5": (5, 1 - Fraction(395, 10_000) * Fraction(4, 5), Fraction(395, 10_000) / 5),
-    "k-RR, n = 100, k = 100": (100, 1 - Fraction(395, 10_000) * Fraction(99, 100), Fraction(395, 10**6)),
+    "k-RR, n = 5, k = 5": (
+        5,
+        1 - Fraction(395, 10_000) * Fraction(4, 5),
+        Fraction(395, 10_000) / 5,
+    ),
+    "k-RR, n = 100, k = 100": (
+        100,
+        1 - Fraction(395, 10_000) * Fraction(99, 100),
+        Fraction(395, 10**6),
+    ),
     "Hadamard": (60, 1 - Fraction(1, 200), Fraction(1, 2)),
     "RAPPOR": (80, Fraction(9, 10), Fraction(1, 50)),
 }
@@ -83,15 +94,28 @@ def test_the_worst_data_of_the_mechanisms_themselves_are_covered() -> None:
     spec = RRShuffle(max_value=20, randomise=Fraction(32, 10_000))
     law = two_binomials(20, 1 - 0.0016, 20, 0.0016)
     answers = [estimate(spec, [40 - ones, ones], 2) for ones in range(41)]
-    assert sum(p for p, found in zip(law, answers, strict=True) if found.lows[0] <= 20 <= found.highs[0]) >= COVERAGE
+    assert (
+        sum(
+            p
+            for p, found in zip(law, answers, strict=True)
+            if found.lows[0] <= 20 <= found.highs[0]
+        )
+        >= COVERAGE
+    )
     histogram = KRRHistogram(symbols=5, blanket=Fraction(395, 10_000))
     law = two_binomials(1, 1 - 0.0395 * 0.8, 4, 0.0395 / 5)
     answers = [estimate(histogram, [seen, 5 - seen, 0, 0, 0], 5) for seen in range(6)]
-    assert sum(p for p, found in zip(law, answers, strict=True) if found.lows[0] <= 1 <= found.highs[0]) >= COVERAGE
+    assert (
+        sum(
+            p for p, found in zip(law, answers, strict=True) if found.lows[0] <= 1 <= found.highs[0]
+        )
+        >= COVERAGE
+    )
 
 
 def report_law(spec: UnarySum, value: int) -> Law:
-    """Law of the ones of one report, bit by bit: whole bits, then the one that is rounded at random."""
+    """Law of the ones of one report, bit by bit: whole bits, then the one that is rounded at
+    random."""
     bits, flip = spec.messages_per_user, float(spec.randomise) / 2
     steps, rest = divmod(value * bits, spec.max_value)
     law = np.ones(1)
@@ -103,7 +127,8 @@ def report_law(spec: UnarySum, value: int) -> Law:
 
 
 class Search:
-    """Exact coverage of a mechanism's intervals for any values of its users, and a descent to the least."""
+    """Exact coverage of a mechanism's intervals for any values of its users, and a descent to the
+    least."""
 
     def __init__(self, spec: UnarySum, users: int) -> None:
         self.spec, self.users = spec, users
@@ -121,7 +146,8 @@ class Search:
         return float(law[(self.lows <= total) & (total <= self.highs)].sum())
 
     def least(self, draw: random.Random, starts: int = 4, steps: int = 60) -> float:
-        """The least coverage that is found by changing the value of one user, or of two so that the sum stays."""
+        """The least coverage that is found by changing the value of one user, or of two so that the
+        sum stays."""
         top = self.spec.max_value
         alike = [[value] * self.users for value in range(top + 1)]
         lowest = min(self.coverage(values) for values in alike)
@@ -133,7 +159,9 @@ class Search:
                 first, second = draw.randrange(self.users), draw.randrange(self.users)
                 changed[first] = draw.randint(0, top)
                 if draw.random() < 0.5 and first != second:
-                    changed[second] = min(max(values[second] + values[first] - changed[first], 0), top)
+                    changed[second] = min(
+                        max(values[second] + values[first] - changed[first], 0), top
+                    )
                 if (covered := self.coverage(changed)) <= reached:
                     values, reached = changed, covered
             lowest = min(lowest, reached)
@@ -158,13 +186,20 @@ def test_no_values_are_found_whose_sum_is_covered_less(
     users: int, largest: int, bits: int, randomise: Fraction
 ) -> None:
     draw = random.Random(users * largest)  # noqa: S311  (seeded cases of a test)
-    assert Search(QuantisedRR(max_value=largest, bits=bits, randomise=randomise), users).least(draw) >= COVERAGE
+    assert (
+        Search(QuantisedRR(max_value=largest, bits=bits, randomise=randomise), users).least(draw)
+        >= COVERAGE
+    )
     if bits == 1:
-        assert Search(OneBitShuffle(max_value=largest, randomise=randomise), users).least(draw) >= COVERAGE
+        assert (
+            Search(OneBitShuffle(max_value=largest, randomise=randomise), users).least(draw)
+            >= COVERAGE
+        )
 
 
 def test_a_crowd_of_equal_or_split_values_is_covered() -> None:
-    """Compositions of 120 users that give the widest laws: equal values, two neighbouring ones, and both ends."""
+    """Compositions of 120 users that give the widest laws: equal values, two neighbouring ones, and
+    both ends."""
     spec, users = QuantisedRR(max_value=6, bits=3, randomise=Fraction(1, 100)), 120
     search = Search(spec, users)
     for low, high in itertools.combinations_with_replacement(range(7), 2):
@@ -184,7 +219,8 @@ def test_the_tail_of_a_count_is_that_of_the_convolved_law() -> None:
             law = np.convolve(law, binom.pmf(np.arange(number + 1), number, one))
         counts = np.arange(law.size)
         found = lower_tail(
-            counts, [Bits(n, one, 1 - one) for n, one in zip(numbers.tolist(), ones.tolist(), strict=True)]
+            counts,
+            [Bits(n, one, 1 - one) for n, one in zip(numbers.tolist(), ones.tolist(), strict=True)],
         )
         below = counts < float(numbers @ ones) - 1e-9
         assert np.abs(found - np.cumsum(law))[below].max(initial=0.0) <= 1e-9
@@ -199,23 +235,34 @@ def test_a_huge_crowd_has_the_normal_tail_with_its_skewness(users: int) -> None:
     count = math.floor(mean - 1.96 * deviation)
     z = (count + 0.5 - mean) / deviation
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-    wanted = 0.5 * math.erfc(-z / math.sqrt(2)) - (1 - 2 * one) / (6 * deviation) * (z * z - 1) * density
-    assert lower_tail(np.array([count]), [Bits(users, one, 1 - one)])[0] == pytest.approx(wanted, abs=1e-6)
+    wanted = (
+        0.5 * math.erfc(-z / math.sqrt(2)) - (1 - 2 * one) / (6 * deviation) * (z * z - 1) * density
+    )
+    assert lower_tail(np.array([count]), [Bits(users, one, 1 - one)])[0] == pytest.approx(
+        wanted, abs=1e-6
+    )
 
 
 def test_counts_of_a_long_histogram_are_rounded_to_the_wider_side() -> None:
-    """Many counts of a large crowd share an interval, which is less than 2% wider than that of each count."""
+    """Many counts of a large crowd share an interval, which is less than 2% wider than that of each
+    count."""
     users, own, other = 10**6, Fraction(3, 4), Fraction(1, 2)
     observed = np.arange(500_000, 501_001)
     lows, highs = count_intervals(observed, users, own, other)
     assert np.unique(highs).size < 300
-    for count, low, high in zip(observed.tolist()[::37], lows.tolist()[::37], highs.tolist()[::37], strict=True):
+    for count, low, high in zip(
+        observed.tolist()[::37], lows.tolist()[::37], highs.tolist()[::37], strict=True
+    ):
         for edge, side in ((high + 1, 1), (low - 1, -1)):
-            # By the normal law, whose skewness is below 1e-4 here: the next numbers outside have small tails.
+            # By the normal law, whose skewness is below 1e-4 here: the next numbers outside have
+            # small tails.
             deviation = math.sqrt(users / 4 - edge / 16)
             distance = (users / 2 + edge / 4 - count) * side - 0.5
             if edge >= 0:
-                assert 0.5 * math.erfc(distance / deviation / math.sqrt(2)) <= (1 - COVERAGE) / 2 + 1e-4
+                assert (
+                    0.5 * math.erfc(distance / deviation / math.sqrt(2))
+                    <= (1 - COVERAGE) / 2 + 1e-4
+                )
                 assert distance / deviation <= 1.96 * 1.02
 
 
@@ -226,12 +273,16 @@ def test_all_mechanisms_that_count_use_the_same_intervals() -> None:
     krr = estimate(KRRHistogram(symbols=4, blanket=blanket), [seen, users - seen, 0, 0], users)
     wanted = count_intervals(np.array([seen]), users, 1 - blanket * Fraction(3, 4), blanket / 4)
     assert (krr.lows[0], krr.highs[0]) == (wanted[0][0], wanted[1][0])
-    rappor = RapporHistogram(symbols=2, fake=Fraction(1, 5), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    rappor = RapporHistogram(
+        symbols=2, fake=Fraction(1, 5), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    )
     kept = estimate(rappor, [users, seen, 0], users)
     low, high = rappor.reported
     wanted = count_intervals(np.array([seen]), users, high, low)
     assert (kept.lows[0], kept.highs[0]) == (wanted[0][0], wanted[1][0])
-    hadamard = estimate(HadamardHistogram(symbols=3, blanket=blanket), [0, users - seen, seen, 0], users)
+    hadamard = estimate(
+        HadamardHistogram(symbols=3, blanket=blanket), [0, users - seen, seen, 0], users
+    )
     wanted = count_intervals(np.array([seen]), users, 1 - blanket / 2, Fraction(1, 2))
     assert (hadamard.lows[0], hadamard.highs[0]) == (wanted[0][0], wanted[1][0])
 
@@ -251,7 +302,9 @@ PADDED: list[GeoShuffle | SGDLShuffle] = [
 def test_sums_with_clamped_noise_are_covered(spec: GeoShuffle | SGDLShuffle, users: int) -> None:
     """Exact laws; values at the ends, where clamping has its bias, in the middle, and mixed."""
     reach, top = 600, spec.max_value
-    one = nbinom.pmf(np.arange(reach + 1), 1 / spec.noise_shares, -math.expm1(-float(spec.noise_rate)))
+    one = nbinom.pmf(
+        np.arange(reach + 1), 1 / spec.noise_shares, -math.expm1(-float(spec.noise_rate))
+    )
     noise_law, places = np.convolve(one, one[::-1]), np.arange(-reach, reach + 1)
     reports = {
         value: np.bincount(
@@ -278,13 +331,18 @@ def test_summed_noise_too_large_for_a_table_is_covered() -> None:
     shape, epsilon = 3100.0, 1e-6
     assert noise.probabilities(shape, epsilon) is None
     reach = noise.half_width(shape, epsilon, COVERAGE) * epsilon
-    inside, _ = quad(lambda t: math.sin(reach * t) / t * (1 + t * t) ** -shape, 0, 0.5, limit=2000, epsabs=1e-12)
+    inside, _ = quad(
+        lambda t: math.sin(reach * t) / t * (1 + t * t) ** -shape, 0, 0.5, limit=2000, epsabs=1e-12
+    )
     assert 2 / math.pi * inside >= COVERAGE
 
 
-@pytest.mark.parametrize(("users", "bits"), [(40, 80), (3000, 9000), (3000, 3000), (100_000, 400_000)])
+@pytest.mark.parametrize(
+    ("users", "bits"), [(40, 80), (3000, 9000), (3000, 3000), (100_000, 400_000)]
+)
 def test_blocks_have_at_least_the_tail_of_every_composition(users: int, bits: int) -> None:
-    """Every number of sure bits, or many of them, with the rounded bits equal: as S21 bounds their tails."""
+    """Every number of sure bits, or many of them, with the rounded bits equal: as S21 bounds their
+    tails."""
     draw = random.Random(users + bits)  # noqa: S311  (seeded cases of a test)
     for _ in range(4):
         steps, flip = Fraction(draw.randint(0, 7 * bits), 7), 10 ** draw.uniform(-6, -0.5)

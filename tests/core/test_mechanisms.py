@@ -1,4 +1,5 @@
-"""Mechanisms are asked, not told apart: what depends on one is its class's answer or a function that it registers."""
+"""Mechanisms are asked, not told apart: what depends on one is its class's answer or a function
+that it registers."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def sources() -> list[Path]:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    """Every identifier and text in an expression: what a class, its kind or its name in quotes would be found by."""
+    """Every identifier and text in an expression: what a class, its kind or its name in quotes
+    would be found by."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
@@ -35,7 +37,8 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def told_apart(source: str) -> list[int]:
-    """Lines that ask which mechanism something is: isinstance, comparisons of type or kind, class patterns."""
+    """Lines that ask which mechanism something is: isinstance, comparisons of type or kind, class
+    patterns."""
     mechanisms = {spec.__name__ for spec in MECHANISMS.values()} | set(MECHANISMS)
     lines = []
     for node in ast.walk(ast.parse(source)):
@@ -47,7 +50,9 @@ def told_apart(source: str) -> list[int]:
                 asked = [left, *others]
             case ast.MatchClass(cls=kind) | ast.MatchValue(value=kind):
                 asked = [kind]
-        lines += [node.lineno for one in asked if mechanisms & set(_names(one)) if hasattr(node, "lineno")]
+        lines += [
+            node.lineno for one in asked if mechanisms & set(_names(one)) if hasattr(node, "lineno")
+        ]
     return lines
 
 
@@ -70,12 +75,20 @@ def test_the_check_sees(line: str) -> None:
 def test_nobody_asks_which_mechanism_it_is() -> None:
     files = sources()
     assert len(files) > 200
-    found = [f"{file.relative_to(ROOT)}:{line}" for file in files for line in told_apart(file.read_text())]
-    assert not found, f"ask the spec's class instead, or register a function for it: {', '.join(found)}"
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in files
+        for line in told_apart(file.read_text())
+    ]
+    assert not found, (
+        f"ask the spec's class instead, or register a function for it: {', '.join(found)}"
+    )
 
 
 def test_tables_of_mechanisms_in_the_docs_name_all_of_ours() -> None:
-    ours = {kind for kind, spec in MECHANISMS.items() if spec.__module__.startswith("shuffledp_core.")}
+    ours = {
+        kind for kind, spec in MECHANISMS.items() if spec.__module__.startswith("shuffledp_core.")
+    }
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for table in re.findall(r"^\| mechanism \|.*\n(?:\|.*\n)+", page.read_text(), re.MULTILINE):
             cells = "".join(line.split("|")[1] for line in table.splitlines()[2:])
@@ -119,7 +132,10 @@ def test_installed_mechanisms_come_after_ours() -> None:
 @pytest.mark.parametrize(
     ("loaded", "words"),
     [
-        (AttributeError("partially initialized module"), "import only shuffledp_core.mechanisms.base"),
+        (
+            AttributeError("partially initialized module"),
+            "import only shuffledp_core.mechanisms.base",
+        ),
         (KRRHistogram, "no other mechanism's"),
         (Unlabelled, "must be its tag"),
         ("a text", "no Spec"),

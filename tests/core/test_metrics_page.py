@@ -1,4 +1,5 @@
-"""The page of metrics: it serves one registry, frees its port, and counts refusals by class alone."""
+"""The page of metrics: it serves one registry, frees its port, and counts refusals by class
+alone."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> ServiceConfig:
     folder = tmp_path_factory.mktemp("service")
     deployment = create_deployment(folder / "keys", {ANALYST: "127.0.0.1:1"})
     return ServiceConfig(
-        name=ANALYST, keys=deployment.keys_of(ANALYST), roster=deployment.roster_file, root_key=deployment.root_key,
+        name=ANALYST, keys=deployment.keys_of(ANALYST), roster=deployment.roster_file,
+        root_key=deployment.root_key,
         listen="127.0.0.1:0", state=folder,
     )  # fmt: skip
 
@@ -64,7 +66,9 @@ def test_two_services_in_one_process_count_apart(
     assert "Other" not in read(served)
 
 
-async def test_a_service_shows_the_ends_of_the_certificates_it_was_started_with(config: ServiceConfig) -> None:
+async def test_a_service_shows_the_ends_of_the_certificates_it_was_started_with(
+    config: ServiceConfig,
+) -> None:
     roster = load_roster(config.roster, config.root_key)
     service = Service(config, roster, {}, (), lambda _server: None)
     own = x509.load_pem_x509_certificate((config.keys / "tls.pem").read_bytes())
@@ -77,7 +81,9 @@ async def test_a_service_shows_the_ends_of_the_certificates_it_was_started_with(
         assert shown == certificate.not_valid_after_utc.timestamp()
 
 
-def test_the_clock_the_disk_and_the_memory_are_real(page: tuple[ServiceMetrics, MetricsPage]) -> None:
+def test_the_clock_the_disk_and_the_memory_are_real(
+    page: tuple[ServiceMetrics, MetricsPage],
+) -> None:
     values = dict(line.rsplit(" ", 1) for line in read(page[1]).splitlines() if line[0] != "#")
     assert abs(float(values["shuffledp_clock_timestamp_seconds"]) - time.time()) < 3600
     size = float(values["shuffledp_state_disk_size_bytes"])
@@ -85,7 +91,9 @@ def test_the_clock_the_disk_and_the_memory_are_real(page: tuple[ServiceMetrics, 
     assert float(values["process_resident_memory_bytes"]) > 1e6
 
 
-def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(page: tuple[ServiceMetrics, MetricsPage]) -> None:
+def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(
+    page: tuple[ServiceMetrics, MetricsPage],
+) -> None:
     metrics, served = page
     address = f"127.0.0.1:{served.port}"
     with pytest.raises(PortInUseError, match="metrics"):
@@ -98,7 +106,11 @@ def test_a_taken_port_is_said_so_and_a_closed_page_gives_it_back(page: tuple[Ser
         MetricsPage(metrics.registry, address).close()
 
 
-@pytest.mark.parametrize("listen", ["a..b:9100", "9100", "host:", ":9100", "host:high", "host:70000"])
-def test_an_address_that_is_none_is_refused_with_its_value(config: ServiceConfig, listen: str) -> None:
+@pytest.mark.parametrize(
+    "listen", ["a..b:9100", "9100", "host:", ":9100", "host:high", "host:70000"]
+)
+def test_an_address_that_is_none_is_refused_with_its_value(
+    config: ServiceConfig, listen: str
+) -> None:
     with pytest.raises(ConfigError, match=listen):
         MetricsPage(ServiceMetrics(config).registry, listen)

@@ -1,4 +1,5 @@
-"""Estimates from one message a user: unbiased in rationals, intervals that cover whatever the values are."""
+"""Estimates from one message a user: unbiased in rationals, intervals that cover whatever the
+values are."""
 
 from __future__ import annotations
 
@@ -41,11 +42,15 @@ def test_a_hadamard_histogram_is_unbiased_exactly(symbols: int) -> None:
         del value
     for value, symbol in itertools.product(range(symbols), repeat=2):
         chances = [
-            spec.blanket / order + (1 - spec.blanket) * Fraction(2, order) * int(matrix[value + 1, y] == 1)
+            spec.blanket / order
+            + (1 - spec.blanket) * Fraction(2, order) * int(matrix[value + 1, y] == 1)
             for y in range(order)
         ]
         mean = sum(
-            (chance * (int(matrix[symbol + 1, y] == 1) - Fraction(1, 2)) / slope for y, chance in enumerate(chances)),
+            (
+                chance * (int(matrix[symbol + 1, y] == 1) - Fraction(1, 2)) / slope
+                for y, chance in enumerate(chances)
+            ),
             Fraction(0),
         )
         assert mean == int(value == symbol)
@@ -92,7 +97,9 @@ def ones_law(chances: list[float]) -> list[float]:
 @pytest.mark.parametrize("users", [1, 2, 7, 40, 200])
 @pytest.mark.parametrize("randomise", [Fraction(1, 1000), Fraction(1, 10), Fraction(9, 10)])
 @pytest.mark.parametrize("shape", ["equal", "at the ends", "spread"])
-def test_intervals_of_a_one_bit_sum_cover_whatever_the_values_are(users: int, randomise: Fraction, shape: str) -> None:
+def test_intervals_of_a_one_bit_sum_cover_whatever_the_values_are(
+    users: int, randomise: Fraction, shape: str
+) -> None:
     """Exact coverage: equal values have the widest law, values at the ends the narrowest."""
     largest = 20
     spec = OneBitShuffle(max_value=largest, randomise=randomise)
@@ -105,7 +112,9 @@ def test_intervals_of_a_one_bit_sum_cover_whatever_the_values_are(users: int, ra
         else:
             values = [min(largest, 2 * level * place // users) for place in range(users)]
         truth = sum(values)
-        law = ones_law([float(randomise) / 2 + float(1 - randomise) * value / largest for value in values])
+        law = ones_law(
+            [float(randomise) / 2 + float(1 - randomise) * value / largest for value in values]
+        )
         covered = math.fsum(
             chance
             for chance, answer in zip(law, answers, strict=True)

@@ -27,7 +27,10 @@ def test_every_layer_comes_off_in_order_and_the_messages_are_unchanged(
     suite: str, hops: int, m: int, width: int, data: st.DataObject
 ) -> None:
     geometry = Geometry(suite=suite, hops=hops, messages_per_user=m, symbol_bytes=width)
-    messages = [data.draw(st.binary(min_size=geometry.plain_bytes, max_size=geometry.plain_bytes)) for _ in range(m)]
+    messages = [
+        data.draw(st.binary(min_size=geometry.plain_bytes, max_size=geometry.plain_bytes))
+        for _ in range(m)
+    ]
     keys = keys_for(geometry)
     envelope = seal_envelope(geometry, ROUND, [public for _, public in keys], messages)
     assert len(envelope) == geometry.envelope_bytes
@@ -51,7 +54,9 @@ def test_an_envelope_for_another_round_key_does_not_open(suite: str) -> None:
 def test_hpke_binds_round_and_position_even_under_the_same_key(suite: str) -> None:
     geometry = Geometry(suite=suite, hops=3, messages_per_user=1, symbol_bytes=1)
     private, public = suite_named(suite).generate()
-    packed = open_envelope(geometry, ROUND, private, seal_envelope(geometry, ROUND, [public] * 3, [bytes(17)]))
+    packed = open_envelope(
+        geometry, ROUND, private, seal_envelope(geometry, ROUND, [public] * 3, [bytes(17)])
+    )
     with pytest.raises(BadBatchError):
         peel(geometry, "11" * 16, 2, private, packed)
     with pytest.raises(BadBatchError):
@@ -80,22 +85,31 @@ def test_any_other_bytes_are_one_typed_error(suite: str, data: st.DataObject) ->
 def test_a_changed_byte_anywhere_is_noticed(suite: str, position: int, flip: int) -> None:
     geometry = Geometry(suite=suite, hops=2, messages_per_user=1, symbol_bytes=1)
     keys = keys_for(geometry)
-    envelope = bytearray(seal_envelope(geometry, ROUND, [public for _, public in keys], [os.urandom(17)]))
-    envelope[position % len(envelope)] ^= flip  # ML-KEM rejects implicitly: a wrong shared key, so the tag fails
+    envelope = bytearray(
+        seal_envelope(geometry, ROUND, [public for _, public in keys], [os.urandom(17)])
+    )
+    envelope[position % len(envelope)] ^= (
+        flip  # ML-KEM rejects implicitly: a wrong shared key, so the tag fails
+    )
     with pytest.raises(InvalidSubmissionError):
         open_envelope(geometry, ROUND, keys[0][0], bytes(envelope))
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_bit_of_an_encapsulated_key_is_ignored(suite: str) -> None:
-    """X25519 ignores bit 255. A node that sets it must not have a second onion with the first one's content."""
+    """X25519 ignores bit 255.
+
+    A node that sets it must not have a second onion with the first one's content.
+    """
     chosen = suite_named(suite)
     private, public = chosen.generate()
     onion = chosen.sealer(public, b"info")(b"content")
     open_ = chosen.opener(private, b"info")
     assert open_(onion) == b"content"
     encapsulated = chosen.overhead - 16
-    every_bit = range(8 * (encapsulated - 32), 8 * encapsulated)  # of the X25519 key, behind ML-KEM's ciphertext
+    every_bit = range(
+        8 * (encapsulated - 32), 8 * encapsulated
+    )  # of the X25519 key, behind ML-KEM's ciphertext
     for bit in [*range(0, 8 * (encapsulated - 32), 37), *every_bit]:
         other = bytearray(onion)
         other[bit // 8] ^= 1 << bit % 8
@@ -114,12 +128,18 @@ def test_an_onion_sealed_to_another_spelling_of_a_round_key_does_not_open(suite:
 
 
 def test_a_seal_with_a_given_ephemeral_key_is_libsodiums_own() -> None:
-    """The vector was put together from PyNaCl's `Box` and libsodium's generic hash; `crypto_box_seal_open` agrees."""
+    """The vector was put together from PyNaCl's `Box` and libsodium's generic hash.
+
+    `crypto_box_seal_open` agrees.
+    """
     private = bytes(range(32))
     public = bindings.crypto_scalarmult_base(private)
-    sealed = suite_named("sealed-box").sealer(public, b"", lambda size: bytes([7]) * size)(b"message")
+    sealed = suite_named("sealed-box").sealer(public, b"", lambda size: bytes([7]) * size)(
+        b"message"
+    )
     assert sealed.hex() == (
-        "13be4feaeaf204c7fd3358fc9c00721881d174278128227ec674f37f7fe97b6d"  # the ephemeral public key
+        # the ephemeral public key
+        "13be4feaeaf204c7fd3358fc9c00721881d174278128227ec674f37f7fe97b6d"
         "18d0cd3e3e35d2f6a2ed7e5df03bd595"  # the tag
         "7b2a226ffe75f4"
     )
@@ -131,7 +151,10 @@ def test_a_seal_with_a_given_ephemeral_key_is_libsodiums_own() -> None:
 def test_libsodium_opens_what_we_seal_and_we_open_what_it_seals(message: bytes) -> None:
     suite = suite_named("sealed-box")
     private, public = suite.generate()
-    assert bindings.crypto_box_seal_open(suite.sealer(public, b"")(message), public, private) == message
+    assert (
+        bindings.crypto_box_seal_open(suite.sealer(public, b"")(message), public, private)
+        == message
+    )
     assert suite.opener(private, b"")(bindings.crypto_box_seal(message, public)) == message
     assert suite.sealer(public, b"")(message) != suite.sealer(public, b"")(message)
 
@@ -139,8 +162,13 @@ def test_libsodium_opens_what_we_seal_and_we_open_what_it_seals(message: bytes) 
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_same_seed_gives_the_same_envelope_where_the_suite_is_reproducible(suite: str) -> None:
     geometry = Geometry(suite=suite, hops=3, messages_per_user=4, symbol_bytes=1)
-    keys, messages = [public for _, public in keys_for(geometry)], [bytes([place]) * 17 for place in range(4)]
-    first, again = (seal_envelope(geometry, ROUND, keys, messages, stream(bytes(32))) for _ in range(2))
+    keys, messages = (
+        [public for _, public in keys_for(geometry)],
+        [bytes([place]) * 17 for place in range(4)],
+    )
+    first, again = (
+        seal_envelope(geometry, ROUND, keys, messages, stream(bytes(32))) for _ in range(2)
+    )
     other = seal_envelope(geometry, ROUND, keys, messages, stream(bytes(31) + b"x"))
     assert (first == again) is suite_named(suite).reproducible
     assert other not in {first, again}
@@ -149,7 +177,9 @@ def test_the_same_seed_gives_the_same_envelope_where_the_suite_is_reproducible(s
 def test_no_two_seals_of_an_envelope_share_their_ephemeral_key() -> None:
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=40, symbol_bytes=1)
     keys = keys_for(geometry)
-    envelope = seal_envelope(geometry, ROUND, [public for _, public in keys], [bytes(17)] * 40, stream(os.urandom(32)))
+    envelope = seal_envelope(
+        geometry, ROUND, [public for _, public in keys], [bytes(17)] * 40, stream(os.urandom(32))
+    )
     packed, shown = open_envelope(geometry, ROUND, keys[0][0], envelope), [envelope[:32]]
     for position in (2, 3):
         width = geometry.record_bytes(position)
@@ -178,7 +208,8 @@ def test_an_unknown_suite_is_named_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"hops": 1}, {"hops": 17}, {"messages_per_user": 0}, {"symbol_bytes": 0}, {"symbol_bytes": 5}]
+    "bad",
+    [{"hops": 1}, {"hops": 17}, {"messages_per_user": 0}, {"symbol_bytes": 0}, {"symbol_bytes": 5}],
 )
 def test_a_geometry_outside_its_ranges_is_refused(bad: dict[str, int]) -> None:
     good = {"suite": "hpke", "hops": 3, "messages_per_user": 5, "symbol_bytes": 1}

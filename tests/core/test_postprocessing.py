@@ -1,4 +1,5 @@
-"""Possible histograms: projection and maximum likelihood, each against brute force of this file's own."""
+"""Possible histograms: projection and maximum likelihood, each against brute force of this file's
+own."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ Floats = NDArray[np.float64]
     total=st.floats(0, 200),
 )
 @settings(deadline=None, max_examples=40)
-def test_the_projection_is_the_nearest_possible_histogram(values: list[float], total: float) -> None:
-    """Against brute force: for every set of symbols that may be positive, the nearest point with that support."""
+def test_the_projection_is_the_nearest_possible_histogram(
+    values: list[float], total: float
+) -> None:
+    """Against brute force: for every set of symbols that may be positive, the nearest point with
+    that support."""
     found = project(values, total)
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(total, abs=1e-9)
@@ -35,7 +39,9 @@ def test_the_projection_is_the_nearest_possible_histogram(values: list[float], t
     for support in itertools.product([False, True], repeat=len(vector)):
         inside = np.array(support)
         if inside.any():
-            candidate = np.where(inside, vector - (vector[inside].sum() - total) / inside.sum(), 0.0)
+            candidate = np.where(
+                inside, vector - (vector[inside].sum() - total) / inside.sum(), 0.0
+            )
             if (candidate >= -1e-12).all():
                 nearest = min(nearest, float(((candidate - vector) ** 2).sum()))
     assert ((found - vector) ** 2).sum() == pytest.approx(nearest, abs=1e-6)
@@ -69,9 +75,18 @@ def simplex(symbols: int, steps: int) -> Floats:
 
 @pytest.mark.parametrize(
     ("counts", "blanket"),
-    [((5, 3, 2), 0.5), ((9, 1, 0), 0.7), ((4, 4, 4), 0.9), ((12, 0, 0), 0.3), ((3, 9), 0.6), ((7, 2, 5, 0), 0.8)],
+    [
+        ((5, 3, 2), 0.5),
+        ((9, 1, 0), 0.7),
+        ((4, 4, 4), 0.9),
+        ((12, 0, 0), 0.3),
+        ((3, 9), 0.6),
+        ((7, 2, 5, 0), 0.8),
+    ],
 )
-def test_no_histogram_is_more_likely_than_the_most_likely_one(counts: tuple[int, ...], blanket: float) -> None:
+def test_no_histogram_is_more_likely_than_the_most_likely_one(
+    counts: tuple[int, ...], blanket: float
+) -> None:
     q, slope, channel = krr(len(counts), blanket)
     observed = np.array(counts, dtype=np.float64)
     found = most_likely_histogram(observed, q, slope)
@@ -83,15 +98,22 @@ def test_no_histogram_is_more_likely_than_the_most_likely_one(counts: tuple[int,
 
 
 @given(
-    counts=st.lists(st.integers(0, 50), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 0),
+    counts=st.lists(st.integers(0, 50), min_size=2, max_size=7).filter(
+        lambda counts: sum(counts) > 0
+    ),
     blanket=st.floats(0.05, 0.9),
 )
 @settings(deadline=None, max_examples=60)
-def test_the_iterative_bayesian_update_tends_to_the_most_likely_histogram(counts: list[int], blanket: float) -> None:
+def test_the_iterative_bayesian_update_tends_to_the_most_likely_histogram(
+    counts: list[int], blanket: float
+) -> None:
     """Where both are, the likelihood is the same to the tolerance that is promised."""
     q, slope, channel = krr(len(counts), blanket)
     observed = np.array(counts, dtype=np.float64)
-    direct, iterated = most_likely_histogram(observed, q, slope), iterative_bayesian_update(counts, channel)
+    direct, iterated = (
+        most_likely_histogram(observed, q, slope),
+        iterative_bayesian_update(counts, channel),
+    )
     assert iterated.sum() == pytest.approx(sum(counts))
     likely = log_likelihood(observed, np.stack([direct, iterated]) / sum(counts), channel)
     assert -1e-9 <= likely[0] - likely[1] <= 1.01e-6
@@ -104,7 +126,11 @@ def test_a_step_is_bayes_rule_and_any_channel_will_do() -> None:
     low, high = 0.0, 1.0
     for _ in range(60):
         share = (low + high) / 2
-        slope = float((counts * (channel[0] - channel[1]) / (share * channel[0] + (1 - share) * channel[1])).sum())
+        slope = float(
+            (
+                counts * (channel[0] - channel[1]) / (share * channel[0] + (1 - share) * channel[1])
+            ).sum()
+        )
         low, high = (share, high) if slope > 0 else (low, share)
     found = iterative_bayesian_update(counts, channel, tolerance=1e-12)
     assert found.tolist() == pytest.approx([100 * low, 100 * (1 - low)], abs=1e-4)
@@ -120,19 +146,25 @@ def test_many_rounds_at_once_are_each_by_itself() -> None:
     assert project(inverted, 10).tolist() == [project(values, 10).tolist() for values in inverted]
     together = iterative_bayesian_update(rounds, channel, tolerance=1e-10)
     for counts, row in zip(rounds, together, strict=True):
-        assert row.tolist() == pytest.approx(iterative_bayesian_update(counts, channel, tolerance=1e-10), abs=1e-3)
+        assert row.tolist() == pytest.approx(
+            iterative_bayesian_update(counts, channel, tolerance=1e-10), abs=1e-3
+        )
 
 
 def test_inside_the_simplex_all_three_estimators_are_the_inversion() -> None:
     spec = KRRHistogram(symbols=3, blanket=Fraction(1, 4))
-    inverted, projected, likely = (estimate(spec, [50, 30, 20], 100, estimator=each).values for each in Estimator)
+    inverted, projected, likely = (
+        estimate(spec, [50, 30, 20], 100, estimator=each).values for each in Estimator
+    )
     assert projected == pytest.approx(inverted)
     assert likely == pytest.approx(inverted)
 
 
 def test_outside_of_it_two_of_them_are_possible_and_intervals_stay() -> None:
     spec, counts = KRRHistogram(symbols=3, blanket=Fraction(9, 10)), [60, 20, 20]
-    inverted, projected, likely = (estimate(spec, counts, 100, estimator=each) for each in Estimator)
+    inverted, projected, likely = (
+        estimate(spec, counts, 100, estimator=each) for each in Estimator
+    )
     assert min(inverted.values) < 0
     for found in (projected, likely):
         assert min(found.values) >= 0

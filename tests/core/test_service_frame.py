@@ -34,7 +34,9 @@ async def test_a_background_task_that_fails_stops_the_server_and_is_raised(tmp_p
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        await run_until_signal(Service(config, deployment.roster, {}, [], lambda _: None), background=[failing])
+        await run_until_signal(
+            Service(config, deployment.roster, {}, [], lambda _: None), background=[failing]
+        )
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(host, int(port))
     ports.close()

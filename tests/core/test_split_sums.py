@@ -1,4 +1,5 @@
-"""split-mix at the client and at the analyst: pieces are uniform, sums come back, and a loss gives no number at all."""
+"""split-mix at the client and at the analyst: pieces are uniform, sums come back, and a loss gives
+no number at all."""
 
 from __future__ import annotations
 
@@ -39,9 +40,12 @@ class Recorded(RandomIntegers):
 
 @pytest.mark.parametrize("answer", [0, 3, 4])
 def test_the_pieces_are_uniform_on_all_that_add_up_to_the_answer(answer: int) -> None:
-    """Over all draws: each such row once, so that any but all of the pieces are uniform and independent."""
+    """Over all draws: each such row once, so that any but all of the pieces are uniform and
+    independent."""
     spec = SplitMix(max_value=1, noise_epsilon=Fraction(1), shares=1, modulus=5, pieces=3)
-    said = Counter(tuple(spec.say(answer, Recorded(drawn))) for drawn in itertools.product(range(5), repeat=2))
+    said = Counter(
+        tuple(spec.say(answer, Recorded(drawn))) for drawn in itertools.product(range(5), repeat=2)
+    )
     rows = [row for row in itertools.product(range(5), repeat=3) if sum(row) % 5 == answer]
     assert said == Counter(rows)
 
@@ -59,7 +63,9 @@ def test_pieces_of_any_width_travel_and_come_back_as_their_sum(modulus: int) -> 
     geometry = Geometry.of(spec, "sealed-box", 3)
     assert geometry.symbol_bytes == math.ceil(math.log2(modulus) / 8)
     answers = [modulus - 1, modulus - 2, 3, 0]
-    messages = [message for answer in answers for message in encode(geometry, spec, answer, system_random)]
+    messages = [
+        message for answer in answers for message in encode(geometry, spec, answer, system_random)
+    ]
     board = decode(b"".join(messages), geometry, spec.alphabet, len(answers), 0, spec.counts_of)
     assert board.counts == (20, sum(answers) % modulus)
     assert spec.count(np.array([answers])).tolist() == [list(board.counts)]
@@ -75,7 +81,9 @@ def test_a_sum_below_zero_is_told_from_a_large_one() -> None:
 @pytest.mark.parametrize("lost", [1, 4, 5, 10])
 def test_any_loss_is_an_error_and_not_a_number(lost: int) -> None:
     """Even of as many messages as a report has: nobody can tell whether they are one user's."""
-    with pytest.raises(LostMessagesError, match=f"{lost} messages do not count.*Run the round again") as caught:
+    with pytest.raises(
+        LostMessagesError, match=f"{lost} messages do not count.*Run the round again"
+    ) as caught:
         estimate(SMALL, (50 - lost, 6), 10, lost)
     assert isinstance(caught.value, CountMismatchError)
     assert isinstance(caught.value, RoundFailed)
@@ -97,7 +105,11 @@ def test_more_users_than_the_modulus_has_room_for_are_refused() -> None:
 
 def test_the_estimate_is_unbiased_and_its_interval_covers() -> None:
     """Exactly, over the law of the sum modulo q, at both ends of what values may add up to."""
-    spec, users, reach = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=9, modulus=2**9, pieces=4), 10, 700
+    spec, users, reach = (
+        SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=9, modulus=2**9, pieces=4),
+        10,
+        700,
+    )
     half = nbinom.pmf(np.arange(reach + 1), users / 9, -math.expm1(-0.5))
     law = np.convolve(half, half[::-1])
     for truth in (0, 30):
@@ -112,14 +124,22 @@ def test_the_estimate_is_unbiased_and_its_interval_covers() -> None:
 
 
 def test_users_noise_and_pieces_add_up_to_the_truth_but_for_one_noise() -> None:
-    """2,000 users by the client's own code; nine standard errors of a two-sided geometric are off below 1e-5.
+    """2,000 users by the client's own code.
+
+    Nine standard errors of a two-sided geometric are off below 1e-5.
 
     So the test looks at twenty-five: below e^-35.
     """
-    spec = SplitMix(max_value=20, noise_epsilon=Fraction(1, 20), shares=2000, modulus=2**16, pieces=10)
+    spec = SplitMix(
+        max_value=20, noise_epsilon=Fraction(1, 20), shares=2000, modulus=2**16, pieces=10
+    )
     integers, values = RandomIntegers(), [user % 21 for user in range(2000)]
     board = np.array(
-        [symbol for value in values for symbol in symbols(spec, randomise(spec, value, integers), integers)]
+        [
+            symbol
+            for value in values
+            for symbol in symbols(spec, randomise(spec, value, integers), integers)
+        ]
     )
     answer = estimate(spec, spec.counts_of(board), 2000)
     assert abs(answer.values[0] - sum(values)) <= 25 * answer.standard_errors[0]

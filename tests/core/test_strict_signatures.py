@@ -79,7 +79,9 @@ def points() -> Iterator[Point]:
 
 
 BASE = found_base()
-EIGHTH = next(part for part in (times(ORDER, point) for point in points()) if times(4, part) != (0, 1))
+EIGHTH = next(
+    part for part in (times(ORDER, point) for point in points()) if times(4, part) != (0, 1)
+)
 SMALL = [times(number, EIGHTH) for number in range(8)]
 SECRET, NONCE = 0x1234567890ABCDEF << 150, 0xFEDCBA0987654321 << 170
 KEY, NONCE_POINT = times(SECRET, BASE), times(NONCE, BASE)
@@ -102,9 +104,16 @@ def strictly_valid(triple: Triple) -> bool:
 
 
 def made(
-    key: bytes, nonce: bytes, *, secret: int, drawn: int, wraps: int = 0, wanted: Callable[[int], bool] = lambda _: True
+    key: bytes,
+    nonce: bytes,
+    *,
+    secret: int,
+    drawn: int,
+    wraps: int = 0,
+    wanted: Callable[[int], bool] = lambda _: True,
 ) -> Triple:
-    """The signature S = nonce + challenge * secret (+ wraps * L) of the first message whose challenge is wanted."""
+    """The signature S = nonce + challenge * secret (+ wraps * L) of the first message whose
+    challenge is wanted."""
     for number in count():
         message = str(number).encode()
         hashed = challenge(key, nonce, message)
@@ -120,7 +129,9 @@ def eighths(remainder: int) -> Callable[[int], bool]:
 
 A, R = encode(KEY), encode(NONCE_POINT)
 ONE, ANOTHER = (FIELD + 1).to_bytes(32, "little"), (1 | 1 << 255).to_bytes(32, "little")
-"""Two other ways in which libraries let the neutral point be written: y = p + 1, and a sign where x is 0."""
+"""Two other ways in which libraries let the neutral point be written: y = p + 1, and a sign where x
+is 0.
+"""
 
 MIXED_KEY, MIXED_NONCE = encode(add(KEY, EIGHTH)), encode(add(NONCE_POINT, EIGHTH))
 ODD: dict[str, tuple[Triple, bool]] = {
@@ -143,7 +154,13 @@ ODD: dict[str, tuple[Triple, bool]] = {
         True,
     ),
     "key and nonce with parts of order 8 that cancel": (
-        made(MIXED_KEY, encode(add(NONCE_POINT, times(7, EIGHTH))), secret=SECRET, drawn=NONCE, wanted=eighths(1)),
+        made(
+            MIXED_KEY,
+            encode(add(NONCE_POINT, times(7, EIGHTH))),
+            secret=SECRET,
+            drawn=NONCE,
+            wanted=eighths(1),
+        ),
         True,
     ),
     "no key at all": ((b"", made(A, R, secret=SECRET, drawn=NONCE)[1], b"0"), False),
@@ -168,20 +185,26 @@ def accepted(triple: Triple) -> bool:
 
 
 @pytest.fixture(params=[libsodium, openssl])
-def equation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> signatures.Equation:
+def equation(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> signatures.Equation:
     chosen: signatures.Equation = request.param
     monkeypatch.setattr(signatures, "_equation", lambda: chosen)
     return chosen
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_signatures_are_valid_for_all_libraries_or_for_none(equation: signatures.Equation, name: str) -> None:
+def test_odd_signatures_are_valid_for_all_libraries_or_for_none(
+    equation: signatures.Equation, name: str
+) -> None:
     assert is_ours(equation)
     triple, valid = ODD[name]
     assert accepted(triple) is strictly_valid(triple) is valid
 
 
-@pytest.mark.parametrize("y", [y for y in range(FIELD, 2**255) if decode((y - FIELD).to_bytes(32, "little"))])
+@pytest.mark.parametrize(
+    "y", [y for y in range(FIELD, 2**255) if decode((y - FIELD).to_bytes(32, "little"))]
+)
 def test_a_point_beyond_the_field_is_no_key(equation: signatures.Equation, y: int) -> None:
     del equation
     assert not accepted((y.to_bytes(32, "little"), R + bytes(32), b"0"))
@@ -191,7 +214,9 @@ SEEDS = st.binary(min_size=32, max_size=32)
 
 
 @given(SEEDS, st.binary(max_size=300), st.integers(0, 8 * 96 - 1))
-def test_what_signers_make_is_valid_and_no_bit_of_it_can_change(seed: bytes, message: bytes, bit: int) -> None:
+def test_what_signers_make_is_valid_and_no_bit_of_it_can_change(
+    seed: bytes, message: bytes, bit: int
+) -> None:
     key = Ed25519PrivateKey.from_private_bytes(seed)
     public, signature = key.public_key().public_bytes_raw(), key.sign(message)
     whole = bytearray(public + signature)
@@ -204,8 +229,13 @@ def test_what_signers_make_is_valid_and_no_bit_of_it_can_change(seed: bytes, mes
     assert bindings.crypto_sign(message, seed + public)[:64] == signature
 
 
-def test_a_library_that_multiplies_by_the_cofactor_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe is what it says: valid times 8 and not otherwise; a library that takes it gives way to OpenSSL."""
+def test_a_library_that_multiplies_by_the_cofactor_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The probe is what it says: valid times 8 and not otherwise.
+
+    A library that takes it gives way to OpenSSL.
+    """
     probed: list[Triple] = []
 
     def lenient(public_key: bytes, signature: bytes, message: bytes) -> None:
@@ -221,7 +251,10 @@ def test_a_library_that_multiplies_by_the_cofactor_is_not_used(monkeypatch: pyte
     point, nonce = decode(key), decode(signature[:32])
     assert point is not None
     assert nonce is not None
-    hashed, scalar = challenge(key, signature[:32], message), int.from_bytes(signature[32:], "little")
+    hashed, scalar = (
+        challenge(key, signature[:32], message),
+        int.from_bytes(signature[32:], "little"),
+    )
     assert times(8 * scalar, BASE) == times(8, add(nonce, times(hashed, point)))
     assert not strictly_valid(probed[0])
 
@@ -232,7 +265,10 @@ def test_a_key_of_small_order_signs_no_document() -> None:
     name = neutral.hex()
     body = sign(Credential(population="demo", public_key=name), name, Ed25519PrivateKey.generate())
     forged = Signed(
-        label=body.label, signer=name, body=body.body, signature=(encode(BASE) + (1).to_bytes(32, "little")).hex()
+        label=body.label,
+        signer=name,
+        body=body.body,
+        signature=(encode(BASE) + (1).to_bytes(32, "little")).hex(),
     )
     openssl(neutral, bytes.fromhex(forged.signature), b"whatever")
     with pytest.raises(SignatureError):

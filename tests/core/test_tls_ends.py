@@ -1,4 +1,5 @@
-"""TLS certificates that have ended, and authorities that follow each other: real handshakes, nobody waits for time."""
+"""TLS certificates that have ended, and authorities that follow each other: real handshakes, nobody
+waits for time."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError, Unrea
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.service import Service
-from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to, server_credentials, server_options
+from shuffledp_core.transport.tls import (
+    CLIENT,
+    OPERATOR,
+    channel_to,
+    server_credentials,
+    server_options,
+)
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deployment
 from shuffledp_ops.keys.renewal import renew
@@ -45,7 +52,8 @@ def deployment(tmp_path: Path, addresses: dict[str, str]) -> Deployment:
 
 @asynccontextmanager
 async def serving(deployment: Deployment) -> AsyncIterator[None]:
-    """The node as a process whose certificate was valid when it was started: nothing looks at it now."""
+    """The node as a process whose certificate was valid when it was started: nothing looks at it
+    now."""
     server = grpc.aio.server(options=server_options())
     servicer = health.aio.HealthServicer()
     await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
@@ -68,7 +76,8 @@ async def ask(deployment: Deployment, caller: str = OPERATOR) -> bool:
 
 def config_of(deployment: Deployment) -> ServiceConfig:
     return ServiceConfig(
-        name=NODE, keys=deployment.keys_of(NODE), roster=deployment.roster_file, root_key=deployment.root_key,
+        name=NODE, keys=deployment.keys_of(NODE), roster=deployment.roster_file,
+        root_key=deployment.root_key,
         listen=deployment.roster.party(NODE).address, state=deployment.folder,
     )  # fmt: skip
 
@@ -78,25 +87,35 @@ async def test_a_server_whose_certificate_has_ended_is_not_believed_and_the_erro
 ) -> None:
     renew(deployment.folder, [NODE], now=NOW - days(400))
     async with serving(deployment):
-        with pytest.raises(ExpiredTLSCertificateError, match=f"{NODE}.* has ended.*shuffledp keys renew"):
+        with pytest.raises(
+            ExpiredTLSCertificateError, match=f"{NODE}.* has ended.*shuffledp keys renew"
+        ):
             await ask(deployment)
     renew(deployment.folder, [NODE])
     async with serving(deployment):
         assert await ask(deployment)
 
 
-async def test_a_caller_hears_of_the_end_of_its_own_certificate_before_it_calls(deployment: Deployment) -> None:
+async def test_a_caller_hears_of_the_end_of_its_own_certificate_before_it_calls(
+    deployment: Deployment,
+) -> None:
     renew(deployment.folder, [CLIENT], now=NOW - days(400))
     ended = f"{NOW - days(35):%Y-%m-%d}"
     async with serving(deployment):
-        with pytest.raises(ExpiredTLSCertificateError, match=rf"client/tls\.pem ended on {ended}.*keys renew"):
+        with pytest.raises(
+            ExpiredTLSCertificateError, match=rf"client/tls\.pem ended on {ended}.*keys renew"
+        ):
             await ask(deployment, CLIENT)
         assert await ask(deployment, OPERATOR)
 
 
-async def test_a_service_does_not_start_with_a_certificate_that_has_ended(deployment: Deployment) -> None:
+async def test_a_service_does_not_start_with_a_certificate_that_has_ended(
+    deployment: Deployment,
+) -> None:
     renew(deployment.folder, [NODE], now=NOW - days(400))
-    with pytest.raises(ExpiredTLSCertificateError, match=r"node-1/tls\.pem ended on .*shuffledp keys renew") as ended:
+    with pytest.raises(
+        ExpiredTLSCertificateError, match=r"node-1/tls\.pem ended on .*shuffledp keys renew"
+    ) as ended:
         Service(config_of(deployment), deployment.roster, {}, (), lambda _server: None)
     assert ended.value.exit_code == 2
 
@@ -105,7 +124,9 @@ async def test_a_service_does_not_start_with_a_roster_whose_authority_has_ended(
     tmp_path: Path, addresses: dict[str, str]
 ) -> None:
     old = create_deployment(tmp_path / "keys", addresses, now=NOW - days(1100))
-    with pytest.raises(ExpiredTLSCertificateError, match=r"authority ended on .*keys renew --authority"):
+    with pytest.raises(
+        ExpiredTLSCertificateError, match=r"authority ended on .*keys renew --authority"
+    ):
         Service(config_of(old), old.roster, {}, (), lambda _server: None)
 
 
@@ -125,7 +146,11 @@ async def test_holders_of_the_old_and_the_new_roster_and_certificates_all_reach_
     old = open_deployment(tmp_path / "old")
     assert renew(deployment.folder, new_authority=True).bridged
     new = open_deployment(deployment.folder)
-    states = [Deployment(keys.folder, known.roster, old.root_key) for keys in (old, new) for known in (old, new)]
+    states = [
+        Deployment(keys.folder, known.roster, old.root_key)
+        for keys in (old, new)
+        for known in (old, new)
+    ]
     for server in states:
         async with serving(server):
             for caller in states:
@@ -146,7 +171,9 @@ async def test_the_next_authority_stands_alone_when_the_one_before_has_ended(
             await ask(old)
 
 
-async def test_two_renewals_end_the_trust_in_the_first_authority(deployment: Deployment, tmp_path: Path) -> None:
+async def test_two_renewals_end_the_trust_in_the_first_authority(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     shutil.copytree(deployment.folder, tmp_path / "old")
     old = open_deployment(tmp_path / "old")
     renew(deployment.folder, new_authority=True)
@@ -155,6 +182,8 @@ async def test_two_renewals_end_the_trust_in_the_first_authority(deployment: Dep
     assert old.roster.tls_authority not in new.roster.tls_authority
     async with serving(new):
         assert await ask(new)
-    async with serving(Deployment(old.folder, new.roster, new.root_key)):  # its key may be known to others
+    async with serving(
+        Deployment(old.folder, new.roster, new.root_key)
+    ):  # its key may be known to others
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await ask(new)

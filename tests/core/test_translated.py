@@ -1,4 +1,7 @@
-"""A call that grpc.aio cancels by itself is a party that does not answer; a cancellation from outside stays one."""
+"""A call that grpc.aio cancels by itself is a party that does not answer.
+
+A cancellation from outside stays one.
+"""
 
 import asyncio
 

@@ -10,7 +10,8 @@ import pytest
 
 POOLS = {
     "core": (
-        "from concurrent.futures import ProcessPoolExecutor; from multiprocessing import get_context; "
+        "from concurrent.futures import ProcessPoolExecutor; from multiprocessing import "
+        "get_context; "
         "from shuffledp_core.workers import begin; "
         "pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
     ),
@@ -21,8 +22,13 @@ POOLS = {
 
 @pytest.mark.parametrize("made", POOLS.values(), ids=POOLS)
 def test_a_worker_ends_when_its_parent_is_killed(made: str) -> None:
-    code = f"import os, sys; {made}; print(pool.submit(os.getpid).result(), flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    code = (
+        f"import os, sys; {made}; print(pool.submit(os.getpid).result(), flush=True); "
+        f"sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None
         worker = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
@@ -50,5 +56,7 @@ def test_a_pool_shuts_down_although_a_worker_was_killed_with_tasks_waiting() -> 
         "pool.shutdown()\n"
         "print('ended')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert done.stdout.split() == ["BrokenProcessPool"] * 3 + ["ended"]

@@ -1,4 +1,5 @@
-"""A deployment in containers, as tests see it: our own make targets and scripts, under a project name of its own."""
+"""A deployment in containers, as tests see it: our own make targets and scripts, under a project
+name of its own."""
 
 from __future__ import annotations
 
@@ -56,12 +57,17 @@ def _run(command: Sequence[str], **environment: str) -> subprocess.CompletedProc
 def run(command: Sequence[str], **environment: str) -> str:
     """The standard output of a command that must succeed."""
     done = _run(command, **environment)
-    assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, (
+        f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 
 def until(reached: Callable[[], bool], what: str) -> None:
-    """Asks again and again whether something has happened; fails when it has not within `START_SECONDS`."""
+    """Asks again and again whether something has happened.
+
+    Fails when it has not within `START_SECONDS`.
+    """
     deadline = time.monotonic() + START_SECONDS
     while not reached():
         assert time.monotonic() < deadline, f"not within {START_SECONDS} s: {what}"
@@ -70,7 +76,10 @@ def until(reached: Callable[[], bool], what: str) -> None:
 
 @dataclass(frozen=True)
 class Composed:
-    """One deployment. `environment` goes to every command: overlays, numbers of users and fleets."""
+    """One deployment.
+
+    `environment` goes to every command: overlays, numbers of users and fleets.
+    """
 
     project: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -108,9 +117,14 @@ class Composed:
         return answer
 
     def containers(self, service: str) -> list[str]:
-        """The ids of a service's containers, running or not; the engine is asked, which is faster than compose."""
+        """The ids of a service's containers, running or not.
+
+        The engine is asked, which is faster than compose.
+        """
         labels = {"project": self.project, "service": service, "oneoff": "False"}
-        filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
+        filters = [
+            f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()
+        ]
         return run(["docker", "ps", "--all", "--quiet", "--no-trunc", *filters]).split()
 
     def container(self, service: str) -> str:
@@ -120,18 +134,33 @@ class Composed:
 
     def inspect(self, service: str) -> dict[str, Any]:
         """What the engine says of a service's first container."""
-        answer: list[dict[str, Any]] = json.loads(run(["docker", "inspect", self.containers(service)[0]]))
+        answer: list[dict[str, Any]] = json.loads(
+            run(["docker", "inspect", self.containers(service)[0]])
+        )
         return answer[0]
 
     def until_healthy(self, service: str) -> None:
         """Waits until a service's first container reports healthy."""
-        until(lambda: self.inspect(service)["State"]["Health"]["Status"] == "healthy", f"{service} is healthy")
+        until(
+            lambda: self.inspect(service)["State"]["Health"]["Status"] == "healthy",
+            f"{service} is healthy",
+        )
 
     def until_logged(self, container: str, pattern: str, since: float = 0.0) -> str:
-        """Waits for a line of a container's log with this regular expression, written since then; the line."""
+        """Waits for a line of a container's log with this regular expression, written since then.
+
+        The line.
+        """
 
         def found() -> str | None:
-            return next((line for line in self.logs(container, since).splitlines() if re.search(pattern, line)), None)
+            return next(
+                (
+                    line
+                    for line in self.logs(container, since).splitlines()
+                    if re.search(pattern, line)
+                ),
+                None,
+            )
 
         until(lambda: found() is not None, f"{container} logs {pattern!r}")
         return str(found())
@@ -141,7 +170,8 @@ class Composed:
         return run(["docker", "exec", self.containers(service)[0], "python", "-c", code])
 
     def logs(self, container: str, since: float = 0.0) -> str:
-        """Both streams of a container's log, written since then (seconds since 1970 by this machine's clock)."""
+        """Both streams of a container's log, written since then (seconds since 1970 by this
+        machine's clock)."""
         done = _run(["docker", "logs", "--since", f"{since:.6f}", container])
         return done.stdout + done.stderr
 
@@ -171,4 +201,8 @@ class FirstRound:
         before = set((REPOSITORY / "out").glob("*[0-9a-f]"))
         printed = deployment.make("round")
         (documents,) = set((REPOSITORY / "out").glob("*[0-9a-f]")) - before
-        return cls(printed, documents, json.loads(json.loads((documents / "result.json").read_text())["body"]))
+        return cls(
+            printed,
+            documents,
+            json.loads(json.loads((documents / "result.json").read_text())["body"]),
+        )

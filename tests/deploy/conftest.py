@@ -1,8 +1,9 @@
-"""Tests in containers run where an engine answers and the images are built; elsewhere they are skipped and say why.
+"""Tests in containers run where an engine answers and the images are built.
 
-Two composed systems serve them all, one after the other: `deployment`, as a person starts one, and `faulty`, with
-PostgreSQL and short patience. Both at once were too much for two cores.
-"""
+Elsewhere they are skipped and say why.
+
+Two composed systems serve them all, one after the other: `deployment`, as a person starts one, and
+`faulty`, with PostgreSQL and short patience. Both at once were too much for two cores."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from shuffledp_sim.system.ports import Ports
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `docker` where it cannot run; the engine is asked once, and only if there is such a test."""
+    """Skips what is marked `docker` where it cannot run.
+
+    The engine is asked once, and only if there is such a test.
+    """
     marked = [item for item in items if item.get_closest_marker("docker")]
     reason = why_no_docker() if marked else None
     for item in marked if reason else ():
@@ -26,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def deployment() -> Iterator[Composed]:
-    """A deployment with Prometheus, console, gateway, doors for devices and four fleets that `make up` started.
+    """A deployment with Prometheus, console, gateway, doors for devices and four fleets that `make
+    up` started.
 
     Its last test is that of `make down`.
     """

@@ -1,8 +1,9 @@
-"""Runs inside a container of the deployment: operator and users, told what to do by JSON lines on standard input.
+"""Runs inside a container of the deployment: operator and users, told what to do by JSON lines on
+standard input.
 
-Each line is {"do": NAME, ...}; each answer is one line: what happened, or {"error": class, "reason": text}. Rounds are
-followed and verified with the code that every operator and every device runs. docs: tests/deploy/faulty.py.
-"""
+Each line is {"do": NAME, ...}; each answer is one line: what happened, or {"error": class,
+"reason": text}. Rounds are followed and verified with the code that every operator and every device
+runs. docs: tests/deploy/faulty.py."""
 
 import asyncio
 import json
@@ -47,10 +48,13 @@ class Driver:
         self._fleets: list[Fleet] = []
         self._truth = 0
 
-    async def open(self, *, users: int, messages: int = LARGEST, seconds: float = 300.0) -> dict[str, Any]:
+    async def open(
+        self, *, users: int, messages: int = LARGEST, seconds: float = 300.0
+    ) -> dict[str, Any]:
         """Opens a round of at least 20 and at most `users` reports, of so many bits each."""
         plan = RoundPlan(
-            population="demo", mechanism="rr-shuffle", size=messages, epsilon=4.0, delta=1e-3, min_reports=20,
+            population="demo", mechanism="rr-shuffle", size=messages, epsilon=4.0, delta=1e-3,
+            min_reports=20,
             max_reports=users, route=("node-1", "node-2", "node-3"), open_seconds=seconds,
         )  # fmt: skip
         async with control_of(OPERATOR) as control:
@@ -76,25 +80,37 @@ class Driver:
     async def abort(self) -> dict[str, Any]:
         """Gives the round up."""
         async with control_of(OPERATOR) as control, translated("analyst"):
-            await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=self._round, reason="a test"))
+            await control.AbortRound(
+                analyst_pb2.AbortRoundRequest(round_id=self._round, reason="a test")
+            )
         return {}
 
     async def reach(self, *, stage: str, node: str) -> dict[str, Any]:
-        """Returns when the round has reached a stage at a party; "analyst" is nobody's name there."""
+        """Returns when the round has reached a stage at a party.
+
+        "analyst" is nobody's name there.
+        """
         async with control_of(OPERATOR) as control, translated("analyst"):
-            async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=self._round)):
+            async for event in control.FollowRound(
+                analyst_pb2.FollowRoundRequest(round_id=self._round)
+            ):
                 if event.stage in {stage, "ended"} and event.node in {node, ""}:
                     return {"stage": event.stage}
         raise ShuffleDPError("the analyst stopped reporting")
 
     async def finish(self, *, patiently: bool = False) -> dict[str, Any]:
-        """Waits for the end; every user with a receipt verifies the board. `patiently`: the analyst may be away."""
+        """Waits for the end; every user with a receipt verifies the board.
+
+        `patiently`: the analyst may be away.
+        """
         if patiently:
             keys, roster = USERS.deployment.keys_of(CLIENT), USERS.deployment.roster
             async with AnalystReader.of(keys, roster) as analyst:  # asks again while nobody answers
                 await analyst.announcement(self._round)
         async with control_of(OPERATOR) as control, translated("analyst"):
-            async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=self._round)):
+            async for event in control.FollowRound(
+                analyst_pb2.FollowRoundRequest(round_id=self._round)
+            ):
                 if event.stage == "ended":
                     return await self._verified(Signed.from_bytes(event.result))
         raise ShuffleDPError("the analyst stopped reporting")
@@ -104,7 +120,10 @@ class Driver:
         for fleet in self._fleets:
             if fleet.accepted:
                 await fleet.verify(signed)
-        return {"accepted": result.accepted, "verified": sum(fleet.accepted for fleet in self._fleets)}
+        return {
+            "accepted": result.accepted,
+            "verified": sum(fleet.accepted for fleet in self._fleets),
+        }
 
 
 async def main() -> None:

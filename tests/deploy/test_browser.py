@@ -1,8 +1,8 @@
-"""What a person sees in a browser while a deployment runs: Debian's Chromium on the provisioned dashboards.
+"""What a person sees in a browser while a deployment runs: Debian's Chromium on the provisioned
+dashboards.
 
-Where an image of Grafana is at hand the dashboard of a round is opened, too; Prometheus' own pages always. Needs a
-Docker engine and `chromium`. Screenshots stay in out/browser.
-"""
+Where an image of Grafana is at hand the dashboard of a round is opened, too; Prometheus' own pages
+always. Needs a Docker engine and `chromium`. Screenshots stay in out/browser."""
 
 import os
 import re
@@ -58,7 +58,8 @@ def observed(deployment: Composed, first_round: FirstRound) -> Observed:
     """All parties with the overlay, after their first round, of `USERS` people."""
     assert first_round.result["accepted"] == USERS
     prometheus, grafana = (
-        f"http://127.0.0.1:{deployment.environment[name]}" for name in ("PROMETHEUS_PORT", "GRAFANA_PORT")
+        f"http://127.0.0.1:{deployment.environment[name]}"
+        for name in ("PROMETHEUS_PORT", "GRAFANA_PORT")
     )
     return Observed(deployment, first_round.result, prometheus, grafana if has_grafana() else None)
 
@@ -87,7 +88,10 @@ def keep(page: Page, name: str) -> None:
 
 
 def prometheus_page(page: Page, observed: Observed, name: str, **parameters: str) -> str:
-    """Opens one of Prometheus' pages, which stand beside the one it shows first; all the text on it."""
+    """Opens one of Prometheus' pages, which stand beside the one it shows first.
+
+    All the text on it.
+    """
     page.goto(observed.prometheus)
     base = page.url.split("?")[0].rpartition("/")[0]
     page.goto(f"{base}/{name}?{urlencode(parameters)}", wait_until="networkidle")
@@ -102,8 +106,12 @@ def shown_value(page: Page, observed: Observed, expression: str) -> str:
 
 
 def until_shown(page: Page, observed: Observed, expression: str, wanted: int) -> None:
-    """Prometheus asks every few seconds, so the page is opened until it has asked after the round."""
-    until(lambda: shown_value(page, observed, expression) == str(wanted), f"the page shows {wanted} for {expression}")
+    """Prometheus asks every few seconds, so the page is opened until it has asked after the
+    round."""
+    until(
+        lambda: shown_value(page, observed, expression) == str(wanted),
+        f"the page shows {wanted} for {expression}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,11 @@ def until_shown(page: Page, observed: Observed, expression: str, wanted: int) ->
     [
         ("accepted-by-the-entry-node", "shuffledp_node_submissions_accepted_total > 0", False),
         ("accepted-as-the-analyst-says", "shuffledp_analyst_round_accepted_reports", False),
-        ("mixed-by-the-last-node", 'shuffledp_node_records_total{instance="node-3", phase="mixing"}', True),
+        (
+            "mixed-by-the-last-node",
+            'shuffledp_node_records_total{instance="node-3", phase="mixing"}',
+            True,
+        ),
         ("decoded", "shuffledp_analyst_messages_decoded_total", True),
     ],
 )
@@ -119,33 +131,52 @@ def test_the_query_page_shows_the_rounds_numbers(
     observed: Observed, page: Page, name: str, expression: str, *, of_messages: bool
 ) -> None:
     assert observed.messages_per_user > 1
-    until_shown(page, observed, expression, USERS * (observed.messages_per_user if of_messages else 1))
+    until_shown(
+        page, observed, expression, USERS * (observed.messages_per_user if of_messages else 1)
+    )
     keep(page, name)
 
 
 def test_the_graph_page_draws_the_accepted_reports(observed: Observed, page: Page) -> None:
     until_shown(page, observed, "shuffledp_analyst_round_accepted_reports", USERS)
-    drawn = {"g0.expr": "shuffledp_analyst_round_accepted_reports", "g0.tab": "0", "g0.range_input": "5m"}
+    drawn = {
+        "g0.expr": "shuffledp_analyst_round_accepted_reports",
+        "g0.tab": "0",
+        "g0.range_input": "5m",
+    }
     text = prometheus_page(page, observed, "graph", **drawn)
     assert 'instance="analyst"' in text
     keep(page, "graph")
 
 
-def test_the_targets_page_shows_all_five_services_and_the_gateway_up(observed: Observed, page: Page) -> None:
+def test_the_targets_page_shows_all_five_services_and_the_gateway_up(
+    observed: Observed, page: Page
+) -> None:
     def all_up() -> bool:
         text = prometheus_page(page, observed, "targets")
-        return all(f"{job} up)" in text for job in ("nodes (3/3", "analyst (1/1", "accountant (1/1", "gateway (1/1"))
+        return all(
+            f"{job} up)" in text
+            for job in ("nodes (3/3", "analyst (1/1", "accountant (1/1", "gateway (1/1")
+        )
 
     until(all_up, "six targets are up")
     keep(page, "targets")
 
 
-def test_the_alerts_page_lists_every_alert_and_none_of_a_failure_fires(observed: Observed, page: Page) -> None:
+def test_the_alerts_page_lists_every_alert_and_none_of_a_failure_fires(
+    observed: Observed, page: Page
+) -> None:
     rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
     text = prometheus_page(page, observed, "alerts")
     found = dict(re.findall(r"(\w+) \((\d+) active\)", text))
     assert found.keys() == {rule["alert"] for rule in rules}
-    for name in ("NodeCorrupt", "LedgerDown", "RoundFailed", "UnexpectedFailure", "CertificateExpiring"):
+    for name in (
+        "NodeCorrupt",
+        "LedgerDown",
+        "RoundFailed",
+        "UnexpectedFailure",
+        "CertificateExpiring",
+    ):
         assert found[name] == "0"
     keep(page, "alerts")
 
@@ -166,8 +197,14 @@ def test_a_stopped_node_is_seen(observed: Observed, page: Page) -> None:
     node = observed.composed.container("node-2")
     run(["docker", "stop", node])
     try:
-        until(lambda: "nodes (2/3 up)" in prometheus_page(page, observed, "targets"), "one node of three is down")
-        until(lambda: "NodeDown (1 active)" in prometheus_page(page, observed, "alerts"), "the alert waits or fires")
+        until(
+            lambda: "nodes (2/3 up)" in prometheus_page(page, observed, "targets"),
+            "one node of three is down",
+        )
+        until(
+            lambda: "NodeDown (1 active)" in prometheus_page(page, observed, "alerts"),
+            "the alert waits or fires",
+        )
         keep(page, "a-node-is-down")
     finally:
         run(["docker", "start", node])

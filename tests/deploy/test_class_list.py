@@ -1,4 +1,7 @@
-"""The list of a class, as `deploy/class.sh enrol` reads it; where the place to enrol is a folder, and no container."""
+"""The list of a class, as `deploy/class.sh enrol` reads it.
+
+Where the place to enrol is a folder, and no container.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ import pytest
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
-# What compose would run in the service `enrol`: the script behind its name, on folders of this test.
+# What compose would run in the service `enrol`: the script behind its name, on folders of this
+# test.
 HERE = """#!/bin/sh
 while [ "$1" != enrol ]; do shift; done
 exec sh "$2" "$(printf '%s' "$3" | sed 's#/tmp/#./#g; s# /keys# keys#g; s#"/keys#"keys#g')"
@@ -24,7 +28,11 @@ def school(tmp_path: Path) -> Path:
     (tmp_path / "deploy").mkdir()
     shutil.copy(DEPLOY / "class.sh", tmp_path / "deploy")
     (tmp_path / "deploy" / "compose.sh").write_text(HERE)
-    subprocess.run([sys.executable, "-m", "shuffledp.cli", "keys", "init", tmp_path / "keys"], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "shuffledp.cli", "keys", "init", tmp_path / "keys"],
+        check=True,
+        timeout=120,
+    )
     return tmp_path
 
 
@@ -33,7 +41,13 @@ def enrol(school: Path, people: str) -> subprocess.CompletedProcess[str]:
     told = ["sh", "deploy/class.sh", "enrol", "people.csv"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        told, cwd=school, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=120, check=False
+        told,
+        cwd=school,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -58,6 +72,11 @@ def test_whoever_is_enrolled_stays_as_he_is(school: Path) -> None:
     assert enrol(school, "mail,name\na@example.org,ada\n").returncode == 0
     ada = (school / "keys" / "clients" / "ada.bundle").read_bytes()
     for _ in range(2):
-        assert enrol(school, "name,mail\nada,a@example.org\n,nobody@example.org\nbob,b@example.org\n").returncode == 0
+        assert (
+            enrol(
+                school, "name,mail\nada,a@example.org\n,nobody@example.org\nbob,b@example.org\n"
+            ).returncode
+            == 0
+        )
     assert bundles(school) == ["ada", "bob"]
     assert (school / "out" / "class" / "ada.bundle").read_bytes() == ada

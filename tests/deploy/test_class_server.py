@@ -1,4 +1,7 @@
-"""`deploy/class.sh`: everybody of a class gets a bundle, once; whoever comes later gets one, too."""
+"""`deploy/class.sh`: everybody of a class gets a bundle, once.
+
+Whoever comes later gets one, too.
+"""
 
 import shutil
 import subprocess
@@ -37,7 +40,9 @@ def test_a_class_is_enrolled_once_and_whoever_comes_later_too(
     assert (bundles / "class-ada.bundle").stat().st_mode & 0o077 == 0
     people.write_text("name\nclass-ada\nclass-cleo\n")
     enrol(deployment, people)
-    assert {"class-ada.bundle", "class-bob.bundle", "class-cleo.bundle"} <= {file.name for file in bundles.iterdir()}
+    assert {"class-ada.bundle", "class-bob.bundle", "class-cleo.bundle"} <= {
+        file.name for file in bundles.iterdir()
+    }
     assert (bundles / "class-ada.bundle").read_bytes() == ada
     run(
         [
@@ -49,11 +54,16 @@ def test_a_class_is_enrolled_once_and_whoever_comes_later_too(
             str(tmp_path / "me"),
         ]
     )
-    assert f"127.0.0.1:{deployment.environment['NODE_1_PORT']}" in (tmp_path / "me" / "client.toml").read_text()
+    assert (
+        f"127.0.0.1:{deployment.environment['NODE_1_PORT']}"
+        in (tmp_path / "me" / "client.toml").read_text()
+    )
 
 
 def test_a_missing_list_is_said(tmp_path: Path) -> None:
     told = ["sh", "deploy/class.sh", "enrol", str(tmp_path / "none.csv")]
-    done = subprocess.run(told, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        told, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert "none.csv" in done.stderr

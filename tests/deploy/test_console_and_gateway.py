@@ -1,4 +1,7 @@
-"""The two overlays that people meet first: the live page, and the door for devices without gRPC. About 40 s."""
+"""The two overlays that people meet first: the live page, and the door for devices without gRPC.
+
+About 40 s.
+"""
 
 import asyncio
 import http.client
@@ -13,12 +16,20 @@ from shuffledp_client import Device, Standing
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 
-def ask(deployment: Composed, path: str, method: str = "GET", host: str = "localhost") -> tuple[int, str, str]:
+def ask(
+    deployment: Composed, path: str, method: str = "GET", host: str = "localhost"
+) -> tuple[int, str, str]:
     """One request of the console's: status, content security policy, body."""
-    with closing(http.client.HTTPConnection("127.0.0.1", int(deployment.environment["CONSOLE_PORT"]), 30)) as console:
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", int(deployment.environment["CONSOLE_PORT"]), 30)
+    ) as console:
         console.request(method, path, headers={"Host": host})
         answer = console.getresponse()
-        return answer.status, answer.getheader("Content-Security-Policy", ""), answer.read().decode()
+        return (
+            answer.status,
+            answer.getheader("Content-Security-Policy", ""),
+            answer.read().decode(),
+        )
 
 
 def test_the_console_shows_a_round_and_its_budget_to_whoever_opens_it_and_lets_nobody_operate(
@@ -34,21 +45,32 @@ def test_the_console_shows_a_round_and_its_budget_to_whoever_opens_it_and_lets_n
     status, _, page = ask(deployment, f"/rounds/{round_id}/")
     assert (status, "guarantee" in page) == (200, True)
     status, _, certificate = ask(deployment, f"/rounds/{round_id}/certificate.json")
-    assert (status, certificate) == (200, (first_round.documents / "certificate.json").read_text().rstrip("\n"))
+    assert (status, certificate) == (
+        200,
+        (first_round.documents / "certificate.json").read_text().rstrip("\n"),
+    )
     assert ask(deployment, "/sign-in?key=x")[0] == 404
     assert ask(deployment, "/rounds/", "POST")[0] == 403
     assert ask(deployment, "/", host="attacker.example")[0] == 421
 
 
-async def test_a_device_of_the_kit_answers_through_the_gateways_container(deployment: Composed, tmp_path: Path) -> None:
-    """Its bundle says where gateway and broker are, and nothing else: it could not find the parties themselves."""
+async def test_a_device_of_the_kit_answers_through_the_gateways_container(
+    deployment: Composed, tmp_path: Path
+) -> None:
+    """Its bundle says where gateway and broker are, and nothing else: it could not find the parties
+    themselves."""
     ports = deployment.environment
     deployment.until_healthy("gateway")
     enrol = ("--profile", "operator", "run", "--rm", "-T")
-    where = [f"--gateway=127.0.0.1:{ports['GATEWAY_PORT']}", f"--broker=127.0.0.1:{ports['BROKER_PORT']}"]
+    where = [
+        f"--gateway=127.0.0.1:{ports['GATEWAY_PORT']}",
+        f"--broker=127.0.0.1:{ports['BROKER_PORT']}",
+    ]
     deployment.compose(*enrol, "enrol", "keys", "enrol", "/keys", "kit", *where)
     bundle = tmp_path / "kit.bundle"
-    bundle.write_text(deployment.compose(*enrol, "--entrypoint", "cat", "enrol", "/keys/clients/kit.bundle"))
+    bundle.write_text(
+        deployment.compose(*enrol, "--entrypoint", "cat", "enrol", "/keys/clients/kit.bundle")
+    )
     with deployment.making("round", USERS=str(USERS + 1), MECHANISM="krr-histogram") as asked:
         async with await Device.load(bundle) as device:
             async for question in device.questions(seconds=START_SECONDS):

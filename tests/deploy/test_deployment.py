@@ -1,4 +1,7 @@
-"""`make up`, `make round`, `make down` for real, with Prometheus and four fleets. Needs an engine; about 60 s."""
+"""`make up`, `make round`, `make down` for real, with Prometheus and four fleets.
+
+Needs an engine; about 60 s.
+"""
 
 import json
 import subprocess
@@ -22,15 +25,30 @@ def test_make_round_prints_the_answer_and_its_guarantee_for_a_thousand_users_of_
 ) -> None:
     assert f"The answer: sum over {USERS:,} users" in first_round.printed
     assert "The guarantee, signed by the accountant" in first_round.printed
-    run([sys.executable, "-m", "shuffledp.cli", "verify", str(first_round.documents / "certificate.json")])
+    run(
+        [
+            sys.executable,
+            "-m",
+            "shuffledp.cli",
+            "verify",
+            str(first_round.documents / "certificate.json"),
+        ]
+    )
     assert first_round.result["accepted"] == USERS
     pattern = f"{first_round.result['round_id']}.*round verified"
-    verified = [json.loads(deployment.until_logged(fleet, pattern)) for fleet in deployment.containers("fleet")]
+    verified = [
+        json.loads(deployment.until_logged(fleet, pattern))
+        for fleet in deployment.containers("fleet")
+    ]
     assert [word["accepted"] for word in verified] == [USERS_OF_A_FLEET] * FLEETS
 
 
-@pytest.mark.parametrize("service", [*SERVICES, "mosquitto", "fleet", "prometheus", "gateway", "console"])
-def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(deployment: Composed, service: str) -> None:
+@pytest.mark.parametrize(
+    "service", [*SERVICES, "mosquitto", "fleet", "prometheus", "gateway", "console"]
+)
+def test_a_container_is_nobody_that_can_write_only_where_it_keeps_things(
+    deployment: Composed, service: str
+) -> None:
     state = deployment.inspect(service)
     assert state["Config"]["User"].split(":")[0] not in {"", "0", "root"}
     assert state["HostConfig"]["ReadonlyRootfs"] is True
@@ -56,7 +74,8 @@ with ThreadPoolExecutor(32) as pool:
 
 
 def reached(deployment: Composed, services: Sequence[str], port: int) -> dict[str, set[str]]:
-    """Whom of these each party reaches at a port, by address: so it is the networks that forbid it, not only the names.
+    """Whom of these each party reaches at a port, by address: so it is the networks that forbid it,
+    not only the names.
 
     Every address of a service counts, its own among them.
     """
@@ -82,7 +101,9 @@ def test_a_party_reaches_whom_it_may_and_nobody_else(deployment: Composed) -> No
         assert met == {name for name in LISTENING if frozenset((source, name)) in MEETINGS}, source
 
 
-def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(deployment: Composed) -> None:
+def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(
+    deployment: Composed,
+) -> None:
     pages = reached(deployment, SERVICES, 9100)
     assert pages == {
         "fleet": set(),
@@ -93,17 +114,25 @@ def test_a_page_of_metrics_is_read_by_nobody_but_who_shares_its_network(deployme
 
 
 def test_the_engine_lets_nothing_out_of_any_network(deployment: Composed) -> None:
-    """What the engine made of them; it keeps a default route in an internal network, and drops what goes there.
+    """What the engine made of them.
 
-    The one of the published dashboards has nobody in it but Prometheus; the doors outside translate no address.
-    """
+    It keeps a default route in an internal network, and drops what goes there.
+
+    The one of the published dashboards has nobody in it but Prometheus; the doors outside translate
+    no address."""
     mine = ["--filter", f"label=com.docker.compose.project={deployment.project}"]
-    networks = json.loads(run(["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]))
+    networks = json.loads(
+        run(
+            ["docker", "network", "inspect", *run(["docker", "network", "ls", "-q", *mine]).split()]
+        )
+    )
     assert len(networks) == 13
     outside = {one["Name"]: one["Options"] for one in networks if not one["Internal"]}
     doors = {f"{deployment.project}_{name}" for name in ("devices", "gateway", "console")}
     assert set(outside) == {f"{deployment.project}_dashboards", *doors}
-    assert {outside[name]["com.docker.network.bridge.enable_ip_masquerade"] for name in doors} == {"false"}
+    assert {outside[name]["com.docker.network.bridge.enable_ip_masquerade"] for name in doors} == {
+        "false"
+    }
 
 
 def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bundle_says(
@@ -117,7 +146,9 @@ def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bun
     enrol = ("--profile", "operator", "run", "--rm", "-T")
     deployment.compose(*enrol, "enrol", "keys", "enrol", "/keys", "phone", *where)
     bundle = tmp_path / "phone.bundle"
-    bundle.write_text(deployment.compose(*enrol, "--entrypoint", "cat", "enrol", "/keys/clients/phone.bundle"))
+    bundle.write_text(
+        deployment.compose(*enrol, "--entrypoint", "cat", "enrol", "/keys/clients/phone.bundle")
+    )
     client = [sys.executable, "-m", "shuffledp_client.cli"]
     run([*client, "import", str(bundle), str(tmp_path / "phone")])
     config = str(tmp_path / "phone" / "client.toml")
@@ -129,23 +160,46 @@ def test_a_device_outside_is_enrolled_and_reaches_the_deployment_by_what_its_bun
 
 
 def test_devices_outside_only_read_at_the_broker(deployment: Composed) -> None:
-    """Inside, what is published at the outer door never arrives; what is published at the inner one does, at both."""
+    """Inside, what is published at the outer door never arrives.
+
+    What is published at the inner one does, at both.
+    """
     (broker,) = deployment.containers("mosquitto")
     topic = ["-t", "shuffledp/v1/test"]
 
     def publish(port: str, *message: str) -> None:
-        run(["docker", "exec", broker, "mosquitto_pub", "-p", port, "-q", "1", "-r", *topic, *message])
+        run(
+            [
+                "docker",
+                "exec",
+                broker,
+                "mosquitto_pub",
+                "-p",
+                port,
+                "-q",
+                "1",
+                "-r",
+                *topic,
+                *message,
+            ]
+        )
 
     publish("1883", "-m", "inside")
     publish("1884", "-m", "outside")
     for port in ("1883", "1884"):
-        heard = run(["docker", "exec", broker, "mosquitto_sub", "-p", port, *topic, "-C", "1", "-W", "10"])
+        heard = run(
+            ["docker", "exec", broker, "mosquitto_sub", "-p", port, *topic, "-C", "1", "-W", "10"]
+        )
         assert heard.strip() == "inside"
     publish("1883", "-n")
 
 
-def test_a_verified_round_in_containers_can_be_checked_from_what_is_published(deployment: Composed) -> None:
-    result = deployment.round("--mechanism", "krr-histogram", "--max-value", "7", "--epsilon", "4", "--mix", "verified")
+def test_a_verified_round_in_containers_can_be_checked_from_what_is_published(
+    deployment: Composed,
+) -> None:
+    result = deployment.round(
+        "--mechanism", "krr-histogram", "--max-value", "7", "--epsilon", "4", "--mix", "verified"
+    )
     assert result["accepted"] == USERS_OF_A_FLEET
     checked = run([sys.executable, "-m", "shuffledp.cli", "verify", f"out/{result['round']}"])
     assert f"mixing: {USERS_OF_A_FLEET} claims on the list of node-1" in checked
@@ -164,4 +218,6 @@ def test_make_down_leaves_nothing(deployment: Composed) -> None:
     deployment.make("down")
     label = f"label=com.docker.compose.project={deployment.project}"
     for listed in (["container", "ls", "--all"], ["network", "ls"], ["volume", "ls"]):
-        assert run(["docker", *listed, "--quiet", "--filter", label]) == "", f"make down leaves something: {listed}"
+        assert run(["docker", *listed, "--quiet", "--filter", label]) == "", (
+            f"make down leaves something: {listed}"
+        )

@@ -1,4 +1,5 @@
-"""The archive for Gradescope, installed and run as Gradescope does it: as root, in a container, here without a network.
+"""The archive for Gradescope, installed and run as Gradescope does it: as root, in a container,
+here without a network.
 
 Needs an engine and the images, whose wheels it takes; about a minute.
 """
@@ -51,7 +52,7 @@ def steal():
     except OSError as error:
         raise RuntimeError(f"kept out: {type(error).__name__}")
     raise RuntimeError(f"the key is {key}")
-"""
+"""  # noqa: E501, RUF100
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,14 @@ class Server:
         """Hands a program in, and what Gradescope would read."""
         (folder / "work.py").write_text(source)
         self.inside("cd /autograder && rm -rf submission results && mkdir submission results")
-        run(["docker", "cp", str(folder / "work.py"), f"{self.container}:/autograder/submission/work.py"])
+        run(
+            [
+                "docker",
+                "cp",
+                str(folder / "work.py"),
+                f"{self.container}:/autograder/submission/work.py",
+            ]
+        )
         self.inside("/autograder/run_autograder")
         content: dict[str, Any] = json.loads(self.inside("cat /autograder/results/results.json"))
         return content
@@ -89,13 +97,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     key = folder / "course" / "course.key"
     archive = folder / "lab.zip"
     wheels = DEPLOY / "build" / "sim" / "wheels"
-    words = ["lab", "bundle", "1", "--gradescope", "--offline", "--no-system", "--machine", platform.machine()]
-    done = CliRunner().invoke(app, [*words, "--wheels", str(wheels), "--to", str(archive), "--key", str(key)])
+    words = [
+        "lab",
+        "bundle",
+        "1",
+        "--gradescope",
+        "--offline",
+        "--no-system",
+        "--machine",
+        platform.machine(),
+    ]
+    done = CliRunner().invoke(
+        app, [*words, "--wheels", str(wheels), "--to", str(archive), "--key", str(key)]
+    )
     assert done.exit_code == 0, f"{done.output}\n{done.exception}"
     assert archive.stat().st_size < GRADESCOPE_BYTES
     with zipfile.ZipFile(archive) as zipped:
         zipped.extractall(folder / "source")  # without the modes, as some services do
-    container = run(["docker", "create", "--network", "none", base_image(), "sleep", "1800"]).strip()
+    container = run(
+        ["docker", "create", "--network", "none", base_image(), "sleep", "1800"]
+    ).strip()
     try:
         run(["docker", "start", container])
         one = Server(container, key.read_text().strip())
@@ -117,7 +138,9 @@ def test_a_right_program_gets_its_points_on_gradescope(server: Server, tmp_path:
     assert content["extra_data"]["student"] == "ada@example.org"
 
 
-def test_a_program_reads_no_key_and_writes_no_result_on_gradescope(server: Server, tmp_path: Path) -> None:
+def test_a_program_reads_no_key_and_writes_no_result_on_gradescope(
+    server: Server, tmp_path: Path
+) -> None:
     content = server.grade(HOSTILE, tmp_path)
     assert content["score"] == 0
     assert server.key not in json.dumps(content)

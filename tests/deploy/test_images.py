@@ -14,10 +14,13 @@ PARTS = {
     "client": {"shuffledp_proto", "shuffledp_core", "shuffledp_client"},
     "gateway": {"shuffledp_proto", "shuffledp_core", "shuffledp_client"},
     "analyst": {"shuffledp_proto", "shuffledp_core", "shuffledp_analyst"},
-    "accountant": {"shuffledp_proto", "shuffledp_core", "shuffledp_privacy", "shuffledp_accountant"},
+    "accountant": {"shuffledp_proto", "shuffledp_core", "shuffledp_privacy",
+    "shuffledp_accountant"},
     "sim": {
-        "shuffledp_proto", "shuffledp_core", "shuffledp_shuffler", "shuffledp_client", "shuffledp_analyst",
-        "shuffledp_accountant", "shuffledp_privacy", "shuffledp_ops", "shuffledp_sim", "shuffledp_adversary",
+        "shuffledp_proto", "shuffledp_core", "shuffledp_shuffler", "shuffledp_client",
+        "shuffledp_analyst",
+        "shuffledp_accountant", "shuffledp_privacy", "shuffledp_ops", "shuffledp_sim",
+        "shuffledp_adversary",
         "shuffledp_labs", "shuffledp_experiments",
     },
 }  # fmt: skip
@@ -39,14 +42,25 @@ print(json.dumps({
     "programs": [p for p in ("pip", "pip3", "gcc", "cc", "make", "git", "uv", "curl") if shutil.which(p)],
     "writable": [p for p in ("/", "/opt", "/opt/shuffledp", "/usr", "/etc") if os.access(p, os.W_OK)],
 }))
-"""
+"""  # noqa: E501, RUF100
 
 
 @pytest.fixture(scope="module", params=sorted(PARTS))
 def image(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     """A component, and what its image says of itself from the inside."""
-    command = ["docker", "run", "--rm", "--network", "none", "--read-only", "--entrypoint", "python"]
-    return request.param, json.loads(run([*command, f"shuffledp/{request.param}:local", "-c", LOOK]))
+    command = [
+        "docker",
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        "--read-only",
+        "--entrypoint",
+        "python",
+    ]
+    return request.param, json.loads(
+        run([*command, f"shuffledp/{request.param}:local", "-c", LOOK])
+    )
 
 
 def test_an_image_holds_its_component_and_no_other(image: tuple[str, dict[str, Any]]) -> None:
@@ -72,17 +86,26 @@ def test_versions_are_those_of_the_lock(image: tuple[str, dict[str, Any]]) -> No
     component, inside = image
     package = PACKAGES.get(component, f"shuffledp-{component}")
     exported = run(
-        [os.environ.get("UV", "uv"), "export", "--quiet", "--frozen", "--no-dev", "--no-hashes", "--no-header",
+        [os.environ.get("UV", "uv"), "export", "--quiet", "--frozen", "--no-dev", "--no-hashes",
+        "--no-header",
          "--no-annotate", "--no-emit-workspace", "--all-extras", "--package", package]
     )  # fmt: skip
-    locked = {tuple(line.split(" ;")[0].split("==")) for line in exported.splitlines() if "==" in line}
-    theirs = {(name, version) for name, version in inside["versions"].items() if not name.startswith("shuffledp")}
+    locked = {
+        tuple(line.split(" ;")[0].split("==")) for line in exported.splitlines() if "==" in line
+    }
+    theirs = {
+        (name, version)
+        for name, version in inside["versions"].items()
+        if not name.startswith("shuffledp")
+    }
     assert theirs <= locked
 
 
 def test_labels_say_what_it_is(image: tuple[str, dict[str, Any]]) -> None:
     component, inside = image
-    config = json.loads(run(["docker", "image", "inspect", f"shuffledp/{component}:local"]))[0]["Config"]
+    config = json.loads(run(["docker", "image", "inspect", f"shuffledp/{component}:local"]))[0][
+        "Config"
+    ]
     labels = {name.rpartition(".")[2]: value for name, value in config["Labels"].items()}
     assert labels["title"] == f"shuffledp-{component}"
     assert labels["version"] == inside["versions"]["shuffledp-core"]

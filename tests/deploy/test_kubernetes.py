@@ -1,4 +1,5 @@
-"""The Kubernetes manifests, read without a cluster: published schemas, the networks of compose, and who gets what."""
+"""The Kubernetes manifests, read without a cluster: published schemas, the networks of compose, and
+who gets what."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ NETWORK = "shuffledp.net/"
 def composed() -> dict[str, dict[str, Any]]:
     """The services of compose that have a pod here."""
     files = ("compose.yaml", "compose.gateway.yaml")
-    return {n: one for file in files for n, one in yaml.safe_load((DEPLOY / file).read_text())["services"].items()}
+    return {
+        n: one
+        for file in files
+        for n, one in yaml.safe_load((DEPLOY / file).read_text())["services"].items()
+    }
 
 
 def manifests(kind: str | None = None) -> list[dict[str, Any]]:
@@ -88,10 +93,13 @@ def test_every_pod_is_confined_as_its_container_in_compose() -> None:
             "capabilities": {"drop": ["ALL"]},
         }
         assert container["resources"]["limits"]["memory"]
-        written = {mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+        written = {
+            mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+        }
         assert written == {"tmp", "out" if name == "operator" else "state"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        # A node that is killed because it mixes and does not answer loses the round: nothing restarts it but its end.
+        # A node that is killed because it mixes and does not answer loses the round: nothing
+        # restarts it but its end.
         assert "livenessProbe" not in container
     assert [one["spec"]["replicas"] for one in manifests("StatefulSet")] == [1] * 7
 
@@ -101,8 +109,11 @@ def test_who_meets_whom_is_what_compose_says() -> None:
     for name, pod in pods().items():
         labels = pod["metadata"]["labels"]
         networks = {label.removeprefix(NETWORK) for label in labels if label.startswith(NETWORK)}
-        # A network that is there for a page of metrics has no counterpart: on Kubernetes nobody reaches these pages.
-        assert networks == {one for one in compose[name]["networks"] if not one.startswith("metrics-")}, name
+        # A network that is there for a page of metrics has no counterpart: on Kubernetes nobody
+        # reaches these pages.
+        assert networks == {
+            one for one in compose[name]["networks"] if not one.startswith("metrics-")
+        }, name
 
 
 def test_a_policy_lets_the_members_of_one_network_meet_and_nobody_else() -> None:
@@ -135,7 +146,9 @@ def test_the_broker_is_configured_as_in_compose() -> None:
 
 def test_the_sample_campaign_can_be_read() -> None:
     (config,) = [one for one in manifests("ConfigMap") if one["metadata"]["name"] == "campaign"]
-    campaign = parse_config(config["data"]["campaign.toml"].encode(), Campaign, "sample", Path("/campaign"))
+    campaign = parse_config(
+        config["data"]["campaign.toml"].encode(), Campaign, "sample", Path("/campaign")
+    )
     assert campaign.folder == Path("/out/campaign-weekly")
     (job,) = manifests("CronJob")
     assert (job["spec"]["suspend"], job["spec"]["concurrencyPolicy"]) == (True, "Forbid")
@@ -148,7 +161,9 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 def print_secrets(keys: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["/bin/sh", FOLDER / "secrets.sh", keys], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["/bin/sh", FOLDER / "secrets.sh", keys], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +198,10 @@ def test_every_party_gets_its_own_keys_and_nobody_elses(
     private = list(secret_parts(secrets))
     assert len(set(private)) == len(private)
     kept = [deployment.folder / "root" / "identity.pem", deployment.folder / "root" / "ca-key.pem"]
-    kept += [deployment.folder / "enrolment" / "demo" / "identity.pem", deployment.folder / "client" / "tls-key.pem"]
+    kept += [
+        deployment.folder / "enrolment" / "demo" / "identity.pem",
+        deployment.folder / "client" / "tls-key.pem",
+    ]
     everything = b"".join(data for files in secrets.values() for data in files.values())
     assert not any(file.read_bytes() in everything for file in kept)
 
@@ -194,7 +212,9 @@ def secret_parts(secrets: dict[str, dict[str, bytes]]) -> Iterator[bytes]:
         yield from (data for data in files.values() if b"PRIVATE KEY" in data)
 
 
-def test_every_secret_is_mounted_by_its_own_party_alone(secrets: dict[str, dict[str, bytes]]) -> None:
+def test_every_secret_is_mounted_by_its_own_party_alone(
+    secrets: dict[str, dict[str, bytes]],
+) -> None:
     mounted = {
         name: [volume["secret"] for volume in pod["spec"]["volumes"] if "secret" in volume]
         for name, pod in pods().items()
@@ -217,9 +237,16 @@ def test_the_configurations_are_what_the_programs_read(
     services = {one["metadata"]["name"]: one["spec"] for one in manifests("Service")}
     for name, model in models.items():
         config: Any = parse_config(secrets[name]["config.toml"], model, name, tmp_path)
-        assert (config.name, config.root_key, str(config.keys)) == (name, deployment.root_key, "/keys")
+        assert (config.name, config.root_key, str(config.keys)) == (
+            name,
+            deployment.root_key,
+            "/keys",
+        )
         (tmp_path / "roster.json").write_bytes(secrets[name]["roster.json"])
-        roster, port = read_roster(tmp_path / "roster.json", config.root_key), services[name]["ports"][0]["port"]
+        roster, port = (
+            read_roster(tmp_path / "roster.json", config.root_key),
+            services[name]["ports"][0]["port"],
+        )
         if name in PARTIES:  # devices know from their bundles where the gateway is
             assert roster.party(name).address == f"{name}:{port}"
         assert config.listen == f"0.0.0.0:{port}"
@@ -254,7 +281,11 @@ def test_all_pairs_are_those_of_the_record() -> None:
         name: {label for label in pod["metadata"]["labels"] if label.startswith(NETWORK)}
         for name, pod in pods().items()
     }
-    apart = {frozenset(pair) for pair in combinations(networks, 2) if not networks[pair[0]] & networks[pair[1]]}
+    apart = {
+        frozenset(pair)
+        for pair in combinations(networks, 2)
+        if not networks[pair[0]] & networks[pair[1]]
+    }
     assert frozenset(("node-1", "node-3")) in apart
     assert {frozenset((node, "accountant")) for node in ("node-1", "node-2", "node-3")} <= apart
     assert {frozenset(("operator", node)) for node in ("node-2", "node-3")} <= apart

@@ -1,7 +1,9 @@
-"""Labs 3, 4 and 6 on the deployment in containers, with the reference solutions for students. Needs an engine.
+"""Labs 3, 4 and 6 on the deployment in containers, with the reference solutions for students.
 
-One deployment, changed from test to test by its overlays as the guide does it; each test says which it wants.
-"""
+Needs an engine.
+
+One deployment, changed from test to test by its overlays as the guide does it; each test says which
+it wants."""
 
 from __future__ import annotations
 
@@ -90,7 +92,12 @@ def test_a_class_is_asked_and_one_of_it_is_surrounded(laboratory: Composed, tmp_
             round_id = next(found[1] for line in opened.stderr if (found := OPEN.match(line)))
             config = str(tmp_path / "victim" / "client.toml")
             run([*client, "submit", "--config", config, "--value", "2", "--round", round_id])
-            flooding = [sys.executable, "-m", "shuffledp_labs.lab06_surrounded.flooding", str(SOLUTIONS / "lab06.py")]
+            flooding = [
+                sys.executable,
+                "-m",
+                "shuffledp_labs.lab06_surrounded.flooding",
+                str(SOLUTIONS / "lab06.py"),
+            ]
             said = run([*flooding, *(str(bundles / f"{name}.bundle") for name in names[1:])])
             out, rest = opened.communicate(timeout=300)
     finally:
@@ -98,7 +105,8 @@ def test_a_class_is_asked_and_one_of_it_is_surrounded(laboratory: Composed, tmp_
     assert opened.returncode == 0, rest
     assert json.loads(out.strip().splitlines()[-1])["accepted"] == ACCOUNTS + 1
     board, sent, left = (
-        tuple(int(count) for count in group.split(", ")) for group in re.findall(r"\(([\d, ]+)\)", said)
+        tuple(int(count) for count in group.split(", "))
+        for group in re.findall(r"\(([\d, ]+)\)", said)
     )
     assert sent == (ACCOUNTS, 0, 0, 0)
     assert sum(board) == ACCOUNTS + 1
@@ -108,13 +116,19 @@ def test_a_class_is_asked_and_one_of_it_is_surrounded(laboratory: Composed, tmp_
     run([*client, "verify", "--config", config])
 
 
-def test_a_student_s_node_takes_part_and_two_logs_prove_nothing(laboratory: Composed, tmp_path: Path) -> None:
+def test_a_student_s_node_takes_part_and_two_logs_prove_nothing(
+    laboratory: Composed, tmp_path: Path
+) -> None:
     """Lab 3, and lab 4 with one honest node."""
     deployment = overlaid(laboratory, "corrupt student")
     deployment.make("up")
     answer = sums(deployment)
     assert answer["accepted"] == USERS
-    assert answer["corrupt_nodes"] == [1, 2, 3]  # by its own word node 2 is, too: it runs other code than ours
+    assert answer["corrupt_nodes"] == [
+        1,
+        2,
+        3,
+    ]  # by its own word node 2 is, too: it runs other code than ours
     seen = replayed(deployment, answer, tmp_path / "logs")
     assert seen == {"messages": USERS * MESSAGES, "proved": 0, "claimed": 0, "alike": 0}
     assert {place.name for place in (tmp_path / "logs").iterdir()} == {"node-1", "node-3"}

@@ -8,20 +8,27 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.mark.timeout(900)
-def test_the_accountant_keeps_its_ledger_in_the_database_and_nowhere_else(faulty: FaultySystem) -> None:
+def test_the_accountant_keeps_its_ledger_in_the_database_and_nowhere_else(
+    faulty: FaultySystem,
+) -> None:
     tables = "select tablename from pg_tables where schemaname = 'public'"
     until(lambda: "charges" in faulty.sql(tables), "the accountant has made its tables")
     files = faulty.python("accountant", "import os; print(os.listdir('/state'))")
     assert "ledger" not in files
     environment = faulty.inspect("accountant")["Config"]["Env"]
-    password = faulty.python("accountant", "print(open('/keys/pgpass').read())").strip().split(":")[-1]
+    password = (
+        faulty.python("accountant", "print(open('/keys/pgpass').read())").strip().split(":")[-1]
+    )
     assert len(password) >= 32
     assert not [one for one in environment if password in one]
 
 
 @pytest.mark.timeout(900)
-def test_the_lock_of_a_killed_database_names_no_other_process_than_its_successor(faulty: FaultySystem) -> None:
-    """A server does not start while the process of its lock file's number lives, unless that is itself."""
+def test_the_lock_of_a_killed_database_names_no_other_process_than_its_successor(
+    faulty: FaultySystem,
+) -> None:
+    """A server does not start while the process of its lock file's number lives, unless that is
+    itself."""
     lock = [
         "docker",
         "exec",

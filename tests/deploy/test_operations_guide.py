@@ -1,4 +1,5 @@
-"""The operations guide against the system: an alert has its section, a number of the sizing table its formula."""
+"""The operations guide against the system: an alert has its section, a number of the sizing table
+its formula."""
 
 import math
 import re
@@ -22,7 +23,8 @@ NUMBER = r"([\d,]+(?:\.\d+)?)"
 
 
 def anchors() -> set[str]:
-    """The headings as a page of them links to them: small letters, hyphens for spaces, no other signs."""
+    """The headings as a page of them links to them: small letters, hyphens for spaces, no other
+    signs."""
     headings = re.findall(r"^#+ (.+)$", GUIDE, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -39,7 +41,10 @@ def rows() -> list[list[float]]:
     section = GUIDE.split("\n## Sizing\n")[1].split("\n## ")[0]
     table = section.split("| users |")[1].split("\n\n")[0]
     lines = table.splitlines()[2:]
-    return [[float(cell.strip().replace(",", "")) for cell in line.strip("|").split("|")] for line in lines]
+    return [
+        [float(cell.strip().replace(",", "")) for cell in line.strip("|").split("|")]
+        for line in lines
+    ]
 
 
 def rounded(value: float) -> float:
@@ -58,7 +63,9 @@ def test_an_alerts_runbook_is_a_section_of_the_guide(rule: dict[str, dict[str, s
 
 def test_the_guide_explains_no_alert_that_does_not_exist() -> None:
     section = GUIDE.split("\n## Alerts\n")[1].split("\n## ")[0]
-    assert set(re.findall(r"^### (\w+)$", section, flags=re.MULTILINE)) == {rule["alert"] for rule in ALERTS}
+    assert set(re.findall(r"^### (\w+)$", section, flags=re.MULTILINE)) == {
+        rule["alert"] for rule in ALERTS
+    }
 
 
 def test_there_are_rows_to_check() -> None:
@@ -73,7 +80,9 @@ def test_the_guide_names_the_memory_that_mixing_takes_by_default() -> None:
 @pytest.mark.parametrize("row", rows(), ids=str)
 def test_a_row_of_the_sizing_table_follows_from_the_formula(row: list[float]) -> None:
     users, messages, nodes, collecting, mixing, memory, entry_disk, middle_disk, board = row
-    geometry = Geometry(suite="sealed-box", hops=int(nodes), messages_per_user=int(messages), symbol_bytes=1)
+    geometry = Geometry(
+        suite="sealed-box", hops=int(nodes), messages_per_user=int(messages), symbol_bytes=1
+    )
     records = users * messages
     second, third, last = (geometry.record_bytes(at) for at in (2, 3, int(nodes) + 1))
     assert collecting == rounded(users / measured("S"))

@@ -1,4 +1,7 @@
-"""A deployment whose node 2 mixes on a Ray cluster in containers, one of which is killed meanwhile; `make test-ray`."""
+"""A deployment whose node 2 mixes on a Ray cluster in containers, one of which is killed meanwhile.
+
+`make test-ray`.
+"""
 
 import re
 import time
@@ -19,7 +22,12 @@ def clustered() -> Iterator[Composed]:
     """A deployment with the overlay `ray`, whose tasks are so small that a batch takes many."""
     if reason := why_no_docker("cluster"):
         pytest.skip(reason)
-    environment = {"OVERLAYS": "ray", "FLEET_USERS": str(USERS), "RAY_TASK_MEMORY": str(2**20), "VOLUMES": "1"}
+    environment = {
+        "OVERLAYS": "ray",
+        "FLEET_USERS": str(USERS),
+        "RAY_TASK_MEMORY": str(2**20),
+        "VOLUMES": "1",
+    }
     composed = Composed("shuffledp-ray", environment)
     composed.remove()
     try:
@@ -31,7 +39,10 @@ def clustered() -> Iterator[Composed]:
 
 def workers(composed: Composed) -> int:
     """Machines with a processor that the head counts."""
-    code = "import ray; ray.init('auto', log_to_driver=False); print(int(ray.cluster_resources().get('CPU', 0)))"
+    code = (
+        "import ray; ray.init('auto', log_to_driver=False); "
+        "print(int(ray.cluster_resources().get('CPU', 0)))"
+    )
     return int(composed.python("node-2", code).split()[-1])
 
 
@@ -56,7 +67,9 @@ def test_a_killed_worker_that_comes_back_is_used_again(clustered: Composed) -> N
     assert f"{USERS:,} users" in clustered.make("round")
 
 
-def test_nobody_but_the_node_and_its_workers_is_in_the_clusters_network_or_has_its_token(clustered: Composed) -> None:
+def test_nobody_but_the_node_and_its_workers_is_in_the_clusters_network_or_has_its_token(
+    clustered: Composed,
+) -> None:
     names = {"node-2", "ray-1", "ray-2"}
     everyone = set(clustered.compose("ps", "--services").split())
     assert names < everyone
@@ -64,4 +77,6 @@ def test_nobody_but_the_node_and_its_workers_is_in_the_clusters_network_or_has_i
         found = clustered.inspect(service)
         networks = set(found["NetworkSettings"]["Networks"])
         mounts = {mount.get("Name", "") for mount in found["Mounts"]}
-        assert (("shuffledp-ray_ray" in networks) and "shuffledp-ray_keys-ray" in mounts) == (service in names), service
+        assert (("shuffledp-ray_ray" in networks) and "shuffledp-ray_keys-ray" in mounts) == (
+            service in names
+        ), service

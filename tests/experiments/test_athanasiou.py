@@ -1,4 +1,5 @@
-"""Paper 002's tables and figures: every verdict comes out, and rows agree with what is computed another way."""
+"""Paper 002's tables and figures: every verdict comes out, and rows agree with what is computed
+another way."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_every_figure_and_table_of_the_paper_is_reachable() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_the_verdicts_are_those_that_the_registry_states(found: dict[str, Found], entry: object) -> None:
+def test_the_verdicts_are_those_that_the_registry_states(
+    found: dict[str, Found], entry: object
+) -> None:
     stated = next(each for each in ENTRIES if each is entry)
     assert {claim.verdict for claim in found[stated.id].claims} == stated.verdicts
 
@@ -98,7 +101,9 @@ def truncated(epsilon: float, reach: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 @pytest.mark.parametrize(("epsilon", "reach"), [(0.1, 55), (0.5, 14), (0.025, 150)])
-def test_no_mechanism_that_we_can_write_down_is_better_than_the_least_error(epsilon: float, reach: int) -> None:
+def test_no_mechanism_that_we_can_write_down_is_better_than_the_least_error(
+    epsilon: float, reach: int
+) -> None:
     # Geometric noise that is cut off is (ε, δ) with δ its last probability.
     law = truncated(epsilon, reach)
     delta = float(np.maximum(law - math.exp(epsilon) * np.append(law[1:], 0.0), 0.0).sum())
@@ -132,7 +137,11 @@ def test_theorem_4_1_has_no_value_for_four_users_or_fewer() -> None:
 
 
 def test_what_a_report_of_sgdl_shuffle_costs_agrees_with_mpmath(found: dict[str, Found]) -> None:
-    row = next(r for r in found["002-f6"].rows if r.series == "SGDL-Shuffle, ε_S = 0.2, as printed" and r.x == 150)
+    row = next(
+        r
+        for r in found["002-f6"].rows
+        if r.series == "SGDL-Shuffle, ε_S = 0.2, as printed" and r.x == 150
+    )
     with mpmath.workdps(30):
         square, beta = mpmath.exp(-0.4), mpmath.mpf(1) / 150
         zero = mpmath.hyp2f1(beta, beta, 1, square)
@@ -201,7 +210,9 @@ def test_the_chi_square_notices_another_law_and_lets_its_own_pass() -> None:
 
 
 def test_half_a_unit_of_the_last_digit() -> None:
-    assert [rounding(cell) for cell in ("1", ".42", "6E-5", "120")] == pytest.approx([0.5, 0.005, 5e-6, 0.5])
+    assert [rounding(cell) for cell in ("1", ".42", "6E-5", "120")] == pytest.approx(
+        [0.5, 0.005, 5e-6, 0.5]
+    )
 
 
 def test_reports_together_cost_what_all_their_outputs_cost() -> None:
@@ -231,12 +242,20 @@ def test_the_tails_of_theorem_f1_agree_with_mpmath() -> None:
     with mpmath.workdps(30):
 
         def chance(ones: int) -> mpmath.mpf:
-            return mpmath.binomial(users, ones) * mpmath.mpf("0.3") ** ones * mpmath.mpf("0.7") ** (users - ones)
+            return (
+                mpmath.binomial(users, ones)
+                * mpmath.mpf("0.3") ** ones
+                * mpmath.mpf("0.7") ** (users - ones)
+            )
 
         spread = users * mean * -mpmath.log(beta)
         low, high = users * mean - mpmath.sqrt(2 * spread), users * mean + mpmath.sqrt(3 * spread)
-        assert below == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i <= low)), rel=1e-9)
-        assert above == pytest.approx(float(sum(chance(i) for i in range(users + 1) if i >= high)), rel=1e-9)
+        assert below == pytest.approx(
+            float(sum(chance(i) for i in range(users + 1) if i <= low)), rel=1e-9
+        )
+        assert above == pytest.approx(
+            float(sum(chance(i) for i in range(users + 1) if i >= high)), rel=1e-9
+        )
 
 
 def test_figures_of_other_data_are_other_pictures(found: dict[str, Found]) -> None:

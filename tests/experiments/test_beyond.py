@@ -1,4 +1,5 @@
-"""The figures that no paper has: each runs in a quick form, draws its picture, and keeps certified above attained."""
+"""The figures that no paper has: each runs in a quick form, draws its picture, and keeps certified
+above attained."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from shuffledp.vectorised import randomise_all
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
-from shuffledp_experiments.beyond.plans import calibrated, central_error, offers, pieces, shared, sum_variance
+from shuffledp_experiments.beyond.plans import (
+    calibrated,
+    central_error,
+    offers,
+    pieces,
+    shared,
+    sum_variance,
+)
 from shuffledp_experiments.entry import Entry, Found, Kind, Row
 from shuffledp_privacy.local.flags import Pair
 
@@ -47,7 +55,9 @@ def test_certified_is_nowhere_below_attained(name: str) -> None:
     for row in quick(name).rows:
         if row.kind in {Kind.CERTIFIED, Kind.ATTAINED} and not math.isnan(row.y):
             stem = row.series.replace(str(row.kind), "").strip()
-            sides[stem, row.x, row.y_name, tuple(sorted(map(str, row.settings.items())))][row.kind] = row
+            sides[stem, row.x, row.y_name, tuple(sorted(map(str, row.settings.items())))][
+                row.kind
+            ] = row
     for pair in sides.values():
         if len(pair) == 2:
             assert pair[Kind.CERTIFIED].y >= pair[Kind.ATTAINED].y
@@ -67,7 +77,9 @@ def test_a_picture_is_drawn_of_what_was_found(name: str) -> None:
 
 
 def test_one_printed_epsilon_of_each_statement_beside_its_truth() -> None:
-    shorts = {row.series.removesuffix(" printed") for row in quick("n1").rows if row.kind is Kind.PRINTED}
+    shorts = {
+        row.series.removesuffix(" printed") for row in quick("n1").rows if row.kind is Kind.PRINTED
+    }
     for short in shorts:
         kinds = {row.kind for row in quick("n1").rows if row.series.startswith(f"{short} ")}
         assert kinds == {Kind.PRINTED, Kind.CERTIFIED, Kind.ATTAINED}
@@ -95,7 +107,12 @@ def test_split_mix_is_computed_as_the_others_are(name: str) -> None:
     """It is one of ours: nothing of it is a printed formula."""
     rows = [row for row in quick(name).rows if row.series.startswith("split-mix")]
     assert rows
-    assert {row.kind for row in quick(name).rows} <= {Kind.EXACT, Kind.MEASURED, Kind.CERTIFIED, Kind.ATTAINED}
+    assert {row.kind for row in quick(name).rows} <= {
+        Kind.EXACT,
+        Kind.MEASURED,
+        Kind.CERTIFIED,
+        Kind.ATTAINED,
+    }
     assert all(math.isfinite(row.y) for row in rows)
 
 
@@ -117,7 +134,8 @@ def test_fewer_pieces_than_the_printed_formula_says_are_certified() -> None:
         certified, printed = pieces(users, largest, epsilon)
         assert certified == spec.messages_per_user < printed
         assert both_sides(spec, standard(users)).certified <= epsilon
-        # The formula, for as much security as takes next to nothing of δ: (1 + e^ε) 2^-s far below it.
+        # The formula, for as much security as takes next to nothing of δ: (1 + e^ε) 2^-s far below
+        # it.
         security = (printed - 2) * math.log2(users / math.e) - math.log2(spec.alphabet)
         assert (1 + math.exp(epsilon)) * 2 ** (-security / 2) < 1e-3 * DELTA
 
@@ -135,9 +153,14 @@ def test_the_errors_of_a_count_are_those_of_whole_rounds(name: str) -> None:
     symbols, rounds = 1000, 200
     spec = calibrated(name, 10_000, symbols - 1, 1.0)
     found = {
-        str(row.settings["of"]): row.y for row in quick("n12").rows if (row.series, row.x) == (NAMES[name], symbols)
+        str(row.settings["of"]): row.y
+        for row in quick("n12").rows
+        if (row.series, row.x) == (NAMES[name], symbols)
     }
-    drawn = {share: deviation_of_a_count(spec, round(10_000 * share), rounds) for share in (0.0, 1 / symbols, 1.0)}
+    drawn = {
+        share: deviation_of_a_count(spec, round(10_000 * share), rounds)
+        for share in (0.0, 1 / symbols, 1.0)
+    }
     wide = 6.5 / math.sqrt(2 * rounds)
     assert found["a symbol that one in k holds"] == pytest.approx(drawn[1 / symbols], rel=wide)
     assert found["the symbol that is counted worst"] == pytest.approx(max(drawn.values()), rel=wide)
@@ -150,14 +173,22 @@ def deviation_of_a_count(spec: Mechanism, held: int, rounds: int) -> float:
     """Of the estimate of symbol 5, which so many of 10,000 hold, the others symbol 6."""
     values = np.repeat([5, 6], [held, 10_000 - held])
     generator = np.random.default_rng(held)
-    counts = [np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet) for _ in range(rounds)]
+    counts = [
+        np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet)
+        for _ in range(rounds)
+    ]
     return float(np.std([spec.estimate(each, Fraction(10_000)).values[5] for each in counts]))
 
 
 def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:
     notes = quick("n12").notes
-    assert any("counted worst" in note and "errs less than k-RR from k = 1000 on" in note for note in notes)
-    assert any("one in k" in note and "errs less than k-RR nowhere up to k = 1000" in note for note in notes)
+    assert any(
+        "counted worst" in note and "errs less than k-RR from k = 1000 on" in note for note in notes
+    )
+    assert any(
+        "one in k" in note and "errs less than k-RR nowhere up to k = 1000" in note
+        for note in notes
+    )
 
 
 def test_the_error_of_a_sum_from_a_histogram_is_that_of_its_definition() -> None:
@@ -173,7 +204,13 @@ def test_with_nothing_known_the_adversary_sees_a_sum_of_uniform_reports() -> Non
     # Two users, two symbols: the other's report is a fair coin. δ by writing out all outcomes.
     epsilon0, epsilon = 1.0, 0.3
     p, q = math.e / (math.e + 1), 1 / (math.e + 1)
-    pair = Pair(np.array([0.5, 0.5]), np.array([p, q]) / 0.5, np.array([q, p]) / 0.5, np.empty((2, 0)), epsilon0)
+    pair = Pair(
+        np.array([0.5, 0.5]),
+        np.array([p, q]) / 0.5,
+        np.array([q, p]) / 0.5,
+        np.empty((2, 0)),
+        epsilon0,
+    )
     first = [q / 2, 0.5, p / 2]  # how many reports are of symbol 0, where the changed user holds 0
     second = [p / 2, 0.5, q / 2]
     exact = sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in zip(first, second, strict=True))

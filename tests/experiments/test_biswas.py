@@ -1,4 +1,5 @@
-"""The entries of Biswas et al.: the verdicts that come out, and numbers against computations of this file's own."""
+"""The entries of Biswas et al.: the verdicts that come out, and numbers against computations of
+this file's own."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def found() -> Mapping[str, Found]:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
-def test_the_verdicts_are_those_that_the_registry_states(entry: Entry, found: Mapping[str, Found]) -> None:
+def test_the_verdicts_are_those_that_the_registry_states(
+    entry: Entry, found: Mapping[str, Found]
+) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == entry.verdicts
 
 
@@ -37,7 +40,12 @@ def test_no_dataset_costs_more_than_is_certified(entry: Entry, found: Mapping[st
 
     def place(row: Row) -> tuple[object, ...]:
         about = row.series.removesuffix("certified").removesuffix("attained")
-        return (about, row.x, row.y_name, *sorted((name, str(value)) for name, value in row.settings.items()))
+        return (
+            about,
+            row.x,
+            row.y_name,
+            *sorted((name, str(value)) for name, value in row.settings.items()),
+        )
 
     certified = {place(row): row.y for row in rows if row.kind is Kind.CERTIFIED}
     attained = {place(row): row.y for row in rows if row.kind is Kind.ATTAINED}
@@ -76,7 +84,8 @@ def every_delta(group: Group, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("users", "symbols", "epsilon0", "epsilon"), [(5, 3, 1.0, 0.2), (6, 3, 2.0, 1.0), (4, 4, 2.0, 0.5)]
+    ("users", "symbols", "epsilon0", "epsilon"),
+    [(5, 3, 1.0, 0.2), (6, 3, 2.0, 1.0), (4, 4, 2.0, 0.5)],
 )
 def test_both_sides_hold_the_worst_of_all_datasets_between_them(
     users: int, symbols: int, epsilon0: float, epsilon: float
@@ -93,8 +102,14 @@ def test_digits_agree_when_they_are_rounded_or_cut_off() -> None:
     assert not agrees(2.391e-28, 2.38e-28, 3)
 
 
-def test_six_cells_of_the_table_over_three_parameters_are_not_those_of_its_formula(found: Mapping[str, Found]) -> None:
-    off = {claim.published for claim in found["000-t3"].claims if claim.verdict is Verdict.NOT_REPRODUCED}
+def test_six_cells_of_the_table_over_three_parameters_are_not_those_of_its_formula(
+    found: Mapping[str, Found],
+) -> None:
+    off = {
+        claim.published
+        for claim in found["000-t3"].claims
+        if claim.verdict is Verdict.NOT_REPRODUCED
+    }
     assert off == {2.49e-15, 8.79e-11, 1.91e-8, 5.02e-12, 2.40e-15, 1.66e-18}
 
 
@@ -105,7 +120,8 @@ def all_histograms(group: Group, truth: tuple[int, ...]) -> dict[tuple[int, ...]
     law: dict[tuple[int, ...], float] = {}
     for answers in product(range(symbols), repeat=len(values)):
         chance = math.prod(
-            blanket / symbols + (1 - blanket) * (answer == value) for answer, value in zip(answers, values, strict=True)
+            blanket / symbols + (1 - blanket) * (answer == value)
+            for answer, value in zip(answers, values, strict=True)
         )
         counts = tuple(answers.count(symbol) for symbol in range(symbols))
         law[counts] = law.get(counts, 0.0) + chance
@@ -120,19 +136,32 @@ def test_a_round_is_drawn_from_the_law_of_the_shuffled_histogram() -> None:
     seen = dict.fromkeys(law, 0)
     for counts in played[harness.RAW].astype(int).tolist():
         seen[tuple(counts)] += 1
-    assert chisquare(list(seen.values()), [chance * runs for chance in law.values()]).pvalue > FALSE_ALARM
+    assert (
+        chisquare(list(seen.values()), [chance * runs for chance in law.values()]).pvalue
+        > FALSE_ALARM
+    )
 
 
 def test_the_exact_error_of_a_bin_is_that_of_all_histograms() -> None:
     contest, truth = Contest(Group(6, 3, 2.0)), (4, 1, 1)
     law = all_histograms(contest.group, truth)
     for x0, at_x0 in enumerate(truth):
-        errors = {counts: abs((counts[x0] - 6 * contest.q) / contest.slope - at_x0) / 6 for counts in law}
+        errors = {
+            counts: abs((counts[x0] - 6 * contest.q) / contest.slope - at_x0) / 6 for counts in law
+        }
         mean, low, high = harness.summary(*harness.exact_law(contest, at_x0))
-        assert mean == pytest.approx(sum(chance * errors[counts] for counts, chance in law.items()), rel=1e-9)
+        assert mean == pytest.approx(
+            sum(chance * errors[counts] for counts, chance in law.items()), rel=1e-9
+        )
         for end, level in ((low, 0.05), (high, 0.95)):
-            assert sum(chance for counts, chance in law.items() if errors[counts] <= end + 1e-12) >= level - 1e-9
-            assert sum(chance for counts, chance in law.items() if errors[counts] < end - 1e-12) <= level + 1e-9
+            assert (
+                sum(chance for counts, chance in law.items() if errors[counts] <= end + 1e-12)
+                >= level - 1e-9
+            )
+            assert (
+                sum(chance for counts, chance in law.items() if errors[counts] < end - 1e-12)
+                <= level + 1e-9
+            )
 
 
 def test_the_gaussian_beside_the_histogram_has_its_guarantee() -> None:
@@ -143,7 +172,9 @@ def test_the_gaussian_beside_the_histogram_has_its_guarantee() -> None:
     assert contest.epsilon.attained <= epsilon < 0.1 * contest.group.epsilon0
 
 
-def test_at_equal_guarantees_a_gap_of_tens_of_times_nearly_closes(found: Mapping[str, Found]) -> None:
+def test_at_equal_guarantees_a_gap_of_tens_of_times_nearly_closes(
+    found: Mapping[str, Found],
+) -> None:
     means = {row.series: row.y for row in found["001-c1"].rows if row.x == 100_000}
     assert means[harness.PROJECTED] / means[harness.GAUSSIAN_PAPER] > 20
     assert 1 < means[harness.PROJECTED] / means[harness.GAUSSIAN_PROJECTED] < 2
@@ -157,7 +188,9 @@ def test_one_printed_error_cannot_be_a_draw(found: Mapping[str, Found]) -> None:
 
 def test_a_seed_gives_the_same_rows_again_and_another_does_not() -> None:
     entry = next(each for each in ENTRIES if each.id == "001-c1")
-    first, again, other = (entry.run(entry.work(quick=True, runs=5, seed=seed)).rows for seed in (1, 1, 2))
+    first, again, other = (
+        entry.run(entry.work(quick=True, runs=5, seed=seed)).rows for seed in (1, 1, 2)
+    )
     assert first == again != other
 
 
@@ -173,10 +206,15 @@ def test_the_clients_integer_sampler_has_the_same_law() -> None:
 def test_cells_are_counted_row_by_row_from_the_south_west(city: City) -> None:
     generator = np.random.default_rng(2)
     places = np.column_stack(
-        [generator.uniform(city.south, city.north, 500), generator.uniform(city.west, city.east, 500)]
+        [
+            generator.uniform(city.south, city.north, 500),
+            generator.uniform(city.west, city.east, 500),
+        ]
     )
     box = ((city.south, city.north), (city.west, city.east))
-    counted, _, _ = np.histogram2d(places[:, 0], places[:, 1], bins=(city.rows, city.columns), range=box)
+    counted, _, _ = np.histogram2d(
+        places[:, 0], places[:, 1], bins=(city.rows, city.columns), range=box
+    )
     assert city.cells(places).tolist() == counted.ravel().tolist()
     assert city.cells(np.array([[city.south, city.west]]))[0] == 1
 
@@ -190,5 +228,9 @@ def test_the_forms_of_other_papers_are_what_their_names_say() -> None:
     natural, binary = (math.sqrt(each(1 / delta) / 10_000) for each in (math.log, math.log2))
     assert forms.balle_form(group, 0.3 * growth * natural) == pytest.approx(delta)
     assert forms.balle_form_above_1(group, growth * natural) == pytest.approx(delta)
-    assert forms.feldman_form_base_2(group, (1 - 1 / growth) * math.sqrt(growth) * binary) == pytest.approx(delta)
-    assert forms.feldman_form_unsquared(group, math.sqrt(growth - 1) * natural) == pytest.approx(delta)
+    assert forms.feldman_form_base_2(
+        group, (1 - 1 / growth) * math.sqrt(growth) * binary
+    ) == pytest.approx(delta)
+    assert forms.feldman_form_unsquared(group, math.sqrt(growth - 1) * natural) == pytest.approx(
+        delta
+    )

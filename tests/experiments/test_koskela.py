@@ -1,4 +1,7 @@
-"""Koskela et al. 2021 drawn again: verdicts, both sides of every number, and laws against a second computation."""
+"""Koskela et al.
+
+2021 drawn again: verdicts, both sides of every number, and laws against a second computation.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,8 @@ def test_every_legend_lies_within_its_picture(found: dict[str, Found]) -> None:
 
 
 def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Found]) -> None:
-    """Between two points δ falls by a factor that its neighbours show, not to what was not resolved."""
+    """Between two points δ falls by a factor that its neighbours show, not to what was not
+    resolved."""
     for axes in experiment("004-f1").draw(found["004-f1"]).axes:
         for line in axes.lines:
             assert (np.asarray(line.get_ydata()) >= LEAST_DRAWN).all()
@@ -85,7 +89,8 @@ def test_the_released_digits_are_those_of_the_formulas(found: dict[str, Found]) 
 
 
 def brute_force(symbols: int, p: float, q: float, honest: int, epsilon: float) -> float:
-    """Hockey-stick divergence of whole histograms: the changed user's symbol is put on the law of the others."""
+    """Hockey-stick divergence of whole histograms: the changed user's symbol is put on the law of
+    the others."""
 
     def law(own: int) -> dict[tuple[int, ...], float]:
         others = [q] * symbols
@@ -105,20 +110,31 @@ def brute_force(symbols: int, p: float, q: float, honest: int, epsilon: float) -
 def compositions(total: int, parts: int) -> list[tuple[int, ...]]:
     if parts == 1:
         return [(total,)]
-    return [(first, *rest) for first in range(total + 1) for rest in compositions(total - first, parts - 1)]
+    return [
+        (first, *rest)
+        for first in range(total + 1)
+        for rest in compositions(total - first, parts - 1)
+    ]
 
 
 def test_a_third_symbol_dataset_costs_what_its_histograms_say() -> None:
     q = 0.12
     pair = third_symbol(3, 1 - 2 * q, q, 6)
     for epsilon in (0.0, 0.4, 1.1):
-        assert pair.delta(epsilon) == pytest.approx(brute_force(3, 1 - 2 * q, q, 6, epsilon), rel=1e-9)
+        assert pair.delta(epsilon) == pytest.approx(
+            brute_force(3, 1 - 2 * q, q, 6, epsilon), rel=1e-9
+        )
     # With a fourth symbol the rest of the histogram is merged: never above.
-    merged, whole = third_symbol(4, 1 - 3 * q, q, 5).delta(0.4), brute_force(4, 1 - 3 * q, q, 5, 0.4)
+    merged, whole = (
+        third_symbol(4, 1 - 3 * q, q, 5).delta(0.4),
+        brute_force(4, 1 - 3 * q, q, 5, 0.4),
+    )
     assert 0.9 * whole < merged <= whole * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "cell"), [(0.1, math.exp(-3.0) / 2), (0.5, math.exp(-3.0) / 2)])
+@pytest.mark.parametrize(
+    ("epsilon", "cell"), [(0.1, math.exp(-3.0) / 2), (0.5, math.exp(-3.0) / 2)]
+)
 def test_the_clones_are_those_of_the_theorem_word_by_word(epsilon: float, cell: float) -> None:
     epsilon0, honest = 3.0, 60
     likely, growth = 1 / (1 + math.exp(-epsilon0)), math.exp(epsilon)
@@ -195,7 +211,9 @@ def test_two_shuffled_gaussians_agree_with_quadrature_in_two_dimensions() -> Non
         above, shifted = stats.norm.sf(edge / sigma), stats.norm.sf((edge - 1) / sigma)
         return float(stats.norm.pdf(x, scale=sigma) * ((v / 2 - growth) * above + shifted / 2))
 
-    one_order, _ = integrate.quad(inner, -30, 40, points=[0.5 + sigma**2 * math.log(2 * growth)], limit=200)
+    one_order, _ = integrate.quad(
+        inner, -30, 40, points=[0.5 + sigma**2 * math.log(2 * growth)], limit=200
+    )
     low, high = shuffled_gaussian(sigma, 2, 0.5, 300)
     assert one_order <= high
     assert low <= one_order * (1 + 1e-6)

@@ -46,7 +46,9 @@ def test_every_table_of_the_lecture_is_there() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_the_stated_verdicts_come_out_and_the_picture_is_drawn(found: dict[str, Found], entry: Entry) -> None:
+def test_the_stated_verdicts_come_out_and_the_picture_is_drawn(
+    found: dict[str, Found], entry: Entry
+) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
     assert entry.draw(found[entry.id]).axes
 
@@ -59,14 +61,18 @@ def test_certified_is_never_below_what_is_attained(found: dict[str, Found]) -> N
             place = (row.x, row.y_name, tuple(sorted(row.settings.items(), key=str)))
             places[place][row.kind].append(row.y)
         for kinds in places.values():
-            for certified, attained in itertools.product(kinds[Kind.CERTIFIED], kinds[Kind.ATTAINED]):
+            for certified, attained in itertools.product(
+                kinds[Kind.CERTIFIED], kinds[Kind.ATTAINED]
+            ):
                 pairs += 1
                 assert not certified < attained
     assert pairs > 10
 
 
 def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Found]) -> None:
-    exact = dict(zip(*found["003-e4"].series("RAPPOR: memoised and blurred, right guesses"), strict=True))
+    exact = dict(
+        zip(*found["003-e4"].series("RAPPOR: memoised and blurred, right guesses"), strict=True)
+    )
     for row in found["003-e4"].rows:
         if row.series == "RAPPOR, measured":
             users = 2000
@@ -87,7 +93,8 @@ def test_a_kept_response_stays_and_reports_are_blurred_afresh() -> None:
     users, bits = 300, 64
     values = np.arange(users, dtype=np.int64) % 2
     clients = Clients(
-        RAPPOR, filters(["a", "b"], bits, 2), np.zeros(users, dtype=np.int64), np.random.default_rng(5)
+        RAPPOR, filters(["a", "b"], bits, 2), np.zeros(users, dtype=np.int64),
+        np.random.default_rng(5)
     )  # fmt: skip
     everyone = np.arange(users)
     first, second = clients.reports(values), clients.reports(values)
@@ -114,7 +121,8 @@ def test_two_days_of_a_bit_have_the_exact_joint_law(bit: bool) -> None:  # noqa:
     counts = np.bincount(4 * kept + 2 * one + two, minlength=8)
     high = 0.75 if bit else 0.25
     wanted = [
-        (high if b else 1 - high) * math.prod((0.75 if b else 0.25) if day else (0.25 if b else 0.75) for day in days)
+        (high if b else 1 - high)
+        * math.prod((0.75 if b else 0.25) if day else (0.25 if b else 0.75) for day in days)
         for b in (0, 1)
         for days in itertools.product((0, 1), repeat=2)
     ]
@@ -127,7 +135,9 @@ def test_shares_of_bits_are_unbiased() -> None:
     candidates = filters(["a", "b", "c"], bits, 3, 2)
     groups = generator.integers(2, size=users)
     values = generator.integers(3, size=users)
-    shares = bit_shares(RAPPOR, Clients(RAPPOR, candidates, groups, generator).reports(values), groups, 2)
+    shares = bit_shares(
+        RAPPOR, Clients(RAPPOR, candidates, groups, generator).reports(values), groups, 2
+    )
     low, high = RAPPOR.reported
     for group in range(2):
         true = candidates[group, values[groups == group]].mean(axis=0)
@@ -179,7 +189,9 @@ def test_filters_that_do_not_tell_the_candidates_apart_are_refused() -> None:
 
 def test_the_usual_penalty_falls_with_users() -> None:
     candidates = filters(["a", "b"], 64, 2, 2)
-    assert usual_penalty(RAPPOR, 400, candidates) == pytest.approx(2 * usual_penalty(RAPPOR, 1600, candidates))
+    assert usual_penalty(RAPPOR, 400, candidates) == pytest.approx(
+        2 * usual_penalty(RAPPOR, 1600, candidates)
+    )
 
 
 # Exact numbers
@@ -190,17 +202,23 @@ def test_the_epsilon_of_several_reports_is_the_largest_log_ratio(days: int) -> N
     def chance(answers: tuple[int, ...], bit: int) -> float:
         return sum(
             (0.75 if kept == bit else 0.25)
-            * math.prod((0.75 if kept else 0.25) if a else (0.25 if kept else 0.75) for a in answers)
+            * math.prod(
+                (0.75 if kept else 0.25) if a else (0.25 if kept else 0.75) for a in answers
+            )
             for kept in (0, 1)
         )
 
     ratios = [chance(a, 1) / chance(a, 0) for a in itertools.product((0, 1), repeat=days)]
     assert log_ratio(RAPPOR, days) == pytest.approx(math.log(max(ratios)))
-    assert pair_epsilon(RAPPOR, 4, days) == pytest.approx(4 * (math.log(max(ratios)) - math.log(min(ratios))))
+    assert pair_epsilon(RAPPOR, 4, days) == pytest.approx(
+        4 * (math.log(max(ratios)) - math.log(min(ratios)))
+    )
 
 
 def test_one_report_and_all_reports_cost_what_the_accountant_says() -> None:
-    assert pair_epsilon(RAPPOR, 4, 1) == pytest.approx(rappor_epsilon(RapporReport(4, 0.5, 0.25, 0.75)))
+    assert pair_epsilon(RAPPOR, 4, 1) == pytest.approx(
+        rappor_epsilon(RapporReport(4, 0.5, 0.25, 0.75))
+    )
     assert pair_epsilon(RAPPOR, 4, 500) == pytest.approx(rappor_epsilon(RapporPermanent(4, 0.5)))
 
 
@@ -208,7 +226,10 @@ def test_one_report_and_all_reports_cost_what_the_accountant_says() -> None:
 def test_guesses_are_right_as_often_as_enumeration_says(days: int) -> None:
     right_fresh = right_kept = 0.0
     for answers in itertools.product((0, 1), repeat=days):
-        laws = [math.prod(t if a == bit else 1 - t for a in answers) for bit, t in ((0, 0.75), (1, 0.75))]
+        laws = [
+            math.prod(t if a == bit else 1 - t for a in answers)
+            for bit, t in ((0, 0.75), (1, 0.75))
+        ]
         right_fresh += max(laws) / 2
         blur = [math.prod((0.75 if a == kept else 0.25) for a in answers) for kept in (0, 1)]
         mixed = [0.75 * blur[0] + 0.25 * blur[1], 0.25 * blur[0] + 0.75 * blur[1]]

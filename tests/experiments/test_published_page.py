@@ -1,4 +1,5 @@
-"""The page docs/published-against-true.md: every command is one, every experiment exists, the numbers are true."""
+"""The page docs/published-against-true.md: every command is one, every experiment exists, the
+numbers are true."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def typed() -> Iterator[str]:
 
 
 def resolved(line: str) -> tuple[list[str], Any]:
-    """The names of the command and its parsed context; raises for a command or an option that there is not."""
+    """The names of the command and its parsed context.
+
+    Raises for a command or an option that there is not.
+    """
     words = shlex.split(line)[1:]
     command: Any = get_command(app)
     context, names = typer.Context(command, info_name="shuffledp"), []
@@ -59,7 +63,10 @@ def test_the_page_has_commands() -> None:
 def test_every_command_of_the_page_is_one(line: str) -> None:
     names, context = resolved(line)
     if names == ["reproduce"]:
-        known = {*experiments(), *(alias for entry in experiments().values() for alias in entry.aliases)}
+        known = {
+            *experiments(),
+            *(alias for entry in experiments().values() for alias in entry.aliases),
+        }
         assert context is not None
         assert set(context.params["ids"]) <= known
 
@@ -70,10 +77,19 @@ def test_every_statement_has_a_command_that_shows_it() -> None:
 
 
 def test_every_statement_says_what_is_printed_what_is_true_why_and_what_to_use() -> None:
-    sections = [part for part in PAGE.read_text().split("\n## ")[1:] if part.startswith(("Biswas", "Athan", "Lecture"))]
+    sections = [
+        part
+        for part in PAGE.read_text().split("\n## ")[1:]
+        if part.startswith(("Biswas", "Athan", "Lecture"))
+    ]
     assert len(sections) == 8
     for section in sections:
-        for word in ("**What is printed.**", "**What is true.**", "**Why it went wrong.**", "**What to use instead.**"):
+        for word in (
+            "**What is printed.**",
+            "**What is true.**",
+            "**Why it went wrong.**",
+            "**What to use instead.**",
+        ):
             assert word in section, section.splitlines()[0]
 
 
@@ -94,11 +110,15 @@ def test_the_numbers_of_the_histogram() -> None:
 
 
 def test_the_numbers_of_rr_shuffle() -> None:
-    bounds = epsilon_bounds(RRShuffle(max_value=1000, randomise=Fraction("0.06654")), metric(23), 1e-4)
+    bounds = epsilon_bounds(
+        RRShuffle(max_value=1000, randomise=Fraction("0.06654")), metric(23), 1e-4
+    )
     assert bounds.published == pytest.approx(0.5, abs=1e-3)
     assert f"{bounds.attained:.2f}" == f"{bounds.certified:.2f}" == "1.21"
     assert f"{math.log((2 - 0.393) / 0.393):.3f}" == "1.408"
-    one = epsilon_bounds(RRShuffle(max_value=1, randomise=Fraction("0.0055262")), Setting(10_000, 10_000), 1e-6)
+    one = epsilon_bounds(
+        RRShuffle(max_value=1, randomise=Fraction("0.0055262")), Setting(10_000, 10_000), 1e-6
+    )
     assert f"{one.attained:.3f}" == "1.187"
     assert math.log(1e6) / (10_000 * 0.5**2) == pytest.approx(0.0055262, rel=1e-5)
 

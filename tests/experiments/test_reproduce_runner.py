@@ -1,4 +1,5 @@
-"""The runner of the experiments, on an entry made for the test: files, verdicts, wishes, and what is refused."""
+"""The runner of the experiments, on an entry made for the test: files, verdicts, wishes, and what
+is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from shuffledp_experiments.table import as_csv
 def run(work: Work) -> Found:
     noise = work.generator("noise").normal(size=work["points"])
     rows = [
-        Row("noise", Kind.MEASURED, "i", float(i), "value", float(y), settings={"n": 7}) for i, y in enumerate(noise)
+        Row("noise", Kind.MEASURED, "i", float(i), "value", float(y), settings={"n": 7})
+        for i, y in enumerate(noise)
     ]
     return Found(tuple(rows), (judge("Theorem 0", 0.5, certified=2.0, attained=1.0),))
 
@@ -38,7 +40,8 @@ def draw(found: Found) -> Figure:
 
 
 ENTRY = Entry(
-    id="t-1", source="nobody", question="what is noise?", parameters={"points": 9}, quick={"points": 3},
+    id="t-1", source="nobody", question="what is noise?", parameters={"points": 9},
+    quick={"points": 3},
     run=run, draw=draw, seconds=0.1, seconds_quick=0.1, verdicts=frozenset({Verdict.FALSE}),
 )  # fmt: skip
 
@@ -53,7 +56,9 @@ def test_one_seed_gives_one_csv_and_one_picture(tmp_path: Path) -> None:
     assert (first / "t-1.csv").read_text() != (other / "t-1.csv").read_text()
 
 
-def test_both_pictures_have_everything_at_the_same_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_pictures_have_everything_at_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places, save = {}, Figure.savefig
 
     def saved(figure: Figure, path: Path, **options: Any) -> None:
@@ -63,7 +68,9 @@ def test_both_pictures_have_everything_at_the_same_place(tmp_path: Path, monkeyp
     monkeypatch.setattr(Figure, "savefig", saved)
     reproduce_one(ENTRY, tmp_path)
     assert places[".png"] == places[".pdf"]
-    assert places[".png"] != [axes.get_position().bounds for axes in draw(ENTRY.run(ENTRY.work())).axes]
+    assert places[".png"] != [
+        axes.get_position().bounds for axes in draw(ENTRY.run(ENTRY.work())).axes
+    ]
 
 
 def test_quick_takes_the_quick_parameters_and_the_csv_keeps_every_digit(tmp_path: Path) -> None:
@@ -82,7 +89,13 @@ def test_what_is_not_a_number_is_an_empty_cell() -> None:
 
 @pytest.mark.parametrize(
     ("published", "verdict"),
-    [(0.9, Verdict.FALSE), (1.5, Verdict.OPEN), (2.1, Verdict.SOUND), (2.3, Verdict.LOOSE), (0.9995, Verdict.OPEN)],
+    [
+        (0.9, Verdict.FALSE),
+        (1.5, Verdict.OPEN),
+        (2.1, Verdict.SOUND),
+        (2.3, Verdict.LOOSE),
+        (0.9995, Verdict.OPEN),
+    ],
 )
 def test_a_bound_is_judged_by_both_sides_of_the_truth(published: float, verdict: Verdict) -> None:
     assert judge("s", published, certified=2.0, attained=1.0).verdict is verdict
@@ -108,7 +121,14 @@ def test_an_entry_without_its_data_says_so_and_writes_nothing(tmp_path: Path) ->
         raise DataNeededError("give it")
 
     entry = Entry(
-        id="t-2", source="nobody", question="?", parameters={}, run=needs, draw=draw, seconds=1, seconds_quick=1
+        id="t-2",
+        source="nobody",
+        question="?",
+        parameters={},
+        run=needs,
+        draw=draw,
+        seconds=1,
+        seconds_quick=1,
     )
     assert reproduce_one(entry, tmp_path).missing == "give it"
     assert not list(tmp_path.iterdir())
@@ -132,8 +152,12 @@ def test_what_was_asked_for_and_did_not_run_is_an_error_when_the_others_are_done
 
 
 def test_a_folder_that_lacks_a_file_is_an_error_of_the_command(tmp_path: Path) -> None:
-    needy = min((entry for entry in experiments().values() if entry.data), key=lambda entry: entry.seconds)
-    ran = CliRunner().invoke(app, ["reproduce", needy.id, "--data", str(tmp_path / "none"), "--out", str(tmp_path)])
+    needy = min(
+        (entry for entry in experiments().values() if entry.data), key=lambda entry: entry.seconds
+    )
+    ran = CliRunner().invoke(
+        app, ["reproduce", needy.id, "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
+    )
     assert isinstance(ran.exception, DataNeededError)
     assert f"{needy.id}: did not run" in ran.output
 

@@ -1,4 +1,7 @@
-"""Lab 5 solved in another way: floats, lines of a file, both answers drawn at once. Not a test itself."""
+"""Lab 5 solved in another way: floats, lines of a file, both answers drawn at once.
+
+Not a test itself.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from typing import Any
 
 def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
     """By log-odds, in floats."""
-    return int(sum((1 if answer else -1) * math.log(truth / (1 - truth)) for answer, truth in days) > 0)
+    return int(
+        sum((1 if answer else -1) * math.log(truth / (1 - truth)) for answer, truth in days) > 0
+    )
 
 
 def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) -> int:
@@ -22,7 +27,9 @@ def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) ->
         known, pair = json.loads(line)
         if known == question:
             return int(pair[value])
-    pair = [each if coins.below(truth.denominator) < truth.numerator else 1 - each for each in (0, 1)]
+    pair = [
+        each if coins.below(truth.denominator) < truth.numerator else 1 - each for each in (0, 1)
+    ]
     with Path(file).open("a") as opened:
         opened.write(json.dumps([question, pair]) + "\n")
     return int(pair[value])
@@ -45,7 +52,9 @@ def odds(hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction) -
     return [(high * (1 - low) / (low * (1 - high))) ** hashes, ((2 - fake) / fake) ** (2 * hashes)]
 
 
-def campaign(days: int, reserve: Callable[[str], tuple[str, bytes]], ask: Callable[[str, bytes], None]) -> int:
+def campaign(
+    days: int, reserve: Callable[[str], tuple[str, bytes]], ask: Callable[[str, bytes], None]
+) -> int:
     """Days by their length."""
     asked = 0
     while asked < days:

@@ -1,4 +1,7 @@
-"""Lab 10 solved in another way: it signs outside of transactions, and compares a revision. Not a test itself."""
+"""Lab 10 solved in another way: it signs outside of transactions, and compares a revision.
+
+Not a test itself.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ from typing import Any
 
 
 class Ledger:
-    """As the product's ledger: a change commits only if nothing else has changed since it was computed."""
+    """As the product's ledger: a change commits only if nothing else has changed since it was
+    computed."""
 
     def __init__(self, file: str, budget: int) -> None:
         """One connection for ever."""
         self.budget = budget
         self.db = sqlite3.connect(file, isolation_level=None, timeout=20)
         self.db.execute("PRAGMA journal_mode = WAL")
-        self.db.execute("CREATE TABLE IF NOT EXISTS rounds (id TEXT PRIMARY KEY, cost INT, state TEXT, seal BLOB)")
+        self.db.execute(
+            "CREATE TABLE IF NOT EXISTS rounds (id TEXT PRIMARY KEY, cost INT, state TEXT, seal "
+            "BLOB)"
+        )
         self.db.execute("CREATE TABLE IF NOT EXISTS version (one INT PRIMARY KEY, revision INT)")
         self.db.execute("INSERT OR IGNORE INTO version VALUES (1, 0)")
 
@@ -23,15 +30,21 @@ class Ledger:
         """A snapshot: revision, round, total."""
         self.db.execute("BEGIN")
         (revision,) = self.db.execute("SELECT revision FROM version").fetchone()
-        known = self.db.execute("SELECT cost, state, seal FROM rounds WHERE id = ?", (round_id,)).fetchone()
-        (total,) = self.db.execute("SELECT COALESCE(SUM(cost), 0) FROM rounds WHERE state != 'released'").fetchone()
+        known = self.db.execute(
+            "SELECT cost, state, seal FROM rounds WHERE id = ?", (round_id,)
+        ).fetchone()
+        (total,) = self.db.execute(
+            "SELECT COALESCE(SUM(cost), 0) FROM rounds WHERE state != 'released'"
+        ).fetchone()
         self.db.execute("COMMIT")
         return revision, known, total
 
     def swap(self, revision: int, change: str, values: tuple[Any, ...]) -> bool:
         """Commits the change if the revision is still this one."""
         self.db.execute("BEGIN IMMEDIATE")
-        same = self.db.execute("UPDATE version SET revision = revision + 1 WHERE revision = ?", (revision,)).rowcount
+        same = self.db.execute(
+            "UPDATE version SET revision = revision + 1 WHERE revision = ?", (revision,)
+        ).rowcount
         if same:
             self.db.execute(change, values)
         self.db.execute("COMMIT")
@@ -48,7 +61,9 @@ class Ledger:
             if total + cost > self.budget:
                 raise ValueError("too much")
             seal = sign(total + cost)
-            if self.swap(revision, "INSERT INTO rounds VALUES (?, ?, 'reserved', ?)", (round_id, cost, seal)):
+            if self.swap(
+                revision, "INSERT INTO rounds VALUES (?, ?, 'reserved', ?)", (round_id, cost, seal)
+            ):
                 return seal
 
     def end(self, round_id: str, state: str) -> None:

@@ -1,4 +1,5 @@
-"""The sandbox of machines without namespaces: another user, in a root folder that holds nothing of the grader's.
+"""The sandbox of machines without namespaces: another user, in a root folder that holds nothing of
+the grader's.
 
 Only root can make it. A grading service's containers are such machines.
 """
@@ -26,7 +27,8 @@ from shuffledp_labs.student import jail, pipes, sandbox, syscalls
 from shuffledp_labs.student.process import StudentProgram
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0, reason="only root becomes another user, and only Linux shows /proc"
+    sys.platform != "linux" or os.geteuid() != 0,
+    reason="only root becomes another user, and only Linux shows /proc",
 )
 
 SOURCE = """
@@ -177,7 +179,9 @@ def processes_of(user: int) -> list[int]:
     return found
 
 
-def test_it_is_another_user_for_good_with_nothing_but_its_own_folder(program: StudentProgram) -> None:
+def test_it_is_another_user_for_good_with_nothing_but_its_own_folder(
+    program: StudentProgram,
+) -> None:
     users, groups, more, cwd = program.call("who")
     (user,) = set(users)
     assert set(groups) == {user}
@@ -260,7 +264,9 @@ def test_it_has_no_network(program: StudentProgram, family: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["shmget", "semget", "msgget", "add_key"])
-def test_it_cannot_leave_a_note_in_the_kernel_for_its_next_check(program: StudentProgram, call: str) -> None:
+def test_it_cannot_leave_a_note_in_the_kernel_for_its_next_check(
+    program: StudentProgram, call: str
+) -> None:
     number = syscalls._MACHINES[platform.machine()][1]["add_key"]
     assert program.call("kernel_objects", call, number) == (-1, errno.EPERM)
 
@@ -271,7 +277,10 @@ def test_temporary_files_go_with_its_folder(program: StudentProgram) -> None:
     assert (program.scratch / Path(made).name).is_dir()
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/proc/self/status", "/tmp/note", sys.executable, __file__])  # noqa: S108
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "/proc/self/status", "/tmp/note", sys.executable, __file__],  # noqa: S108
+)
 def test_no_file_of_the_machine_is_there(program: StudentProgram, path: str) -> None:
     with pytest.raises(StudentRaised, match="FileNotFoundError"):
         program.call("read", path)

@@ -12,7 +12,9 @@ import pytest
 from shuffledp_labs.errors import LabError
 from shuffledp_labs.student import sandbox
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="users are reserved by names that only Linux has")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="users are reserved by names that only Linux has"
+)
 
 OTHER = """
 import sys
@@ -35,7 +37,9 @@ def test_no_two_folders_have_one_user_and_a_folder_that_is_gone_gives_its_own_ba
     for folder in folders:
         folder.mkdir()
     command = [sys.executable, "-c", OTHER, str(folders[0]), str(first)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert int(other.stdout.readline()) == first

@@ -1,4 +1,7 @@
-"""The flood of a real deployment's round in lab 6, up to the network; tests/deploy plays it whole, in containers."""
+"""The flood of a real deployment's round in lab 6, up to the network.
+
+Tests/deploy plays it whole, in containers.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +36,29 @@ def test_a_students_file_gets_the_plan_that_the_lab_documents() -> None:
 @pytest.mark.parametrize(
     ("mechanism", "prior", "says"),
     [
-        (RRShuffle(max_value=3, randomise=Fraction(1, 2)), None, "rr-shuffle; lab 6 floods rounds of krr-histogram"),
+        (
+            RRShuffle(max_value=3, randomise=Fraction(1, 2)),
+            None,
+            "rr-shuffle; lab 6 floods rounds of krr-histogram",
+        ),
         (KRR, [1, 2], "4 values"),
         (KRR, [-1, 1, 1, 1], "none below 0"),
         (KRR, [0, 0, 0, 0], "none below 0"),
     ],
     ids=["sum", "short", "negative", "nothing"],
 )
-def test_what_the_lab_cannot_flood_is_refused(mechanism: Mechanism, prior: list[int] | None, says: str) -> None:
+def test_what_the_lab_cannot_flood_is_refused(
+    mechanism: Mechanism, prior: list[int] | None, says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
         _plan(a_round(mechanism), 19, prior)
 
 
 def test_no_account_is_no_flood(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one account at least"), StudentProgram(tmp_path / "none", tmp_path) as none:
+    with (
+        pytest.raises(UsageError, match="one account at least"),
+        StudentProgram(tmp_path / "none", tmp_path) as none,
+    ):
         flood(none, [], None)
 
 

@@ -1,4 +1,5 @@
-"""Submissions made to hurt a class: each is one row of the results, and the others are graded all the same."""
+"""Submissions made to hurt a class: each is one row of the results, and the others are graded all
+the same."""
 
 from __future__ import annotations
 
@@ -55,10 +56,20 @@ def hostile_class(folder: Path) -> None:
     hand_in(folder, "y" * 60 + "é" * 60)
 
 
-def test_a_class_with_hostile_submissions_has_a_row_for_each_and_a_report_for_the_others(tmp_path: Path) -> None:
+def test_a_class_with_hostile_submissions_has_a_row_for_each_and_a_report_for_the_others(
+    tmp_path: Path,
+) -> None:
     hostile_class(tmp_path / "in")
     init_course(tmp_path / "course", "Course", ())
-    words = ["lab", "grade", "8", "--submissions", str(tmp_path / "in"), "--out", str(tmp_path / "graded")]
+    words = [
+        "lab",
+        "grade",
+        "8",
+        "--submissions",
+        str(tmp_path / "in"),
+        "--out",
+        str(tmp_path / "graded"),
+    ]
     done = CliRunner().invoke(
         app, [*words, "--key", str(tmp_path / "course" / "course.key"), "--jobs", "2", "--reports"]
     )
@@ -136,7 +147,9 @@ def test_an_answer_of_very_many_lists_is_a_fault_of_the_student(numbers: Student
     ],
     ids=["tagged", "plain", "fraction", "lists"],
 )
-def test_a_frame_of_its_own_is_held_to_the_same_bounds(numbers: StudentProgram, value: bytes) -> None:
+def test_a_frame_of_its_own_is_held_to_the_same_bounds(
+    numbers: StudentProgram, value: bytes
+) -> None:
     with pytest.raises(StudentDied, match="something of its own"):
         numbers.call("forged", b'["done",%s,""]' % value.replace(b",]", b"]"), seconds=120)
 
@@ -148,7 +161,9 @@ def add_up(_: Attempt) -> str:
         total += Fraction(1, 3**5000 + total.numerator % 1000)
 
 
-def test_a_check_that_computes_too_long_on_what_it_was_given_costs_that_check_alone(tmp_path: Path) -> None:
+def test_a_check_that_computes_too_long_on_what_it_was_given_costs_that_check_alone(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "work.py").write_text(NUMBERS)
     first = Check("B-add", 5, "", add_up, seconds=1.0)
     rest = Check("C-rest", 70, "", lambda attempt: str(attempt.program.call("small")))

@@ -17,7 +17,17 @@ from shuffledp_labs.lab import Attempt, CheckFailed, Showing
 from shuffledp_labs.lab01_lie_well import LAB
 from shuffledp_labs.lab01_lie_well.checks import HIGH, LOW
 from shuffledp_labs.lab01_lie_well.round import answers_of
-from shuffledp_labs.lab01_lie_well.specs import KINDS, Spec, answers, domain, drawn, hoeffding, law, likeliest, truth
+from shuffledp_labs.lab01_lie_well.specs import (
+    KINDS,
+    Spec,
+    answers,
+    domain,
+    drawn,
+    hoeffding,
+    law,
+    likeliest,
+    truth,
+)
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
 from shuffledp_privacy.local.lecture import OneBitMean, mean_variance
@@ -41,7 +51,9 @@ def by_enumeration(spec: Spec, value: int) -> dict[int, Fraction]:
     else:
         for flips in itertools.product((0, 1), repeat=spec["max_value"]):
             bits = [int(place < value) ^ flip for place, flip in enumerate(flips)]
-            of[sum(bits)] += math.prod((blanket / 2 if flip else 1 - blanket / 2 for flip in flips), start=Fraction(1))
+            of[sum(bits)] += math.prod(
+                (blanket / 2 if flip else 1 - blanket / 2 for flip in flips), start=Fraction(1)
+            )
     return of
 
 
@@ -55,7 +67,8 @@ def test_the_laws_are_those_of_the_handout(kind: str) -> None:
 
 
 def test_the_products_samplers_have_these_laws_too() -> None:
-    """20,000 draws a value: a frequency is 6.5 standard deviations off with probability below 1e-10, 40 of them 4e-9.
+    """20,000 draws a value: a frequency is 6.5 standard deviations off with probability below
+    1e-10, 40 of them 4e-9.
 
     The seed is fixed, so it is decided once for all.
     """
@@ -88,7 +101,8 @@ def test_the_one_bit_mean_is_the_lectures() -> None:
 
 
 def test_hoeffdings_interval_covers_whatever_is_drawn() -> None:
-    """The solution's interval, over many instances of the check: its coverage is at least .95 on each."""
+    """The solution's interval, over many instances of the check: its coverage is at least .95 on
+    each."""
     draws = Draws(b"coverage")
     for _ in range(200):
         spec = drawn(draws, "mean", LOW, HIGH)
@@ -97,7 +111,9 @@ def test_hoeffdings_interval_covers_whatever_is_drawn() -> None:
         half, slope = hoeffding(spec, people), float(1 - spec["blanket"])
         covered = 0.0
         for ones in range(people + 1):
-            estimate = spec["max_value"] / people * (ones - people * float(spec["blanket"]) / 2) / slope
+            estimate = (
+                spec["max_value"] / people * (ones - people * float(spec["blanket"]) / 2) / slope
+            )
             if abs(estimate - float(truth(spec, [value] * people))) <= half + 1e-9:
                 covered += math.comb(people, ones) * one**ones * (1 - one) ** (people - ones)
         assert covered >= 0.95
@@ -116,14 +132,26 @@ def test_the_numbers_of_the_instructors_page() -> None:
     true, other = 1 - blanket + blanket / symbols, blanket / symbols
     assert true / other == pytest.approx(math.e)
     for n, shown in ((people, "23.8 people"), (10 * people, "75.3")):
-        spread = math.sqrt(n / 4 * true * (1 - true) + 3 * n / 4 * other * (1 - other)) / (1 - blanket)
+        spread = math.sqrt(n / 4 * true * (1 - true) + 3 * n / 4 * other * (1 - other)) / (
+            1 - blanket
+        )
         assert shown == f"{spread:.1f}{' people' * (n == people)}"
         assert shown in INSTRUCTOR
-    for shown in (f"γ = {blanket:.4f}", f"probability {true:.3f}".replace("0.", "."), f"{100 * true:.1f} of 100"):
+    for shown in (
+        f"γ = {blanket:.4f}",
+        f"probability {true:.3f}".replace("0.", "."),
+        f"{100 * true:.1f} of 100",
+    ):
         assert shown in INSTRUCTOR
     assert f"with {other:.3f}".replace("0.", ".") in INSTRUCTOR
-    assert f"a blanket of about {blanket:.2f}".replace("0.", ".") in LAB.file("predict.toml").read_text()
-    fair = sum(math.comb(8, ones) for ones in range(9) if abs(ones - 4) <= 1.96 * math.sqrt(8) / 2) / 2**8
+    assert (
+        f"a blanket of about {blanket:.2f}".replace("0.", ".")
+        in LAB.file("predict.toml").read_text()
+    )
+    fair = (
+        sum(math.comb(8, ones) for ones in range(9) if abs(ones - 4) <= 1.96 * math.sqrt(8) / 2)
+        / 2**8
+    )
     assert f"of eight fair coins it covers {fair:.2f} only".replace("0.", ".") in INSTRUCTOR
 
 
@@ -151,7 +179,9 @@ def test_the_slips_of_the_lecture() -> None:
     assert "(y_1 + ... + y_n − p/2) / (n (1 − p))" in report  # `printed` above
     assert "the truth with probability 3/4" in report
     for shown in ("1,000", ".3", "400", "1.39e-24"):
-        assert all(shown in text for text in ("".join(LAB.explanations), LAB.file("report.md").read_text()))
+        assert all(
+            shown in text for text in ("".join(LAB.explanations), LAB.file("report.md").read_text())
+        )
 
 
 def test_the_show_draws_the_law_and_says_what_is_missing(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Lab 2: its recordings and boards against independent arithmetic, its proxy, and every number of its texts."""
+"""Lab 2: its recordings and boards against independent arithmetic, its proxy, and every number of
+its texts."""
 
 from __future__ import annotations
 
@@ -41,11 +42,16 @@ def draws(number: int) -> Draws:
     return Draws(number.to_bytes(32, "big"))
 
 
-@pytest.mark.parametrize(("suite", "hops"), list(zip(instances.SUITES, instances.FIRST_HOPS, strict=True)))
+@pytest.mark.parametrize(
+    ("suite", "hops"), list(zip(instances.SUITES, instances.FIRST_HOPS, strict=True))
+)
 def test_every_recording_can_be_read_by_arithmetic_alone(suite: str, hops: int) -> None:
     recording = instances.only_ones(draws(1), suite, hops)
     record = 17 + (hops - 1) * OVERHEAD[suite]
-    longest = {client: max(size for who, size in recording.flows if who == client) for client in recording.answers}
+    longest = {
+        client: max(size for who, size in recording.flows if who == client)
+        for client in recording.answers
+    }
     for client, answer in recording.answers.items():
         least = recording.wire["connection"] + OVERHEAD[suite] + answer * record
         assert least <= longest[client] <= least + instances.JITTER
@@ -57,7 +63,9 @@ def test_every_recording_can_be_read_by_arithmetic_alone(suite: str, hops: int) 
 
 def test_clients_that_send_as_many_messages_differ_by_the_transport_alone() -> None:
     recording = instances.all_alike(draws(2), "sealed-box", 3)
-    longest = [max(size for who, size in recording.flows if who == client) for client in recording.answers]
+    longest = [
+        max(size for who, size in recording.flows if who == client) for client in recording.answers
+    ]
     assert max(longest) - min(longest) <= instances.JITTER
     assert len(set(recording.answers.values())) > 1
 
@@ -68,7 +76,8 @@ def below(point: int, ratio: float) -> float:
 
 
 def of_numbers(users: int, far: int, rate: float) -> tuple[float, float]:
-    """Shares of right guesses by the largest number: with the best threshold, and with far / 2 as the threshold."""
+    """Shares of right guesses by the largest number: with the best threshold, and with far / 2 as
+    the threshold."""
     ratio = math.exp(-rate)
 
     def right(point: int) -> float:
@@ -124,13 +133,18 @@ def test_bits_say_the_numbers_and_nothing_else() -> None:
     assert len(board.board) == users * messages
     assert set(board.board) == {0, 1}
     padding, rate = int(board.public["padding"]), Fraction(board.public["rate"])
-    assert padding * rate >= 30  # one of the users is clamped with a probability below users * e^-30
+    assert (
+        padding * rate >= 30
+    )  # one of the users is clamped with a probability below users * e^-30
 
 
 def test_the_numbers_of_the_texts() -> None:
     handout, instructor = text("handout.md"), text("instructor.md")
     record = 17 + 2 * 48
-    assert f"a record has {record} bytes, and an envelope of 20 messages {20 * record + 48:,}" in handout
+    assert (
+        f"a record has {record} bytes, and an envelope of 20 messages {20 * record + 48:,}"
+        in handout
+    )
     assert f"m = 40 messages a user are {40 * record + 48:,} bytes" in handout
     assert f"({20 * record + 48:,} bytes for m = 20)" in instructor
     assert f"a record has {17 + 2 * 1136:,}" in instructor
@@ -138,7 +152,9 @@ def test_the_numbers_of_the_texts() -> None:
     spec = calibrated(GeoShuffle, target)
     assert spec.messages_per_user == 40
     limit = guess_limit(epsilon_bounds(spec, Setting(2000, 2000), 1e-6).certified, 1e-6)
-    assert f"a certificate of ε = 1 allows {limit:.0%}".replace("%", " %").lower() in handout.lower()
+    assert (
+        f"a certificate of ε = 1 allows {limit:.0%}".replace("%", " %").lower() in handout.lower()
+    )
     assert f"the certificate allows {100 * limit:.1f} % at most" in instructor
     rate = float(spec.epsilon_geo)
     assert f"right in {100 * of_numbers(2000, 20, rate)[0]:.1f} % of the rounds" in instructor
@@ -148,7 +164,10 @@ def test_the_numbers_of_the_texts() -> None:
     assert f"ε_L = {local:.2f}, where 1.00 was certified" in instructor
     assert f"a record had {17 + 3 * 48} bytes" in instructor
     ratio = math.exp(-1)
-    assert f"standard deviation of {math.sqrt(2 * 246 * ratio) / (1 - ratio):.0f} against" in instructor
+    assert (
+        f"standard deviation of {math.sqrt(2 * 246 * ratio) / (1 - ratio):.0f} against"
+        in instructor
+    )
 
 
 def test_a_wrong_answer_is_described_by_what_is_in_it() -> None:
@@ -190,21 +209,24 @@ def test_a_rule_that_is_always_silent_hears_how_often_it_was_and_passes_for_sile
         checks.check_far(attempt(None))
     said = checks.check_silence(attempt(None))
     found = re.search(
-        r"first: (\d+) users, bits, far value (\d+), rate (\S+), sum of the noisy numbers (\S+), the user held (\d+)",
+        r"first: (\d+) users, bits, far value (\d+), rate (\S+), sum of the noisy numbers (\S+), "
+        r"the user held (\d+)",
         said,
     )
     assert found
     board = instances.silent_bits(draws(6).child("silent 0"))
     assert found[1] == str(board.public["users"])
-    assert int(found[4].replace(",", "")) == sum(board.board) - int(found[1]) * int(board.public["padding"])
+    assert int(found[4].replace(",", "")) == sum(board.board) - int(found[1]) * int(
+        board.public["padding"]
+    )
     assert found[5] == str(board.public["far"] if board.far else 0)
 
 
 def test_a_round_that_tells_is_shown_with_the_number_that_tells() -> None:
     board = instances.telling_numbers(draws(6).child("numbers 0"))
-    told = [instances.telling_numbers(draws(6).child(f"numbers {number}")).far for number in range(30)] + [
-        instances.telling_bits(draws(6).child(f"bits {number}")).far for number in range(10)
-    ]
+    told = [
+        instances.telling_numbers(draws(6).child(f"numbers {number}")).far for number in range(30)
+    ] + [instances.telling_bits(draws(6).child(f"bits {number}")).far for number in range(10)]
     program = SimpleNamespace(call=lambda *_: told.pop(0))
     said = checks.check_far(SimpleNamespace(draws=draws(6), program=program))  # type: ignore[arg-type]
     assert f"{board.title}, largest number {max(board.board)}, the user held" in said

@@ -1,4 +1,5 @@
-"""Lab 3: its batches against the product's own opener, its chance of error computed exactly, the handout's numbers."""
+"""Lab 3: its batches against the product's own opener, its chance of error computed exactly, the
+handout's numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +36,15 @@ from shuffledp_labs.lab03_node.joining import (
     judge_tampered,
     withstand,
 )
-from shuffledp_labs.lab03_node.onions import DAMAGES, Keys, arrangements, damaged, distance, flipped_bits, surplus
+from shuffledp_labs.lab03_node.onions import (
+    DAMAGES,
+    Keys,
+    arrangements,
+    damaged,
+    distance,
+    flipped_bits,
+    surplus,
+)
 from shuffledp_labs.lab03_node.show import draw
 from shuffledp_labs.lab03_node.student_node import SystemCoins, _checked
 from shuffledp_labs.student.laws import Law
@@ -60,11 +69,17 @@ def test_the_lengths_in_the_handout_are_the_product_s() -> None:
     assert f"two layers of {onions.OVERHEAD} bytes" in text
     assert f"{2 * onions.OVERHEAD} bytes more than the message" in text
     assert f"again on the public board: {geometry.plain_bytes} bytes" in text
-    assert f"node 2's onions have {geometry.record_bytes(2)}, node 3's {geometry.record_bytes(3)}" in instructor
+    assert (
+        f"node 2's onions have {geometry.record_bytes(2)}, node 3's {geometry.record_bytes(3)}"
+        in instructor
+    )
     assert f"two messages each, {USERS * MESSAGES} in all" in text
     assert (geometry.plain_bytes, USERS * MESSAGES) == (onions.PLAIN_BYTES, checks.REAL_BATCH)
     keys, batch, inner = onions.real_batch(draws(), 2)
-    assert [len(layer) for layer in (batch[0], inner[0])] == [geometry.record_bytes(2), geometry.record_bytes(3)]
+    assert [len(layer) for layer in (batch[0], inner[0])] == [
+        geometry.record_bytes(2),
+        geometry.record_bytes(3),
+    ]
     assert onions.Keys(keys.private, keys.public).seal(inner[0], bytes(32)) != batch[0]
     assert f"in each of the {math.factorial(4)} possible ways" in text
 
@@ -84,11 +99,12 @@ def test_an_honest_node_is_taken_for_one_that_keeps_the_order_with_probability_b
 
 
 def hits(users: int, each: int) -> list[Fraction]:
-    """Exact law of the number of messages that a uniform order leaves at a place of their own sender: rook polynomials.
+    """Exact law of the number of messages that a uniform order leaves at a place of their own
+    sender: rook polynomials.
 
-    A user's messages may stand at that many places of its own: `each` x `each` squares, which hold k rooks in
-    C(each, k)^2 k! ways. Of `total` messages, r placed rooks leave (total - r)! orders for the rest.
-    """
+    A user's messages may stand at that many places of its own: `each` x `each` squares, which hold
+    k rooks in C(each, k)^2 k! ways. Of `total` messages, r placed rooks leave (total - r)! orders
+    for the rest."""
     total = users * each
     one = [math.comb(each, k) ** 2 * math.factorial(k) for k in range(each + 1)]
     rooks = [1]
@@ -190,12 +206,16 @@ def test_a_surplus_tells_missing_repeated_and_foreign_messages_apart() -> None:
         ([bytes(17), bytes(16)], "1 of the 2"),
     ],
 )
-def test_what_a_student_s_mix_gives_is_looked_at_before_it_is_sent(found: object, said: str) -> None:
+def test_what_a_student_s_mix_gives_is_looked_at_before_it_is_sent(
+    found: object, said: str
+) -> None:
     with pytest.raises(BadBatchError, match=said):
         _checked(found, 2, 17)
 
 
-@pytest.mark.parametrize(("kind", "said"), [("SyntaxError", "^SyntaxError: no"), ("KeyError", "mix raised KeyError")])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("SyntaxError", "^SyntaxError: no"), ("KeyError", "mix raised KeyError")]
+)
 def test_a_file_that_is_no_program_is_not_blamed_on_a_bad_onion(kind: str, said: str) -> None:
     def sample(*_: object, **__: object) -> None:
         raise StudentRaised(kind, "no")
@@ -212,7 +232,11 @@ def test_a_batch_that_lacks_some_is_sent_on() -> None:
 
 def test_the_coins_of_a_real_round_are_the_operating_system_s() -> None:
     coins = SystemCoins()
-    assert {coins.below(3) for _ in range(300)} == {0, 1, 2}  # all but never otherwise: 3 (2/3)^300 < 1e-50
+    assert {coins.below(3) for _ in range(300)} == {
+        0,
+        1,
+        2,
+    }  # all but never otherwise: 3 (2/3)^300 < 1e-50
     assert coins.flip(Fraction(1)) is True
     assert coins.flip_exp(Fraction(0)) is True
 
@@ -239,7 +263,11 @@ def test_a_node_that_drops_what_it_must_passes() -> None:
 def test_the_picture_is_drawn_for_good_and_bad_rounds(tmp_path: Path) -> None:
     good = [Tampered(name, None, (0, own, 0), missed=own) for name, own in DROPS.items()]
     draw(Joined(None, by_place=2), good, tmp_path / "good.png")
-    draw(Joined("no result"), [Tampered("copy", None, (0, 0, 2)), Tampered("mark", "refused")], tmp_path / "bad.png")
+    draw(
+        Joined("no result"),
+        [Tampered("copy", None, (0, 0, 2)), Tampered("mark", "refused")],
+        tmp_path / "bad.png",
+    )
     assert (tmp_path / "good.png").stat().st_size > 10_000
     assert (tmp_path / "bad.png").stat().st_size > 10_000
 
@@ -248,7 +276,8 @@ def test_a_deployment_in_containers_can_take_a_student_s_node_and_stays_confined
     folder = Path(__file__).parents[2] / "deploy"
     overlay = yaml.safe_load((folder / "compose.student.yaml").read_text())["services"]
     assert list(overlay) == ["node-2"]
-    # What it does not say stays as it is: no root, no capabilities, read-only, no network but node 2's.
+    # What it does not say stays as it is: no root, no capabilities, read-only, no network but node
+    # 2's.
     assert overlay["node-2"].keys() == {"image", "entrypoint", "command", "volumes", "healthcheck"}
     assert overlay["node-2"]["volumes"][0].endswith(":/student/work.py:ro")
     assert find_spec(overlay["node-2"]["entrypoint"][2]) is not None
@@ -257,7 +286,9 @@ def test_a_deployment_in_containers_can_take_a_student_s_node_and_stays_confined
 
 
 @pytest.mark.slow
-def test_the_reference_s_node_joins_a_real_mixnet_and_withstands_a_malicious_neighbour(tmp_path: Path) -> None:
+def test_the_reference_s_node_joins_a_real_mixnet_and_withstands_a_malicious_neighbour(
+    tmp_path: Path,
+) -> None:
     joined = asyncio.run(join(SOLUTION, tmp_path / "join"))
     assert (joined.failed, joined.missed, joined.traced, joined.dropped) == (None, 0, 0, 0)
     assert joined.by_place < TOO_MANY_IN_PLACE

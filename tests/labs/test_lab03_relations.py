@@ -1,4 +1,5 @@
-"""Relations of output and input order: found where there is one, and not reported of uniform orders."""
+"""Relations of output and input order: found where there is one, and not reported of uniform
+orders."""
 
 from __future__ import annotations
 
@@ -28,10 +29,18 @@ def turned(order: list[int], step: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "order",
-    [PLACES, PLACES[::-1], turned(PLACES, 7), turned(PLACES[::-1], 11), [(7 * place + 3) % COUNT for place in PLACES]],
+    [
+        PLACES,
+        PLACES[::-1],
+        turned(PLACES, 7),
+        turned(PLACES[::-1], 11),
+        [(7 * place + 3) % COUNT for place in PLACES],
+    ],
     ids=["kept", "reversed", "rotated", "reversed and rotated", "strides"],
 )
-def test_one_real_batch_shows_an_order_that_was_kept_turned_or_taken_in_strides(order: list[int]) -> None:
+def test_one_real_batch_shows_an_order_that_was_kept_turned_or_taken_in_strides(
+    order: list[int],
+) -> None:
     with pytest.raises(CheckFailed, match="follows from their order of arrival"):
         judge_orders([order])
 
@@ -81,4 +90,7 @@ def test_the_node_writes_down_the_places_of_what_leaves(tmp_path: Path) -> None:
     leaving = [inner[3], inner[0], bytes(65), inner[4]]
     _append_order(file, keys.private, [*batch, batch[0], bytes(len(batch[0]))], leaving)
     _append_order(file, keys.private, batch, inner)
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [[1, 0, 2], [0, 1, 2, 3, 4]]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        [1, 0, 2],
+        [0, 1, 2, 3, 4],
+    ]

@@ -1,4 +1,5 @@
-"""Lab 4: its truth against the product's own attack, its laws against the accountant's, the handout's numbers."""
+"""Lab 4: its truth against the product's own attack, its laws against the accountant's, the
+handout's numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +26,15 @@ from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab04_onion import LAB, rounds, show
 from shuffledp_labs.lab04_onion.capturing import NODES, capture
-from shuffledp_labs.lab04_onion.checks import ACCOMPLICES, HOPS, _absent, _prior, _telling, judge_links, judge_sleeper
+from shuffledp_labs.lab04_onion.checks import (
+    ACCOMPLICES,
+    HOPS,
+    _absent,
+    _prior,
+    _telling,
+    judge_links,
+    judge_sleeper,
+)
 from shuffledp_labs.lab04_onion.policy import MANIFESTS, accepted, drawn, judge_answer
 from shuffledp_labs.lab04_onion.replay import Replayed, replay
 from shuffledp_labs.lab04_onion.rounds import NOBODY, SUM, USERS, Seen
@@ -68,8 +77,12 @@ def test_an_honest_node_leaves_all_own_messages_in_place_with_probability_below_
     chance = Fraction(math.factorial(messages - own), math.factorial(messages))
     assert chance < Fraction(1, 10**18)
     (check,) = [check for check in LAB.checks if check.name == "C-slept"]
-    assert 2 * 8 * chance < check.chance <= 1e-9  # at most two nodes without a log in each of eight rounds
-    assert f"all nine of {messages} in their places by chance has probability below 1e-18" in handout()
+    assert (
+        2 * 8 * chance < check.chance <= 1e-9
+    )  # at most two nodes without a log in each of eight rounds
+    assert (
+        f"all nine of {messages} in their places by chance has probability below 1e-18" in handout()
+    )
     assert own == 9
 
 
@@ -77,10 +90,14 @@ def test_an_honest_node_leaves_all_own_messages_in_place_with_probability_below_
 
 
 @pytest.mark.parametrize("hops", [3, 5])
-def test_the_truth_is_what_the_product_s_own_join_finds_with_all_logs_and_with_fewer_nothing(hops: int) -> None:
+def test_the_truth_is_what_the_product_s_own_join_finds_with_all_logs_and_with_fewer_nothing(
+    hops: int,
+) -> None:
     one = rounds.played(draws(hops), hops)
     board = np.frombuffer(b"".join(one.board), dtype=np.uint8).reshape(-1, one.geometry.plain_bytes)
-    assert join_logs(one.logs, board).senders.tolist() == rounds.seen_by(one, range(1, hops + 1)).truth
+    assert (
+        join_logs(one.logs, board).senders.tolist() == rounds.seen_by(one, range(1, hops + 1)).truth
+    )
     for honest in range(1, hops + 1):
         rest = {position: log for position, log in one.logs.items() if position != honest}
         assert set(join_logs(rest, board).senders.tolist()) == {NOBODY}
@@ -98,8 +115,12 @@ def test_logs_cross_to_the_student_as_the_handout_says() -> None:
     seen = rounds.seen_by(one, (1, 3))
     assert set(seen.logs) == {1, 3}
     assert seen.missing == (2,)
-    assert seen.logs[1]["incoming"] == [hashlib.sha256(envelope).digest()[:16] for envelope in one.envelopes]
-    assert seen.logs[3]["outgoing"] == [hashlib.sha256(message).digest()[:16] for message in seen.board]
+    assert seen.logs[1]["incoming"] == [
+        hashlib.sha256(envelope).digest()[:16] for envelope in one.envelopes
+    ]
+    assert seen.logs[3]["outgoing"] == [
+        hashlib.sha256(message).digest()[:16] for message in seen.board
+    ]
     assert sorted(seen.logs[1]["permutation"]) == list(range(120))
 
 
@@ -162,7 +183,9 @@ def test_instances_are_drawn_until_no_short_cut_guesses_right() -> None:
 
 
 def seen(*missing: int) -> Seen:
-    return Seen(3, {position: {} for position in (1, 2, 3) if position not in missing}, [b"a", b"b"], [0, 1])
+    return Seen(
+        3, {position: {} for position in (1, 2, 3) if position not in missing}, [b"a", b"b"], [0, 1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +199,9 @@ def seen(*missing: int) -> Seen:
         ((0, -1), seen(2), "in 1 of 2 cases where the logs prove nothing, 0 of them wrongly"),
     ],
 )
-def test_a_claim_that_is_wrong_or_not_proved_is_refused(claims: object, where: Seen, said: str) -> None:
+def test_a_claim_that_is_wrong_or_not_proved_is_refused(
+    claims: object, where: Seen, said: str
+) -> None:
     with pytest.raises(CheckFailed, match=said):
         judge_links(claims, where)
 
@@ -209,7 +234,9 @@ def test_an_answer_of_another_type_is_told_from_a_wrong_one(found: object, said:
         (0, 3, "no node slept, and one did"),
     ],
 )
-def test_a_node_that_did_not_sleep_is_told_from_what_names_none(found: object, asleep: int, said: str) -> None:
+def test_a_node_that_did_not_sleep_is_told_from_what_names_none(
+    found: object, asleep: int, said: str
+) -> None:
     with pytest.raises(CheckFailed, match=said):
         judge_sleeper(found, asleep, "a round")
 
@@ -254,7 +281,9 @@ def test_a_real_round_is_captured_with_its_truth(corrupt: tuple[int, ...], tmp_p
     exec(compile(SOLUTION.read_text(), str(SOLUTION), "exec"), solution)  # noqa: S102 - our own
     link = solution["link"]
     assert callable(link)
-    assert judge_links(link(captured.logs, captured.board), captured) == (120 if len(corrupt) == NODES else 0)
+    assert judge_links(link(captured.logs, captured.board), captured) == (
+        120 if len(corrupt) == NODES else 0
+    )
 
 
 def test_a_student_s_link_is_compared_with_the_product_s_join_on_any_round() -> None:
@@ -270,4 +299,11 @@ def test_a_student_s_link_is_compared_with_the_product_s_join_on_any_round() -> 
 
 def test_files_of_the_lab_are_there() -> None:
     names = {entry.name for entry in files("shuffledp_labs.lab04_onion").iterdir()}
-    assert {"handout.md", "work.py", "predict.toml", "report.md", "instructor.md", "picture.svg"} <= names
+    assert {
+        "handout.md",
+        "work.py",
+        "predict.toml",
+        "report.md",
+        "instructor.md",
+        "picture.svg",
+    } <= names

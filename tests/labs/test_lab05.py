@@ -14,8 +14,20 @@ from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab05_again import LAB, layers
 from shuffledp_labs.lab05_again.budget import DELTA, LedgerDoor, days_allowed, one_day, real_ledger
-from shuffledp_labs.lab05_again.guessing import best_success, drawn_truths, majority_success, success
-from shuffledp_labs.lab05_again.memory import Asked, Branch, chance_of_truth, chance_that, joint_law, largest_ratio
+from shuffledp_labs.lab05_again.guessing import (
+    best_success,
+    drawn_truths,
+    majority_success,
+    success,
+)
+from shuffledp_labs.lab05_again.memory import (
+    Asked,
+    Branch,
+    chance_of_truth,
+    chance_that,
+    joint_law,
+    largest_ratio,
+)
 from shuffledp_privacy.bounds import epsilon_bounds
 from shuffledp_privacy.local.rappor import RapporPermanent, RapporReport, rappor_epsilon
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -38,7 +50,9 @@ def test_for_days_that_are_alike_the_optimum_is_the_majority(days: int) -> None:
 
 
 def test_the_table_of_days_is_computed() -> None:
-    row = " | ".join(f"{float(majority_success(TRUTH, days)):.3f}".lstrip("0") for days in (1, 3, 9, 21))
+    row = " | ".join(
+        f"{float(majority_success(TRUTH, days)):.3f}".lstrip("0") for days in (1, 3, 9, 21)
+    )
     assert f"| T | 1 | 3 | 9 | 21 | |---|---|---|---|---| | | {row} |" in HANDOUT
     assert float(majority_success(TRUTH, 101)) > 1 - 1e-7
     for days, share in ((1, ".750"), (3, ".844"), (9, ".951"), (21, ".994")):
@@ -48,14 +62,18 @@ def test_the_table_of_days_is_computed() -> None:
 def test_counting_votes_and_trusting_the_best_day_are_worse_on_every_drawn_instance() -> None:
     for seed in range(20):
         three, nine = (drawn_truths(Draws(bytes([seed, days])), days) for days in (3, 9))
-        assert success(three, lambda days: int(sum(answer for answer, _ in days) > 1)) < best_success(three)
+        assert success(
+            three, lambda days: int(sum(answer for answer, _ in days) > 1)
+        ) < best_success(three)
         assert success(nine, lambda days: max(days, key=lambda day: day[1])[0]) < best_success(nine)
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 3])
 def test_the_odds_of_rappor_are_those_of_the_product(hashes: int) -> None:
     report, kept = layers.odds(hashes, HALF, QUARTER, TRUTH)
-    assert math.log(report) == pytest.approx(rappor_epsilon(RapporReport(hashes, 0.5, 0.25, 0.75)), rel=1e-9)
+    assert math.log(report) == pytest.approx(
+        rappor_epsilon(RapporReport(hashes, 0.5, 0.25, 0.75)), rel=1e-9
+    )
     assert math.log(kept) == pytest.approx(rappor_epsilon(RapporPermanent(hashes, 0.5)), rel=1e-9)
 
 
@@ -66,7 +84,8 @@ def test_the_numbers_of_rappor() -> None:
     assert "these are 25/9 and 9." in HANDOUT
     both_say(f"{math.log(report):.2f}")
     both_say(f"ε {math.log(kept):.2f}")
-    # What all reports together can tell is the kept answer: the best guess from it is right with probability 3/4.
+    # What all reports together can tell is the kept answer: the best guess from it is right with
+    # probability 3/4.
     yes, no = layers.kept_law((0, 1), HALF), layers.kept_law((1, 0), HALF)
     assert sum(max(yes[bits], no[bits]) for bits in yes) / 2 == TRUTH
     assert "tend to .75 right" in INSTRUCTOR
@@ -102,7 +121,10 @@ def test_a_client_that_remembers_both_answers_reaches_both_bounds_of_step_c_exac
         history = tuple(Asked("?", value) for value in values)
         law = laws[values] = joint_law(lambda _, coins: remembering(history, coins))  # noqa: B023
         assert all(chance_of_truth(law, history, day) == TRUTH for day in range(4))
-        assert chance_that(law, lambda answers: answers[0] != answers[1]) == TRUTH**2 + (1 - TRUTH) ** 2
+        assert (
+            chance_that(law, lambda answers: answers[0] != answers[1])
+            == TRUTH**2 + (1 - TRUTH) ** 2
+        )
     assert largest_ratio(*laws.values()) == (TRUTH / (1 - TRUTH)) ** 2
 
 

@@ -24,7 +24,9 @@ from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds, 
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
 FOLDER = files("shuffledp_labs.lab06_surrounded")
-HANDOUT, GUIDE = (" ".join(FOLDER.joinpath(name).read_text().split()) for name in ("handout.md", "instructor.md"))
+HANDOUT, GUIDE = (
+    " ".join(FOLDER.joinpath(name).read_text().split()) for name in ("handout.md", "instructor.md")
+)
 """Without their line breaks."""
 
 PRIOR = (Fraction(1, 2), Fraction(3, 10), Fraction(1, 5))
@@ -41,15 +43,20 @@ def shown(number: float | Fraction, digits: int) -> str:
 
 
 def enumerated(flood: Flood) -> dict[tuple[int, ...], list[Fraction]]:
-    """Probability of each board and value of the victim, by all values and all messages of the honest users."""
+    """Probability of each board and value of the victim, by all values and all messages of the
+    honest users."""
     found: dict[tuple[int, ...], list[Fraction]] = {}
     symbols = range(flood.symbols)
     for values in product(symbols, repeat=flood.honest):
         held = math.prod((flood.prior[value] for value in values), start=Fraction(1))
         for sent in product(symbols, repeat=flood.honest):
-            chances = (flood.sends(value, symbol) for value, symbol in zip(values, sent, strict=True))
+            chances = (
+                flood.sends(value, symbol) for value, symbol in zip(values, sent, strict=True)
+            )
             board = tuple(sent.count(symbol) for symbol in symbols)
-            found.setdefault(board, [Fraction(0)] * flood.symbols)[values[0]] += math.prod(chances, start=held)
+            found.setdefault(board, [Fraction(0)] * flood.symbols)[values[0]] += math.prod(
+                chances, start=held
+            )
     return found
 
 
@@ -90,20 +97,28 @@ def test_the_certificates_of_the_texts_are_the_products() -> None:
     by_honest = {honest: show.certified(honest) for honest in (1000, 100, 30, 1)}
     sentence = "certified ε = {} for 1,000 honest users, {} for 100, {} for 30, and {} for one"
     assert sentence.format(*(shown(value, 2) for value in by_honest.values())) in HANDOUT
-    assert by_honest[1] == pytest.approx(corrupted_bounds(spec, Setting(1000, 1), show.DELTA).epsilon, abs=1e-4)
+    assert by_honest[1] == pytest.approx(
+        corrupted_bounds(spec, Setting(1000, 1), show.DELTA).epsilon, abs=1e-4
+    )
     assert f"1. {shown(by_honest[1], 2)}." in GUIDE
     assert show.certified(0) == math.inf
     shared = calibrate("sgdl-shuffle", Target(0.25, 1e-6, 40, 40, max_value=1))
     bounds = {came: epsilon_bounds(shared, Setting(came, came), 1e-6) for came in (40, 30, 20, 10)}
     assert bounds[40].certified <= 0.25
-    # From both sides: the certificate is the truth to three digits, so that the text may say what is left.
-    assert all(value.attained == pytest.approx(value.certified, rel=1e-3) for value in bounds.values())
+    # From both sides: the certificate is the truth to three digits, so that the text may say what
+    # is left.
+    assert all(
+        value.attained == pytest.approx(value.certified, rel=1e-3) for value in bounds.values()
+    )
     left = [shown(bounds[came].certified, 2) for came in (30, 20, 10)]
     assert "leaves {} when 30 of them come, {} with 20, {} with 10".format(*left) in HANDOUT
     assert f"About .8 (certified {shown(bounds[20].certified, 3)})" in GUIDE
     careful = calibrate("sgdl-shuffle", Target(0.25, 1e-6, 20, 20, max_value=1))
     errors = standard_error(careful, 40), standard_error(shared, 40)
-    assert f"{errors[0]:.1f} and not {errors[1]:.1f}, {errors[0] / errors[1]:.2f} times as much" in GUIDE
+    assert (
+        f"{errors[0]:.1f} and not {errors[1]:.1f}, {errors[0] / errors[1]:.2f} times as much"
+        in GUIDE
+    )
 
 
 def test_the_guesses_of_the_texts_are_computed() -> None:
@@ -128,19 +143,29 @@ def test_a_plan_for_those_who_come_holds_and_every_other_is_worse() -> None:
 
 def test_the_cost_of_counting_on_fewer_is_the_products() -> None:
     plans = {
-        users: calibrate("sgdl-shuffle", Target(rounds.EPSILON, rounds.DELTA, users, users, max_value=1))
+        users: calibrate(
+            "sgdl-shuffle", Target(rounds.EPSILON, rounds.DELTA, users, users, max_value=1)
+        )
         for users in (20, 40)
     }
     told = checks._check_noise_plan("40 users", 40, 20, 0, (20, 0))
-    wanted = (standard_error(plans[20], 20), standard_error(plans[20], 40), standard_error(plans[40], 40))
+    wanted = (
+        standard_error(plans[20], 20),
+        standard_error(plans[20], 40),
+        standard_error(plans[40], 40),
+    )
     assert told == pytest.approx(wanted, rel=1e-9)
     assert told[0] < told[1]
     assert told[2] < told[1]
 
 
 @pytest.mark.parametrize("mix", list(Mix))
-@pytest.mark.parametrize("nodes", crowds.ROUTES, ids=lambda nodes: "-".join(node[0] for node in nodes))
-def test_the_crowd_that_trying_leaves_is_the_one_that_the_threat_model_says(mix: Mix, nodes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "nodes", crowds.ROUTES, ids=lambda nodes: "-".join(node[0] for node in nodes)
+)
+def test_the_crowd_that_trying_leaves_is_the_one_that_the_threat_model_says(
+    mix: Mix, nodes: tuple[str, ...]
+) -> None:
     """docs/threat-model.md, "Flood (n-1)", and P1 of docs/mixing.md, as formulas."""
     for least in range(1, 8):
         for accounts in range(10):
@@ -157,7 +182,9 @@ def test_drawn_crowds_have_every_answer_and_no_short_rule_gives_all() -> None:
     for seed in range(3):
         cases = crowds.drawn(Draws(bytes([seed])))
         assert len({(case.mix, case.nodes) for case in cases}) == 2 * len(crowds.ROUTES)
-        verified = [case for case in cases if case.mix == Mix.VERIFIED and case.nodes[0] == crowds.CORRUPT]
+        verified = [
+            case for case in cases if case.mix == Mix.VERIFIED and case.nodes[0] == crowds.CORRUPT
+        ]
         left = [case.least for case in verified if crowds.HONEST in case.nodes]
         assert 1 in left
         assert max(left) > 1
@@ -165,12 +192,18 @@ def test_drawn_crowds_have_every_answer_and_no_short_rule_gives_all() -> None:
 
 
 def test_the_real_rounds_of_step_f_are_those_that_its_handout_says() -> None:
-    assert [case.least for case in (entry.PLAIN, entry.VERIFIED, entry.ENROLLED)] == [1, rounds.USERS, 1]
+    assert [case.least for case in (entry.PLAIN, entry.VERIFIED, entry.ENROLLED)] == [
+        1,
+        rounds.USERS,
+        1,
+    ]
     assert entry.brief(f"node-2: node 1: user {'0a' * 32}: is not enrolled") == (
         "node-2: node 1: user 0a0a0a0a..: is not enrolled"
     )
     spec = rounds.spec_of_flood()
-    sent = [Geometry.of(spec, "sealed-box", 3, mix).envelope_bytes for mix in (Mix.VERIFIED, Mix.PLAIN)]
+    sent = [
+        Geometry.of(spec, "sealed-box", 3, mix).envelope_bytes for mix in (Mix.VERIFIED, Mix.PLAIN)
+    ]
     assert "a user sent {} bytes for {}".format(*sent) in GUIDE
 
 
@@ -190,7 +223,9 @@ def test_a_wrong_crowd_is_told_from_what_is_no_number(answer: object, said: str)
 
 @pytest.mark.parametrize("answer", [None, 1, 0, "True"])
 def test_an_acceptance_of_another_type_is_told_from_a_wrong_one(answer: object) -> None:
-    with pytest.raises(CheckFailed, match=f"accept returned {type(answer).__name__} where True or False is asked"):
+    with pytest.raises(
+        CheckFailed, match=f"accept returned {type(answer).__name__} where True or False is asked"
+    ):
         checks.check_policy(saying(answer))
 
 
@@ -201,8 +236,16 @@ def saying(answer: object) -> Any:
 
 @pytest.mark.slow
 def test_the_solution_takes_the_crowd_away_in_a_plain_round_and_not_in_a_verified_one() -> None:
-    run = Run(lab(6), LABS / "solutions" / "lab06.py", Draws(b"crowd"), wanted=lambda each: each.name == "F-rounds")
+    run = Run(
+        lab(6),
+        LABS / "solutions" / "lab06.py",
+        Draws(b"crowd"),
+        wanted=lambda each: each.name == "F-rounds",
+    )
     (done,) = (check for check in run_checks(run, Watcher()).checks if check.name == "F-rounds")
     assert done.outcome == "passed", done.message
     assert "stopped by node-2: node 1: the list has a claim that does not hold" in done.message
-    assert "is not enrolled for this round, the round's ε is spent all the same; verified, 19 enrolled" in done.message
+    assert (
+        "is not enrolled for this round, the round's ε is spent all the same; verified, 19 enrolled"
+        in done.message
+    )

@@ -1,4 +1,5 @@
-"""Lab 7: its rounds, boards, documents and plans against the product, and every number of its texts."""
+"""Lab 7: its rounds, boards, documents and plans against the product, and every number of its
+texts."""
 
 from __future__ import annotations
 
@@ -67,10 +68,15 @@ def test_a_round_played_again_is_the_same_round(position: int) -> None:
 
 @pytest.mark.parametrize("number", range(5))
 def test_any_exchange_as_it_is_asked_for_changes_the_answer(number: int) -> None:
-    """Fewer messages than are exchanged carry the symbol, so that one of those that go carried another."""
+    """Fewer messages than are exchanged carry the symbol, so that one of those that go carried
+    another."""
     instance = cheating(draws(number), 1, 2)
     width = instance.geometry.symbol_bytes
-    having = sum(int.from_bytes(one[:width], "big") == instance.symbol for own in instance.messages for one in own)
+    having = sum(
+        int.from_bytes(one[:width], "big") == instance.symbol
+        for own in instance.messages
+        for one in own
+    )
     assert having < instance.wanted <= instance.records
 
 
@@ -89,21 +95,30 @@ def test_complaints_agree_with_the_client_s_own_search(number: int) -> None:
     instance = complaints(draws(number))
     per_user = len(next(iter(instance.mine.values()))[1])
     length = len(instance.mine[user_name(0)][1][0])
-    geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=per_user, symbol_bytes=length - 16)
+    geometry = Geometry(
+        suite="sealed-box", hops=3, messages_per_user=per_user, symbol_bytes=length - 16
+    )
     packed = b"".join(message for _, messages in instance.mine.values() for message in messages)
     wrong = changed_messages(geometry, instance.board, packed).reshape(len(instance.mine), per_user)
     for (user, (envelope, _)), places in zip(instance.mine.items(), wrong, strict=True):
         promised = instance.receipts.get(user) == digest(envelope)
-        assert set(instance.due.get(user, {})) == (set(np.flatnonzero(places)) if promised else set())
+        assert set(instance.due.get(user, {})) == (
+            set(np.flatnonzero(places)) if promised else set()
+        )
     words = Counter(word for own in instance.due.values() for word in own.values())
     assert set(words) == {"missing", "changed", "doubled"}
-    assert any(wrong[place].any() and user_name(place) not in instance.due for place in range(len(wrong)))
+    assert any(
+        wrong[place].any() and user_name(place) not in instance.due for place in range(len(wrong))
+    )
 
 
 def test_one_missing_message_is_found_by_whoever_does_not_cut_the_board_into_messages() -> None:
     instance = complaints(draws(3))
     missing = [
-        instance.mine[user][1][place] for user, own in instance.due.items() for place in own if own[place] == "missing"
+        instance.mine[user][1][place]
+        for user, own in instance.due.items()
+        for place in own
+        if own[place] == "missing"
     ]
     assert sum(message in instance.board for message in missing) == 1
 
@@ -175,7 +190,10 @@ async def test_a_node_is_told_what_to_send_and_sends_honestly_where_that_fails()
         raise ValueError("no idea")
 
     async with Answerer(fails) as answerer:
-        assert await asyncio.gather(*(ask(answerer.address, pool) for _ in range(2))) == [pool.records] * 2
+        assert (
+            await asyncio.gather(*(ask(answerer.address, pool) for _ in range(2)))
+            == [pool.records] * 2
+        )
     assert str(answerer.failure) == "no idea"
 
 
@@ -209,7 +227,9 @@ def test_who_noticed_is_told_for_a_step_that_knows_no_victim(
     stopped_by: str | None, users: int, error: str | None, words: str
 ) -> None:
     for victim in (False, bool(users)):
-        seen = Observation("exchange", 1, stopped_by, users, victim, error, "published", "settled", 36, 4, 36, 0)
+        seen = Observation(
+            "exchange", 1, stopped_by, users, victim, error, "published", "settled", 36, 4, 36, 0
+        )
         assert noticed_by(seen) == words
 
 
@@ -225,7 +245,8 @@ def test_verdicts_are_due_for_every_kind_of_fault() -> None:
                 assert case.due == 1
             if case.what.startswith("the node before"):
                 assert case.due == case.position - 1
-            # Whoever took such a batch and went on is at fault for what it sends; a false proof is its signer's.
+            # Whoever took such a batch and went on is at fault for what it sends; a false proof is
+            # its signer's.
             if case.what.startswith("an earlier node exchanged"):
                 assert case.due is not None
                 assert (case.due < case.position - 1) == case.what.endswith("signed their sum")
@@ -237,7 +258,9 @@ def test_what_stands_in_no_proof_is_not_proved_and_nonsense_is_the_students_faul
     before = [added(keys), *(header.total for header in given.headers)]
     for place in range(1, given.position):
         assert given.signed(place)
-        assert [given.proved(place, one) for one in before] == [at == place - 1 for at in range(len(before))]
+        assert [given.proved(place, one) for one in before] == [
+            at == place - 1 for at in range(len(before))
+        ]
     told = given.told
     for name, arguments in [
         ("signed", ()),
@@ -265,7 +288,8 @@ def test_the_price_is_that_of_the_round_in_the_texts() -> None:
     assert price.board == (plain.plain_bytes, verified.plain_bytes)
     assert min(*price.device, *price.node) > 0
     bytes_of = (
-        "a user sends {} and {} bytes, a message on the board has {} and {}, and the history has {} for the claim"
+        "a user sends {} and {} bytes, a message on the board has {} and {}, and the history has "
+        "{} for the claim"
     )
     assert bytes_of.format(*price.sent, *price.board, verified.claim_bytes) in text("instructor.md")
     assert f"({price.sent[0]} to {price.sent[1]} bytes)" in str(price)
@@ -283,7 +307,8 @@ async def test_a_node_of_a_verified_round_brings_records_of_its_own() -> None:
 
 
 def test_a_key_in_a_second_spelling_is_the_same_key_to_the_library_that_adds() -> None:
-    """Otherwise a program that compares bytes would fail on the library's word, and not on its own verdict."""
+    """Otherwise a program that compares bytes would fail on the library's word, and not on its own
+    verdict."""
     key = multiply(random_scalar(draws(3).bytes), GENERATOR)
     assert added([second_spelling(key)]) == added([key]) == key
     spelled = [case for case in drawn(draws(4)) if "spell" in case.what]

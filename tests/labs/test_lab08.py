@@ -14,12 +14,24 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_labs.lab import CheckFailed
 from shuffledp_labs.lab08_theorem import statements
 from shuffledp_labs.lab08_theorem.checks import check_witness
-from shuffledp_labs.lab08_theorem.exact import Cell, delta_of, event_probabilities, histogram_law, worst_case
+from shuffledp_labs.lab08_theorem.exact import (
+    Cell,
+    delta_of,
+    event_probabilities,
+    histogram_law,
+    worst_case,
+)
 from shuffledp_labs.lab08_theorem.show import SMALL, cell_at
-from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1, weak_adversary_delta
+from shuffledp_privacy.histogram.published import (
+    corrected_marginal,
+    published_theorem_1,
+    weak_adversary_delta,
+)
 
 FOLDER = files("shuffledp_labs.lab08_theorem")
-HANDOUT, GUIDE = (" ".join(FOLDER.joinpath(name).read_text().split()) for name in ("handout.md", "instructor.md"))
+HANDOUT, GUIDE = (
+    " ".join(FOLDER.joinpath(name).read_text().split()) for name in ("handout.md", "instructor.md")
+)
 """Without their line breaks."""
 
 EPSILONS_0 = (1.0, 2.0, 3.0)
@@ -28,13 +40,21 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 def cell(users: int, symbols: int, epsilon0: float, epsilon: float) -> Cell:
     odds = Fraction(math.exp(epsilon0)).limit_denominator(10**6)
-    return users, symbols, odds / (odds + symbols - 1), Fraction(math.exp(epsilon)).limit_denominator(10**6)
+    return (
+        users,
+        symbols,
+        odds / (odds + symbols - 1),
+        Fraction(math.exp(epsilon)).limit_denominator(10**6),
+    )
 
 
 @cache
 def grid() -> tuple[Cell, ...]:
     sizes = product((3, 4, 5, 6), (2, 3, 4), EPSILONS_0, SHARES)
-    return tuple(cell(users, symbols, epsilon0, share * epsilon0) for users, symbols, epsilon0, share in sizes)
+    return tuple(
+        cell(users, symbols, epsilon0, share * epsilon0)
+        for users, symbols, epsilon0, share in sizes
+    )
 
 
 def enumerated(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) -> Fraction:
@@ -45,14 +65,20 @@ def enumerated(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, .
         values = (*others, changed)
         for sent in product(range(symbols), repeat=len(values)):
             chance = math.prod(
-                (p if one == other else q for one, other in zip(sent, values, strict=True)), start=Fraction(1)
+                (p if one == other else q for one, other in zip(sent, values, strict=True)),
+                start=Fraction(1),
             )
             counts = tuple(sent.count(symbol) for symbol in range(symbols))
             law[counts] = law.get(counts, Fraction(0)) + chance
-    return sum((max(Fraction(0), laws[0][counts] - growth * laws[1][counts]) for counts in laws[0]), Fraction(0))
+    return sum(
+        (max(Fraction(0), laws[0][counts] - growth * laws[1][counts]) for counts in laws[0]),
+        Fraction(0),
+    )
 
 
-@pytest.mark.parametrize(("symbols", "others"), [(2, (0, 1, 1)), (3, (0, 0, 2)), (3, (2, 2, 2, 1)), (4, (3, 2, 0, 1))])
+@pytest.mark.parametrize(
+    ("symbols", "others"), [(2, (0, 1, 1)), (3, (0, 0, 2)), (3, (2, 2, 2, 1)), (4, (3, 2, 0, 1))]
+)
 def test_the_oracle_is_the_plain_enumeration(symbols: int, others: tuple[int, ...]) -> None:
     p, growth = Fraction(3, 5), Fraction(13, 10)
     assert delta_of(symbols, p, growth, others) == enumerated(symbols, p, growth, others)
@@ -62,11 +88,18 @@ def test_a_law_sums_to_one_and_an_event_of_everything_has_probability_one() -> N
     law = histogram_law(3, Fraction(2, 3), (0, 1, 2, 2))
     assert sum(law.values()) == 1
     some = (4, 3, Fraction(2, 3), Fraction(2))
-    assert event_probabilities(some, (0, 2, 2, 2), (1, 2, 2, 2), frozenset(law)) == (Fraction(1), Fraction(1))
+    assert event_probabilities(some, (0, 2, 2, 2), (1, 2, 2, 2), frozenset(law)) == (
+        Fraction(1),
+        Fraction(1),
+    )
 
 
 def test_the_statements_are_those_of_the_product() -> None:
-    for users, symbols, epsilon0, epsilon in ((4, 3, 1.0, 0.2), (6, 4, 2.0, 1.0), (5, 2, 3.0, 0.75)):
+    for users, symbols, epsilon0, epsilon in (
+        (4, 3, 1.0, 0.2),
+        (6, 4, 2.0, 1.0),
+        (5, 2, 3.0, 0.75),
+    ):
         odds, growth = Fraction(math.exp(epsilon0)), Fraction(math.exp(epsilon))
         p = odds / (odds + symbols - 1)
         for at_x0 in range(users):
@@ -77,7 +110,9 @@ def test_the_statements_are_those_of_the_product() -> None:
             assert float(statements.repaired_at(at_x0, users, symbols, p, growth)) == pytest.approx(
                 corrected_marginal(*asked), rel=1e-9
             )
-        spec = KRRHistogram(symbols=symbols, blanket=(symbols * (1 - p) / (symbols - 1)).limit_denominator(2**60))
+        spec = KRRHistogram(
+            symbols=symbols, blanket=(symbols * (1 - p) / (symbols - 1)).limit_denominator(2**60)
+        )
         assert float(statements.blanket(users, symbols, p, growth)) == pytest.approx(
             weak_adversary_delta(spec, users, epsilon), rel=1e-6
         )
@@ -88,7 +123,9 @@ def test_the_counts_of_false_statements_stand_in_the_handout() -> None:
         return sum(worst_case(one)[0] > statement(*one) for one in grid() if one[1] in symbols)
 
     assert len(grid()) == 180
-    locals_, shares = (", ".join(f"{one:g}".removeprefix("0") for one in row) for row in (EPSILONS_0, SHARES))
+    locals_, shares = (
+        ", ".join(f"{one:g}".removeprefix("0") for one in row) for row in (EPSILONS_0, SHARES)
+    )
     assert f"ε0 = {locals_}, and ε = {shares} times ε0" in HANDOUT
     repaired = false(statements.repaired_theorem, 2), false(statements.repaired_theorem, 3, 4)
     assert f"| {repaired[0]} of 60 for k = 2, {repaired[1]} of 120 else |" in HANDOUT
@@ -111,8 +148,8 @@ def test_the_deltas_of_the_texts_are_computed() -> None:
     assert f"repaired gives {shown(statements.repaired_at(0, *rungs), 3)}" in HANDOUT
     assert f"of others there {shown(statements.repaired_theorem(*rungs), 3)}" in HANDOUT
     assert (
-        f"has {shown(worst_case(rungs)[0], 3)}, and the blanket certifies {shown(statements.blanket(*rungs), 3)}"
-        in HANDOUT
+        f"has {shown(worst_case(rungs)[0], 3)}, and the blanket certifies "
+        f"{shown(statements.blanket(*rungs), 3)}" in HANDOUT
     )
     assert math.comb(5 + 3, 3) == 56
     assert "there are 56." in HANDOUT
@@ -129,7 +166,10 @@ def test_the_sample_answers_of_the_guide_are_true() -> None:
     mixed: Cell = (4, 3, Fraction(4, 5), Fraction(97, 20))
     most, others = worst_case(mixed)
     assert others == ((0, 0, 2),)
-    assert f"give δ = {shown(most, 4)}, all at 2 only {shown(statements.third_symbol(*mixed), 4)}" in GUIDE
+    assert (
+        f"give δ = {shown(most, 4)}, all at 2 only {shown(statements.third_symbol(*mixed), 4)}"
+        in GUIDE
+    )
     law, other = (histogram_law(3, Fraction(4, 5), (0, 0, 0, changed)) for changed in (0, 1))
     assert law[4, 0, 0] / other[4, 0, 0] == Fraction(8)  # p/q
     true = sum(worst_case(one)[0] == statements.third_symbol(*one) for one in grid() if one[1] > 2)
@@ -148,4 +188,6 @@ def test_a_witness_with_its_datasets_exchanged_is_told_so() -> None:
     event = tuple(counts for counts in law if law[counts] > SMALL[3] * other[counts])
     check_witness(statements.printed_theorem, (SMALL,), (SMALL, *datasets, event), "it")
     with pytest.raises(CheckFailed, match="exchange the two datasets"):
-        check_witness(statements.printed_theorem, (SMALL,), (SMALL, *reversed(datasets), event), "it")
+        check_witness(
+            statements.printed_theorem, (SMALL,), (SMALL, *reversed(datasets), event), "it"
+        )

@@ -1,4 +1,5 @@
-"""Lab 10: composition against enumeration, the model, the locks, the broken accountants, the handout's numbers."""
+"""Lab 10: composition against enumeration, the model, the locks, the broken accountants, the
+handout's numbers."""
 
 from __future__ import annotations
 
@@ -45,13 +46,19 @@ def enumerated_delta(rounds: tuple[float, ...], epsilon: float) -> float:
     with mpmath.workdps(40):
         total = mpmath.mpf(0)
         for signs in product((1, -1), repeat=len(rounds)):
-            here = mpmath.fprod(1 / (1 + mpmath.exp(-s * mpmath.mpf(e))) for s, e in zip(signs, rounds, strict=True))
-            there = mpmath.fprod(1 / (1 + mpmath.exp(s * mpmath.mpf(e))) for s, e in zip(signs, rounds, strict=True))
+            here = mpmath.fprod(
+                1 / (1 + mpmath.exp(-s * mpmath.mpf(e))) for s, e in zip(signs, rounds, strict=True)
+            )
+            there = mpmath.fprod(
+                1 / (1 + mpmath.exp(s * mpmath.mpf(e))) for s, e in zip(signs, rounds, strict=True)
+            )
             total += max(mpmath.mpf(0), here - mpmath.exp(mpmath.mpf(epsilon)) * there)
         return float(total)
 
 
-@pytest.mark.parametrize("rounds", [(0.7,), (0.3, 0.9), (0.2,) * 7, (0.1, 2.0, 0.5, 0.5, 0.1), (3.0,) * 5])
+@pytest.mark.parametrize(
+    "rounds", [(0.7,), (0.3, 0.9), (0.2,) * 7, (0.1, 2.0, 0.5, 0.5, 0.1), (3.0,) * 5]
+)
 @pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.1])
 def test_the_exact_epsilon_is_that_of_all_outcomes(rounds: tuple[float, ...], delta: float) -> None:
     epsilon = exact_epsilon(rounds, delta)
@@ -91,7 +98,9 @@ def test_the_table_of_the_handout_is_computed() -> None:
 
 def test_the_sharper_form_helps_from_35_rounds_on_and_the_textbooks_never() -> None:
     lists = [(0.773,) * count for count in range(1, 120)]
-    assert [len(rounds) for rounds in lists if sharper(rounds, 1e-3) < basic(rounds)] == list(range(35, 120))
+    assert [len(rounds) for rounds in lists if sharper(rounds, 1e-3) < basic(rounds)] == list(
+        range(35, 120)
+    )
     assert all(textbook(rounds, 1e-3) > basic(rounds) for rounds in lists)
     assert 0.773 * math.expm1(0.773) > 0.773  # its first term alone, for any number of rounds
     assert "from 35 rounds on" in HANDOUT
@@ -101,7 +110,10 @@ def test_the_sharper_form_helps_from_35_rounds_on_and_the_textbooks_never() -> N
 def test_a_ledger_that_adds_up_pays_for_fewer_days() -> None:
     assert BUDGET // one_day() == 3
     assert days_allowed(BUDGET, 20, 100) == 11
-    assert "Your ledger adds up, and pays for 3 days; the accountant's composes, and pays for 11." in HANDOUT
+    assert (
+        "Your ledger adds up, and pays for 3 days; the accountant's composes, and pays for 11."
+        in HANDOUT
+    )
 
 
 def test_the_instructors_example_of_small_rounds() -> None:
@@ -165,7 +177,9 @@ for step in ("BEGIN", "SELECT * FROM t", "ROLLBACK", "BEGIN IMMEDIATE"):
     input()
 """
     command = [sys.executable, "-c", program, str(file), mode]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         seen = []
@@ -193,7 +207,12 @@ def test_a_sealed_accountant_has_its_fault_and_no_other(fault: str) -> None:
     with sealed(fault, 18, 2.0) as accountant_:
         assert (
             loaded(OTHER).judge(
-                2.0, accountant_.reserve, accountant_.both, accountant_.settle, accountant_.release, accountant_.spent
+                2.0,
+                accountant_.reserve,
+                accountant_.both,
+                accountant_.settle,
+                accountant_.release,
+                accountant_.spent,
             )
             == fault
         )
@@ -201,5 +220,11 @@ def test_a_sealed_accountant_has_its_fault_and_no_other(fault: str) -> None:
 
 def test_a_ledger_of_another_form_passes() -> None:
     # It signs outside of any transaction, and compares a revision before it charges.
-    result = run_checks(Run(LAB, OTHER, Draws(b"another form"), wanted=wanted("C", system=False)), Watcher())
-    assert {check.name: check.message for check in result.checks if check.outcome not in {"passed", "left-out"}} == {}
+    result = run_checks(
+        Run(LAB, OTHER, Draws(b"another form"), wanted=wanted("C", system=False)), Watcher()
+    )
+    assert {
+        check.name: check.message
+        for check in result.checks
+        if check.outcome not in {"passed", "left-out"}
+    } == {}

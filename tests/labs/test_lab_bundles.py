@@ -1,4 +1,5 @@
-"""What is in the archives, what is not, and that their scripts and programs do what they are for."""
+"""What is in the archives, what is not, and that their scripts and programs do what they are
+for."""
 
 import json
 import subprocess
@@ -29,7 +30,9 @@ SOLUTION = LABS / "solutions" / "lab01.py"
 @pytest.fixture(autouse=True)
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """No package index is asked for wheels."""
-    monkeypatch.setattr(bundles, "_collected", lambda _wheels: {"shuffledp_labs-0-py3-none-any.whl": b"wheel"})
+    monkeypatch.setattr(
+        bundles, "_collected", lambda _wheels: {"shuffledp_labs-0-py3-none-any.whl": b"wheel"}
+    )
 
 
 def every() -> dict[str, Bundle]:
@@ -42,13 +45,21 @@ def every() -> dict[str, Bundle]:
 
 
 def test_no_archive_holds_a_solution_a_mutant_a_key_or_an_instance() -> None:
-    secret = {file.read_bytes() for folder in ("solutions", "mutants") for file in (LABS / folder).iterdir()}
-    secret |= {wrong.text.encode() for number in range(1, 11) for wrong in wrong_programs(f"{number:02}")}
+    secret = {
+        file.read_bytes()
+        for folder in ("solutions", "mutants")
+        for file in (LABS / folder).iterdir()
+    }
+    secret |= {
+        wrong.text.encode() for number in range(1, 11) for wrong in wrong_programs(f"{number:02}")
+    }
     assert len(secret) > 80
     for bundle in every().values():
         assert not secret & set(bundle.files.values())
         names = " ".join(bundle.files)
-        assert not any(word in names for word in ("solution", "mutant", "instructor", "key", "result", "nonce"))
+        assert not any(
+            word in names for word in ("solution", "mutant", "instructor", "key", "result", "nonce")
+        )
 
 
 def test_a_student_goes_on_with_what_is_in_the_archive(tmp_path: Path) -> None:
@@ -63,7 +74,16 @@ def test_a_student_goes_on_with_what_is_in_the_archive(tmp_path: Path) -> None:
 def test_an_archive_for_gradescope_has_its_two_programs_at_the_root(tmp_path: Path) -> None:
     init_course(tmp_path / "course", "Course", ())
     file = tmp_path / "auto.zip"
-    words = ["lab", "bundle", "1", "--gradescope", "--to", str(file), "--key", str(tmp_path / "course" / "course.key")]
+    words = [
+        "lab",
+        "bundle",
+        "1",
+        "--gradescope",
+        "--to",
+        str(file),
+        "--key",
+        str(tmp_path / "course" / "course.key"),
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "show it to nobody" in done.output
@@ -96,20 +116,31 @@ def test_a_workflow_and_the_files_of_classroom_50_are_what_their_readers_read() 
     found = every()
     text = found["actions"].files[".github/workflows/lab-1.yml"].decode()
     steps = yaml.safe_load(text)["jobs"]["check"]["steps"]
-    assert any(step.get("run", "").startswith("shuffledp lab check 1 --folder . --no-system") for step in steps)
+    assert any(
+        step.get("run", "").startswith("shuffledp lab check 1 --folder . --no-system")
+        for step in steps
+    )
     assert "template/work.py" in found["classroom50"].files
     compile(found["classroom50"].files["autograders/lab-1/autograder.py"], "autograder.py", "exec")
     json.loads(found["classroom50"].files["runtime.json"])
 
 
-def test_the_command_wants_one_kind_and_keeps_the_key_out_of_what_students_get(tmp_path: Path) -> None:
+def test_the_command_wants_one_kind_and_keeps_the_key_out_of_what_students_get(
+    tmp_path: Path,
+) -> None:
     init_course(tmp_path / "course", "Course", ())
     key = ["--key", str(tmp_path / "course" / "course.key")]
     assert "--classroom50" in str(CliRunner().invoke(app, ["lab", "bundle", "1"]).exception)
-    assert "by one of" in str(CliRunner().invoke(app, ["lab", "bundle", "1", "--student", "--actions"]).exception)
-    refused = CliRunner().invoke(app, ["lab", "bundle", "1", "--student", *key, "--to", str(tmp_path / "a.zip")])
+    assert "by one of" in str(
+        CliRunner().invoke(app, ["lab", "bundle", "1", "--student", "--actions"]).exception
+    )
+    refused = CliRunner().invoke(
+        app, ["lab", "bundle", "1", "--student", *key, "--to", str(tmp_path / "a.zip")]
+    )
     assert "only a bundle for Gradescope" in str(refused.exception)
-    quoted = CliRunner().invoke(app, ["lab", "bundle", "1", "--actions", "--requirement", "a'; rm -rf /'"])
+    quoted = CliRunner().invoke(
+        app, ["lab", "bundle", "1", "--actions", "--requirement", "a'; rm -rf /'"]
+    )
     assert "--requirement" in str(quoted.exception)
 
 
@@ -140,7 +171,9 @@ def test_gradescope_finds_its_file_whatever_was_handed_in(tmp_path: Path) -> Non
     assert content["output"].startswith(TROUBLE)
 
 
-def test_gradescope_runs_nothing_where_no_sandbox_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradescope_runs_nothing_where_no_sandbox_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHUFFLEDP_LAB_BOX", "none")
     monkeypatch.setattr(pipes, "_working", [])
     on_a_server(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')")
@@ -155,7 +188,9 @@ def test_classroom_50_finds_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name, value in (RUNNER | {"OWNER": "ada"}).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "work.py").write_text("def (")
-    (tmp_path / "result.json").write_text('{"score": 1000000}')  # one of the student's own is overwritten
+    (tmp_path / "result.json").write_text(
+        '{"score": 1000000}'
+    )  # one of the student's own is overwritten
     on_classroom50(LAB, tmp_path, system=False)
     content = json.loads((tmp_path / "result.json").read_text())
     assert_classroom50(content)

@@ -12,11 +12,20 @@ from shuffledp.cli import app
 from shuffledp_core.errors import ConfigError, OutputError, UsageError
 from shuffledp_labs.instance import KEY_BYTES
 from shuffledp_labs.teaching import doctor
-from shuffledp_labs.teaching.course import SHORT, init_course, load_course, load_key, numbers_of, plan
+from shuffledp_labs.teaching.course import (
+    SHORT,
+    init_course,
+    load_course,
+    load_key,
+    numbers_of,
+    plan,
+)
 from shuffledp_labs.teaching.doctor import Finding, examine, show
 
 
-def test_a_course_has_a_key_for_its_owner_alone_and_a_plan_that_is_read_back(tmp_path: Path) -> None:
+def test_a_course_has_a_key_for_its_owner_alone_and_a_plan_that_is_read_back(
+    tmp_path: Path,
+) -> None:
     planned = plan((3, 1), date(2026, 10, 5), 7)
     init_course(tmp_path / "course", "Privacy 2026", planned)
     course = load_course(tmp_path / "course")
@@ -66,13 +75,21 @@ def test_labs_are_named_by_course_or_by_number() -> None:
     ("text", "said"),
     [
         ('name = "a"\n[[labs]]\nnumber = 11\nopens = 2026-01-01\ndue = 2026-01-02\n', "no lab 11"),
-        ('name = "a"\n[[labs]]\nnumber = 1\nopens = 2026-01-02\ndue = 2026-01-01\n', "before it opens"),
-        ('name = "a"\n' + 2 * "[[labs]]\nnumber = 1\nopens = 2026-01-01\ndue = 2026-01-01\n", "twice"),
+        (
+            'name = "a"\n[[labs]]\nnumber = 1\nopens = 2026-01-02\ndue = 2026-01-01\n',
+            "before it opens",
+        ),
+        (
+            'name = "a"\n' + 2 * "[[labs]]\nnumber = 1\nopens = 2026-01-01\ndue = 2026-01-01\n",
+            "twice",
+        ),
         ('name = "a"\nlate = true\n', "late"),
     ],
     ids=["number", "dates", "twice", "unknown"],
 )
-def test_a_plan_that_makes_no_sense_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+def test_a_plan_that_makes_no_sense_is_refused_by_name(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "course.toml").write_text(text)
     with pytest.raises(ConfigError, match=said):
         load_course(tmp_path)
@@ -92,7 +109,8 @@ def test_the_plan_is_shown_with_titles(tmp_path: Path) -> None:
 def test_a_doctor_looks_at_all_that_a_lab_needs(tmp_path: Path) -> None:
     found = {finding.name: finding for finding in examine(tmp_path)}
     assert found.keys() == {
-        "python", "machine", "packages", "accelerator", "sandbox", "ports", "clock", "memory", "processes", "disk",
+        "python", "machine", "packages", "accelerator", "sandbox", "ports", "clock", "memory",
+        "processes", "disk",
     }  # fmt: skip
     assert found["packages"].state == "ok"
     assert all(finding.remedy for finding in found.values() if finding.state != "ok")
@@ -116,7 +134,9 @@ def test_findings_are_given_to_programs_too(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out)["findings"][0]["seen"] == "3 [MB]"
 
 
-def test_without_any_sandbox_a_doctor_says_for_what_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_sandbox_a_doctor_says_for_what_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(os.environ, "SHUFFLEDP_LAB_BOX", "none")
     monkeypatch.setattr("shuffledp_labs.student.pipes._working", [])
     found = doctor._sandbox()

@@ -1,4 +1,5 @@
-"""Results as other programs take them: each validator is written from the service's own specification."""
+"""Results as other programs take them: each validator is written from the service's own
+specification."""
 
 import csv
 import io
@@ -35,15 +36,19 @@ def assert_gradescope(content: dict[str, Any]) -> None:
     visible = {"hidden", "after_due_date", "after_published", "visible"}
     formats = {"text", "html", "simple_format", "md", "ansi"}
     assert content.keys() <= {
-        "score", "execution_time", "output", "output_format", "test_output_format", "test_name_format", "visibility",
+        "score", "execution_time", "output", "output_format", "test_output_format",
+        "test_name_format", "visibility",
         "stdout_visibility", "extra_data", "tests", "leaderboard",
     }  # fmt: skip
     assert isinstance(content["score"], int)
     assert content.get("visibility", "visible") in visible
-    assert content.get("stdout_visibility", "hidden") == "hidden"  # what a submission prints must not be able to talk
+    assert (
+        content.get("stdout_visibility", "hidden") == "hidden"
+    )  # what a submission prints must not be able to talk
     for test in content.get("tests", ()):
         assert test.keys() <= {
-            "score", "max_score", "status", "name", "name_format", "number", "output", "output_format", "tags",
+            "score", "max_score", "status", "name", "name_format", "number", "output",
+            "output_format", "tags",
             "visibility", "extra_data",
         }  # fmt: skip
         assert 0 <= test["score"] <= test["max_score"]
@@ -53,9 +58,18 @@ def assert_gradescope(content: dict[str, Any]) -> None:
 
 
 def assert_classroom50(content: dict[str, Any]) -> None:
-    """What `collect-scores` of Classroom 50 asks of a result, but for the fields that its runner stamps."""
+    """What `collect-scores` of Classroom 50 asks of a result, but for the fields that its runner
+    stamps."""
     assert content["schema"] == "classroom50/result/v1"
-    for field in ("classroom", "assignment", "submission", "commit", "release", "review", "datetime"):
+    for field in (
+        "classroom",
+        "assignment",
+        "submission",
+        "commit",
+        "release",
+        "review",
+        "datetime",
+    ):
         assert isinstance(content[field], str)
         assert content[field]
     datetime.strptime(content["datetime"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
@@ -74,7 +88,13 @@ def test_a_result_is_one_that_gradescope_takes() -> None:
     assert_gradescope(content)
     assert content["score"] == 30
     assert sum(test["max_score"] for test in content["tests"]) == 80
-    assert [test["status"] for test in content["tests"]] == ["passed", "passed", "failed", "failed", "failed"]
+    assert [test["status"] for test in content["tests"]] == [
+        "passed",
+        "passed",
+        "failed",
+        "failed",
+        "failed",
+    ]
     assert content["tests"][1]["name"] == "B-law: the law is exact"
     assert "off by 1/3" in content["tests"][2]["output"]
     assert content["extra_data"]["nonce"] == "00" * 16
@@ -93,14 +113,25 @@ def test_outside_of_its_runner_classroom_50_gets_no_result() -> None:
 
 
 def test_the_table_has_a_row_for_everybody_sorted_and_with_the_points_of_each_check() -> None:
-    text = table([Row("bob", None, trouble="no work.py"), Row("ada", RESULT, 5)], [check.name for check in CHECKS])
+    text = table(
+        [Row("bob", None, trouble="no work.py"), Row("ada", RESULT, 5)],
+        [check.name for check in CHECKS],
+    )
     ada, bob = csv.DictReader(io.StringIO(text))
-    assert (ada["student"], ada["points"], ada["B-law"], ada["E-round"], ada["trouble"]) == ("ada", "30", "25", "0", "")
+    assert (ada["student"], ada["points"], ada["B-law"], ada["E-round"], ada["trouble"]) == (
+        "ada",
+        "30",
+        "25",
+        "0",
+        "",
+    )
     assert (bob["student"], bob["points"], bob["trouble"]) == ("bob", "0", "no work.py")
     assert ada["explanations"] == ""
 
 
 def test_no_cell_of_the_table_is_a_formula() -> None:
-    text = table([Row("ada", None, trouble='=HYPERLINK("https://example.org")'), Row("@sum", None)], [])
+    text = table(
+        [Row("ada", None, trouble='=HYPERLINK("https://example.org")'), Row("@sum", None)], []
+    )
     for row in csv.reader(io.StringIO(text)):
         assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)

@@ -1,4 +1,5 @@
-"""A class is graded whatever is handed in: one bad submission costs itself alone, and nothing is left behind."""
+"""A class is graded whatever is handed in: one bad submission costs itself alone, and nothing is
+left behind."""
 
 import csv
 import io
@@ -47,7 +48,9 @@ def grading(tmp_path: Path) -> Grading:
 
 
 def result_of(tmp_path: Path, student: str, out: str = "graded") -> LabResult:
-    return msgspec.json.decode((tmp_path / out / student / "result.json").read_bytes(), type=LabResult)
+    return msgspec.json.decode(
+        (tmp_path / out / student / "result.json").read_bytes(), type=LabResult
+    )
 
 
 def same(one: LabResult, other: LabResult) -> bool:
@@ -68,7 +71,8 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ro
     hand_in(submissions, "ada", SOLUTION.read_text(), "lab-1")
     answers = {"number": "1", "text": '"because"'}
     predicted = [
-        f"{asked.key} = {answers.get(asked.kind) or json.dumps(asked.choices[0])}" for asked in LAB.predictions
+        f"{asked.key} = {answers.get(asked.kind) or json.dumps(asked.choices[0])}"
+        for asked in LAB.predictions
     ]
     (submissions / "ada" / "lab-1" / "predict.toml").write_text("\n".join(predicted))
     hand_in(submissions, "bob", "def (")
@@ -82,7 +86,9 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ro
     return folder, {row.student: row for row in rows}
 
 
-def test_everybody_has_a_row_and_one_bad_submission_stops_nobody(graded: tuple[Path, dict[str, Row]]) -> None:
+def test_everybody_has_a_row_and_one_bad_submission_stops_nobody(
+    graded: tuple[Path, dict[str, Row]],
+) -> None:
     folder, rows = graded
     text = (folder / "graded" / "results.csv").read_text()
     points = {row["student"]: int(row["points"]) for row in csv.DictReader(io.StringIO(text))}
@@ -108,7 +114,10 @@ def test_what_is_graded_is_not_graded_again_unless_it_changed_or_is_told_to(tmp_
     (bob, cleo) = grade(grading(tmp_path), find_submissions(tmp_path / "in"), 2, quiet)
     before = {name: result_of(tmp_path, name).nonce for name in ("bob", "cleo")}
     (tmp_path / "in" / "bob" / "work.py").write_text("def )")
-    rows = {row.student: row for row in grade(grading(tmp_path), find_submissions(tmp_path / "in"), 2, quiet)}
+    rows = {
+        row.student: row
+        for row in grade(grading(tmp_path), find_submissions(tmp_path / "in"), 2, quiet)
+    }
     assert result_of(tmp_path, "bob").nonce != before["bob"]
     assert result_of(tmp_path, "cleo").nonce == before["cleo"]
     assert rows["cleo"].result == result_of(tmp_path, "cleo")
@@ -135,7 +144,9 @@ def test_a_fault_of_the_grader_is_the_instructors_to_see() -> None:
     assert faults(msgspec.structs.replace(result, checks=(good,))) == faults(None) == ""
 
 
-def test_the_same_nonce_repeats_a_result_and_another_key_does_not_see_it(graded: tuple[Path, dict[str, Row]]) -> None:
+def test_the_same_nonce_repeats_a_result_and_another_key_does_not_see_it(
+    graded: tuple[Path, dict[str, Row]],
+) -> None:
     folder, rows = graded
     ada = rows["ada"].result
     assert ada is not None
@@ -162,11 +173,23 @@ def test_an_interruption_ends_what_is_running_and_keeps_what_is_done(tmp_path: P
 def test_the_command_wants_a_key_and_a_nonce_that_is_one(tmp_path: Path) -> None:
     hand_in(tmp_path / "in", "bob", "def (")
     init_course(tmp_path / "course", "Course", ())
-    words = ["lab", "grade", "1", "--submissions", str(tmp_path / "in"), "--out", str(tmp_path / "graded")]
+    words = [
+        "lab",
+        "grade",
+        "1",
+        "--submissions",
+        str(tmp_path / "in"),
+        "--out",
+        str(tmp_path / "graded"),
+    ]
     key = ["--key", str(tmp_path / "course" / "course.key")]
     assert "lab course init" in str(CliRunner().invoke(app, words).exception)
-    assert "hex digits" in str(CliRunner().invoke(app, [*words, *key, "--replay", "../../etc"]).exception)
-    assert "no submission is of" in str(CliRunner().invoke(app, [*words, *key, "--student", "ada"]).exception)
+    assert "hex digits" in str(
+        CliRunner().invoke(app, [*words, *key, "--replay", "../../etc"]).exception
+    )
+    assert "no submission is of" in str(
+        CliRunner().invoke(app, [*words, *key, "--student", "ada"]).exception
+    )
     done = CliRunner().invoke(app, [*words, *key, "--no-system", "--reports"])
     assert done.exit_code == 0, done.output
     assert "1 of 1 graded" in done.output
@@ -180,7 +203,15 @@ def test_without_a_sandbox_nobody_elses_program_is_run_unless_told_so(
     monkeypatch.setattr("shuffledp_labs.student.pipes._working", [])
     hand_in(tmp_path / "in", "bob", "def (")
     init_course(tmp_path / "course", "Course", ())
-    words = ["lab", "grade", "1", "--submissions", str(tmp_path / "in"), "--out", str(tmp_path / "graded")]
+    words = [
+        "lab",
+        "grade",
+        "1",
+        "--submissions",
+        str(tmp_path / "in"),
+        "--out",
+        str(tmp_path / "graded"),
+    ]
     refused = CliRunner().invoke(app, [*words, "--key", str(tmp_path / "course" / "course.key")])
     assert isinstance(refused.exception, LabUsageError)
     assert not (tmp_path / "graded").exists()
@@ -244,8 +275,13 @@ def test_a_process_that_breaks_off_is_a_row_in_words(
     assert trouble in said
 
 
-def test_a_process_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import os, pathlib, time; pathlib.Path('PID').write_text(str(os.getpid())); time.sleep(3600)"
+def test_a_process_that_does_not_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import os, pathlib, time; pathlib.Path('PID').write_text(str(os.getpid())); "
+        "time.sleep(3600)"
+    )
     name = module(tmp_path, monkeypatch, code.replace("PID", str(tmp_path / "pid")))
     _, said = Apart().run(name, {}, 3.0)
     assert said == "not done after 3 s"
@@ -253,7 +289,9 @@ def test_a_process_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytes
     assert not pid.exists() or not alive(int(pid.read_text()))
 
 
-def test_a_grader_that_is_killed_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grader_that_is_killed_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = """
 import os, pathlib, time
 from shuffledp_labs.teaching.apart import end_with_the_one_who_waits
@@ -263,7 +301,9 @@ pathlib.Path('PID.part').rename('PID')
 time.sleep(3600)
 """.replace("PID", str(tmp_path / "pid"))
     name = module(tmp_path, monkeypatch, code)
-    waiting = f"from shuffledp_labs.teaching.apart import Apart; Apart().run({name!r}, {{}}, 3600.0)"
+    waiting = (
+        f"from shuffledp_labs.teaching.apart import Apart; Apart().run({name!r}, {{}}, 3600.0)"
+    )
     with subprocess.Popen([sys.executable, "-c", waiting]) as grader:
         until((tmp_path / "pid").exists)
         grader.send_signal(signal.SIGKILL)

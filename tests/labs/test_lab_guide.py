@@ -47,7 +47,15 @@ def test_a_students_installation_has_no_guide_and_the_command_says_where_it_is(
 def test_the_wheel_holds_handouts_and_no_guides(tmp_path: Path) -> None:
     # The build backend itself, without a network: it is what `uv build` runs.
     done = subprocess.run(
-        [which("uv") or "uv", "build", "--wheel", "--offline", "--out-dir", str(tmp_path), str(ROOT / "labs")],
+        [
+            which("uv") or "uv",
+            "build",
+            "--wheel",
+            "--offline",
+            "--out-dir",
+            str(tmp_path),
+            str(ROOT / "labs"),
+        ],
         capture_output=True,
         text=True,
         check=False,

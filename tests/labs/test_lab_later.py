@@ -29,6 +29,8 @@ def test_every_function_that_a_lab_names_is_there(lab: Lab) -> None:
 
 
 def test_the_labs_are_listed_without_what_takes_long_to_import() -> None:
-    done = subprocess.run([sys.executable, "-c", LISTING], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING], capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""
     assert "Lie well" in done.stdout

@@ -1,4 +1,5 @@
-"""The labs on the site: every handout is a page, and what the guides tell to type is what the commands take."""
+"""The labs on the site: every handout is a page, and what the guides tell to type is what the
+commands take."""
 
 import re
 import shlex
@@ -29,19 +30,24 @@ def test_every_handout_is_a_page_with_its_pictures_and_in_the_table(tmp_path: Pa
         assert text.startswith("# "), f"lab {lab.number}: a handout begins with its title"
         assert f"[{lab.title}](labs/{pages[lab.number].name})" in table
         assert [
-            name for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text) if not (tmp_path / "labs" / name).is_file()
+            name
+            for name in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+            if not (tmp_path / "labs" / name).is_file()
         ] == []
     assert not (tmp_path / "labs" / "lab99.md").exists()
 
 
 @pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
 def test_the_points_in_the_handout_are_those_of_the_checks(lab: Lab) -> None:
-    """Each check has its line in the table, and a heading that states the points of its step states their sum."""
+    """Each check has its line in the table, and a heading that states the points of its step states
+    their sum."""
     text = lab.file("handout.md").read_text()
     table = dict(re.findall(r"^\| `?([A-F]-[\w-]+)`? \| (\d+) \|", text, re.MULTILINE))
     assert table == {check.name: str(check.points) for check in lab.checks}
     stated = re.findall(r"^## (?:Step )?([B-F])[.:].*\b(\d+) points\)", text, re.MULTILINE)
-    sums = {step: sum(check.points for check in lab.checks if check.step == step) for step, _ in stated}
+    sums = {
+        step: sum(check.points for check in lab.checks if check.step == step) for step, _ in stated
+    }
     assert dict(stated) == {step: str(points) for step, points in sums.items()}
 
 
@@ -71,7 +77,9 @@ def test_every_command_of_a_guide_is_one(guide: str) -> None:
             command = command.get_command(context, words.pop(0))
             assert command is not None, line
             context = typer.Context(command, info_name=command.name, parent=context)
-        command.make_context(command.name, words, parent=context)  # raises for an option that there is not
+        command.make_context(
+            command.name, words, parent=context
+        )  # raises for an option that there is not
 
 
 def test_every_command_of_the_labs_is_in_a_guide() -> None:

@@ -54,13 +54,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> starting.WorkFolde
     return place
 
 
-def checked(place: starting.WorkFolder, step: str | None = None, *, system: bool = True) -> LabResult:
+def checked(
+    place: starting.WorkFolder, step: str | None = None, *, system: bool = True
+) -> LabResult:
     return practice.check(8, place.path, step, system=system)
 
 
-@pytest.mark.parametrize(("step", "system", "points"), [("B", True, 20), ("c", True, 25), (None, False, 45)])
+@pytest.mark.parametrize(
+    ("step", "system", "points"), [("B", True, 20), ("c", True, 25), (None, False, 45)]
+)
 def test_a_partial_run_says_so_and_leaves_the_result_of_all_alone(
-    place: starting.WorkFolder, step: str | None, points: int, capsys: pytest.CaptureFixture[str], *, system: bool
+    place: starting.WorkFolder,
+    step: str | None,
+    points: int,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    system: bool,
 ) -> None:
     whole = checked(place)
     assert "50 of 75 points" in capsys.readouterr().out
@@ -77,10 +86,17 @@ def test_a_partial_run_says_so_and_leaves_the_result_of_all_alone(
 def test_what_a_program_prints_is_shown_also_where_it_passes(
     place: starting.WorkFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(practice, "lab_of", lambda _: replace(LAB, checks=(Check("B-one", 75, "one", calls),)))
-    (place.path / "work.py").write_text("def speaks():\n    print('seven users, seen in passing')\n")
+    monkeypatch.setattr(
+        practice, "lab_of", lambda _: replace(LAB, checks=(Check("B-one", 75, "one", calls),))
+    )
+    (place.path / "work.py").write_text(
+        "def speaks():\n    print('seven users, seen in passing')\n"
+    )
     assert checked(place).points == 75
-    assert "the end of what your program printed:\n      seven users, seen in passing\n" in capsys.readouterr().out
+    assert (
+        "the end of what your program printed:\n      seven users, seen in passing\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_part(

@@ -1,4 +1,5 @@
-"""Predictions: whatever is meant is taken, what cannot be meant is refused with a sentence while it can be mended."""
+"""Predictions: whatever is meant is taken, what cannot be meant is refused with a sentence while it
+can be mended."""
 
 from __future__ import annotations
 
@@ -20,30 +21,44 @@ LAB = lab_of(6)
 def kept(folder: Path, **told: str) -> dict[str, object]:
     right = {"alone": "2", "two_left": "0.6", "half_stays": '"about .8"', "checked": '"both"'}
     lines = right | told
-    (folder / "predict.toml").write_text("# a share: .5\n" + "".join(f"{key} = {to}\n" for key, to in lines.items()))
+    (folder / "predict.toml").write_text(
+        "# a share: .5\n" + "".join(f"{key} = {to}\n" for key, to in lines.items())
+    )
     return predictions.keep(folder, LAB)
 
 
-@pytest.mark.parametrize(("text", "number"), [(".15", 0.15), ("0.15", 0.15), ("0", 0), ("1", 1), ("+.5", 0.5)])
-def test_a_number_may_stand_as_the_handouts_write_it(tmp_path: Path, text: str, number: float) -> None:
+@pytest.mark.parametrize(
+    ("text", "number"), [(".15", 0.15), ("0.15", 0.15), ("0", 0), ("1", 1), ("+.5", 0.5)]
+)
+def test_a_number_may_stand_as_the_handouts_write_it(
+    tmp_path: Path, text: str, number: float
+) -> None:
     found = kept(tmp_path, two_left=text)
     assert found["two_left"] == number
     assert found["half_stays"] == "about .8"
 
 
 @pytest.mark.parametrize("text", ["95", "1.01", "-.1"])
-def test_a_share_in_percent_is_refused_with_a_sentence_and_can_be_mended(tmp_path: Path, text: str) -> None:
-    with pytest.raises(LabUsageError, match=r"`two_left` lies from 0 to 1, so .* 95 % is `two_left = 0\.95`"):
+def test_a_share_in_percent_is_refused_with_a_sentence_and_can_be_mended(
+    tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(
+        LabUsageError, match=r"`two_left` lies from 0 to 1, so .* 95 % is `two_left = 0\.95`"
+    ):
         kept(tmp_path, two_left=text)
     assert not (tmp_path / predictions.KEPT).exists()
-    assert predictions.answered(tmp_path, LAB)["two_left"] == float(text)  # a grader gives the points all the same
+    assert predictions.answered(tmp_path, LAB)["two_left"] == float(
+        text
+    )  # a grader gives the points all the same
     assert kept(tmp_path, two_left=".95")["two_left"] == 0.95
     assert kept(tmp_path, two_left="95")["two_left"] == 0.95  # what was kept once is kept
 
 
 @pytest.mark.parametrize("text", ["60 %", "1,5", "about half", "5.", "1,000"])
 def test_what_is_no_number_is_explained(tmp_path: Path, text: str) -> None:
-    with pytest.raises(LabUsageError, match=r"at line 3, .* Write a number without unit .* such as 0\.5"):
+    with pytest.raises(
+        LabUsageError, match=r"at line 3, .* Write a number without unit .* such as 0\.5"
+    ):
         kept(tmp_path, two_left=text)
 
 
@@ -69,7 +84,9 @@ def test_every_prediction_is_asked_for_in_the_file(lab: Lab) -> None:
     assert not any(asked.values())
 
 
-@pytest.mark.parametrize(("text", "number"), [('"0.6"', 0.6), ('" .6 "', 0.6), ('"1"', 1), ('"+.5"', 0.5)])
+@pytest.mark.parametrize(
+    ("text", "number"), [('"0.6"', 0.6), ('" .6 "', 0.6), ('"1"', 1), ('"+.5"', 0.5)]
+)
 def test_a_number_may_stand_between_the_quotes_that_the_file_comes_with(
     tmp_path: Path, text: str, number: float
 ) -> None:
@@ -78,8 +95,14 @@ def test_a_number_may_stand_between_the_quotes_that_the_file_comes_with(
 
 
 @pytest.mark.parametrize("text", ['"about half"', '"nan"', '"inf"', '""'])
-def test_words_are_no_number_and_the_other_predictions_are_shown_all_the_same(tmp_path: Path, text: str) -> None:
+def test_words_are_no_number_and_the_other_predictions_are_shown_all_the_same(
+    tmp_path: Path, text: str
+) -> None:
     with pytest.raises(LabUsageError, match="two_left"):
         kept(tmp_path, two_left=text)
-    assert predictions_of(LAB, tmp_path) == {"alone": 2, "half_stays": "about .8", "checked": "both"}
+    assert predictions_of(LAB, tmp_path) == {
+        "alone": 2,
+        "half_stays": "about .8",
+        "checked": "both",
+    }
     assert prediction_points(LAB, tmp_path) == 0

@@ -1,4 +1,5 @@
-"""The report of a lab, and the questions of a viva: about this student's run, and harmless to whoever opens them."""
+"""The report of a lab, and the questions of a viva: about this student's run, and harmless to
+whoever opens them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,13 @@ WHOLE = Report(
 
 def test_a_report_shows_points_predictions_beside_results_words_and_code() -> None:
     text = page(WHOLE)
-    for shown in ("<strong>30</strong>", "the law is exact", "off by 1/3", "How far off?", "<strong>Mine.</strong>"):
+    for shown in (
+        "<strong>30</strong>",
+        "the law is exact",
+        "off by 1/3",
+        "How far off?",
+        "<strong>Mine.</strong>",
+    ):
         assert shown in text
     assert 'class="k">def</span>' in text
     assert "17" * 16 in text
@@ -84,7 +91,11 @@ def test_a_picture_is_in_the_file_and_nothing_else_passes_for_one(tmp_path: Path
     (tmp_path / "page.png").write_text("<html>")
     (tmp_path / "link.png").symlink_to(tmp_path / "good.png")
     assert embedded(tmp_path / "good.png").startswith("data:image/png;base64,")
-    assert [embedded(tmp_path / name) for name in ("page.png", "link.png", "none.png")] == ["", "", ""]
+    assert [embedded(tmp_path / name) for name in ("page.png", "link.png", "none.png")] == [
+        "",
+        "",
+        "",
+    ]
     assert 'src="data:image/png' in page(replace(WHOLE, pictures=[tmp_path / "good.png"]))
 
 
@@ -105,7 +116,9 @@ def test_tables_of_a_students_words_are_tables() -> None:
     assert "<td>1</td>" in as_html("| a |\n|---|\n| 1 |\n")
 
 
-def test_the_report_of_a_folder_says_when_code_and_points_do_not_belong_together(tmp_path: Path) -> None:
+def test_the_report_of_a_folder_says_when_code_and_points_do_not_belong_together(
+    tmp_path: Path,
+) -> None:
     lab = lab_of(1)
     place = start(lab, tmp_path / "lab-1", "ada")
     result = msgspec.structs.replace(RESULT, digest=digest_of_program(place.work), finished=False)
@@ -118,7 +131,9 @@ def test_the_report_of_a_folder_says_when_code_and_points_do_not_belong_together
 
 
 def test_a_viva_asks_about_this_run_this_prediction_and_this_line() -> None:
-    first, second, third = viva(RESULT, {"B-law": "the law is exact."}, [("How far off?", "3")], SOURCE, "")
+    first, second, third = viva(
+        RESULT, {"B-law": "the law is exact."}, [("How far off?", "3")], SOURCE, ""
+    )
     assert "5 laws <equal>" in first.text or "off by 1/3" in first.text
     assert '"3"' in second.text
     assert any(line.strip() in third.text for line in SOURCE.splitlines()[1:])
@@ -127,10 +142,14 @@ def test_a_viva_asks_about_this_run_this_prediction_and_this_line() -> None:
 
 def test_two_examiners_ask_the_same_and_another_run_is_asked_otherwise() -> None:
     def asked(nonce: str) -> tuple[object, ...]:
-        return viva(msgspec.structs.replace(RESULT, nonce=nonce), {}, [("a", "1"), ("b", "2")], SOURCE, "")
+        return viva(
+            msgspec.structs.replace(RESULT, nonce=nonce), {}, [("a", "1"), ("b", "2")], SOURCE, ""
+        )
 
     assert asked("00") == asked("00")
-    assert len({asked(f"{nonce:02x}") for nonce in range(64)}) > 8  # of 2 * 2 * 5 trios, drawn by SHA-256
+    assert (
+        len({asked(f"{nonce:02x}") for nonce in range(64)}) > 8
+    )  # of 2 * 2 * 5 trios, drawn by SHA-256
 
 
 def test_nobody_is_asked_about_a_line_that_was_handed_out() -> None:
@@ -138,7 +157,9 @@ def test_nobody_is_asked_about_a_line_that_was_handed_out() -> None:
     assert "as it was handed out" in third.text
 
 
-@pytest.mark.parametrize("source", ["def (", "", "x = 1\0", "(" * 5000], ids=["syntax", "empty", "nul", "nested"])
+@pytest.mark.parametrize(
+    "source", ["def (", "", "x = 1\0", "(" * 5000], ids=["syntax", "empty", "nul", "nested"]
+)
 def test_a_program_that_is_none_is_asked_about_all_the_same(source: str) -> None:
     assert len(viva(msgspec.structs.replace(RESULT, checks=()), {}, [], source, "")) == 3
 

@@ -1,7 +1,8 @@
-"""Every lab that is there: its solution gets all points, its stub none, and each wrong program loses its check.
+"""Every lab that is there: its solution gets all points, its stub none, and each wrong program
+loses its check.
 
-`make test-labs INSTANCES=200 SYSTEMS=20` draws so many fresh instances; `make test` draws one, and starts no systems.
-"""
+`make test-labs INSTANCES=200 SYSTEMS=20` draws so many fresh instances; `make test` draws one, and
+starts no systems."""
 
 from __future__ import annotations
 
@@ -32,7 +33,14 @@ pytestmark = pytest.mark.timeout(0 if INSTANCES + SYSTEMS > 1 else 300)
 
 def checked(of: Lab, work: Path, chosen: Callable[[Check], bool]) -> LabResult:
     nonce = fresh_nonce()
-    run = Run(of, work, instance(b"the key of these tests", of.number, "tests", nonce), "tests", nonce, chosen)
+    run = Run(
+        of,
+        work,
+        instance(b"the key of these tests", of.number, "tests", nonce),
+        "tests",
+        nonce,
+        chosen,
+    )
     return run_checks(run, Watcher())
 
 
@@ -43,7 +51,9 @@ def test_the_solution_gets_all_points(number: str) -> None:
         result = checked(LABS[number], solution(number), wanted(None, system=systems))
         lost = [check for check in result.checks if check.outcome not in {"passed", "left-out"}]
         assert not lost, f"nonce {result.nonce}"
-        assert result.points == sum(check.points for check in LABS[number].checks if systems or not check.system)
+        assert result.points == sum(
+            check.points for check in LABS[number].checks if systems or not check.system
+        )
 
 
 @pytest.mark.parametrize("number", LABS)
@@ -58,7 +68,10 @@ def test_the_stub_gets_none_and_says_what_to_write(number: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("mutant", WRONG)
 def test_a_wrong_program_loses_its_check_every_time(mutant: str, tmp_path: Path) -> None:
-    """On the first instance with the checks before it, which it has to pass; then with that check alone."""
+    """On the first instance with the checks before it, which it has to pass.
+
+    Then with that check alone.
+    """
     wrong = WRONG[mutant]
     lab_of = LABS[wrong.lab]
     (check,) = (check for check in lab_of.checks if check.name == wrong.loses)
@@ -72,17 +85,30 @@ def test_a_wrong_program_loses_its_check_every_time(mutant: str, tmp_path: Path)
 
 
 def test_wrong_programs_use_no_name_that_their_solution_no_longer_has(tmp_path: Path) -> None:
-    """Such a program fails by a NameError, loses its check for that alone, and shows nothing about the check."""
+    """Such a program fails by a NameError, loses its check for that alone, and shows nothing about
+    the check."""
     for mutant, wrong in WRONG.items():
         (tmp_path / f"{mutant.replace('/', '_')}.py").write_text(wrong.text)
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--output-format", "concise"]
-    found = subprocess.run([*command, "--select", "F821,F823", tmp_path], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--quiet",
+        "--output-format",
+        "concise",
+    ]
+    found = subprocess.run(
+        [*command, "--select", "F821,F823", tmp_path], capture_output=True, text=True, check=False
+    )
     assert found.returncode == 0, found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("number", LABS)
 def test_a_lab_is_whole(number: str) -> None:
-    """Six wrong programs at least, files for students and teachers, no check that fails by chance above 1e-9."""
+    """Six wrong programs at least, files for students and teachers, no check that fails by chance
+    above 1e-9."""
     of = LABS[number]
     assert len([name for name in WRONG if name.startswith(number)]) >= 6
     assert all(check.chance <= 1e-9 for check in of.checks)
@@ -92,4 +118,6 @@ def test_a_lab_is_whole(number: str) -> None:
         assert of.file(name).is_file(), name
     handout = of.file("handout.md").read_text()
     for check in of.checks:
-        assert check.name in handout, f"the handout of lab {number} has to say what {check.name} grades"
+        assert check.name in handout, (
+            f"the handout of lab {number} has to say what {check.name} grades"
+        )

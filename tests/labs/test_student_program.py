@@ -1,4 +1,5 @@
-"""Programs that try everything: each costs its own check, with a sentence that helps, and nothing is left behind.
+"""Programs that try everything: each costs its own check, with a sentence that helps, and nothing
+is left behind.
 
 The sandbox that works here is used; what only bubblewrap can keep away is asked where that works.
 """
@@ -62,9 +63,23 @@ def boxed(program: StudentProgram) -> bool:
 
 
 def test_values_cross_both_ways_and_keep_their_types(shared: StudentProgram) -> None:
-    values = (None, True, 7, 2**200, -(2**70), 0.5, "ä", b"\x00\xff", Fraction(1, 3), (1, (2, {"a": 1, 3: b"x"})))
+    values = (
+        None,
+        True,
+        7,
+        2**200,
+        -(2**70),
+        0.5,
+        "ä",
+        b"\x00\xff",
+        Fraction(1, 3),
+        (1, (2, {"a": 1, 3: b"x"})),
+    )
     assert shared.call("kinds") == values
-    assert shared.call("same", *values, named=[1, Fraction(2, 7)]) == (values, {"named": (1, Fraction(2, 7))})
+    assert shared.call("same", *values, named=[1, Fraction(2, 7)]) == (
+        values,
+        {"named": (1, Fraction(2, 7))},
+    )
     assert shared.call("numpy_values") == (3, 0.5, (0, 1, 2), True)
     assert shared.call("seals", b"abc") == 51
 
@@ -79,7 +94,9 @@ def test_functions_and_objects_are_lent_over_the_pipe(shared: StudentProgram) ->
         shared.method(store, "subtract", 1)
 
 
-def test_a_grader_s_own_error_in_a_lent_function_is_no_fault_of_the_student(program: StudentProgram) -> None:
+def test_a_grader_s_own_error_in_a_lent_function_is_no_fault_of_the_student(
+    program: StudentProgram,
+) -> None:
     def broken(value: int) -> int:
         raise KeyError(value)
 
@@ -88,15 +105,24 @@ def test_a_grader_s_own_error_in_a_lent_function_is_no_fault_of_the_student(prog
     assert program.call("divide", 4, 2) == 2
 
 
-def test_a_lent_function_called_with_other_values_than_it_takes_is_the_callers_fault(program: StudentProgram) -> None:
+def test_a_lent_function_called_with_other_values_than_it_takes_is_the_callers_fault(
+    program: StudentProgram,
+) -> None:
     def certified(honest: int) -> float:
         return 1 / honest
 
-    with pytest.raises(StudentFault, match=r"^misuse: it called certified with 2 values, and that takes \(honest\)$"):
+    with pytest.raises(
+        StudentFault,
+        match=r"^misuse: it called certified with 2 values, and that takes \(honest\)$",
+    ):
         program.call("misuse", certified, 2)
-    with pytest.raises(StudentFault, match=r"it called the function that it was given with 1 value, .* \(a, b\)$"):
+    with pytest.raises(
+        StudentFault, match=r"it called the function that it was given with 1 value, .* \(a, b\)$"
+    ):
         program.call("misuse", lambda a, b: a + b, 1)
-    assert program.call("divide", 4, 2) == 2  # its call was given up, and is not mixed up with the next one
+    assert (
+        program.call("divide", 4, 2) == 2
+    )  # its call was given up, and is not mixed up with the next one
 
 
 def test_a_type_error_inside_a_lent_function_stays_the_graders(program: StudentProgram) -> None:
@@ -109,7 +135,11 @@ def test_a_type_error_inside_a_lent_function_stays_the_graders(program: StudentP
     [
         (("stub",), NotWritten, "stub is not written yet"),
         (("nowhere",), NotWritten, r"work\.py has no nowhere"),
-        (("divide", 1, 0), StudentRaised, r"work\.py, line \d+: ZeroDivisionError: division by zero"),
+        (
+            ("divide", 1, 0),
+            StudentRaised,
+            r"work\.py, line \d+: ZeroDivisionError: division by zero",
+        ),
         (("divide", 1), StudentRaised, "missing 1 required positional argument"),
         (("refuse",), StudentRaised, "this value is refused"),
         (("leave",), StudentRaised, "SystemExit"),
@@ -177,7 +207,8 @@ def test_what_the_sandbox_refuses_is_told_to_be_refused_by_it() -> None:
 
 
 def test_a_frame_of_its_own_is_only_its_own_answer(program: StudentProgram) -> None:
-    """Whoever writes into the pipe answers the grader's question: with a value that is then judged as any other.
+    """Whoever writes into the pipe answers the grader's question: with a value that is then judged
+    as any other.
 
     Its real answer is then the next question's: it deceives nobody but itself.
     """
@@ -185,7 +216,9 @@ def test_a_frame_of_its_own_is_only_its_own_answer(program: StudentProgram) -> N
     assert program.call("divide", 4, 2) == 0
 
 
-def test_nothing_but_its_folder_can_be_written_and_no_network_reached(program: StudentProgram) -> None:
+def test_nothing_but_its_folder_can_be_written_and_no_network_reached(
+    program: StudentProgram,
+) -> None:
     if not boxed(program):
         pytest.skip("bubblewrap does not work here")
     seen, cwd, own = program.call("files")
@@ -199,10 +232,19 @@ def test_nothing_but_its_folder_can_be_written_and_no_network_reached(program: S
             program.call("write", place, 1)
     with pytest.raises(StudentRaised, match=r"OSError|ConnectionRefusedError"):
         program.call("connect")
-    for place in (student_process.__file__, str(Path.home() / ".bashrc"), "/etc/passwd", str(Path(__file__))):
+    for place in (
+        student_process.__file__,
+        str(Path.home() / ".bashrc"),
+        "/etc/passwd",
+        str(Path(__file__)),
+    ):
         with pytest.raises(StudentRaised, match=r"FileNotFoundError|PermissionError"):
             program.call("read", place)
-    assert not [name for name in program.call("environment") if name not in {*sandbox._VARIABLES, "HOME", "PWD"}]
+    assert not [
+        name
+        for name in program.call("environment")
+        if name not in {*sandbox._VARIABLES, "HOME", "PWD"}
+    ]
 
 
 def test_a_large_file_ends_at_its_limit(program: StudentProgram) -> None:
@@ -250,7 +292,7 @@ program = StudentProgram(Path(sys.argv[1]), Path(tempfile.mkdtemp(prefix="shuffl
 program.call("divide", 4, 2)
 print("started", flush=True)
 program.call(sys.argv[3], seconds=600)
-"""
+"""  # noqa: E501, RUF100
 
 
 @pytest.mark.parametrize("name", ["endless", "forks"])
@@ -267,14 +309,18 @@ def test_nothing_is_left_when_the_grader_is_ended_in_mid_call(
         grader.wait()
     deadline = time.monotonic() + 120
     erased = number == signal.SIGKILL  # else it is the grader's own to erase
-    while (left_over(tmp_path) or (erased and any(tmp_path.iterdir()))) and time.monotonic() < deadline:
+    while (
+        left_over(tmp_path) or (erased and any(tmp_path.iterdir()))
+    ) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left_over(tmp_path)
     assert not (erased and list(tmp_path.iterdir()))
 
 
 @pytest.mark.parametrize("box", ["none", "bubblewrap"])
-def test_every_box_that_works_here_runs_programs(file: Path, box: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_box_that_works_here_runs_programs(
+    file: Path, box: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`user` has tests of its own."""
     monkeypatch.setenv("SHUFFLEDP_LAB_BOX", box)
     monkeypatch.setattr(pipes, "_working", [])
@@ -291,7 +337,9 @@ def test_every_box_that_works_here_runs_programs(file: Path, box: str, monkeypat
         assert program.call("divide", 4, 2) == 2
 
 
-def test_a_killed_program_starts_again_in_the_same_folder_without_its_objects(program: StudentProgram) -> None:
+def test_a_killed_program_starts_again_in_the_same_folder_without_its_objects(
+    program: StudentProgram,
+) -> None:
     program.call("write", "kept.txt", 3)
     store = program.new("Store", 1)
     program.kill()
@@ -300,17 +348,23 @@ def test_a_killed_program_starts_again_in_the_same_folder_without_its_objects(pr
         program.method(store, "add", 1)
 
 
-def test_a_program_cannot_tell_whether_its_law_is_walked_or_its_coins_are_real(program: StudentProgram) -> None:
+def test_a_program_cannot_tell_whether_its_law_is_walked_or_its_coins_are_real(
+    program: StudentProgram,
+) -> None:
     walked = program.law("surroundings").of
     sampled = program.sample("surroundings", coins=Draws(b"a"))
     assert list(walked) == [sampled]
 
 
-def test_a_program_may_name_a_file_at_random_where_its_coins_are_drawn(program: StudentProgram) -> None:
+def test_a_program_may_name_a_file_at_random_where_its_coins_are_drawn(
+    program: StudentProgram,
+) -> None:
     assert program.sample("by_file", coins=Draws(b"a")) in {0, 1}
 
 
-def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "work.py").write_bytes(b"\xef\xbb\xbfdef two():\r\n    return 2\r\n")
     with pipes.scratch_folder() as scratch, StudentProgram(tmp_path / "work.py", scratch) as own:
         assert own.call("two") == 2
@@ -318,7 +372,8 @@ def test_a_byte_order_mark_and_other_ends_of_lines_are_no_part_of_the_program(tm
 
 def test_modules_beside_work_are_imported_and_replace_none_of_pythons(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(
-        "import helper, random\n\ntwo, broken = helper.two, helper.broken\nnumber = random.randint\n"
+        "import helper, random\n\ntwo, broken = helper.two, helper.broken\nnumber = "
+        "random.randint\n"
     )
     (tmp_path / "helper.py").write_text(
         "import other\n\n\ndef two():\n    return other.ONE + 1\n\n\ndef broken():\n    1 / 0\n"
@@ -346,7 +401,9 @@ def test_too_many_modules_and_links_to_others_files_are_not_taken(tmp_path: Path
             own.call("f")
 
 
-def test_two_programs_over_one_folder_live_and_die_apart(program: StudentProgram, file: Path) -> None:
+def test_two_programs_over_one_folder_live_and_die_apart(
+    program: StudentProgram, file: Path
+) -> None:
     with StudentProgram(file, program.scratch) as other:
         program.call("write", "one.txt", 3)
         store = other.new("Store", 1)
@@ -374,13 +431,21 @@ def test_a_file_that_cannot_be_run_is_told_in_a_sentence(
 ) -> None:
     (tmp_path / "work.py").write_text(text)
     (tmp_path / "scratch").mkdir()
-    with StudentProgram(tmp_path / "work.py", tmp_path / "scratch") as own, pytest.raises(error, match=words):
+    with (
+        StudentProgram(tmp_path / "work.py", tmp_path / "scratch") as own,
+        pytest.raises(error, match=words),
+    ):
         own.call("f")
 
 
-def test_an_import_that_does_not_end_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_does_not_end_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(student_process, "START_SECONDS", 0.5)
-    file, words = tmp_path / "work.py", r"^work\.py does not end when it is imported: is there a loop"
+    file, words = (
+        tmp_path / "work.py",
+        r"^work\.py does not end when it is imported: is there a loop",
+    )
     file.write_text(f"# {tmp_path}\nwhile True:\n    pass\n")
     with StudentProgram(file, tmp_path) as program, pytest.raises(StudentTimeout, match=words):
         program.call("f")
@@ -397,7 +462,10 @@ def test_an_import_that_does_not_end_is_waited_for_once(tmp_path: Path, monkeypa
 def test_an_import_that_had_no_time_left_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "work.py"
     file.write_text(f"# {tmp_path}\nimport time\ntime.sleep(0.5)\ndef f():\n    return 1\n")
-    with StudentProgram(file, tmp_path, until=time.monotonic() + 0.1) as late, pytest.raises(StudentTimeout):
+    with (
+        StudentProgram(file, tmp_path, until=time.monotonic() + 0.1) as late,
+        pytest.raises(StudentTimeout),
+    ):
         late.call("f")
     with StudentProgram(file, tmp_path) as program:
         assert program.call("f") == 1
@@ -417,13 +485,21 @@ def test_a_file_that_cannot_be_read_is_told_in_a_sentence(
     tmp_path: Path, make: Callable[[Path], Any], words: str
 ) -> None:
     make(tmp_path / "work.py")
-    with StudentProgram(tmp_path / "work.py", tmp_path) as own, pytest.raises(LabUsageError, match=words):
+    with (
+        StudentProgram(tmp_path / "work.py", tmp_path) as own,
+        pytest.raises(LabUsageError, match=words),
+    ):
         own.call("f")
 
 
 def test_a_law_is_the_sum_of_all_branches(shared: StudentProgram) -> None:
     law = shared.law("krr", 4, Fraction(3, 7), 1)
-    assert law.of == {0: Fraction(3, 28), 1: Fraction(19, 28), 2: Fraction(3, 28), 3: Fraction(3, 28)}
+    assert law.of == {
+        0: Fraction(3, 28),
+        1: Fraction(19, 28),
+        2: Fraction(3, 28),
+        3: Fraction(3, 28),
+    }
     assert (law.exact, law.lost, law.leaves) == (True, 0, 5)
     assert shared.law("sure").of == {(True, False, True, 0): 1}
     assert shared.law("middle", COINS, 5).of == {5: Fraction(1, 2), 6: Fraction(1, 2)}
@@ -464,14 +540,19 @@ def test_what_is_no_function_of_its_coins_has_no_law(
 
 def test_a_sample_follows_the_draws_that_answer_its_coins(shared: StudentProgram) -> None:
     first, again = (
-        [shared.sample("krr", 5, Fraction(1, 2), 3, coins=Draws(b"seed").child(str(turn))) for turn in range(40)]
+        [
+            shared.sample("krr", 5, Fraction(1, 2), 3, coins=Draws(b"seed").child(str(turn)))
+            for turn in range(40)
+        ]
         for _ in range(2)
     )
     assert first == again
     assert len(set(first)) > 1  # all alike with probability below 2^-39
 
 
-def test_a_library_that_is_loaded_in_the_midst_of_a_run_is_no_randomness(program: StudentProgram) -> None:
+def test_a_library_that_is_loaded_in_the_midst_of_a_run_is_no_randomness(
+    program: StudentProgram,
+) -> None:
     """The first run of a fresh process loads `random`, which the runs after it only find."""
     law = program.law("by_loading")
     assert law.of == {0: Fraction(1, 2), 1: Fraction(1, 2)}

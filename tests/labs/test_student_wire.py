@@ -1,4 +1,5 @@
-"""Frames between grader and student: every value comes back as it was, long lists at little cost."""
+"""Frames between grader and student: every value comes back as it was, long lists at little
+cost."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ LEAVES = st.one_of(
 VALUES = st.recursive(
     LEAVES,
     lambda inner: (
-        st.lists(inner, max_size=5) | st.lists(inner, max_size=5).map(tuple) | st.dictionaries(st.text(), inner)
+        st.lists(inner, max_size=5)
+        | st.lists(inner, max_size=5).map(tuple)
+        | st.dictionaries(st.text(), inner)
     ),
     max_leaves=20,
 )
@@ -80,7 +83,9 @@ def test_a_list_is_as_deep_as_before_and_no_deeper() -> None:
 
 
 @pytest.mark.parametrize("part", [7, 0.5, "word"])
-def test_a_long_list_of_one_kind_is_written_and_read_at_one_go(part: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_of_one_kind_is_written_and_read_at_one_go(
+    part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = 0
 
     def counted(function: Any) -> Any:

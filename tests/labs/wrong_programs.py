@@ -1,4 +1,5 @@
-"""The wrong programs of `labs/mutants`: a lab's solution with a few lines in the place of others."""
+"""The wrong programs of `labs/mutants`: a lab's solution with a few lines in the place of
+others."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def solution(lab: str) -> Path:
 
 
 def wrong_programs(lab: str) -> Iterator[Wrong]:
-    """Raises ValueError where lines that are exchanged do not stand in the solution exactly once."""
+    """Raises ValueError where lines that are exchanged do not stand in the solution exactly
+    once."""
     right = solution(lab).read_text()
     for name, told in tomllib.loads((LABS / "mutants" / f"lab{lab}.toml").read_text()).items():
         text, done = "", 0

@@ -1,8 +1,8 @@
-"""`make fuzz CASES=2000 SEED=1`: the accountant against an oracle that was written apart from it (shuffle_oracle.py).
+"""`make fuzz CASES=2000 SEED=1`: the accountant against an oracle that was written apart from it
+(shuffle_oracle.py).
 
-Every case asks for ε at a δ, and δ at two ε, and holds certified >= exact >= attained; the table shows how far the
-certified ε is above the largest exact one of the datasets tried.
-"""
+Every case asks for ε at a δ, and δ at two ε, and holds certified >= exact >= attained; the table
+shows how far the certified ε is above the largest exact one of the datasets tried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ LOOSE = 1.05
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """A line for each mechanism and adjacency: cases, violations, certified/exact in the median and at worst."""
+    """A line for each mechanism and adjacency: cases, violations, certified/exact in the median and
+    at worst."""
     groups: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         groups[verdict.case.group, verdict.case.setting.adjacency.value].append(verdict)
@@ -38,14 +39,23 @@ def table(verdicts: Sequence[Verdict]) -> str:
         ratios = [verdict.ratio for verdict in found if verdict.ratio is not None]
         shown = f"{statistics.median(ratios):.4f} | {max(ratios):.4f}" if ratios else "- | -"
         wrong = sum(bool(verdict.violations) for verdict in found)
-        lines.append(f"| {group} | {adjacency} | {len(found)} | {wrong} | {len(ratios)} | {shown} |")
+        lines.append(
+            f"| {group} | {adjacency} | {len(found)} | {wrong} | {len(ratios)} | {shown} |"
+        )
     return "\n".join(lines)
 
 
-def run(seed: int, numbers: Sequence[int], seconds: float, kinds: Sequence[str] = KINDS) -> list[Verdict]:
-    """Judges these cases, as many as begin in time; says at once what is wrong, and how to see it again."""
+def run(
+    seed: int, numbers: Sequence[int], seconds: float, kinds: Sequence[str] = KINDS
+) -> list[Verdict]:
+    """Judges these cases, as many as begin in time.
+
+    Says at once what is wrong, and how to see it again.
+    """
     verdicts: list[Verdict] = []
-    again = f"make fuzz SEED={seed}" + ("" if tuple(kinds) == KINDS else f" KINDS={','.join(kinds)}")
+    again = f"make fuzz SEED={seed}" + (
+        "" if tuple(kinds) == KINDS else f" KINDS={','.join(kinds)}"
+    )
     began = time.monotonic()
     for number in numbers:
         if time.monotonic() - began > seconds:
@@ -66,11 +76,21 @@ def main() -> None:
     """Reads the options, prints the table, exits with 1 on a violation."""
     parser = argparse.ArgumentParser(description="The accountant against an oracle of its own.")
     parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=None, help="the same cases again; drawn and printed without it")
-    parser.add_argument("--only", type=int, default=None, help="the number of one case, which is shown in full")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="first number, to go on after a stop")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no case after so long")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="the same cases again; drawn and printed without it"
+    )
+    parser.add_argument(
+        "--only", type=int, default=None, help="the number of one case, which is shown in full"
+    )
+    parser.add_argument(
+        "--from", type=int, default=0, dest="first", help="first number, to go on after a stop"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no case after so long"
+    )
+    parser.add_argument(
+        "--kinds", default=",".join(KINDS), help="what is drawn in turn; default: %(default)s"
+    )
     options = parser.parse_args()
     kinds = options.kinds.split(",")
     if unknown := {*kinds} - {*KINDS}:
@@ -82,7 +102,9 @@ def main() -> None:
     if options.only is not None:
         _say("\n".join(str(verdict) for verdict in verdicts))
     _say(f"{len(verdicts)} cases\n{table(verdicts)}")
-    for verdict in sorted((v for v in verdicts if v.ratio is not None), key=lambda v: -(v.ratio or 0))[:3]:
+    for verdict in sorted(
+        (v for v in verdicts if v.ratio is not None), key=lambda v: -(v.ratio or 0)
+    )[:3]:
         _say(f"loosest: {verdict.ratio:.4f} {verdict.case}")
     sys.exit(any(verdict.violations for verdict in verdicts))
 

@@ -39,7 +39,9 @@ ROUNDING: Final = 1e-9
 """What both sides may differ by for floating point alone."""
 
 REACH: Final = 560.0
-"""Largest ε that the oracle knows, nats: it forgets chances below 1e-250, and beyond ln 1e250 = 576 sees no others."""
+"""Largest ε that the oracle knows, nats: it forgets chances below 1e-250, and beyond ln 1e250 = 576
+sees no others.
+"""
 
 MOST_POINTS: Final = 25_000
 """Longest law of a sum that is convolved."""
@@ -60,7 +62,8 @@ class Case:
         setting: its users.
         delta: at which ε is asked for.
         target: ε that `calibrate` was asked for; None for parameters drawn at random.
-        pairs: the oracle's laws, of datasets that include the one that the accountant attains if `complete`.
+        pairs: the oracle's laws, of datasets that include the one that the accountant attains if
+            `complete`.
         complete: whether no dataset can be in `attained` that the oracle did not try.
     """
 
@@ -75,7 +78,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came out: certified/exact in ε where both are finite and above 0, and what must not be."""
+    """What came out: certified/exact in ε where both are finite and above 0, and what must not
+    be."""
 
     case: Case
     ratio: float | None
@@ -117,12 +121,16 @@ def judge(case: Case) -> Verdict:
             deltas = delta_bounds(case.spec, case.setting, share * exact)
             true = oracle.worst_delta(case.pairs, share * exact, metric=metric)
             name = f"delta at epsilon {share * exact:.17g}"
-            wrong += _disorder(name, deltas.certified, true, deltas.attained, complete=case.complete)
+            wrong += _disorder(
+                name, deltas.certified, true, deltas.attained, complete=case.complete
+            )
     ratio = found.certified / exact if math.isfinite(found.certified) and exact > 0 else None
     return Verdict(case, ratio, tuple(wrong))
 
 
-def _disorder(name: str, certified: float, exact: float, attained: float, *, complete: bool) -> list[str]:
+def _disorder(
+    name: str, certified: float, exact: float, attained: float, *, complete: bool
+) -> list[str]:
     wrong = []
     if not certified >= exact * (1 - ROUNDING):
         wrong.append(f"{name}: certified {certified:.17g} is below the exact {exact:.17g}")
@@ -159,7 +167,13 @@ def _target(numbers: Numbers, setting: Setting, delta: float, max_value: int) ->
     per_unit = max_value if setting.adjacency is Adjacency.METRIC else 1
     epsilon = _log_uniform(numbers, 0.1, 8) / math.sqrt(per_unit)
     return Target(
-        epsilon, delta, setting.users, setting.honest, setting.adjacency, setting.max_distance, max_value=max_value
+        epsilon,
+        delta,
+        setting.users,
+        setting.honest,
+        setting.adjacency,
+        setting.max_distance,
+        max_value=max_value,
     )
 
 
@@ -168,17 +182,27 @@ def _target(numbers: Numbers, setting: Setting, delta: float, max_value: int) ->
 
 def _krr(numbers: Numbers, setting: Setting, delta: float) -> Case:
     symbols = int(numbers.choice([2, 2, 3, 4, 10, 100, 2**20]))
-    target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 and symbols <= 100 else None
+    target = (
+        _target(numbers, setting, delta, symbols - 1)
+        if numbers.random() < 0.3 and symbols <= 100
+        else None
+    )
     if target is None:
         spec: Any = KRRHistogram(symbols=symbols, blanket=_chance(numbers))
     else:
         spec = calibrate("krr-histogram", target)
     rest = setting.honest - 1
     split = int(numbers.integers(0, rest + 1))
-    others: list[oracle.Others] = [{2: rest}, {1: rest}, {0: split // 2, 1: split - split // 2, 2: rest - split}]
+    others: list[oracle.Others] = [
+        {2: rest},
+        {1: rest},
+        {0: split // 2, 1: split - split // 2, 2: rest - split},
+    ]
     if symbols == 2:  # every dataset: which one is attained depends on ε
         others = [{0: zeros, 1: rest - zeros} for zeros in range(rest + 1)]
-    pairs = oracle.local_pairs(oracle.krr_rows(symbols, spec.blanket), setting.honest, [(0, 1)], others)
+    pairs = oracle.local_pairs(
+        oracle.krr_rows(symbols, spec.blanket), setting.honest, [(0, 1)], others
+    )
     wanted = None if target is None else target.epsilon
     return Case(_name("krr-histogram", wanted), spec, setting, delta, wanted, pairs, complete=True)
 
@@ -207,10 +231,15 @@ def _rappor(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
         when_zero, gap, fake = (_chance(numbers) for _ in range(3))
         when_zero = min(when_zero, Fraction(999, 1000))
         when_one = when_zero + gap * (1 - when_zero) * Fraction(4095, 4096)
-        spec: Any = RapporHistogram(symbols=symbols, fake=fake, when_zero=when_zero, when_one=when_one)
+        spec: Any = RapporHistogram(
+            symbols=symbols, fake=fake, when_zero=when_zero, when_one=when_one
+        )
     else:
         spec = calibrate("rappor-histogram", target)
-    rows, rest = oracle.rappor_rows(symbols, spec.fake, spec.when_zero, spec.when_one), setting.honest - 1
+    rows, rest = (
+        oracle.rappor_rows(symbols, spec.fake, spec.when_zero, spec.when_one),
+        setting.honest - 1,
+    )
     others: list[oracle.Others] = [{value: rest} for value in range(len(rows))]
     pairs = oracle.local_pairs(rows, setting.honest, [(0, 1)], others)
     if not pairs:
@@ -238,9 +267,13 @@ def _matrix(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
         top, bottom = rates.index(max(rates)), rates.index(min(rates))
         alone += [{top: ones, bottom: rest - ones} for ones in range(rest + 1)]
     mixed = dict(enumerate(held.tolist()))
-    pairs = oracle.local_pairs(rows, setting.honest, changes, [*alone, mixed] if setting.honest <= 40 else alone)
+    pairs = oracle.local_pairs(
+        rows, setting.honest, changes, [*alone, mixed] if setting.honest <= 40 else alone
+    )
     # Outcomes that a value never sends are summed user by user, of few users only.
-    complete = len(oracle.local_pairs(rows, setting.honest, changes, alone)) == len(changes) * len(alone)
+    complete = len(oracle.local_pairs(rows, setting.honest, changes, alone)) == len(changes) * len(
+        alone
+    )
     if not pairs:
         return None
     return Case("local-matrix", LocalMatrix(rows), setting, delta, None, pairs, complete)
@@ -262,7 +295,12 @@ def _bits(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     # At large δ the worst others are nearly all at an end: all of them but one, who holds anything.
     nearly: list[oracle.Others] = []
     if rest and setting.honest * max_value <= MOST_BITS:
-        nearly = [{end: rest - 1, v: 1} for end in (0, max_value) for v in range(max_value + 1) if v != end]
+        nearly = [
+            {end: rest - 1, v: 1}
+            for end in (0, max_value)
+            for v in range(max_value + 1)
+            if v != end
+        ]
     return _of_sum(numbers, "rr-shuffle", spec, setting, delta, target, report, nearly)
 
 
@@ -275,8 +313,9 @@ def _quantised(numbers: Numbers, setting: Setting, delta: float) -> Case:
     else:
         spec = calibrate("quantised-rr", target)
     report = oracle.quantised_report(max_value, spec.bits, spec.randomise)
-    # Nobody who holds a whole number of steps is rounded, so that these may show more than the ends do; where the first
-    # step and the last but one are no whole values, the nearest ones: little of them is rounded.
+    # Nobody who holds a whole number of steps is rounded, so that these may show more than the ends
+    # do; where the first step and the last but one are no whole values, the nearest ones: little of
+    # them is rounded.
     step = max_value // math.gcd(max_value, spec.bits)
     near = {step, max_value // spec.bits, -(-max_value // spec.bits)}
     held = sorted(near | {max_value - value for value in near})
@@ -299,7 +338,11 @@ def _one_bit(numbers: Numbers, setting: Setting, delta: float) -> Case:
 def _split(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     max_value, setting = _range(numbers, setting)
     target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.6 else None
-    spec: Any = _split_spec(numbers, setting, max_value) if target is None else calibrate("split-mix", target)
+    spec: Any = (
+        _split_spec(numbers, setting, max_value)
+        if target is None
+        else calibrate("split-mix", target)
+    )
     deviation = math.sqrt(2 * setting.honest / spec.shares) / float(spec.noise_epsilon)
     if max(68 * deviation, 1200 / float(spec.noise_epsilon)) > MOST_POINTS:
         return None
@@ -317,7 +360,9 @@ def _split_spec(numbers: Numbers, setting: Setting, max_value: int) -> SplitMix:
     need = least_modulus(max_value, rate, shares, setting.users)
     modulus = need if numbers.random() < 0.5 else 2 ** need.bit_length()
     pieces = int(numbers.choice([2, 4, 8, 12, 20]))
-    return SplitMix(max_value=max_value, noise_epsilon=rate, shares=shares, modulus=modulus, pieces=pieces)
+    return SplitMix(
+        max_value=max_value, noise_epsilon=rate, shares=shares, modulus=modulus, pieces=pieces
+    )
 
 
 def _geo(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -331,9 +376,14 @@ def _sgdl(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
 def _padded(numbers: Numbers, kind: str, setting: Setting, delta: float) -> Case | None:
     max_value, setting = _range(numbers, setting)
     target = _target(numbers, setting, delta, max_value) if numbers.random() < 0.6 else None
-    spec: Any = _padded_spec(numbers, kind, setting, max_value) if target is None else calibrate(kind, target)
+    spec: Any = (
+        _padded_spec(numbers, kind, setting, max_value)
+        if target is None
+        else calibrate(kind, target)
+    )
     deviation = math.sqrt(2 * setting.honest / spec.noise_shares) / float(spec.noise_rate)
-    # The law shrinks to what is possible at 1e-250: some 34 deviations on either side, or 576 nats of one noise.
+    # The law shrinks to what is possible at 1e-250: some 34 deviations on either side, or 576 nats
+    # of one noise.
     width = max(68 * deviation, 1200 / float(spec.noise_rate)) + setting.honest * max_value
     if min(width, setting.honest * spec.messages_per_user) > MOST_POINTS:
         return None
@@ -378,14 +428,22 @@ def _of_sum(
     more: Sequence[oracle.Others] = (),
     held: Sequence[int] = (),
 ) -> Case:
-    """`more`: others to try beside the ends; `held`: values beside them from which the changed user's goes."""
+    """`more`: others to try beside the ends.
+
+    `held`: values beside them from which the changed user's goes.
+    """
     top, rest = spec.max_value, setting.honest - 1
     reach = min(setting.max_distance or top, top)
     complete, distances = _distances(reach, setting)
-    ends = {(value, value + move) for value in (0, top, *held) for d in distances for move in (d, -d)}
-    changes = sorted({(min(pair), max(pair)) for pair in ends if min(pair) >= 0 and max(pair) <= top})
+    ends = {
+        (value, value + move) for value in (0, top, *held) for d in distances for move in (d, -d)
+    }
+    changes = sorted(
+        {(min(pair), max(pair)) for pair in ends if min(pair) >= 0 and max(pair) <= top}
+    )
     between = int(numbers.integers(0, top + 1))
-    # In the middle nobody is clamped: with little padding and much noise that may show what the ends hide.
+    # In the middle nobody is clamped: with little padding and much noise that may show what the
+    # ends hide.
     others: list[oracle.Others] = [{0: rest}, {top: rest}, {top // 2: rest}, {between: rest}]
     others.append({0: rest // 2, top: rest - rest // 2})
     others += more
@@ -397,7 +455,9 @@ def _of_sum(
 def _distances(reach: int, setting: Setting) -> tuple[bool, list[int]]:
     """Whether they include every one that may be attained, and the distances that are tried."""
     complete = reach <= 12 or setting.adjacency is Adjacency.STANDARD
-    return complete, list(range(1, reach + 1)) if reach <= 12 else sorted({1, 2, reach // 2, reach - 1, reach})
+    return complete, list(range(1, reach + 1)) if reach <= 12 else sorted(
+        {1, 2, reach // 2, reach - 1, reach}
+    )
 
 
 def _name(kind: str, target: float | None) -> str:

@@ -1,9 +1,10 @@
-"""An oracle for shuffled mechanisms, from their definitions alone: what concrete datasets really cost.
+"""An oracle for shuffled mechanisms, from their definitions alone: what concrete datasets really
+cost.
 
-It shares nothing with the accountant: no code, no proposition, no dominating pair. The view of the adversary on two
-neighbouring datasets is written out outcome by outcome, by convolution in 80 bits, where all terms are positive; ε and
-δ are then read from the two laws. The largest number over the datasets tried is a lower bound of the truth.
-"""
+It shares nothing with the accountant: no code, no proposition, no dominating pair. The view of the
+adversary on two neighbouring datasets is written out outcome by outcome, by convolution in 80 bits,
+where all terms are positive; ε and δ are then read from the two laws. The largest number over the
+datasets tried is a lower bound of the truth."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ MOST_MULTISETS = 1_500_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """The laws of the view on two neighbouring datasets, outcome by outcome, whose values differ by `distance`."""
+    """The laws of the view on two neighbouring datasets, outcome by outcome, whose values differ by
+    `distance`."""
 
     one: Law
     other: Law
@@ -49,7 +51,8 @@ def delta_of_laws(one: Law, other: Law, epsilon: float) -> float:
 
 
 def epsilon_of_laws(one: Law, other: Law, delta: float) -> float:
-    """The least ε >= 0 with Σ (P - e^ε Q)_+ <= δ: the largest ln((P(A) - δ)/Q(A)) over events A of largest ratios."""
+    """The least ε >= 0 with Σ (P - e^ε Q)_+ <= δ: the largest ln((P(A) - δ)/Q(A)) over events A of
+    largest ratios."""
     known = one > 0
     one, other = one[known], other[known]
     with np.errstate(divide="ignore", over="ignore"):
@@ -85,8 +88,11 @@ def worst_epsilon(pairs: Iterable[Pair], delta: float, *, metric: bool) -> float
 # Sums: one user's report is a whole number, and the view is the sum.
 
 
-def sum_pairs(report: Callable[[int], Law], others: Iterable[Others], changes: Sequence[tuple[int, int]]) -> list[Pair]:
-    """The view's laws for all changes (x, x') of one value, while the others hold each of `others`."""
+def sum_pairs(
+    report: Callable[[int], Law], others: Iterable[Others], changes: Sequence[tuple[int, int]]
+) -> list[Pair]:
+    """The view's laws for all changes (x, x') of one value, while the others hold each of
+    `others`."""
     pairs = []
     for held in others:
         rest = np.ones(1, dtype=np.longdouble)
@@ -98,7 +104,8 @@ def sum_pairs(report: Callable[[int], Law], others: Iterable[Others], changes: S
 
 
 def bits_report(max_value: int, flip: Fraction) -> Callable[[int], Law]:
-    """rr-shuffle: of `max_value` bits, as many ones as the value says, each is flipped with this chance."""
+    """rr-shuffle: of `max_value` bits, as many ones as the value says, each is flipped with this
+    chance."""
     flipped = _exact(flip)
     zero, one = np.array([1 - flipped, flipped]), np.array([flipped, 1 - flipped])
 
@@ -121,7 +128,8 @@ def one_bit_report(max_value: int, randomise: Fraction) -> Callable[[int], Law]:
 
 
 def quantised_report(max_value: int, bits: int, randomise: Fraction) -> Callable[[int], Law]:
-    """quantised-rr: bit j of `bits` is 1 with chance value bits/max_value - j, within 0..1, or it is a fair coin."""
+    """quantised-rr: bit j of `bits` is 1 with chance value bits/max_value - j, within 0..1, or it
+    is a fair coin."""
 
     @cache
     def report(value: int) -> Law:
@@ -138,8 +146,8 @@ def quantised_report(max_value: int, bits: int, randomise: Fraction) -> Callable
 def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], Law]:
     """geo- and sgdl-shuffle: value + noise + padding, moved into 0..max_value + 2 padding.
 
-    `noise` is P(N = m) for m = 0, 1, ... of a symmetric law, so long that what is missing does not count.
-    """
+    `noise` is P(N = m) for m = 0, 1, ... of a symmetric law, so long that what is missing does not
+    count."""
     top = max_value + 2 * padding
     # From the far end: small terms first, and no difference of large ones.
     beyond = np.cumsum(noise[::-1])[::-1]
@@ -155,9 +163,11 @@ def noisy_report(max_value: int, padding: int, noise: Law) -> Callable[[int], La
 
 
 def modular_pairs(noise: Law, users: int, modulus: int, distances: Iterable[int]) -> list[Pair]:
-    """split-mix: the sum modulo q, which all pieces together tell, of values with so many shares of noise.
+    """split-mix: the sum modulo q, which all pieces together tell, of values with so many shares of
+    noise.
 
-    What the values of the others add up to moves both laws alike, and so does where the first point of a law is.
+    What the values of the others add up to moves both laws alike, and so does where the first point
+    of a law is.
 
     Args:
         noise: P(N = m) for m = 0, 1, ... of one share, symmetric.
@@ -179,13 +189,16 @@ def laplace_noise(rate: Fraction, reach: int) -> Law:
 
 
 def share_noise(rate: Fraction, shares: int, reach: int) -> Law:
-    """The difference of two negative binomial variables of shape 1/shares, φ = e^-rate: Σ_j f(j) f(j + m)."""
+    """The difference of two negative binomial variables of shape 1/shares, φ = e^-rate: Σ_j f(j)
+    f(j + m)."""
     shape, ratio = 1 / np.longdouble(shares), np.exp(-_exact(rate))
     terms = _beyond(rate, 30)
     masses = reach + _beyond(rate, 50)
     count = np.arange(1, terms + masses, dtype=np.longdouble)
     steps = np.cumprod(ratio * (shape + count - 1) / count)
-    law = (-np.expm1(-_exact(rate))) ** shape * np.concatenate([np.ones(1, dtype=np.longdouble), steps])
+    law = (-np.expm1(-_exact(rate))) ** shape * np.concatenate(
+        [np.ones(1, dtype=np.longdouble), steps]
+    )
     return np.correlate(law, law[:terms], mode="valid")
 
 
@@ -223,7 +236,9 @@ def _shortened(law: Law) -> Law:
 def local_pairs(
     rows: Sequence[Row], honest: int, changes: Sequence[tuple[int, int]], others: Iterable[Others]
 ) -> list[Pair]:
-    """The view's laws for all changes while the others hold each of `others`; left out where there is too much to sum.
+    """The view's laws for all changes while the others hold each of `others`.
+
+    Left out where there is too much to sum.
 
     Args:
         rows: for each value the chance of each outcome.
@@ -244,7 +259,8 @@ def local_pairs(
 
 
 def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
-    """k-RR where nobody holds a symbol beyond the third: all further ones tell the same, and are one outcome."""
+    """k-RR where nobody holds a symbol beyond the third: all further ones tell the same, and are
+    one outcome."""
     rare = blanket / symbols
     shown = min(symbols, 3)
     rows = [[1 - blanket + rare if x == y else rare for y in range(shown)] for x in range(shown)]
@@ -252,11 +268,11 @@ def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
 
 
 def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:
-    """Hadamard response of the first four symbols: indices that are alike for all of them tell the same, one outcome.
+    """Hadamard response of the first four symbols: indices that are alike for all of them tell the
+    same, one outcome.
 
-    The order is the least power of two above `symbols`; symbol x owns the indices with an even number of ones in
-    common with x + 1, half of them all.
-    """
+    The order is the least power of two above `symbols`; symbol x owns the indices with an even
+    number of ones in common with x + 1, half of them all."""
     order, shown = 1, min(symbols, 4)
     while order <= symbols:
         order *= 2
@@ -266,11 +282,15 @@ def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:
         alike[owners] = alike.get(owners, 0) + 1
     free = blanket / order
     own = free + 2 * (1 - blanket) / order
-    return [tuple(count * (own if has[value] else free) for has, count in alike.items()) for value in range(shown)]
+    return [
+        tuple(count * (own if has[value] else free) for has, count in alike.items())
+        for value in range(shown)
+    ]
 
 
 def rappor_rows(symbols: int, fake: Fraction, when_zero: Fraction, when_one: Fraction) -> list[Row]:
-    """One report of basic RAPPOR, of the first three symbols: a bit of a symbol that nobody holds tells nothing."""
+    """One report of basic RAPPOR, of the first three symbols: a bit of a symbol that nobody holds
+    tells nothing."""
     shown = min(symbols, 3)
     rows = []
     for value in range(shown):
@@ -279,7 +299,10 @@ def rappor_rows(symbols: int, fake: Fraction, when_zero: Fraction, when_one: Fra
         reports = itertools.product((False, True), repeat=shown)
         rows.append(
             tuple(
-                math.prod((one if bit else 1 - one for bit, one in zip(bits, ones, strict=True)), start=Fraction(1))
+                math.prod(
+                    (one if bit else 1 - one for bit, one in zip(bits, ones, strict=True)),
+                    start=Fraction(1),
+                )
                 for bits in reports
             )
         )
@@ -289,12 +312,16 @@ def rappor_rows(symbols: int, fake: Fraction, when_zero: Fraction, when_one: Fra
 def _of_equals(one: Row, other: Row, rest: Row, honest: int) -> Pair | None:
     """All others report by the same law: P(c) = multinomial(c) (1/h) Σ_y c_y P_y/r_y."""
     chances: dict[tuple[Fraction, Fraction], Fraction] = {}
-    for a, b, r in zip(one, other, rest, strict=True):  # outcomes of the same two ratios tell the same
+    for a, b, r in zip(
+        one, other, rest, strict=True
+    ):  # outcomes of the same two ratios tell the same
         chances[a / r, b / r] = chances.get((a / r, b / r), Fraction(0)) + r
     if math.comb(honest + len(chances) - 1, len(chances) - 1) > MOST_MULTISETS:
         return None
     counts = _multisets(honest, len(chances))
-    factorials = np.concatenate([[0], np.cumsum(np.log(np.arange(1, honest + 1, dtype=np.longdouble)))])
+    factorials = np.concatenate(
+        [[0], np.cumsum(np.log(np.arange(1, honest + 1, dtype=np.longdouble)))]
+    )
     log_law = np.full(counts.shape[1], factorials[honest], dtype=np.longdouble)
     weights = np.zeros((2, counts.shape[1]), dtype=np.longdouble)
     for count, (ratios, chance) in zip(counts, chances.items(), strict=True):
@@ -331,6 +358,8 @@ def _with_user(law: Law, row: Row) -> Law:
     inside = tuple(slice(0, size) for size in law.shape)
     grown[inside] = law * _exact(row[-1])
     for axis in range(law.ndim):
-        moved = tuple(slice(1, None) if axis == other else part for other, part in enumerate(inside))
+        moved = tuple(
+            slice(1, None) if axis == other else part for other, part in enumerate(inside)
+        )
         grown[moved] += law * _exact(row[axis])
     return grown

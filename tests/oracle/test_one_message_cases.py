@@ -1,4 +1,5 @@
-"""The one-bit mean, the Hadamard histogram and RAPPOR against the oracle: drawn cases, judged as `make fuzz` does."""
+"""The one-bit mean, the Hadamard histogram and RAPPOR against the oracle: drawn cases, judged as
+`make fuzz` does."""
 
 from __future__ import annotations
 
@@ -63,7 +64,10 @@ def test_a_hadamard_round_costs_what_is_between_its_sides(number: int) -> None:
 def test_a_rappor_round_costs_what_is_between_its_sides(number: int) -> None:
     numbers, setting, delta, noise = drawn(200 + number)
     symbols, rest = int(numbers.choice([2, 3, 4, 31])), setting.honest - 1
-    chances = Fraction(1, int(numbers.integers(3, 20))), Fraction(int(numbers.integers(10, 20)), 20 + number)
+    chances = (
+        Fraction(1, int(numbers.integers(3, 20))),
+        Fraction(int(numbers.integers(10, 20)), 20 + number),
+    )
     spec = RapporHistogram(symbols=symbols, fake=noise, when_zero=chances[0], when_one=chances[1])
     rows = oracle.rappor_rows(symbols, noise, *chances)
     others = [{value: rest} for value in range(len(rows))]
@@ -83,11 +87,18 @@ def test_every_report_of_rappor_is_counted_once(symbols: int) -> None:
 
 
 def test_beyond_what_the_oracle_knows_nothing_is_compared() -> None:
-    """Chances below 1e-250 are none to the oracle: to it a change that costs 612 nats can be seen with certainty."""
+    """Chances below 1e-250 are none to the oracle: to it a change that costs 612 nats can be seen
+    with certainty."""
     noise = oracle.share_noise(Fraction(2505, 4096), 3, 1000)
     pairs = oracle.modular_pairs(noise, 3, 4096, [1000])
-    spec = SplitMix(max_value=1000, noise_epsilon=Fraction(2505, 4096), shares=3, modulus=4096, pieces=12)
-    found = judge(Case(spec.kind, spec, Setting(3, 3, Adjacency.STANDARD), 3.7e-10, None, pairs, complete=True))
+    spec = SplitMix(
+        max_value=1000, noise_epsilon=Fraction(2505, 4096), shares=3, modulus=4096, pieces=12
+    )
+    found = judge(
+        Case(
+            spec.kind, spec, Setting(3, 3, Adjacency.STANDARD), 3.7e-10, None, pairs, complete=True
+        )
+    )
     assert oracle.worst_epsilon(pairs, 3.7e-10, metric=False) == float("inf")
     assert found.violations == ()
     assert found.ratio is None

@@ -25,7 +25,9 @@ def test_it_shares_no_code_with_the_accountant() -> None:
 def test_one_user_costs_what_its_report_costs(epsilon: float) -> None:
     p, q = 0.7, 0.1  # 4 symbols, blanket 0.4
     pairs = oracle.local_pairs(oracle.krr_rows(4, Fraction(2, 5)), 1, [(0, 1)], [{2: 0}])
-    assert oracle.worst_delta(pairs, epsilon, metric=False) == pytest.approx(p - math.exp(epsilon) * q, rel=1e-14)
+    assert oracle.worst_delta(pairs, epsilon, metric=False) == pytest.approx(
+        p - math.exp(epsilon) * q, rel=1e-14
+    )
     exact = math.log((p - 0.01) / q)
     assert oracle.worst_epsilon(pairs, 0.01, metric=True) == pytest.approx(exact, rel=1e-14)
 
@@ -51,11 +53,15 @@ def test_both_ways_to_count_multisets_agree(symbols: int) -> None:
     counted = oracle._of_any(rows, 0, 1, {2: 7})
     for delta in (1e-9, 1e-3):
         expected = oracle.worst_epsilon([counted], delta, metric=False)
-        assert oracle.worst_epsilon(equal, delta, metric=False) == pytest.approx(expected, rel=1e-12)
+        assert oracle.worst_epsilon(equal, delta, metric=False) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize(("shares", "rate"), [(1, Fraction(1, 3)), (3, HALF), (200, Fraction(2))])
-def test_shares_have_the_law_of_the_difference_of_two_negative_binomials(shares: int, rate: Fraction) -> None:
+def test_shares_have_the_law_of_the_difference_of_two_negative_binomials(
+    shares: int, rate: Fraction
+) -> None:
     law = oracle.share_noise(rate, shares, 40)
     with mpmath.workdps(40):
         r, q = mpmath.mpf(1) / shares, mpmath.exp(-mpmath.mpf(rate.numerator) / rate.denominator)
@@ -69,15 +75,20 @@ def test_shares_have_the_law_of_the_difference_of_two_negative_binomials(shares:
 
 
 def test_a_whole_noise_far_from_clamping_has_the_closed_form() -> None:
-    """One report, padding 60: δ at total E is 1 - (φ^(t+1) + e^E φ^(d-t))/(1+φ), t = ⌊(d - E/ε)/2⌋."""
+    """One report, padding 60: δ at total E is 1 - (φ^(t+1) + e^E φ^(d-t))/(1+φ), t = ⌊(d -
+    E/ε)/2⌋."""
     rate, distance, total = Fraction(3, 4), 4, 1.3
     report = oracle.noisy_report(4, 60, oracle.laplace_noise(rate, 65))
     pairs = oracle.sum_pairs(report, [{0: 0}], [(0, distance)])
     ratio, last = math.exp(-0.75), math.floor((distance - total / 0.75) / 2)
     exact = 1 - (ratio ** (last + 1) + math.exp(total) * ratio ** (distance - last)) / (1 + ratio)
     assert oracle.worst_delta(pairs, total, metric=False) == pytest.approx(exact, rel=1e-12)
-    assert oracle.worst_delta(pairs, total / distance, metric=True) == pytest.approx(exact, rel=1e-12)
-    assert oracle.worst_epsilon(pairs, exact, metric=True) == pytest.approx(total / distance, rel=1e-9)
+    assert oracle.worst_delta(pairs, total / distance, metric=True) == pytest.approx(
+        exact, rel=1e-12
+    )
+    assert oracle.worst_epsilon(pairs, exact, metric=True) == pytest.approx(
+        total / distance, rel=1e-9
+    )
 
 
 def test_randomised_bits_are_two_binomials() -> None:
@@ -141,4 +152,6 @@ def test_every_index_of_the_hadamard_response_is_counted_once(symbols: int) -> N
         assert sum(row) == 1
     # Between two symbols a quarter of the indices tells them apart in either direction.
     one, other = oracle.hadamard_rows(symbols, blanket)[:2]
-    assert sum(max(a - b, Fraction(0)) for a, b in zip(one, other, strict=True)) == (1 - blanket) / 2
+    assert (
+        sum(max(a - b, Fraction(0)) for a, b in zip(one, other, strict=True)) == (1 - blanket) / 2
+    )

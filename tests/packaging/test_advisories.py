@@ -29,14 +29,20 @@ def write_tool(file: Path, answer: tuple[int, str]) -> None:
     ],
 )
 def test_nothing_is_called_clean_that_was_not_checked(
-    tmp_path: Path, pip: tuple[int, str], cargo: tuple[int, str] | None, status: int, said: list[str]
+    tmp_path: Path,
+    pip: tuple[int, str],
+    cargo: tuple[int, str] | None,
+    status: int,
+    said: list[str],
 ) -> None:
     write_tool(tmp_path / "uv", pip)
     if cargo is not None:
         for name in ("cargo", "cargo-audit"):
             write_tool(tmp_path / name, cargo)
     environment = {**os.environ, "UV": str(tmp_path / "uv"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["/bin/sh", SCRIPT], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == status, done.stdout + done.stderr
     for words in said:
         assert words in done.stdout

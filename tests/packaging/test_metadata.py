@@ -52,7 +52,8 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 def exported(*options: str) -> set[tuple[str, str]]:
-    """Name and version of all that uv would install from the lock of others' packages, by its other export."""
+    """Name and version of all that uv would install from the lock of others' packages, by its other
+    export."""
     command = [
         UV,
         "export",
@@ -64,7 +65,9 @@ def exported(*options: str) -> set[tuple[str, str]]:
         "--no-annotate",
         "--no-hashes",
     ]
-    text = subprocess.run([*command, *options], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        [*command, *options], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     lines = (line.split(";")[0].strip() for line in text.splitlines() if "==" in line)
     return {(name.split("[")[0], version) for name, version in (line.split("==") for line in lines)}
 
@@ -78,7 +81,9 @@ def exported(*options: str) -> set[tuple[str, str]]:
     ],
     ids=["wheels", "image", "library"],
 )
-def test_the_bill_of_materials_lists_what_is_installed_from_the_lock(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_bill_of_materials_lists_what_is_installed_from_the_lock(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
     """CycloneDX 1.5, written as `make sbom` and the images do."""
     file = tmp_path / "sbom.cdx.json"
     script = ROOT / "deploy" / "sbom.sh"
@@ -92,8 +97,13 @@ def test_the_bill_of_materials_lists_what_is_installed_from_the_lock(options: tu
         assert all(source["hashes"] for source in part["externalReferences"])
     check_libraries(parts)
     own = {part["name"] for part in bill["components"]} | {bill["metadata"]["component"]["name"]}
-    assert {"shuffledp-core", options[1] if options[0] == "--package" else "shuffledp-adversary"} <= own
-    references = {part["bom-ref"] for part in bill["components"]} | {bill["metadata"]["component"]["bom-ref"]}
+    assert {
+        "shuffledp-core",
+        options[1] if options[0] == "--package" else "shuffledp-adversary",
+    } <= own
+    references = {part["bom-ref"] for part in bill["components"]} | {
+        bill["metadata"]["component"]["bom-ref"]
+    }
     for link in bill["dependencies"]:
         assert {link["ref"], *link.get("dependsOn", [])} <= references
 
@@ -110,13 +120,22 @@ LIBRARIES = {
 
 
 def check_libraries(parts: list[dict[str, Any]]) -> None:
-    """The C libraries inside wheels: versions are those that the libraries, in other ways, report here."""
-    searched = [part for part in parts if "components" in part]  # of two versions in the lock the one installed here
-    inside = {part["name"]: {one["name"]: one.get("version") for one in part["components"]} for part in searched}
+    """The C libraries inside wheels: versions are those that the libraries, in other ways, report
+    here."""
+    searched = [
+        part for part in parts if "components" in part
+    ]  # of two versions in the lock the one installed here
+    inside = {
+        part["name"]: {one["name"]: one.get("version") for one in part["components"]}
+        for part in searched
+    }
     for name in LIBRARIES.keys() & {part["name"] for part in parts}:
         assert LIBRARIES[name] <= inside[name].keys(), name
     for name in {"pynacl", "rbcl"} & inside.keys():
         assert re.fullmatch(r"1\.\d+\.\d+\S*", inside[name]["libsodium"])
     assert f"OpenSSL {inside['cryptography']['OpenSSL']} " in backend.openssl_version_text()
-    assert inside["numpy"]["OpenBLAS"] in np.__config__.show(mode="dicts")["Build Dependencies"]["blas"]["version"]
+    assert (
+        inside["numpy"]["OpenBLAS"]
+        in np.__config__.show(mode="dicts")["Build Dependencies"]["blas"]["version"]
+    )
     assert all(one["properties"] for part in searched for one in part["components"])

@@ -1,8 +1,8 @@
-"""What people install: the wheels, in environments of their own outside of the checkout, without its sources.
+"""What people install: the wheels, in environments of their own outside of the checkout, without
+its sources.
 
-Other people's packages come from uv's cache by the lock, so that no index is asked; the wheels' own metadata is then
-resolved against them, and must ask for nothing else.
-"""
+Other people's packages come from uv's cache by the lock, so that no index is asked; the wheels' own
+metadata is then resolved against them, and must ask for nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MOST_DISTRIBUTIONS = 25
 """In all, that `pip install shuffledp` may bring, ours among them."""
 
 UNWANTED = {
-    "grpcio", "protobuf", "shuffledp-proto", "amqtt", "aiomqtt", "paho-mqtt", "sqlalchemy", "alembic", "pynacl",
+    "grpcio", "protobuf", "shuffledp-proto", "amqtt", "aiomqtt", "paho-mqtt", "sqlalchemy",
+    "alembic", "pynacl",
     "matplotlib", "pyarrow", "psycopg",
 }  # fmt: skip
 """What nobody needs who certifies."""
@@ -58,7 +59,7 @@ print(json.dumps({
     "installed": sorted(found.metadata["Name"].lower() for found in distributions()),
     "sources": sorted(path for path in sys.path if "shuffledp" in path),
 }))
-"""
+"""  # noqa: E501, RUF100
 """Those that the library promises, and what came of them."""
 
 
@@ -68,12 +69,23 @@ class Environment:
 
     folder: Path
 
-    def run(self, program: str, *arguments: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str | Path, cwd: Path, code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         """Runs one of its programs with nothing of the checkout on any path."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL", "UV"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PYTHON", "VIRTUAL", "UV"))
+        }
         kept["PATH"] = f"{self.folder}/bin:/usr/bin:/bin"
         done = subprocess.run(
-            [self.folder / "bin" / program, *arguments], cwd=cwd, env=kept, capture_output=True, text=True, check=False
+            [self.folder / "bin" / program, *arguments],
+            cwd=cwd,
+            env=kept,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == code, done.stderr
         return done
@@ -81,9 +93,13 @@ class Environment:
 
 def uv(*arguments: str | Path, **variables: str) -> None:
     """uv without an index where its cache has everything, else with one."""
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"} | variables
+    environment = {
+        name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"
+    } | variables
     command = [UV, *map(str, arguments), "--quiet"]
-    if subprocess.run([*command, "--offline"], cwd=ROOT, env=environment, capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*command, "--offline"], cwd=ROOT, env=environment, capture_output=True, check=False
+    ).returncode:
         subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
@@ -96,7 +112,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def install(wheels: Path, folder: Path, *extras: str) -> Environment:
     options = [option for extra in extras for option in ("--extra", extra)]
-    locked = ["--frozen", "--no-dev", "--no-editable", "--no-install-workspace", "--package", "shuffledp", *options]
+    locked = [
+        "--frozen",
+        "--no-dev",
+        "--no-editable",
+        "--no-install-workspace",
+        "--package",
+        "shuffledp",
+        *options,
+    ]
     uv("sync", *locked, "--python", sys.executable, UV_PROJECT_ENVIRONMENT=str(folder))
     wanted = f"shuffledp[{','.join(extras)}]" if extras else "shuffledp"
     python = folder / "bin" / "python"
@@ -115,7 +139,9 @@ def round_folder(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """The documents of a round that `shuffledp demo` played where everything is installed."""
     folder = tmp_path_factory.mktemp("everything")
     everything = install(wheels, folder / "venv", "all")
-    done = everything.run("shuffledp", "demo", "--users", "60", "--nodes", "2", "--format", "json", cwd=folder)
+    done = everything.run(
+        "shuffledp", "demo", "--users", "60", "--nodes", "2", "--format", "json", cwd=folder
+    )
     assert json.loads(done.stdout)["users"] == 60
     shown = everything.run("shuffledp", "--help", cwd=folder).stdout
     assert all(f" {name} " in shown for name in ("demo", "keys", "attack", "certify"))
@@ -125,10 +151,14 @@ def round_folder(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_the_whole_system_runs_from_its_wheels(round_folder: Path) -> None:
-    assert {"certificate.json", "roster.json", "root.pub"} <= {file.name for file in round_folder.iterdir()}
+    assert {"certificate.json", "roster.json", "root.pub"} <= {
+        file.name for file in round_folder.iterdir()
+    }
 
 
-def test_the_library_alone_is_small_and_does_what_it_promises(base: Environment, round_folder: Path) -> None:
+def test_the_library_alone_is_small_and_does_what_it_promises(
+    base: Environment, round_folder: Path
+) -> None:
     told = json.loads(base.run("python", "-c", LINES, cwd=round_folder).stdout.splitlines()[-1])
     installed = set(told["installed"])
     assert {"shuffledp", "shuffledp-core", "shuffledp-privacy"} <= installed
@@ -148,11 +178,19 @@ def test_the_command_alone_verifies_and_says_what_to_install_for_the_rest(
     base: Environment, round_folder: Path, tmp_path: Path
 ) -> None:
     done = base.run(
-        "shuffledp", "verify", round_folder / "certificate.json", "--root-key", round_folder / "root.pub", cwd=tmp_path
+        "shuffledp",
+        "verify",
+        round_folder / "certificate.json",
+        "--root-key",
+        round_folder / "root.pub",
+        cwd=tmp_path,
     )
     assert "genuine and right" in done.stdout
     done = base.run("shuffledp", "demo", "--users", "60", cwd=tmp_path, code=2)
-    assert done.stderr == "error: `shuffledp demo` is not installed here: pip install 'shuffledp[sim]'\n"
+    assert (
+        done.stderr
+        == "error: `shuffledp demo` is not installed here: pip install 'shuffledp[sim]'\n"
+    )
     asked = "certify krr-histogram --users 100 --symbols 4 --epsilon0 1 --delta 1e-6 --plot a.png"
     done = base.run("shuffledp", *asked.split(), cwd=tmp_path, code=2)
     assert "pip install 'shuffledp[plot]'" in done.stderr

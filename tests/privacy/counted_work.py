@@ -1,4 +1,5 @@
-"""How much an analysis computes, counted: unlike seconds it is the same on every machine, however busy."""
+"""How much an analysis computes, counted: unlike seconds it is the same on every machine, however
+busy."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Work:
 
         return look
 
-    def summed(method: Callable[[ExactCells, float], float]) -> Callable[[ExactCells, float], float]:
+    def summed(
+        method: Callable[[ExactCells, float], float],
+    ) -> Callable[[ExactCells, float], float]:
         def add(cells: ExactCells, epsilon: float) -> float:
             work.cells += cells.a.size
             return method(cells, epsilon)
@@ -70,7 +73,8 @@ def forget() -> None:
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, *places: tuple[Any, str]) -> list[str]:
-    """The names of the functions at these places (module, name), one entry for each call of them."""
+    """The names of the functions at these places (module, name), one entry for each call of
+    them."""
     calls: list[str] = []
     for module, name in places:
         monkeypatch.setattr(module, name, _counting(getattr(module, name), name, calls))

@@ -1,5 +1,8 @@
-"""The two curves everybody computes, written down as plainly as the formulas: an independent check, and the yardstick
-that `make bench` measures against. Windows of 12 standard deviations; nothing is proved about rounding here."""
+"""The two curves everybody computes, written down as plainly as the formulas: an independent check,
+and the yardstick
+that `make bench` measures against. Windows of 12 standard deviations; nothing is proved about
+rounding here.
+"""
 
 import math
 
@@ -19,7 +22,8 @@ def _binomial(trials: int, probability: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blanket_delta(symbols: int, epsilon0: float, honest: int, epsilon: float) -> float:
-    """δ of the k-RR blanket, hidden flag (ACCOUNTING, "k-RR histogram"): a sum over M, T and a closed form in a."""
+    """δ of the k-RR blanket, hidden flag (ACCOUNTING, "k-RR histogram"): a sum over M, T and a
+    closed form in a."""
     p = math.exp(epsilon0) / (math.exp(epsilon0) + symbols - 1)
     q = (1 - p) / (symbols - 1)
     total = 0.0
@@ -41,7 +45,8 @@ def blanket_delta(symbols: int, epsilon0: float, honest: int, epsilon: float) ->
 
 
 def clones_delta(epsilon0: float, honest: int, epsilon: float) -> float:
-    """δ of the pair of docs/accounting.md, K10: a sum over the number C of clones and closed forms in A."""
+    """δ of the pair of docs/accounting.md, K10: a sum over the number C of clones and closed forms
+    in A."""
     kept = math.exp(epsilon0) / (1 + math.exp(epsilon0))
     total = 0.0
     for clones, mass in zip(*_binomial(honest - 1, 2 / (1 + math.exp(epsilon0))), strict=True):
@@ -51,7 +56,9 @@ def clones_delta(epsilon0: float, honest: int, epsilon: float) -> float:
         a = np.arange(c + 2, dtype=np.float64)
         _, fair = _binomial(c, 0.5) if c > 4000 else (None, None)
         if fair is None:
-            fair = np.exp(gammaln(c + 1) - gammaln(a[:-1] + 1) - gammaln(c - a[:-1] + 1) - c * math.log(2))
+            fair = np.exp(
+                gammaln(c + 1) - gammaln(a[:-1] + 1) - gammaln(c - a[:-1] + 1) - c * math.log(2)
+            )
         else:
             a = np.arange(len(fair) + 1, dtype=np.float64)
         one = np.concatenate(([0.0], fair))  # A + 1

@@ -67,7 +67,11 @@ def test_nothing_left_is_refused_with_every_reason() -> None:
 
 def test_a_histogram_target_gets_histograms_only() -> None:
     found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12))
-    assert [row.kind for row in found] == ["krr-histogram", "rappor-histogram", "hadamard-histogram"]
+    assert [row.kind for row in found] == [
+        "krr-histogram",
+        "rappor-histogram",
+        "hadamard-histogram",
+    ]
 
 
 def test_several_rounds_are_described_by_their_composition() -> None:
@@ -77,8 +81,14 @@ def test_several_rounds_are_described_by_their_composition() -> None:
     assert row.certified > 1.9
 
 
-def test_advice_for_the_demo_certifies_little_and_tries_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = ((calibration, "excess"), (calibration, "certified_epsilon_of"), (advice, "epsilon_bounds"))
+def test_advice_for_the_demo_certifies_little_and_tries_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = (
+        (calibration, "excess"),
+        (calibration, "certified_epsilon_of"),
+        (advice, "epsilon_bounds"),
+    )
     calls = count_calls(monkeypatch, *places)
     found = advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20))
     assert calls.count("epsilon_bounds") == len(found) == len(MECHANISMS)
@@ -87,7 +97,9 @@ def test_advice_for_the_demo_certifies_little_and_tries_little(monkeypatch: pyte
 
 
 def test_a_search_that_meets_an_epsilon_of_zero_goes_on() -> None:
-    noisy = KRRHistogram(symbols=2, blanket=Fraction(1))  # nothing but noise: its rounds cost nothing
+    noisy = KRRHistogram(
+        symbols=2, blanket=Fraction(1)
+    )  # nothing but noise: its rounds cost nothing
     target = Target(0.5, 1e-6, users=100, honest=100, symbols=2, rounds=2)
     assert certified_epsilon_of(noisy, target) == 0
     assert excess(noisy, target) < 0

@@ -1,4 +1,5 @@
-"""What geo- and sgdl-shuffle are known to cost where the total ε is large (docs/accounting.md, S9)."""
+"""What geo- and sgdl-shuffle are known to cost where the total ε is large (docs/accounting.md,
+S9)."""
 
 from __future__ import annotations
 
@@ -17,10 +18,16 @@ PAPER_DELTA = 1e-4
 """δ of table 2 of Athanasiou et al. 2025."""
 
 
-def _orders(noise: Law, value: int, padding: int, users: int, held: int, delta: float) -> list[float]:
-    """Total ε of a change between 0 and the largest value, in both orders, all others at `held`: the oracle."""
+def _orders(
+    noise: Law, value: int, padding: int, users: int, held: int, delta: float
+) -> list[float]:
+    """Total ε of a change between 0 and the largest value, in both orders, all others at `held`:
+    the oracle."""
     [pair] = sum_pairs(noisy_report(value, padding, noise), [{held: users - 1}], [(0, value)])
-    return [epsilon_of_laws(one, other, delta) for one, other in ((pair.one, pair.other), (pair.other, pair.one))]
+    return [
+        epsilon_of_laws(one, other, delta)
+        for one, other in ((pair.one, pair.other), (pair.other, pair.one))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,22 +45,30 @@ def test_tilted_laws_show_what_a_large_change_costs(
 ) -> None:
     spec = GeoShuffle(max_value=value, epsilon_geo=Fraction(rate), padding=padding)
     noise = laplace_noise(spec.epsilon_geo, value + padding + 1)
-    exact = [e for held in (0, value // 2) for e in _orders(noise, value, padding, users, held, delta)]
+    exact = [
+        e for held in (0, value // 2) for e in _orders(noise, value, padding, users, held, delta)
+    ]
     found = [pair.epsilon(delta) for pair in geo._compared(spec, users, value)]
     assert found == pytest.approx(exact, rel=1e-9)
     assert all(low <= high for low, high in zip(found, exact, strict=True))
     bounds = epsilon_bounds(spec, Setting(users, users), delta)
     assert max(exact) * (1 - 1e-7) <= bounds.attained <= max(exact) <= bounds.certified * (1 + 1e-9)
-    assert delta_bounds(spec, Setting(users, users), max(exact)).attained == pytest.approx(delta, rel=1e-4)
+    assert delta_bounds(spec, Setting(users, users), max(exact)).attained == pytest.approx(
+        delta, rel=1e-4
+    )
 
 
-@pytest.mark.parametrize(("users", "value", "rate", "padding", "delta"), [(3, 30, 1, 4, 1e-4), (4, 24, 2, 2, 1e-6)])
+@pytest.mark.parametrize(
+    ("users", "value", "rate", "padding", "delta"), [(3, 30, 1, 4, 1e-4), (4, 24, 2, 2, 1e-6)]
+)
 def test_tilted_shares_show_what_a_large_change_costs(
     users: int, value: int, rate: int, padding: int, delta: float
 ) -> None:
     spec = SGDLShuffle(max_value=value, noise_epsilon=Fraction(rate), shares=users, padding=padding)
     noise = share_noise(spec.noise_epsilon, users, value + padding + 1)
-    exact = [e for held in (0, value // 2) for e in _orders(noise, value, padding, users, held, delta)]
+    exact = [
+        e for held in (0, value // 2) for e in _orders(noise, value, padding, users, held, delta)
+    ]
     found = [pair.epsilon(delta) for pair in sgdl._compared(spec, users, value)]
     assert found == pytest.approx(exact, rel=1e-9)
     assert all(low <= high for low, high in zip(found, exact, strict=True))
@@ -68,8 +83,13 @@ def test_tilted_shares_show_what_a_large_change_costs(
         (100, "0.5925", 600, 0.4161),
     ],
 )
-def test_attained_reaches_the_truth_of_table_2(users: int, rate: str, padding: int, known: float) -> None:
-    """Plans of Athanasiou et al. 2025, table 2, k = 1000: at least `known` is true, all others holding 500."""
+def test_attained_reaches_the_truth_of_table_2(
+    users: int, rate: str, padding: int, known: float
+) -> None:
+    """Plans of Athanasiou et al.
+
+    2025, table 2, k = 1000: at least `known` is true, all others holding 500.
+    """
     spec = GeoShuffle(max_value=1000, epsilon_geo=Fraction(rate), padding=padding)
     found = epsilon_bounds(spec, Setting(users, users, Adjacency.METRIC), PAPER_DELTA)
     assert known <= found.attained <= found.certified

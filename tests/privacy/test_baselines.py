@@ -1,4 +1,5 @@
-"""Errors without a shuffler and with a trusted party: against laws summed up, and against the shuffled mechanisms."""
+"""Errors without a shuffler and with a trusted party: against laws summed up, and against the
+shuffled mechanisms."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ TARGET = Target(1.0, 1e-6, users=400, honest=400, max_value=20)
 
 
 def laplace_deviation(epsilon: float, change: float) -> float:
-    """By the law: P(j) proportional to exp(-ε|j|/change), far beyond the last place that matters."""
+    """By the law: P(j) proportional to exp(-ε|j|/change), far beyond the last place that
+    matters."""
     places = np.arange(-5000, 5001)
     law = np.exp(-epsilon * np.abs(places) / change)
     law /= law.sum()
@@ -76,7 +78,9 @@ def test_local_counts_have_the_error_of_the_mechanism_whose_own_epsilon_is_the_t
         low, high = (middle, high) if local > 1.0 else (low, middle)
     found = baseline(target, Answers.HISTOGRAM)
     assert found.local_by == by
-    assert found.local == pytest.approx(standard_error(spec(symbols=symbols, blanket=high), 400), rel=1e-3)
+    assert found.local == pytest.approx(
+        standard_error(spec(symbols=symbols, blanket=high), 400), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("answers", list(Answers))

@@ -1,4 +1,5 @@
-"""Attained <= truth <= certified where little is left of δ, against 60 digits: few users, large ε0, ε next to ε0."""
+"""Attained <= truth <= certified where little is left of δ, against 60 digits: few users, large ε0,
+ε next to ε0."""
 
 from __future__ import annotations
 
@@ -66,13 +67,20 @@ def positive(first: Numbers, second: Numbers, epsilon: float) -> mpmath.mpf:
 
 
 def binary_truth(spec: KRRHistogram, honest: int, epsilon: float) -> mpmath.mpf:
-    """δ over all datasets of 2-RR: the histogram is a sum, and all compositions of the others are tried."""
+    """δ over all datasets of 2-RR: the histogram is a sum, and all compositions of the others are
+    tried."""
     p, q = chances(spec)
-    return max(positive(plus_one(law, p), plus_one(law, q), epsilon) for law in other_reports(p, q, honest - 1))
+    return max(
+        positive(plus_one(law, p), plus_one(law, q), epsilon)
+        for law in other_reports(p, q, honest - 1)
+    )
 
 
 def third_symbol(spec: KRRHistogram, honest: int, epsilon: float) -> mpmath.mpf:
-    """δ of the dataset whose others all hold one third symbol; the symbols after it count together."""
+    """δ of the dataset whose others all hold one third symbol.
+
+    The symbols after it count together.
+    """
     p, q = chances(spec)
     laws: list[dict[tuple[int, int, int, int], mpmath.mpf]] = [{(0, 0, 0, 0): mpmath.mpf(1)}]
     rest = (spec.symbols - 3) * q
@@ -92,14 +100,20 @@ def third_symbol(spec: KRRHistogram, honest: int, epsilon: float) -> mpmath.mpf:
 
 
 def ternary(epsilon0: float, honest: int, epsilon: float) -> mpmath.mpf:
-    """δ of 3-RR where all others hold the third symbol, by how many of their reports are x0 and x1."""
+    """δ of 3-RR where all others hold the third symbol, by how many of their reports are x0 and
+    x1."""
     q = 1 / (2 + mpmath.exp(mpmath.mpf(epsilon0)))
     p, others = 1 - 2 * q, honest - 1
 
     def chance(a: int, b: int) -> mpmath.mpf:
         if min(a, b) < 0 or a + b > others:
             return mpmath.mpf(0)
-        return mpmath.binomial(others, a) * mpmath.binomial(others - a, b) * q ** (a + b) * p ** (others - a - b)
+        return (
+            mpmath.binomial(others, a)
+            * mpmath.binomial(others - a, b)
+            * q ** (a + b)
+            * p ** (others - a - b)
+        )
 
     counts = [(a, b) for a in range(honest + 1) for b in range(honest + 1 - a)]
     first = [p * chance(a - 1, b) + q * chance(a, b - 1) + q * chance(a, b) for a, b in counts]
@@ -120,7 +134,9 @@ def near(spec: KRRHistogram, left: float) -> float:
 @example(1.0, 1, 11.9)
 @example(40.0, 1, 0.0)
 @example(36.0, 50, 0.0)
-def test_binary_histograms_bracket_the_worst_of_all_datasets(epsilon0: float, honest: int, left: float) -> None:
+def test_binary_histograms_bracket_the_worst_of_all_datasets(
+    epsilon0: float, honest: int, left: float
+) -> None:
     spec = krr(2, epsilon0)
     epsilon = near(spec, left)
     with mpmath.workdps(60):
@@ -136,7 +152,8 @@ def test_binary_histograms_bracket_the_worst_of_all_datasets(epsilon0: float, ho
 
 
 def test_the_rounding_of_two_large_numbers_is_not_attained() -> None:
-    """At ε0 = 19.506 e^ε is 3e8 and its last digit 6e-8: once what was attained, 3e-8 above what was certified."""
+    """At ε0 = 19.506 e^ε is 3e8 and its last digit 6e-8: once what was attained, 3e-8 above what
+    was certified."""
     spec, setting = KRRHistogram(symbols=2, blanket=epsilon0_to_blanket(19.506, 2)), Setting(5, 5)
     for left in np.linspace(6, 12.5, 150):
         bounds = delta_bounds(spec, setting, near(spec, float(left)))
@@ -145,7 +162,12 @@ def test_the_rounding_of_two_large_numbers_is_not_attained() -> None:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.floats(0.01, 40.0), st.integers(1, 9), st.sampled_from([3, 4, 10, 1000]), st.floats(0.0, 15.0))
+@given(
+    st.floats(0.01, 40.0),
+    st.integers(1, 9),
+    st.sampled_from([3, 4, 10, 1000]),
+    st.floats(0.0, 15.0),
+)
 @example(19.506, 5, 3, 12.0)
 @example(39.0, 1, 3, 0.0)
 @example(1.0, 1, 10, 12.0)
@@ -163,7 +185,9 @@ def test_histograms_bracket_the_dataset_that_is_said_to_attain(
 @settings(max_examples=20, deadline=None)
 @given(st.floats(0.01, 20.0), st.integers(1, 40), st.floats(0.0, 15.0))
 @example(19.506, 5, 12.0)
-def test_any_randomiser_brackets_the_worst_of_all_binary_ones(epsilon0: float, honest: int, left: float) -> None:
+def test_any_randomiser_brackets_the_worst_of_all_binary_ones(
+    epsilon0: float, honest: int, left: float
+) -> None:
     epsilon = max(0.0, epsilon0 + math.log1p(-(10.0**-left))) if left > 1e-3 else 0.0
     with mpmath.workdps(60):
         q = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon0)))
@@ -178,7 +202,9 @@ def test_any_randomiser_brackets_the_worst_of_all_binary_ones(epsilon0: float, h
 @given(st.floats(0.05, 20.0), st.integers(1, 30), st.floats(-11.9, -2.0))
 @example(19.506, 5, -11.6)
 @example(1.0, 1, -11.97)
-def test_an_epsilon_holds_and_another_is_attained_at_tiny_deltas(epsilon0: float, honest: int, exponent: float) -> None:
+def test_an_epsilon_holds_and_another_is_attained_at_tiny_deltas(
+    epsilon0: float, honest: int, exponent: float
+) -> None:
     spec, delta = krr(2, epsilon0), 10.0**exponent
     bounds = epsilon_bounds(spec, Setting(honest, honest), delta)
     with mpmath.workdps(60):
@@ -206,5 +232,7 @@ def test_no_delta_is_above_one_or_below_zero(spec: object, honest: int) -> None:
         bounds = delta_bounds(spec, Setting(honest, honest), epsilon)
         assert 0 <= bounds.attained <= bounds.certified <= 1
         for sign in (1, -1):
-            value = float(certified_curve(spec, Setting(honest, honest), 1, np.array([sign * epsilon]))[0])
+            value = float(
+                certified_curve(spec, Setting(honest, honest), 1, np.array([sign * epsilon]))[0]
+            )
             assert 0 <= value <= 1

@@ -1,4 +1,5 @@
-"""Calibration: what is certified meets the target, hardly less noise would, and parameters are easy to sample."""
+"""Calibration: what is certified meets the target, hardly less noise would, and parameters are easy
+to sample."""
 
 from __future__ import annotations
 
@@ -116,10 +117,18 @@ def test_parameters_are_rationals_over_small_powers_of_two(kind: str) -> None:
     adjacency=st.sampled_from(list(Adjacency)),
 )
 def test_whatever_is_calibrated_certifies_at_most_the_target(
-    kind: str, epsilon: float, delta: float, users: int, share: float, largest: int, adjacency: Adjacency
+    kind: str,
+    epsilon: float,
+    delta: float,
+    users: int,
+    share: float,
+    largest: int,
+    adjacency: Adjacency,
 ) -> None:
     honest = max(1, round(users * share))
-    target = Target(epsilon, delta, users=users, honest=honest, adjacency=adjacency, max_value=largest)
+    target = Target(
+        epsilon, delta, users=users, honest=honest, adjacency=adjacency, max_value=largest
+    )
     spec = calibrate(kind, target)
     assert epsilon_bounds(spec, target.setting, delta).certified <= epsilon
 
@@ -135,7 +144,9 @@ MILLION = Target(1.0, 1e-6, users=10**6, honest=10**6, max_value=20)
 
 
 @pytest.mark.parametrize("target", [PAPER, DEMO, MILLION], ids=["paper", "demo", "million"])
-def test_calibrated_sums_have_the_least_error_to_a_hundredth_at_few_messages(target: Target) -> None:
+def test_calibrated_sums_have_the_least_error_to_a_hundredth_at_few_messages(
+    target: Target,
+) -> None:
     spec = calibrate("geo-shuffle", target)
     assert isinstance(spec, GeoShuffle)
     # What no padding at all could beat: noise that nobody clamps, one hundredth less of it.
@@ -143,8 +154,11 @@ def test_calibrated_sums_have_the_least_error_to_a_hundredth_at_few_messages(tar
     less = structs.replace(spec, epsilon_geo=spec.epsilon_geo * Fraction(101, 100), padding=20_000)
     assert standard_error(spec, target.users) <= best * 1.0115
     assert certified_epsilon_of(less, target) > target.epsilon
-    # With a quarter less padding a hundredth more noise would not be enough, or the bias would count.
-    short = structs.replace(spec, epsilon_geo=spec.epsilon_geo * Fraction(99, 100), padding=spec.padding * 3 // 4)
+    # With a quarter less padding a hundredth more noise would not be enough, or the bias would
+    # count.
+    short = structs.replace(
+        spec, epsilon_geo=spec.epsilon_geo * Fraction(99, 100), padding=spec.padding * 3 // 4
+    )
     biased = standard_error(short, target.users) > 1.02 * standard_error(spec, target.users)
     assert biased or certified_epsilon_of(short, target) > target.epsilon
 
@@ -243,7 +257,13 @@ def test_an_impossible_target_is_refused_with_the_reason() -> None:
     ],
 )
 def test_a_senseless_target_is_a_usage_error(fields: dict[str, object]) -> None:
-    good: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6, "users": 10, "honest": 10, "max_value": 3}
+    good: dict[str, object] = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "users": 10,
+        "honest": 10,
+        "max_value": 3,
+    }
     with pytest.raises(UsageError):
         Target(**(good | fields))  # type: ignore[arg-type]
 

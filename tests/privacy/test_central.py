@@ -18,7 +18,9 @@ from shuffledp_privacy.central import (
 
 
 @given(rate=st.floats(0.01, 3), distance=st.integers(1, 50), part=st.floats(0, 0.999))
-def test_the_geometric_mechanism_agrees_with_dp_accounting(rate: float, distance: int, part: float) -> None:
+def test_the_geometric_mechanism_agrees_with_dp_accounting(
+    rate: float, distance: int, part: float
+) -> None:
     epsilon = part * rate * distance
     truth = DiscreteLaplacePrivacyLoss(rate, sensitivity=distance).get_delta_for_epsilon(epsilon)
     found = geometric_delta(rate, distance, epsilon)
@@ -38,7 +40,9 @@ def test_the_geometric_mechanism_agrees_with_a_sum_of_thirty_digits(epsilon: flo
 def test_the_geometric_epsilon_is_sound_and_tight() -> None:
     epsilon = geometric_epsilon(0.3, 4, 1e-3)
     other = DiscreteLaplacePrivacyLoss(0.3, sensitivity=4)
-    assert other.get_delta_for_epsilon(epsilon) <= 1e-3 < other.get_delta_for_epsilon(epsilon - 1e-8)
+    assert (
+        other.get_delta_for_epsilon(epsilon) <= 1e-3 < other.get_delta_for_epsilon(epsilon - 1e-8)
+    )
     assert geometric_epsilon(0.3, 1, 0.9) == 0.0
 
 
@@ -54,7 +58,9 @@ def test_the_gaussian_mechanism_agrees_with_fifty_digits(sigma: float, epsilon: 
 
 
 def test_the_gaussian_mechanism_agrees_with_dp_accounting() -> None:
-    assert gaussian_delta(2.0, 1.0, 0.5) == pytest.approx(GaussianPrivacyLoss(2.0).get_delta_for_epsilon(0.5), rel=1e-9)
+    assert gaussian_delta(2.0, 1.0, 0.5) == pytest.approx(
+        GaussianPrivacyLoss(2.0).get_delta_for_epsilon(0.5), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-9), (5.0, 1e-3)])
@@ -62,7 +68,10 @@ def test_a_calibrated_sigma_is_sound_and_tight(epsilon: float, delta: float) -> 
     sigma = gaussian_sigma(3.0, epsilon, delta)
     privacy = GaussianPrivacyLoss(sigma, sensitivity=3.0)
     assert privacy.get_delta_for_epsilon(epsilon) <= delta
-    assert GaussianPrivacyLoss(sigma * (1 - 1e-6), sensitivity=3.0).get_delta_for_epsilon(epsilon) > delta
+    assert (
+        GaussianPrivacyLoss(sigma * (1 - 1e-6), sensitivity=3.0).get_delta_for_epsilon(epsilon)
+        > delta
+    )
 
 
 def test_arguments_out_of_range_are_refused() -> None:

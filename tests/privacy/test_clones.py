@@ -1,4 +1,5 @@
-"""Any ε0-LDP randomiser: enumeration of the definition and of real randomisers, published values, closed forms."""
+"""Any ε0-LDP randomiser: enumeration of the definition and of real randomisers, published values,
+closed forms."""
 
 from __future__ import annotations
 
@@ -66,7 +67,10 @@ def test_the_curve_covers_both_signs(epsilon: float) -> None:
     [(1, 10**3, 0.1487), (1, 10**4, 0.04321), (4, 10**4, 0.4108), (1, 10**6, 0.003514)],
 )
 def test_the_numeric_anchors_are_met(epsilon0: float, users: int, expected: float) -> None:
-    """The blanket of 2-RR, computed apart; with the clones of 2021 it was .1824, .05301, .6009 and .004335."""
+    """The blanket of 2-RR, computed apart.
+
+    With the clones of 2021 it was .1824, .05301, .6009 and .004335.
+    """
     bounds = epsilon_bounds(LocalRandomiser(epsilon0), Setting(users, users), 1e-6)
     half = 0.5 * 10.0 ** (math.floor(math.log10(expected)) - 3)
     assert expected - half <= bounds.certified <= expected + half
@@ -74,7 +78,10 @@ def test_the_numeric_anchors_are_met(epsilon0: float, users: int, expected: floa
 
 
 def test_fewer_clones_than_of_2021_are_needed() -> None:
-    """The bracket that the authors of Feldman et al. 2021 print for their theorem starts at .16753856."""
+    """The bracket that the authors of Feldman et al.
+
+    2021 print for their theorem starts at .16753856.
+    """
     assert epsilon_bounds(LocalRandomiser(4), Setting(10**5, 10**5), 1e-6).certified < 0.16753856
 
 
@@ -84,10 +91,15 @@ def test_a_large_local_epsilon_costs_little_more_than_is_attained() -> None:
 
 
 def test_no_dataset_of_a_random_randomiser_costs_more() -> None:
-    """Every dataset of up to four users, exactly; ratios of rows at the ends of the range and between them."""
+    """Every dataset of up to four users, exactly.
+
+    Ratios of rows at the ends of the range and between them.
+    """
     numbers, closest = np.random.default_rng(20261124), 0.0
     for _ in range(150):
-        inputs, outputs, honest = (int(numbers.integers(low, high)) for low, high in ((2, 4), (2, 5), (1, 5)))
+        inputs, outputs, honest = (
+            int(numbers.integers(low, high)) for low, high in ((2, 4), (2, 5), (1, 5))
+        )
         growth = int(numbers.choice([2, 3, 8, 50]))
         inner = numbers.integers(1, growth + 1, (inputs, outputs))
         ratios = numbers.choice([1, growth], (inputs, outputs)) if numbers.random() < 0.7 else inner
@@ -112,7 +124,10 @@ def test_no_dataset_of_a_random_randomiser_costs_more() -> None:
 
 
 def test_reports_that_depend_on_earlier_ones_cost_no_more() -> None:
-    """Two users; the second report's randomiser is chosen by the first report. Positions are shuffled."""
+    """Two users; the second report's randomiser is chosen by the first report.
+
+    Positions are shuffled.
+    """
     epsilon0, honest = math.log(4), 2
     first = np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]])
     second = {
@@ -129,7 +144,9 @@ def test_reports_that_depend_on_earlier_ones_cost_no_more() -> None:
                         view[y, z] = view.get((y, z), 0.0) + 0.5 * first[one, y] * second[y][two, z]
             views.append(np.array([view[key] for key in sorted(view)]))
         for epsilon in (0.0, 0.3, 0.8, 1.2):
-            certified = delta_bounds(LocalRandomiser(epsilon0), Setting(honest, honest), epsilon).certified
+            certified = delta_bounds(
+                LocalRandomiser(epsilon0), Setting(honest, honest), epsilon
+            ).certified
             for near, far in (views, views[::-1]):
                 assert np.maximum(near - math.exp(epsilon) * far, 0.0).sum() <= certified
 
@@ -144,15 +161,18 @@ def test_epsilon_falls_in_delta_and_in_honest_users_and_stays_below_the_local_on
     assert 0.0 <= bounds.attained <= bounds.certified <= epsilon0
     half = epsilon_bounds(local, Setting(honest, (honest + 1) // 2), delta)
     assert half.certified >= bounds.certified * (1 - 2e-6)
-    assert epsilon_bounds(local, Setting(honest, honest), delta / 2 + 0.5e-12).certified >= bounds.certified * (
-        1 - 2e-6
-    )
+    assert epsilon_bounds(
+        local, Setting(honest, honest), delta / 2 + 0.5e-12
+    ).certified >= bounds.certified * (1 - 2e-6)
 
 
 def test_the_closed_forms_are_above_the_numeric_bound_and_silent_outside_their_range() -> None:
     for epsilon0 in (0.1, 0.4):
         numeric = epsilon_bounds(LocalRandomiser(epsilon0), Setting(10**5, 10**5), 1e-6).certified
-        for printed in (erlingsson_2019(epsilon0, 10**5, 1e-6), feldman_2021(epsilon0, 10**5, 1e-6)):
+        for printed in (
+            erlingsson_2019(epsilon0, 10**5, 1e-6),
+            feldman_2021(epsilon0, 10**5, 1e-6),
+        ):
             assert printed is not None
             assert printed > numeric
     assert erlingsson_2019(0.6, 10**5, 1e-6) is None
@@ -169,7 +189,9 @@ def test_the_local_guarantee_is_what_corruption_leaves_and_bad_arguments_are_ref
         delta_bounds(LocalRandomiser(1.0), Setting(10, 10), -1.0)
 
 
-@pytest.mark.parametrize(("epsilon0", "users"), [(1, 10**6), (1, 10**9), (20, 10**9), (0.001, 10**9)])
+@pytest.mark.parametrize(
+    ("epsilon0", "users"), [(1, 10**6), (1, 10**9), (20, 10**9), (0.001, 10**9)]
+)
 def test_no_certificate_computes_more_than_some_million_numbers(
     epsilon0: float, users: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

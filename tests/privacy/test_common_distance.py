@@ -1,4 +1,5 @@
-"""Rounds stated for different distances, and random subsets: what a change costs, against exact enumeration."""
+"""Rounds stated for different distances, and random subsets: what a change costs, against exact
+enumeration."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from shuffledp_core.mechanisms import GeoShuffle, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.local.lecture import OneBitMean
-from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta, compose_epsilon
+from shuffledp_privacy.rounds.composition import (
+    Round,
+    compose_bounds,
+    compose_delta,
+    compose_epsilon,
+)
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +38,8 @@ def flipped_sum(zeros: int, ones: int, flip: float) -> Floats:
 
 
 def two_noisy_sums(users: int, rate: float, distance: int) -> tuple[Floats, Floats]:
-    """The joint laws of two sums of `users` discrete Laplace noises, and of the same moved by `distance` each."""
+    """The joint laws of two sums of `users` discrete Laplace noises, and of the same moved by
+    `distance` each."""
     reach = math.ceil(40 / rate)
     one = np.exp(-rate * np.abs(np.arange(-reach, reach + 1))) * math.tanh(rate / 2)
     law = np.array([1.0])
@@ -52,7 +59,9 @@ def test_rounds_stated_for_distances_1_and_200_cost_what_200_costs_in_both() -> 
     low, high = 0.05, 0.2
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (middle, high) if hockey_stick(here, moved, 200 * middle) > 1e-4 else (low, middle)
+        low, high = (
+            (middle, high) if hockey_stick(here, moved, 200 * middle) > 1e-4 else (low, middle)
+        )
     found = compose_bounds(rounds, 1e-4)
     assert low == pytest.approx(0.10363, abs=1e-5)
     assert low <= found.certified <= low * 1.01
@@ -65,7 +74,9 @@ def test_pure_rounds_stated_for_distances_1_and_2_cost_4_ln_3() -> None:
     rounds = [Round(spec, Setting(1, 1, Adjacency.STANDARD, distance)) for distance in (1, 2)]
     here, moved = flipped_sum(2, 0, 0.25), flipped_sum(0, 2, 0.25)
     ratios = list(zip(here, moved, strict=True))
-    truth = max(math.log(a / b) + math.log(c / d) for (a, b), (c, d) in itertools.product(ratios, repeat=2))
+    truth = max(
+        math.log(a / b) + math.log(c / d) for (a, b), (c, d) in itertools.product(ratios, repeat=2)
+    )
     assert truth == pytest.approx(4 * math.log(3))
     assert truth <= compose_epsilon(rounds, 0.0) <= truth * (1 + 1e-9)
 
@@ -74,10 +85,13 @@ def test_pure_rounds_stated_for_distances_1_and_2_cost_4_ln_3() -> None:
 def test_no_mixture_of_stated_distances_is_below_the_exact_joint_law(adjacency: Adjacency) -> None:
     specs, delta = [RRShuffle(max_value=k, randomise=Fraction(1, 2)) for k in (2, 3, 4)], 1e-3
     for distances in [(1, 3, 2), (1, 1, 1)]:
-        rounds = [Round(s, Setting(2, 2, adjacency, d)) for s, d in zip(specs, distances, strict=True)]
+        rounds = [
+            Round(s, Setting(2, 2, adjacency, d)) for s, d in zip(specs, distances, strict=True)
+        ]
         epsilon = compose_epsilon(rounds, delta)
         for moved in range(1, max(distances) + 1):
-            # The other user holds 0; the changed one moves from 0 by the same distance wherever it fits.
+            # The other user holds 0; the changed one moves from 0 by the same distance wherever it
+            # fits.
             steps = [min(moved, s.max_value) for s in specs]
             here, there = np.array([1.0]), np.array([1.0])
             for s, step in zip(specs, steps, strict=True):
@@ -97,7 +111,9 @@ def drawn_from_two(flip: float, largest: int, changed: int, other: int) -> Float
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0])
-def test_whoever_is_drawn_instead_may_hold_a_value_far_away(adjacency: Adjacency, epsilon: float) -> None:
+def test_whoever_is_drawn_instead_may_hold_a_value_far_away(
+    adjacency: Adjacency, epsilon: float
+) -> None:
     largest = 8
     spec = RRShuffle(max_value=largest, randomise=Fraction(1, 10))
     rounds = [Round(spec, Setting(1, 1, adjacency, 1), 2, Fraction(1, 2))]
@@ -105,7 +121,12 @@ def test_whoever_is_drawn_instead_may_hold_a_value_far_away(adjacency: Adjacency
     for changed, other in itertools.product(range(largest), range(largest + 1)):
         one, two = (drawn_from_two(0.05, largest, value, other) for value in (changed, changed + 1))
         for first, second in ((one, two), (two, one)):
-            worst = max(worst, hockey_stick(np.outer(first, first).ravel(), np.outer(second, second).ravel(), epsilon))
+            worst = max(
+                worst,
+                hockey_stick(
+                    np.outer(first, first).ravel(), np.outer(second, second).ravel(), epsilon
+                ),
+            )
     assert worst > 0.01
     assert found >= worst
 
@@ -121,7 +142,8 @@ def test_a_pure_round_on_a_random_subset_counts_every_value_that_may_take_its_pl
 
 
 def test_a_smaller_domain_is_covered_for_every_change_that_fits_it() -> None:
-    """Where nothing is known about the curves' order, a change larger than the domain is any change in it."""
+    """Where nothing is known about the curves' order, a change larger than the domain is any change
+    in it."""
     small, large = OneBitMean(2.0, 1), OneBitMean(2.0, 4)
     setting = Setting(1, 1, Adjacency.STANDARD)
     epsilon = compose_epsilon([Round(small, setting), Round(large, setting)], 1e-2)

@@ -1,4 +1,5 @@
-"""Composition against the exact Gaussian curve, brute force over all transcripts, and two other accountants."""
+"""Composition against the exact Gaussian curve, brute force over all transcripts, and two other
+accountants."""
 
 from __future__ import annotations
 
@@ -35,13 +36,18 @@ ONE = Setting(1, 1)
 
 
 def gaussian_curve(mu: float) -> Callable[[Floats], Floats]:
-    """Balle and Wang 2018: the exact δ(ε) of N(0, 1) against N(mu, 1), tail to relative precision."""
+    """Balle and Wang 2018: the exact δ(ε) of N(0, 1) against N(mu, 1), tail to relative
+    precision."""
 
     def curve(epsilons: Floats) -> Floats:
         left = mu / 2 - epsilons / mu
         # ln Φ keeps the difference of two tiny tails accurate to many digits.
-        ratio = np.exp(np.minimum(epsilons + special.log_ndtr(left - mu) - special.log_ndtr(left), 0.0))
-        return np.asarray(np.exp(special.log_ndtr(left)) * (1 - ratio) * (1 + 1e-12), dtype=np.float64)
+        ratio = np.exp(
+            np.minimum(epsilons + special.log_ndtr(left - mu) - special.log_ndtr(left), 0.0)
+        )
+        return np.asarray(
+            np.exp(special.log_ndtr(left)) * (1 - ratio) * (1 + 1e-12), dtype=np.float64
+        )
 
     return curve
 
@@ -114,8 +120,12 @@ def randomised_response_delta(epsilon0: float, times: int, epsilon: float) -> fl
     return float(total)
 
 
-@pytest.mark.parametrize(("epsilon0", "times"), [(0.1, 2), (0.5, 10), (1.0, 7), (0.02, 300), (3.0, 5)])
-def test_binary_responses_bracket_the_exact_binomial_composition(epsilon0: float, times: int) -> None:
+@pytest.mark.parametrize(
+    ("epsilon0", "times"), [(0.1, 2), (0.5, 10), (1.0, 7), (0.02, 300), (3.0, 5)]
+)
+def test_binary_responses_bracket_the_exact_binomial_composition(
+    epsilon0: float, times: int
+) -> None:
     epsilon = epsilon0 * math.sqrt(times)
     exact = randomised_response_delta(epsilon0, times, epsilon)
     found = compose_delta([Round(binary_response(epsilon0), ONE, times)], epsilon)
@@ -144,13 +154,16 @@ def test_different_responses_are_never_below_brute_force_over_all_transcripts(
 def test_subsampled_responses_are_never_below_the_exact_mixture() -> None:
     epsilon0, rate, times = 1.5, 0.2, 6
     truthful = 1 / (1 + math.exp(-epsilon0))
-    # Someone else's value is 0, the changed user's 0 or 1: the mixtures of Zhu et al. with one report drawn.
+    # Someone else's value is 0, the changed user's 0 or 1: the mixtures of Zhu et al. with one
+    # report drawn.
     first = np.array([truthful, 1 - truthful])
     second = rate * first[::-1] + (1 - rate) * first
     for p, q in ((first, second), (second, first)):
         exact = 0.0
         for outcome in itertools.product((0, 1), repeat=times):
-            exact += max(math.prod(p[list(outcome)]) - math.exp(0.8) * math.prod(q[list(outcome)]), 0.0)
+            exact += max(
+                math.prod(p[list(outcome)]) - math.exp(0.8) * math.prod(q[list(outcome)]), 0.0
+            )
         rounds = [Round(binary_response(epsilon0), ONE, times, Fraction(1, 5))]
         assert compose_delta(rounds, 0.8) >= exact
 
@@ -166,7 +179,9 @@ def test_subsampling_costs_less_than_everybody_and_rate_one_is_everybody() -> No
 def test_agrees_with_dp_accountings_own_gaussian_composition() -> None:
     from dp_accounting.pld import privacy_loss_distribution
 
-    one = privacy_loss_distribution.from_gaussian_mechanism(20.0, value_discretization_interval=1e-4)
+    one = privacy_loss_distribution.from_gaussian_mechanism(
+        20.0, value_discretization_interval=1e-4
+    )
     theirs = one.self_compose(100).get_epsilon_for_delta(1e-6)
     ours = compose_epsilon([Round(Gaussian(20.0), ONE, 100)], 1e-6)
     assert ours == pytest.approx(theirs, rel=1e-3)
@@ -191,10 +206,14 @@ def test_masses_are_those_of_the_published_connect_the_dots_algorithm() -> None:
     nodes = np.arange(-top, top + 1)
     values = curve(np.abs(nodes) * gap)
     values = np.where(nodes < 0, -np.expm1(nodes * gap) + np.exp(nodes * gap) * values, values)
-    theirs = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(gap, -top, top, values).self_compose(9)
+    theirs = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+        gap, -top, top, values
+    ).self_compose(9)
     ours = compose_curves([Repeated(curve, 9)], 1e-6)
     for epsilon in (0.0, 1.0, 4.0):
-        assert ours.delta(epsilon) == pytest.approx(float(theirs.get_delta_for_epsilon(epsilon)), rel=2e-3)
+        assert ours.delta(epsilon) == pytest.approx(
+            float(theirs.get_delta_for_epsilon(epsilon)), rel=2e-3
+        )
 
 
 def test_a_bumpy_upper_bound_of_a_convex_curve_stays_an_upper_bound() -> None:
@@ -239,7 +258,9 @@ def test_the_callers_largest_distance_limits_the_search() -> None:
     spec = Gaussian(30.0, 41)
     assert largest_distance([Round(spec, near)]) == 3
     assert largest_distance([Round(spec, far)]) == 40
-    assert compose_epsilon([Round(spec, near, 5)], 1e-6) < compose_epsilon([Round(spec, far, 5)], 1e-6)
+    assert compose_epsilon([Round(spec, near, 5)], 1e-6) < compose_epsilon(
+        [Round(spec, far, 5)], 1e-6
+    )
 
 
 def test_one_round_is_the_rounds_own_analysis() -> None:
@@ -251,7 +272,9 @@ def test_one_round_is_the_rounds_own_analysis() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(0.05, 1.0), st.integers(2, 40), st.floats(1e-9, 1e-2))
-def test_delta_of_epsilon_and_epsilon_of_delta_agree(epsilon0: float, times: int, delta: float) -> None:
+def test_delta_of_epsilon_and_epsilon_of_delta_agree(
+    epsilon0: float, times: int, delta: float
+) -> None:
     rounds = [Round(LaplaceMean(epsilon0), ONE, times)]
     epsilon = compose_epsilon(rounds, delta)
     assert epsilon <= times * epsilon0 * (1 + 1e-9)
@@ -270,7 +293,13 @@ def test_attained_is_below_certified_and_counts_one_round() -> None:
     [
         ([], 1e-6),
         ([Round(binary_response(1.0), ONE)], -0.1),
-        ([Round(binary_response(1.0), ONE), Round(binary_response(1.0), Setting(1, 1, Adjacency.METRIC))], 0.1),
+        (
+            [
+                Round(binary_response(1.0), ONE),
+                Round(binary_response(1.0), Setting(1, 1, Adjacency.METRIC)),
+            ],
+            0.1,
+        ),
     ],
 )
 def test_a_senseless_question_is_a_usage_error(rounds: list[Round], delta: float) -> None:
@@ -279,7 +308,8 @@ def test_a_senseless_question_is_a_usage_error(rounds: list[Round], delta: float
 
 
 @pytest.mark.parametrize(
-    ("times", "rate"), [(0, Fraction(1)), (1, Fraction(0)), (1, Fraction(3, 2)), (10**7, Fraction(1))]
+    ("times", "rate"),
+    [(0, Fraction(1)), (1, Fraction(0)), (1, Fraction(3, 2)), (10**7, Fraction(1))],
 )
 def test_a_senseless_round_is_a_usage_error(times: int, rate: Fraction) -> None:
     with pytest.raises(UsageError):

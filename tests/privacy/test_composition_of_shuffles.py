@@ -32,7 +32,9 @@ def hockey_stick(first: Floats, second: Floats, epsilon: float) -> float:
 
 @pytest.mark.parametrize("flip", [0.05, 0.3])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
-def test_the_worst_dataset_of_a_bit_shuffle_gets_worse_with_the_distance(flip: float, epsilon: float) -> None:
+def test_the_worst_dataset_of_a_bit_shuffle_gets_worse_with_the_distance(
+    flip: float, epsilon: float
+) -> None:
     bits, worst = 9, []
     for distance in range(1, 8):
         pairs = [
@@ -40,7 +42,9 @@ def test_the_worst_dataset_of_a_bit_shuffle_gets_worse_with_the_distance(flip: f
             for zeros in range(bits - distance + 1)
             for ones in [bits - distance - zeros]
         ]
-        worst.append(max(max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) for p, q in pairs))
+        worst.append(
+            max(max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) for p, q in pairs)
+        )
     assert all(nearer <= farther * (1 + 1e-12) for nearer, farther in itertools.pairwise(worst))
 
 
@@ -52,7 +56,12 @@ def test_two_rounds_of_each_shuffle_are_not_below_a_concrete_dataset(epsilon: fl
     first, second = flipped_sum(6, 0, flip), flipped_sum(5, 1, flip)
     for p, q in ((first, second), (second, first)):
         exact = hockey_stick(np.outer(p, p).ravel(), np.outer(q, q).ravel(), epsilon)
-        assert compose_delta([Round(RRShuffle(max_value=1, randomise=Fraction(2, 5)), setting, 2)], epsilon) >= exact
+        assert (
+            compose_delta(
+                [Round(RRShuffle(max_value=1, randomise=Fraction(2, 5)), setting, 2)], epsilon
+            )
+            >= exact
+        )
         binary = KRRHistogram(symbols=2, blanket=Fraction(2, 5))
         assert compose_delta([Round(binary, setting, 2)], epsilon) >= exact
     # Unclamped discrete Laplace noise of six users: the sum.
@@ -71,7 +80,9 @@ ANCHORS = {
     10: {1: 0.02325, 10: 0.08031, 100: 0.27516, 1000: 0.94448},
     2: {1: 0.04321, 10: 0.14847, 100: 0.50827, 1000: 1.75853},
 }
-"""The blanket's composed ε for ε0 = 1, n = 10,000, δ = 1e-6, from an independent prototype, five digits."""
+"""The blanket's composed ε for ε0 = 1, n = 10,000, δ = 1e-6, from an independent prototype, five
+digits.
+"""
 
 
 @pytest.mark.parametrize("symbols", [2, 10])

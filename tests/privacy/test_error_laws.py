@@ -31,9 +31,12 @@ def mass_by_series(shape: float, epsilon: float, point: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("shape", "epsilon", "point"), [(10, math.log(2), 10), (0.01, 0.1, 3), (0.01, 0.1, 0), (50, 0.2, 300), (3, 1.0, 90)]
+    ("shape", "epsilon", "point"),
+    [(10, math.log(2), 10), (0.01, 0.1, 3), (0.01, 0.1, 0), (50, 0.2, 300), (3, 1.0, 90)],
 )
-def test_the_log_mass_is_that_of_the_printed_series(shape: float, epsilon: float, point: int) -> None:
+def test_the_log_mass_is_that_of_the_printed_series(
+    shape: float, epsilon: float, point: int
+) -> None:
     found = sgdl_log_mass(shape, epsilon, np.array([point, -point]))
     np.testing.assert_allclose(found, mass_by_series(shape, epsilon, point), rtol=0, atol=1e-9)
 
@@ -57,7 +60,9 @@ def test_few_bits_are_those_counted_one_by_one() -> None:
         flips = sum(pattern)
         count = sum((i < ones) != bool(flip) for i, flip in enumerate(pattern))
         error = round((count - bits * p / 2) / (1 - p) - ones, 9)
-        expected[error] = expected.get(error, 0.0) + (p / 2) ** flips * (1 - p / 2) ** (bits - flips)
+        expected[error] = expected.get(error, 0.0) + (p / 2) ** flips * (1 - p / 2) ** (
+            bits - flips
+        )
     found = dict(zip(np.round(law.errors, 9).tolist(), law.mass.tolist(), strict=True))
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -77,7 +82,9 @@ def test_samples_follow_the_law() -> None:
     law = sgdl_error(5.0, 0.5)
     draws = law.sample(100_000, np.random.default_rng(1))
     # Ten standard errors of a mean of 100,000: a false alarm below 1e-20; and the seed is fixed.
-    assert abs(np.abs(draws).mean() - law.mean_absolute()) < 10 * law.root_mean_square() / math.sqrt(100_000)
+    assert abs(
+        np.abs(draws).mean() - law.mean_absolute()
+    ) < 10 * law.root_mean_square() / math.sqrt(100_000)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

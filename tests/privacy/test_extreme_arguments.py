@@ -1,4 +1,5 @@
-"""Arguments at the ends of the double range: clean numbers on the right side, no warnings (which are errors here)."""
+"""Arguments at the ends of the double range: clean numbers on the right side, no warnings (which
+are errors here)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ SHUFFLES = [
 
 @pytest.mark.parametrize(("symbols", "honest"), [(2, 1000), (3, 10), (10, 1000), (10, 10**6)])
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 1e-306, 1e-300, 1e-17])
-def test_delta_of_a_histogram_at_next_to_no_epsilon_is_that_at_none(symbols: int, honest: int, epsilon: float) -> None:
+def test_delta_of_a_histogram_at_next_to_no_epsilon_is_that_at_none(
+    symbols: int, honest: int, epsilon: float
+) -> None:
     spec, setting = KRRHistogram(symbols=symbols, blanket=Fraction(1, 2)), Setting(honest, honest)
     at_none, near = delta_bounds(spec, setting, 0.0), delta_bounds(spec, setting, epsilon)
     assert near.certified == pytest.approx(at_none.certified, rel=1e-12)
@@ -45,7 +48,9 @@ def test_delta_of_a_sum_is_a_probability_at_any_epsilon(
 
 
 @pytest.mark.parametrize("spec", SHUFFLES)
-def test_epsilon_of_a_sum_is_ordered_at_any_noise(spec: RRShuffle | GeoShuffle | SGDLShuffle) -> None:
+def test_epsilon_of_a_sum_is_ordered_at_any_noise(
+    spec: RRShuffle | GeoShuffle | SGDLShuffle,
+) -> None:
     bounds = epsilon_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), 1e-6)
     assert 0 <= bounds.attained <= bounds.certified
 

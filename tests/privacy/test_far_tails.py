@@ -1,4 +1,7 @@
-"""Totals of a thousand nats, where e^-E is no double, against sums in logarithms; the worst distance of rr-shuffle."""
+"""Totals of a thousand nats, where e^-E is no double, against sums in logarithms.
+
+The worst distance of rr-shuffle.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,14 @@ def bits_below(zeros: int, ones: int, flip: float, points: int) -> Floats:
     return np.logaddexp.accumulate(mass)
 
 
-@pytest.mark.parametrize(("randomise", "points"), [(Fraction(1, 50), 1100), (Fraction(1, 500), 200)])
+@pytest.mark.parametrize(
+    ("randomise", "points"), [(Fraction(1, 50), 1100), (Fraction(1, 500), 200)]
+)
 def test_bits_at_a_distance_of_a_thousand(randomise: Fraction, points: int) -> None:
-    spec, group = RRShuffle(max_value=1000, randomise=randomise), Setting(100, 100, Adjacency.METRIC)
+    spec, group = (
+        RRShuffle(max_value=1000, randomise=randomise),
+        Setting(100, 100, Adjacency.METRIC),
+    )
     flip = float(randomise) / 2
     near, far = bits_below(100_000, 0, flip, points), bits_below(99_000, 1000, flip, points)
     found = epsilon_bounds(spec, group, 1e-4)
@@ -43,7 +51,9 @@ def test_bits_at_a_distance_of_a_thousand(randomise: Fraction, points: int) -> N
     assert largest_event(near, far, 1000 * found.attained * (1 - 1e-7)) >= 1e-4
     assert largest_event(near, far, 1000 * found.certified) <= 1e-4
     delta = delta_bounds(spec, group, found.attained)
-    assert delta.attained == pytest.approx(largest_event(near, far, 1000 * found.attained), rel=1e-3)
+    assert delta.attained == pytest.approx(
+        largest_event(near, far, 1000 * found.attained), rel=1e-3
+    )
     assert delta.attained <= delta.certified <= 1.02 * delta.attained
 
 
@@ -55,7 +65,11 @@ def test_a_published_setting_of_geometric_noise_is_known_to_four_digits() -> Non
     # NB(100) - NB(100) in logarithms, from its definition.
     terms = np.arange(4000.0)
     log_mass = (
-        100 * math.log(-math.expm1(-0.3)) - 0.3 * terms + gammaln(100 + terms) - gammaln(terms + 1) - gammaln(100)
+        100 * math.log(-math.expm1(-0.3))
+        - 0.3 * terms
+        + gammaln(100 + terms)
+        - gammaln(terms + 1)
+        - gammaln(100)
     )
     reach = 2500
     right = np.array([logsumexp(log_mass[: 4000 - m] + log_mass[m:]) for m in range(reach + 1)])
@@ -66,7 +80,9 @@ def test_a_published_setting_of_geometric_noise_is_known_to_four_digits() -> Non
 
 
 def flipped_sum(zeros: int, ones: int, flip: float) -> Floats:
-    return np.convolve(binom.pmf(np.arange(zeros + 1), zeros, flip), binom.pmf(np.arange(ones + 1), ones, 1 - flip))
+    return np.convolve(
+        binom.pmf(np.arange(zeros + 1), zeros, flip), binom.pmf(np.arange(ones + 1), ones, 1 - flip)
+    )
 
 
 def test_a_larger_distance_is_worse_unless_all_other_bits_are_one() -> None:
@@ -77,10 +93,14 @@ def test_a_larger_distance_is_worse_unless_all_other_bits_are_one() -> None:
                 for ones in range(others):
                     zeros = others - ones
                     near = flipped_sum(zeros + distance, ones, flip)
-                    far, farther = (flipped_sum(zeros - more, ones + distance + more, flip) for more in (0, 1))
+                    far, farther = (
+                        flipped_sum(zeros - more, ones + distance + more, flip) for more in (0, 1)
+                    )
                     for epsilon in (0.0, 0.05, 0.4, 1.0, 2.5):
                         here = np.maximum(near - math.exp(epsilon * distance) * far, 0.0).sum()
-                        there = np.maximum(near - math.exp(epsilon * (distance + 1)) * farther, 0.0).sum()
+                        there = np.maximum(
+                            near - math.exp(epsilon * (distance + 1)) * farther, 0.0
+                        ).sum()
                         assert there >= here - 1e-14
 
 

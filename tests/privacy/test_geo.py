@@ -79,7 +79,9 @@ def test_with_enough_padding_the_certificate_is_tight() -> None:
     assert found.attained >= truth * 0.999
 
 
-@pytest.mark.parametrize(("d_max", "epsilon"), [(1, 0.0290), (10, 0.0396), (100, 0.0542), (1000, 0.1033)])
+@pytest.mark.parametrize(
+    ("d_max", "epsilon"), [(1, 0.0290), (10, 0.0396), (100, 0.0542), (1000, 0.1033)]
+)
 def test_the_exact_epsilon_grows_with_the_largest_distance(d_max: int, epsilon: float) -> None:
     padding = least_padding_geo(Fraction(1, 5), 100, 1e-9, 0.11 * d_max)
     spec = GeoShuffle(max_value=1000, epsilon_geo=Fraction(1, 5), padding=padding)
@@ -132,7 +134,9 @@ def test_small_padding_is_never_certified_below_what_the_reports_show() -> None:
 def test_pure_privacy_is_that_of_one_report() -> None:
     spec = GeoShuffle(max_value=7, epsilon_geo=Fraction(1, 2), padding=4)
     assert epsilon_bounds(spec, Setting(9, 9), 0.0).certified == pytest.approx(3.5)
-    assert epsilon_bounds(spec, Setting(9, 9, Adjacency.METRIC), 0.0).certified == pytest.approx(0.5)
+    assert epsilon_bounds(spec, Setting(9, 9, Adjacency.METRIC), 0.0).certified == pytest.approx(
+        0.5
+    )
     assert corrupted_bounds(spec, Setting(9, 9), 1e-6).epsilon == pytest.approx(3.5)
     one, other = (np.array(_report(spec, value)) for value in (0, 7))
     assert float(np.abs(np.log(one / other)).max()) <= 3.5 + 1e-9
@@ -145,7 +149,9 @@ def test_the_curve_bounds_the_truth_at_any_sign() -> None:
     near, far = _sum(spec, (0, 0)), _sum(spec, (0, 3))
     for epsilon, value in zip(epsilons, curve, strict=True):
         for first, second in ((near, far), (far, near)):
-            assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (1 - 1e-9)
+            assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (
+                1 - 1e-9
+            )
 
 
 def test_a_long_curve_lies_above_a_short_one_by_little() -> None:
@@ -158,7 +164,11 @@ def test_a_long_curve_lies_above_a_short_one_by_little() -> None:
 
 
 def test_the_standard_error_is_that_of_simulated_noise() -> None:
-    """1e6 draws; a variance estimate of this law is off by 2 % with probability below 1e-12 (Chebyshev of order 12)."""
+    """1e6 draws.
+
+    A variance estimate of this law is off by 2 % with probability below 1e-12 (Chebyshev of order
+    12).
+    """
     spec = GeoShuffle(max_value=5, epsilon_geo=Fraction(1, 2), padding=80)
     generator = np.random.default_rng(3)
     q = 1 - math.exp(-0.5)
@@ -174,7 +184,13 @@ def test_the_standard_error_is_that_of_simulated_noise() -> None:
     exponent=st.floats(-9, -2),
     metric=st.booleans(),
 )
-def test_epsilon_moves_the_right_way(honest: int, more: int, k: int, exponent: float, metric: bool) -> None:  # noqa: FBT001
+def test_epsilon_moves_the_right_way(
+    honest: int,
+    more: int,
+    k: int,
+    exponent: float,
+    metric: bool,  # noqa: FBT001
+) -> None:
     spec = GeoShuffle(max_value=60, epsilon_geo=Fraction(2, 5), padding=300)
     adjacency = Adjacency.METRIC if metric else Adjacency.STANDARD
     delta = 10.0**exponent

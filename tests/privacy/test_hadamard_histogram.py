@@ -1,4 +1,5 @@
-"""Hadamard histogram: two rows say all, bounds around all datasets of small rounds, and where it beats k-RR (K13)."""
+"""Hadamard histogram: two rows say all, bounds around all datasets of small rounds, and where it
+beats k-RR (K13)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ def rows_of(spec: HadamardHistogram) -> Rows:
     order = spec.alphabet
     free, inside = spec.blanket / order, 2 * (1 - spec.blanket) / order
     matrix = hadamard(order)
-    return tuple(tuple(free + inside * int(matrix[x + 1, y] == 1) for y in range(order)) for x in range(spec.symbols))
+    return tuple(
+        tuple(free + inside * int(matrix[x + 1, y] == 1) for y in range(order))
+        for x in range(spec.symbols)
+    )
 
 
 def histogram_law(rows: Sequence[Sequence[float]], held: Sequence[int]) -> Histogram:
@@ -58,7 +62,10 @@ def worst_delta(spec: HadamardHistogram, honest: int, epsilon: float) -> float:
     for others in itertools.combinations_with_replacement(range(spec.symbols), honest - 1):
         laws = [histogram_law(rows, (*others, value)) for value in range(spec.symbols)]
         for p, q in itertools.permutations(laws, 2):
-            found = max(found, sum(max(mass - math.exp(epsilon) * q[counts], 0.0) for counts, mass in p.items()))
+            found = max(
+                found,
+                sum(max(mass - math.exp(epsilon) * q[counts], 0.0) for counts, mass in p.items()),
+            )
     return found
 
 
@@ -66,7 +73,9 @@ def worst_delta(spec: HadamardHistogram, honest: int, epsilon: float) -> float:
     ("symbols", "honest"), [(2, 1), (2, 2), (2, 4), (3, 1), (3, 2), (3, 4), (4, 2), (5, 2), (7, 2)]
 )
 @pytest.mark.parametrize("blanket", [Fraction(1, 5), Fraction(3, 4), Fraction(1)])
-def test_both_sides_hold_the_truth_between_them(symbols: int, honest: int, blanket: Fraction) -> None:
+def test_both_sides_hold_the_truth_between_them(
+    symbols: int, honest: int, blanket: Fraction
+) -> None:
     spec, setting = HadamardHistogram(symbols=symbols, blanket=blanket), Setting(honest, honest)
     for epsilon in (0.0, 0.2, 1.0):
         truth = worst_delta(spec, honest, epsilon)
@@ -80,18 +89,24 @@ def test_both_sides_hold_the_truth_between_them(symbols: int, honest: int, blank
 
 @pytest.mark.parametrize("symbols", [2, 3, 4, 5, 7, 11])
 def test_all_pairs_of_values_are_one_pair(symbols: int) -> None:
-    """K13, by the whole matrix: one kind of change in each order, and a blanket that all values share."""
+    """K13, by the whole matrix: one kind of change in each order, and a blanket that all values
+    share."""
     spec = HadamardHistogram(symbols=symbols, blanket=Fraction(1, 3))
     rows = rows_of(spec)
     least = blanket_of(rows)
     outside = spec.blanket / spec.alphabet
-    assert least == ((2 - spec.blanket) / spec.alphabet, *(outside for _ in range(spec.alphabet - 1)))
+    assert least == (
+        (2 - spec.blanket) / spec.alphabet,
+        *(outside for _ in range(spec.alphabet - 1)),
+    )
     whole, pair = HiddenFlags(rows), HiddenFlags(rows[:2], least)
     assert len(whole.changes) <= 2
     for epsilon in (0.0, 0.3):
         wanted = whole.delta(500, epsilon)
         assert pair.delta(500, epsilon) == pytest.approx(wanted, rel=1e-6)
-        assert delta_bounds(spec, Setting(500, 500), epsilon).certified == pytest.approx(wanted, rel=1e-6)
+        assert delta_bounds(spec, Setting(500, 500), epsilon).certified == pytest.approx(
+            wanted, rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("symbols", [2, 3, 5, 1000, MOST_SYMBOLS])
@@ -115,10 +130,12 @@ def test_the_guarantee_hardly_depends_on_the_number_of_symbols(symbols: int) -> 
 
 
 def test_a_large_domain_is_cheaper_than_with_randomised_response() -> None:
-    """At 10,000 users, ε = 1, δ = 1e-6: k-RR below, Hadamard response above some hundreds of symbols."""
+    """At 10,000 users, ε = 1, δ = 1e-6: k-RR below, Hadamard response above some hundreds of
+    symbols."""
     errors = {
         symbols: {
-            row.kind: row.error for row in advise(Target(1.0, 1e-6, users=10_000, honest=10_000, symbols=symbols))
+            row.kind: row.error
+            for row in advise(Target(1.0, 1e-6, users=10_000, honest=10_000, symbols=symbols))
         }
         for symbols in (10, 2000)
     }

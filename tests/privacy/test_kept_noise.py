@@ -1,4 +1,5 @@
-"""The noise that clamping leaves (docs/accounting.md, S6b): against all datasets of small cases and 40 digits."""
+"""The noise that clamping leaves (docs/accounting.md, S6b): against all datasets of small cases and
+40 digits."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from scipy import stats
 
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.bounds import (
+    Setting,
+    certified_curve,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise, TruncatedPair
@@ -72,12 +79,17 @@ def outside(rate: Fraction, padding: int) -> mpmath.mpf:
     return 2 * q ** (padding + 1) / (1 + q)
 
 
-def stated_bound(rate: Fraction, padding: int, honest: int, distance: int, epsilon: float) -> mpmath.mpf:
+def stated_bound(
+    rate: Fraction, padding: int, honest: int, distance: int, epsilon: float
+) -> mpmath.mpf:
     """E HS_E(W_M‖W_M + d), M ~ Bin(h, 1 - τ), term by term."""
     tail = outside(rate, padding)
     laws = kept_laws(rate, padding, honest)
     return mpmath.fsum(
-        math.comb(honest, m) * (1 - tail) ** m * tail ** (honest - m) * shifted(laws[m], distance, epsilon)
+        math.comb(honest, m)
+        * (1 - tail) ** m
+        * tail ** (honest - m)
+        * shifted(laws[m], distance, epsilon)
         for m in range(honest + 1)
     )
 
@@ -93,7 +105,8 @@ def report(spec: GeoShuffle, value: int) -> Numbers:
 
 
 def true_delta(spec: GeoShuffle, users: int, distance: int, epsilon: float) -> mpmath.mpf:
-    """The largest δ over all datasets, for all changes of one value by `distance`, in both orders."""
+    """The largest δ over all datasets, for all changes of one value by `distance`, in both
+    orders."""
     worst = mpmath.mpf(0)
     for others in itertools.combinations_with_replacement(range(spec.max_value + 1), users - 1):
         rest: Numbers = (mpmath.mpf(1),)
@@ -125,7 +138,10 @@ def test_no_dataset_of_small_cases_exceeds_the_bound_and_the_code_computes_it(
                 if bound > 1e-30:
                     assert found <= min(1, bound * (1 + mpmath.mpf("1e-6")))
             setting = Setting(honest, honest, Adjacency.STANDARD)
-            assert true_delta(spec, honest, largest, epsilon) <= delta_bounds(spec, setting, epsilon).certified
+            assert (
+                true_delta(spec, honest, largest, epsilon)
+                <= delta_bounds(spec, setting, epsilon).certified
+            )
 
 
 def test_a_smaller_change_is_covered_by_the_bound_of_a_larger_one() -> None:
@@ -156,7 +172,9 @@ def test_sums_of_kept_noise_are_bracketed_to_many_digits(
         noise = TruncatedNoise.of(rate, padding)
         epsilons = np.linspace(0.0, 0.75 * noise.widest_tilt * distance, 6)
         rows = np.ones(6)
-        found = hockey_stick(TruncatedPair.of(TruncatedLaw(noise, count * rows), distance * rows), epsilons)
+        found = hockey_stick(
+            TruncatedPair.of(TruncatedLaw(noise, count * rows), distance * rows), epsilons
+        )
         for epsilon, low, high in zip(epsilons.tolist(), found.lower, found.upper, strict=True):
             truth = shifted(law, distance, epsilon)
             assert low <= truth <= high
@@ -178,18 +196,24 @@ def test_tables_of_kept_noise_are_above_the_truth_by_next_to_nothing(
         for y in range(min(table.logs.size, 100)):
             assert abs(mpmath.log(law[middle + y]) - float(table.logs[y])) <= table.margin
         epsilons = np.linspace(0.0, 0.8 * float(rate) * distance, 6)
-        for epsilon, found in zip(epsilons.tolist(), table.divergence(distance, epsilons), strict=True):
+        for epsilon, found in zip(
+            epsilons.tolist(), table.divergence(distance, epsilons), strict=True
+        ):
             truth = shifted(law, distance, epsilon)
             assert truth <= found <= truth * (1 + mpmath.mpf("1e-5")) + mpmath.mpf("1e-38")
 
 
-@pytest.mark.parametrize(("honest", "padding", "rate"), [(1900, 12, Fraction(2917, 4096)), (300, 20, Fraction(1, 3))])
+@pytest.mark.parametrize(
+    ("honest", "padding", "rate"), [(1900, 12, Fraction(2917, 4096)), (300, 20, Fraction(1, 3))]
+)
 def test_a_curve_from_tables_is_that_from_sums(honest: int, padding: int, rate: Fraction) -> None:
     kept = kept_noise(GeoShuffle(max_value=20, epsilon_geo=rate, padding=padding), honest)
     assert kept is not None
     epsilons, steps = np.linspace(0.0, 3.0, 40), np.full(40, 20)
     together = kept.divergence(steps, epsilons)[0]
-    apart = np.concatenate([kept.divergence(steps[i : i + 10], epsilons[i : i + 10])[0] for i in range(0, 40, 10)])
+    apart = np.concatenate(
+        [kept.divergence(steps[i : i + 10], epsilons[i : i + 10])[0] for i in range(0, 40, 10)]
+    )
     assert np.allclose(together, apart, rtol=1e-4, atol=1e-30)
 
 
@@ -200,7 +224,9 @@ def test_a_curve_from_tables_is_that_from_sums(honest: int, padding: int, rate: 
     count=st.integers(1, 10**6),
     share=st.floats(-0.95, 0.95),
 )
-def test_the_envelope_is_above_the_modulus_and_never_rises(rate: float, padding: int, count: int, share: float) -> None:
+def test_the_envelope_is_above_the_modulus_and_never_rises(
+    rate: float, padding: int, count: int, share: float
+) -> None:
     noise = TruncatedNoise(rate, padding, 0.0)
     if noise.widest_tilt == 0.0:
         return
@@ -243,7 +269,8 @@ def test_cells_are_above_the_binomial_law() -> None:
             above = [c for c in found.counts if c > count]
             largest = int(min(above)) - 1 if above else honest
             reached = mpmath.fsum(
-                math.comb(honest, m) * (1 - tail) ** m * tail ** (honest - m) for m in range(largest + 1)
+                math.comb(honest, m) * (1 - tail) ** m * tail ** (honest - m)
+                for m in range(largest + 1)
             )
             assert reached <= mass + found.lost
 
@@ -252,12 +279,17 @@ REFERENCE = GeoShuffle(max_value=20, epsilon_geo=Fraction(2917, 4096), padding=1
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_little_padding_costs_next_to_nothing_in_one_round_and_in_thirty(adjacency: Adjacency) -> None:
+def test_little_padding_costs_next_to_nothing_in_one_round_and_in_thirty(
+    adjacency: Adjacency,
+) -> None:
     units = 20 if adjacency is Adjacency.METRIC else 1
     setting = Setting(2000, 1900, adjacency)
     for times, most in ((1, 0.9975), (8, 3.1125), (30, 6.59)):
         assert compose_epsilon([Round(REFERENCE, setting, times)], 1e-6) * units <= most
-    assert any(line.startswith("S6") and "S6b" in line for line in epsilon_bounds(REFERENCE, setting, 1e-6).basis)
+    assert any(
+        line.startswith("S6") and "S6b" in line
+        for line in epsilon_bounds(REFERENCE, setting, 1e-6).basis
+    )
 
 
 def test_composed_rounds_agree_with_another_library() -> None:
@@ -274,9 +306,14 @@ def test_composed_rounds_agree_with_another_library() -> None:
             near[m, place] = chance * mass
             far[m, place + distance] = chance * mass
         law = np.convolve(law, one)
-    spec, setting = GeoShuffle(max_value=distance, epsilon_geo=rate, padding=padding), Setting(honest, honest)
+    spec, setting = (
+        GeoShuffle(max_value=distance, epsilon_geo=rate, padding=padding),
+        Setting(honest, honest),
+    )
     found = compose_epsilon([Round(spec, setting, times)], 1e-4)
-    pairs = [{key: math.log(mass) for key, mass in side.items() if mass > 0} for side in (far, near)]
+    pairs = [
+        {key: math.log(mass) for key, mass in side.items() if mass > 0} for side in (far, near)
+    ]
     for pessimistic in (False, True):
         loss = privacy_loss_distribution.from_two_probability_mass_functions(
             *pairs, pessimistic_estimate=pessimistic, value_discretization_interval=1e-3
@@ -295,10 +332,15 @@ def test_two_rounds_of_clamped_reports_stay_below_the_composed_bound(epsilon: fl
         near = np.array([float(mass) for mass in convolved(report(spec, 0), report(spec, 0))])
         exact = []
         for distance in (1, 2, 3):
-            far = np.array([float(mass) for mass in convolved(report(spec, 0), report(spec, distance))])
+            far = np.array(
+                [float(mass) for mass in convolved(report(spec, 0), report(spec, distance))]
+            )
             p, q = np.outer(near, near), np.outer(far, far)
             total = math.exp(epsilon * distance)
-            exact += [float(np.maximum(p - total * q, 0).sum()), float(np.maximum(q - total * p, 0).sum())]
+            exact += [
+                float(np.maximum(p - total * q, 0).sum()),
+                float(np.maximum(q - total * p, 0).sum()),
+            ]
     rounds = [Round(spec, Setting(users, users, Adjacency.METRIC), 2)]
     assert compose_delta(rounds, epsilon) >= max(exact)
 
@@ -323,8 +365,12 @@ def true_delta_at_zero(spec: GeoShuffle, users: int, distance: int, epsilon: flo
 
 
 @pytest.mark.parametrize(("honest", "gap"), [(10**5, 0.005), (10**9, 0.02)])
-def test_very_many_users_with_little_padding_are_certified_from_both_sides(honest: int, gap: float) -> None:
-    little = epsilon_bounds(GeoShuffle(max_value=20, epsilon_geo=Fraction(3), padding=4), Setting(honest, honest), 1e-7)
+def test_very_many_users_with_little_padding_are_certified_from_both_sides(
+    honest: int, gap: float
+) -> None:
+    little = epsilon_bounds(
+        GeoShuffle(max_value=20, epsilon_geo=Fraction(3), padding=4), Setting(honest, honest), 1e-7
+    )
     plenty = epsilon_bounds(
         GeoShuffle(max_value=20, epsilon_geo=Fraction(3), padding=60), Setting(honest, honest), 1e-7
     )
@@ -352,7 +398,9 @@ def test_large_metric_totals_are_attained_with_little_padding() -> None:
 
 def mean_report(spec: GeoShuffle, value: int) -> float:
     with mpmath.workdps(DIGITS):
-        return float(mpmath.fsum((y - spec.padding) * mass for y, mass in enumerate(report(spec, value))))
+        return float(
+            mpmath.fsum((y - spec.padding) * mass for y, mass in enumerate(report(spec, value)))
+        )
 
 
 def test_the_stated_error_covers_the_bias_of_clamping_at_both_ends() -> None:
@@ -365,7 +413,9 @@ def test_the_stated_error_covers_the_bias_of_clamping_at_both_ends() -> None:
     users = 40
     for value in (0, 3, 6):
         with mpmath.workdps(DIGITS):
-            squares = mpmath.fsum((y - spec.padding - value) ** 2 * m for y, m in enumerate(report(spec, value)))
+            squares = mpmath.fsum(
+                (y - spec.padding - value) ** 2 * m for y, m in enumerate(report(spec, value))
+            )
         variance = users * (float(squares) - biases[value] ** 2)
         error = math.sqrt(variance + (users * biases[value]) ** 2)
         assert error <= standard_error(spec, users)
@@ -385,18 +435,25 @@ def test_an_interval_reaches_over_the_bias_of_clamping() -> None:
         covered = 0.0
         for ones, mass in enumerate(total):
             if mass > 1e-12:
-                answer = spec.estimate([users * spec.messages_per_user - ones, ones], Fraction(users))
+                answer = spec.estimate(
+                    [users * spec.messages_per_user - ones, ones], Fraction(users)
+                )
                 covered += float(mass) * (answer.lows[0] - 1e-9 <= truth <= answer.highs[0] + 1e-9)
         assert covered >= 0.95
 
 
 def test_a_delta_that_unclamped_noise_meets_for_nothing_is_met_by_kept_noise() -> None:
-    spec, setting = GeoShuffle(max_value=1, epsilon_geo=Fraction(1, 4), padding=8), Setting(400, 400)
+    spec, setting = (
+        GeoShuffle(max_value=1, epsilon_geo=Fraction(1, 4), padding=8),
+        Setting(400, 400),
+    )
     needed = epsilon_bounds(spec, setting, 0.004)
     assert 0.0 <= needed.attained <= needed.certified
     assert 0.0 < needed.certified <= 0.005
     few = Setting(1, 1, Adjacency.METRIC)
-    alone = epsilon_bounds(GeoShuffle(max_value=200, epsilon_geo=Fraction(1, 4), padding=8), few, 1e-6)
+    alone = epsilon_bounds(
+        GeoShuffle(max_value=200, epsilon_geo=Fraction(1, 4), padding=8), few, 1e-6
+    )
     # One noise, which clamping costs nothing: 1 - (φ + e^E φ^200)/(1 + φ) = δ.
     below = math.log1p(-1e-6 * (1 + math.exp(-0.25))) / 200
     assert alone.certified == pytest.approx(0.25 + below, rel=1e-9)
@@ -412,7 +469,10 @@ def test_so_little_padding_that_no_digits_are_left_is_left_to_the_other_bounds()
 
 
 def test_noise_that_is_enough_for_one_report_is_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the ε of one report on no bound of shuffled noise is asked; for five users it would take minutes."""
+    """From the ε of one report on no bound of shuffled noise is asked.
+
+    For five users it would take minutes.
+    """
 
     def refuse(*_: object) -> None:
         raise AssertionError("the shuffled noise was evaluated")
@@ -428,8 +488,11 @@ def test_noise_that_is_enough_for_one_report_is_not_summed(monkeypatch: pytest.M
 
 
 def test_noise_most_of_which_is_clamped_has_no_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All noises are clamped at once with chance 0.29: no ε has a smaller δ by S6b, and none is searched."""
-    item = geo.noisy_sum(GeoShuffle(max_value=100, epsilon_geo=Fraction(1, 900), padding=226), Setting(5, 5))
+    """All noises are clamped at once with chance 0.29: no ε has a smaller δ by S6b, and none is
+    searched."""
+    item = geo.noisy_sum(
+        GeoShuffle(max_value=100, epsilon_geo=Fraction(1, 900), padding=226), Setting(5, 5)
+    )
     assert isinstance(item.kept, KeptNoise)
     assert item.kept.cells.lost > 0.2
     monkeypatch.setattr(KeptNoise, "divergence", None)

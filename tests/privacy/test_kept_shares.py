@@ -1,7 +1,8 @@
-"""Clamping at large δ: the shares that are not clamped alone, and one user whose report nobody else's hides (S6, S6b).
+"""Clamping at large δ: the shares that are not clamped alone, and one user whose report nobody
+else's hides (S6, S6b).
 
-Against the mechanism itself, written out: negative binomials from their definition, clamped reports, every dataset.
-"""
+Against the mechanism itself, written out: negative binomials from their definition, clamped
+reports, every dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ CASES = (
 
 
 def share(shares: int, rate: Fraction) -> Law:
-    """P(A - B = m), m from -REACH to REACH: terms (1-φ)^r φ^j r(r+1)...(r+j-1)/j!, summed over all pairs."""
+    """P(A - B = m), m from -REACH to REACH: terms (1-φ)^r φ^j r(r+1)...(r+j-1)/j!, summed over all
+    pairs."""
     ratio, shape, one = math.exp(-rate), 1 / shares, [1.0]
     for j in range(1, REACH + 1):
         one.append(one[-1] * ratio * (shape + j - 1) / j)
@@ -50,7 +52,8 @@ def report(law: Law, value: int, padding: int, top: int) -> Law:
 
 
 def true_delta(law: Law, honest: int, padding: int, top: int, distance: int, total: float) -> float:
-    """The largest Σ (P - e^E Q)_+ over every dataset and every change by `distance`, in both orders."""
+    """The largest Σ (P - e^E Q)_+ over every dataset and every change by `distance`, in both
+    orders."""
     reports = [report(law, value, padding, top) for value in range(top + 1)]
     worst = 0.0
     for others in itertools.combinations_with_replacement(range(top + 1), honest - 1):
@@ -95,9 +98,13 @@ def test_kept_shares_cost_what_the_flags_say_and_cover_every_dataset(
         steps = [(d, epsilon * d) for d in range(1, top + 1)] if metric else [(top, epsilon)]
         bound = found.delta(top, epsilon, metric=metric)
         expected = max(told(law, honest, padding, d, total) for d, total in steps)
-        assert expected * (1 - 1e-12) <= bound <= expected + 1e-3  # numbers of shares are counted in cells
+        assert (
+            expected * (1 - 1e-12) <= bound <= expected + 1e-3
+        )  # numbers of shares are counted in cells
         every = [(d, epsilon * (d if metric else 1)) for d in range(1, top + 1)]
-        assert bound >= max(true_delta(law, honest, padding, top, d, total) for d, total in every) * (1 - 1e-12)
+        assert bound >= max(
+            true_delta(law, honest, padding, top, d, total) for d, total in every
+        ) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(("honest", "shares", "rate", "padding", "top"), CASES)
@@ -111,7 +118,9 @@ def test_at_a_large_delta_they_are_asked_and_nothing_is_below_the_truth(
     for delta in (0.02, 0.3, 0.6):
         found = epsilon_bounds(spec, setting, delta)
         totals = [(d, found.certified * (d if metric else 1)) for d in range(1, top + 1)]
-        assert max(true_delta(law, honest, padding, top, d, total) for d, total in totals) <= delta * (1 + 1e-12)
+        assert max(
+            true_delta(law, honest, padding, top, d, total) for d, total in totals
+        ) <= delta * (1 + 1e-12)
         assert found.attained <= found.certified
         assert delta_bounds(spec, setting, found.certified).certified <= delta * (1 + 1e-12)
         better += found.certified < noisy_sum(spec, setting).epsilon(delta) * (1 - 1e-4)
@@ -121,7 +130,10 @@ def test_at_a_large_delta_they_are_asked_and_nothing_is_below_the_truth(
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("padding", [0, 2])
 def test_one_honest_user_pays_nothing_for_clamping(padding: int, adjacency: Adjacency) -> None:
-    """The report is a function of x + N; what it costs is at most the noise's, and no less than the clamped law's."""
+    """The report is a function of x + N.
+
+    What it costs is at most the noise's, and no less than the clamped law's.
+    """
     rate, top, law = Fraction(3, 4), 3, share(1, Fraction(3, 4))
     metric = adjacency is Adjacency.METRIC
     for spec in (
@@ -132,7 +144,8 @@ def test_one_honest_user_pays_nothing_for_clamping(padding: int, adjacency: Adja
             steps = [(d, epsilon * (d if metric else 1)) for d in range(1, top + 1)]
             found = delta_bounds(spec, Setting(5, 1, adjacency), epsilon)
             whole = max(
-                float(np.maximum(law[d:] - math.exp(total) * law[:-d], 0).sum() + law[:d].sum()) for d, total in steps
+                float(np.maximum(law[d:] - math.exp(total) * law[:-d], 0).sum() + law[:d].sum())
+                for d, total in steps
             )
             clamped = max(true_delta(law, 1, padding, top, d, total) for d, total in steps)
             assert found.certified == pytest.approx(whole, rel=2e-3)
@@ -146,5 +159,7 @@ def test_two_rounds_of_one_honest_user_cost_what_their_noises_do() -> None:
     worst = 0.0
     for d in range(1, 7):
         p, q = np.append(one, np.zeros(d)), np.append(np.zeros(d), one)
-        worst = max(worst, float(np.maximum(np.outer(p, p) - math.exp(0.5 * d) * np.outer(q, q), 0).sum()))
+        worst = max(
+            worst, float(np.maximum(np.outer(p, p) - math.exp(0.5 * d) * np.outer(q, q), 0).sum())
+        )
     assert worst * (1 - 1e-9) <= found <= worst * (1 + 1e-3)

@@ -1,4 +1,5 @@
-"""k-RR from both sides: exact rational enumeration of every dataset, anchors, Monte Carlo, monotonicity."""
+"""k-RR from both sides: exact rational enumeration of every dataset, anchors, Monte Carlo,
+monotonicity."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def everyone(users: int, adjacency: Adjacency = Adjacency.STANDARD) -> Setting:
 
 
 @lru_cache(maxsize=4096)
-def histogram_law(krr: KRRHistogram, data: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
+def histogram_law(
+    krr: KRRHistogram, data: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], Fraction], ...]:
     """Exact law of the histogram of everybody's report, user by user."""
     q = krr.blanket / krr.symbols
     law: Law = {(0,) * krr.symbols: Fraction(1)}
@@ -61,7 +64,10 @@ def true_delta(krr: KRRHistogram, users: int, growth: Fraction) -> Fraction:
     for others in itertools.combinations_with_replacement(range(krr.symbols), users - 1):
         q = dict(histogram_law(krr, (*others, 1)))
         p = histogram_law(krr, (*others, 0))
-        worst = max(worst, sum((max(Fraction(0), mass - growth * q[counts]) for counts, mass in p), Fraction(0)))
+        worst = max(
+            worst,
+            sum((max(Fraction(0), mass - growth * q[counts]) for counts, mass in p), Fraction(0)),
+        )
     return worst
 
 
@@ -95,14 +101,21 @@ def test_the_truth_over_every_dataset_lies_between_attained_and_certified(
 
 @pytest.mark.parametrize(("krr", "users"), SMALL)
 @pytest.mark.parametrize("growth", [Fraction(1, 3), Fraction(9, 10), Fraction(3, 2)])
-def test_the_curve_bounds_negative_epsilons_too(krr: KRRHistogram, users: int, growth: Fraction) -> None:
+def test_the_curve_bounds_negative_epsilons_too(
+    krr: KRRHistogram, users: int, growth: Fraction
+) -> None:
     truth = float(true_delta(krr, users, growth))
     curve = certified_curve(krr, everyone(users), 1, np.array([math.log(growth)]))
     assert curve[0] >= truth * (1 - 1e-12)
 
 
 def test_the_grid_of_any_size_brackets_the_exact_sum() -> None:
-    for krr, honest in [(spec(3, 1), 40), (spec(10, 2), 400), (spec(5, 0.5), 900), (spec(2, 1), 900)]:
+    for krr, honest in [
+        (spec(3, 1), 40),
+        (spec(10, 2), 400),
+        (spec(5, 0.5), 900),
+        (spec(2, 1), 900),
+    ]:
         law = law_of(krr)
         exact, grid = ExactCells(law, honest), GridBlanket(law, honest)
         for epsilon in (0.0, 0.01, 0.05, 0.1, 0.3):
@@ -118,7 +131,8 @@ def test_the_blanket_of_the_worked_example_is_reproduced() -> None:
     assert delta_bounds(krr, everyone(6), 0.5).attained <= 0.3044169367 + 1e-9
 
 
-# k, ε0, n, then the blanket (or, k = 2, the composition) in the design's table and the dataset that attains.
+# k, ε0, n, then the blanket (or, k = 2, the composition) in the design's table and the dataset that
+# attains.
 ANCHORS = [
     (2, 1, 10**3, 0.1487, 0.1266),
     (2, 1, 10**4, 0.04321, 0.03566),
@@ -151,7 +165,8 @@ def test_published_prototype_values_bracket_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("symbols", "epsilon0", "users", "floor"), [(10, 4, 100, 3.46036), (4, 2, 30, 1.74544), (10, 1, 100, 0.268102)]
+    ("symbols", "epsilon0", "users", "floor"),
+    [(10, 4, 100, 3.46036), (4, 2, 30, 1.74544), (10, 1, 100, 0.268102)],
 )
 def test_the_soundness_floors_hold(symbols: int, epsilon0: float, users: int, floor: float) -> None:
     bounds = epsilon_bounds(spec(symbols, epsilon0), everyone(users), 1e-6)
@@ -172,13 +187,15 @@ def test_at_a_billion_users_the_central_limit_is_met(symbols: int) -> None:
     variance = honest * law.q * (alpha**2 + beta**2 + (symbols - 2) * kappa**2)
     z = mean / math.sqrt(variance)
     normal = (
-        math.sqrt(variance) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + mean * math.erfc(-z / math.sqrt(2)) / 2
+        math.sqrt(variance) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        + mean * math.erfc(-z / math.sqrt(2)) / 2
     )
     assert normal / (honest * law.q) == pytest.approx(1e-8, rel=0.03)
 
 
 def test_monte_carlo_of_the_third_symbol_dataset_is_covered() -> None:
-    """Hoeffding with values in [0, 1]: at 400,000 samples a deviation of 0.006 has probability below 1e-12."""
+    """Hoeffding with values in [0, 1]: at 400,000 samples a deviation of 0.006 has probability
+    below 1e-12."""
     krr, honest, epsilon = spec(5, 1.5), 300, 0.15
     law = law_of(krr)
     draw = np.random.default_rng(20240229).multinomial
@@ -212,13 +229,17 @@ def test_delta_falls_in_epsilon_and_epsilon_in_delta_and_in_honest_users(
     assert epsilon_bounds(krr, more, 1e-6).certified <= here.certified * (1 + 2e-6)
     at, below = here.certified, here.certified * part
     assert delta_bounds(krr, everyone(honest), at).certified <= 1e-6
-    assert delta_bounds(krr, everyone(honest), below).certified >= delta_bounds(krr, everyone(honest), at).certified * (
-        1 - 1e-9
-    )
+    assert delta_bounds(krr, everyone(honest), below).certified >= delta_bounds(
+        krr, everyone(honest), at
+    ).certified * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(("symbols", "honest"), [(2, 500), (2, 50_000), (10, 200), (10, 20_000), (100, 10**6)])
-def test_the_curve_is_falling_and_never_below_the_dataset_that_attains(symbols: int, honest: int) -> None:
+@pytest.mark.parametrize(
+    ("symbols", "honest"), [(2, 500), (2, 50_000), (10, 200), (10, 20_000), (100, 10**6)]
+)
+def test_the_curve_is_falling_and_never_below_the_dataset_that_attains(
+    symbols: int, honest: int
+) -> None:
     krr = spec(symbols, 1)
     epsilons = np.linspace(-1.2, 1.2, 241)
     curve = certified_curve(krr, everyone(honest), 1, epsilons)
@@ -259,7 +280,9 @@ def test_pure_noise_needs_no_epsilon_and_an_almost_open_report_amplifies_nothing
 
 @pytest.mark.parametrize("epsilon0", [1e-6, 2e-4, 20.5, 22.0])
 @pytest.mark.parametrize("symbols", [3, 10])
-def test_very_small_and_very_large_epsilon0_are_known_as_well(epsilon0: float, symbols: int) -> None:
+def test_very_small_and_very_large_epsilon0_are_known_as_well(
+    epsilon0: float, symbols: int
+) -> None:
     krr = spec(symbols, epsilon0)
     honest, delta = (300, epsilon0 * 1e-3) if epsilon0 < 1 else (10**9, 1e-6)
     bounds = epsilon_bounds(krr, everyone(honest), delta)
@@ -287,7 +310,14 @@ def test_bad_arguments_are_refused_with_their_range() -> None:
 
 @pytest.mark.parametrize(
     ("symbols", "epsilon0", "honest"),
-    [(10, 1, 10**6), (10, 1, 10**9), (2, 1, 10**9), (2**16, 20, 10**9), (2**16, 1, 10**9), (3, 0.001, 10**9)],
+    [
+        (10, 1, 10**6),
+        (10, 1, 10**9),
+        (2, 1, 10**9),
+        (2**16, 20, 10**9),
+        (2**16, 1, 10**9),
+        (3, 0.001, 10**9),
+    ],
 )
 def test_no_certificate_computes_more_than_some_million_numbers(
     symbols: int, epsilon0: float, honest: int, monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,9 @@ TABLE_3 = [
 def test_theorem_1_as_printed_gives_the_papers_table(
     users: int, symbols: int, epsilon0: float, epsilon: float, printed: float
 ) -> None:
-    assert published_theorem_1(users, 80, symbols, epsilon0, epsilon) == pytest.approx(printed, rel=0.01)
+    assert published_theorem_1(users, 80, symbols, epsilon0, epsilon) == pytest.approx(
+        printed, rel=0.01
+    )
 
 
 def one_bin(users: int, at_x0: int, symbols: int, epsilon0: float) -> tuple[np.ndarray, np.ndarray]:
@@ -57,14 +59,18 @@ def one_bin(users: int, at_x0: int, symbols: int, epsilon0: float) -> tuple[np.n
     return np.convolve(law, [1 - p, p]), np.convolve(law, [1 - q, q])
 
 
-@pytest.mark.parametrize(("users", "at_x0", "symbols", "epsilon0"), [(100, 80, 10, 2), (40, 0, 2, 1), (30, 29, 3, 3)])
+@pytest.mark.parametrize(
+    ("users", "at_x0", "symbols", "epsilon0"), [(100, 80, 10, 2), (40, 0, 2, 1), (30, 29, 3, 3)]
+)
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
 def test_the_corrected_loss_gives_the_delta_of_one_bin(
     users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float
 ) -> None:
     p, q = one_bin(users, at_x0, symbols, epsilon0)
     exact = float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
-    assert corrected_marginal(users, at_x0, symbols, epsilon0, epsilon) == pytest.approx(exact, rel=1e-8)
+    assert corrected_marginal(users, at_x0, symbols, epsilon0, epsilon) == pytest.approx(
+        exact, rel=1e-8
+    )
 
 
 def test_the_printed_loss_is_below_the_truth_by_twelve_orders_of_magnitude() -> None:
@@ -89,7 +95,9 @@ def test_the_strong_adversary_is_sound_and_a_hundred_times_worse_than_the_weak_o
     weak = certified_epsilon(lambda e: weak_adversary_delta(krr, 10**4, e), 1e-6, 0.1)
     assert strong == pytest.approx(0.112, abs=5e-4)
     assert weak == pytest.approx(0.00116, abs=5e-6)
-    assert weak == pytest.approx(epsilon_bounds(krr, Setting(10**4, 10**4), 1e-6).certified, rel=1e-5)
+    assert weak == pytest.approx(
+        epsilon_bounds(krr, Setting(10**4, 10**4), 1e-6).certified, rel=1e-5
+    )
 
 
 def test_the_strong_adversary_is_the_enumeration_of_its_definition() -> None:
@@ -100,8 +108,11 @@ def test_the_strong_adversary_is_the_enumeration_of_its_definition() -> None:
         for a in range(noise + 1):
             for b in range(noise + 1 - a):
                 rest = noise - a - b
-                ways = math.factorial(noise) / (math.factorial(a) * math.factorial(b) * math.factorial(rest))
-                # (a, b) + x0 against (a - 1 + x0, b + 1 - x1): compare the two laws at the same counts.
+                ways = math.factorial(noise) / (
+                    math.factorial(a) * math.factorial(b) * math.factorial(rest)
+                )
+                # (a, b) + x0 against (a - 1 + x0, b + 1 - x1): compare the two laws at the same
+                # counts.
                 p = ways * 3.0**-noise
                 q = p * (b / (a + 1)) if b else 0.0
                 total += chance * max(0.0, p - math.exp(epsilon) * q)

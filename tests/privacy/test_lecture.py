@@ -56,7 +56,12 @@ def brute_one_bit_delta(epsilon: float, largest: int, target: float, setting: Se
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.floats(0.05, 4.0), st.integers(1, 9), st.floats(0.0, 1.0), st.sampled_from([STANDARD, METRIC]))
+@given(
+    st.floats(0.05, 4.0),
+    st.integers(1, 9),
+    st.floats(0.0, 1.0),
+    st.sampled_from([STANDARD, METRIC]),
+)
 def test_one_bit_delta_brackets_brute_force_over_all_pairs(
     epsilon: float, largest: int, share: float, setting: Setting
 ) -> None:
@@ -68,7 +73,12 @@ def test_one_bit_delta_brackets_brute_force_over_all_pairs(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.floats(0.05, 4.0), st.integers(1, 9), st.floats(0.0, 0.3), st.sampled_from([STANDARD, METRIC]))
+@given(
+    st.floats(0.05, 4.0),
+    st.integers(1, 9),
+    st.floats(0.0, 0.3),
+    st.sampled_from([STANDARD, METRIC]),
+)
 def test_one_bit_epsilon_is_where_brute_force_reaches_delta(
     epsilon: float, largest: int, delta: float, setting: Setting
 ) -> None:
@@ -84,16 +94,22 @@ def laplace_delta_by_quadrature(loss: float, total: float) -> float:
     mpmath.mp.dps = 30
 
     def excess(y: mpmath.mpf) -> mpmath.mpf:
-        return max(mpmath.exp(-abs(y)) / 2 - mpmath.exp(total) * mpmath.exp(-abs(y - loss)) / 2, mpmath.mpf(0))
+        return max(
+            mpmath.exp(-abs(y)) / 2 - mpmath.exp(total) * mpmath.exp(-abs(y - loss)) / 2,
+            mpmath.mpf(0),
+        )
 
     kinks = sorted({-60.0, 0.0, (loss - total) / 2, loss, loss + 60.0})
     return float(mpmath.quad(excess, kinks))
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "largest", "distance", "total"), [(1.0, 1, 1, 0.3), (2.0, 4, 3, 1.0), (0.5, 5, 1, 0.05)]
+    ("epsilon", "largest", "distance", "total"),
+    [(1.0, 1, 1, 0.3), (2.0, 4, 3, 1.0), (0.5, 5, 1, 0.05)],
 )
-def test_laplace_curve_is_the_integral(epsilon: float, largest: int, distance: int, total: float) -> None:
+def test_laplace_curve_is_the_integral(
+    epsilon: float, largest: int, distance: int, total: float
+) -> None:
     exact = laplace_delta_by_quadrature(distance * epsilon / largest, total)
     found = certified_curve(LaplaceMean(epsilon, largest), STANDARD, distance, np.array([total]))[0]
     assert exact - 1e-14 <= found <= exact + 1e-9
@@ -119,7 +135,9 @@ def test_the_lectures_hundred_answers_cost_a_hundred_epsilons() -> None:
 
 
 @pytest.mark.parametrize("spec", [OneBitMean(1.0, 5), LaplaceMean(1.0, 5)])
-def test_local_mechanisms_keep_everything_when_all_nodes_are_corrupt(spec: OneBitMean | LaplaceMean) -> None:
+def test_local_mechanisms_keep_everything_when_all_nodes_are_corrupt(
+    spec: OneBitMean | LaplaceMean,
+) -> None:
     local = corrupted_bounds(spec, STANDARD, 1e-6)
     assert local.delta == 0
     assert local.epsilon == pytest.approx(1.0, rel=1e-9)
@@ -135,12 +153,14 @@ def test_one_bit_variance_is_that_of_all_possible_answers() -> None:
         estimate = largest / len(values) * sum((b * (grown + 1) - 1) / (grown - 1) for b in bits)
         mean, square = mean + weight * estimate, square + weight * estimate**2
     assert mean == pytest.approx(1.5, rel=1e-12)
-    assert mean_variance(OneBitMean(epsilon, largest), values) == pytest.approx(square - mean**2, rel=1e-12)
+    assert mean_variance(OneBitMean(epsilon, largest), values) == pytest.approx(
+        square - mean**2, rel=1e-12
+    )
 
 
 def test_laplace_variance_agrees_with_a_million_draws() -> None:
-    # 10^6 Laplace draws: the sample variance has relative standard deviation sqrt(5/1e6); 7 of them fail
-    # with probability below 3e-12.
+    # 10^6 Laplace draws: the sample variance has relative standard deviation sqrt(5/1e6); 7 of them
+    # fail with probability below 3e-12.
     draws = np.random.default_rng(1).laplace(scale=4 / 0.5, size=10**6)
     exact = mean_variance(LaplaceMean(0.5, 4), [0])
     assert abs(float(draws.var()) / exact - 1) < 7 * math.sqrt(5e-6)
@@ -151,14 +171,19 @@ def test_the_standard_error_is_the_worst_over_all_values() -> None:
         spec = OneBitMean(0.7, largest)
         worst = max(mean_variance(spec, [x] * 9) for x in range(largest + 1))
         assert standard_error(spec, 9) == pytest.approx(9 * math.sqrt(worst), rel=1e-12)
-    assert standard_error(LaplaceMean(0.5, 4), 100) == pytest.approx(10 * math.sqrt(2) * 8, rel=1e-12)
+    assert standard_error(LaplaceMean(0.5, 4), 100) == pytest.approx(
+        10 * math.sqrt(2) * 8, rel=1e-12
+    )
 
 
 def brute_rappor(low: float, high: float, hashes: int, total: float) -> float:
     first, second = [high] * hashes + [low] * hashes, [low] * hashes + [high] * hashes
     delta = 0.0
     for bits in itertools.product((0, 1), repeat=2 * hashes):
-        p, q = (math.prod(c if b else 1 - c for b, c in zip(bits, side, strict=True)) for side in (first, second))
+        p, q = (
+            math.prod(c if b else 1 - c for b, c in zip(bits, side, strict=True))
+            for side in (first, second)
+        )
         delta += max(p - math.exp(total) * q, 0.0)
     return delta
 
@@ -182,7 +207,9 @@ def test_rappor_epsilons_are_the_largest_likelihood_ratios() -> None:
     # Erlingsson 2014, figure of the lecture: h = 4, f = 1/2, p = 1/4, q = 3/4.
     assert rappor_epsilon(RapporPermanent(4, 0.5)) == pytest.approx(8 * math.log(3), rel=1e-9)
     ratio = (0.625 / 0.375) ** 4 * ((1 - 0.375) / (1 - 0.625)) ** 4
-    assert rappor_epsilon(RapporReport(4, 0.5, 0.25, 0.75)) == pytest.approx(math.log(ratio), rel=1e-9)
+    assert rappor_epsilon(RapporReport(4, 0.5, 0.25, 0.75)) == pytest.approx(
+        math.log(ratio), rel=1e-9
+    )
 
 
 def test_reports_that_share_a_kept_filter_are_not_composed() -> None:
@@ -193,7 +220,9 @@ def test_reports_that_share_a_kept_filter_are_not_composed() -> None:
 def test_rappor_counts_have_the_error_of_their_bits() -> None:
     # 1 - f halves the signal, and the response lies between 3/8 and 5/8.
     expected = math.sqrt(1000 * 0.375 * 0.625) / 0.25
-    assert standard_error(RapporReport(2, 0.5, 0.25, 0.75), 1000) == pytest.approx(expected, rel=1e-12)
+    assert standard_error(RapporReport(2, 0.5, 0.25, 0.75), 1000) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_cheus_sum_is_a_one_bit_shuffle_with_the_printed_probability() -> None:
@@ -207,7 +236,9 @@ def test_cheus_sum_is_a_one_bit_shuffle_with_the_printed_probability() -> None:
 @pytest.mark.parametrize(
     ("users", "epsilon", "delta"), [(10, 0.1, 1e-6), (0, 1.0, 0.1), (10, 0.0, 0.1), (10, 1.0, 1.0)]
 )
-def test_cheus_sum_refuses_what_the_formula_does_not_cover(users: int, epsilon: float, delta: float) -> None:
+def test_cheus_sum_refuses_what_the_formula_does_not_cover(
+    users: int, epsilon: float, delta: float
+) -> None:
     with pytest.raises(UsageError):
         cheu_binary_sum(users, epsilon, delta)
 
@@ -235,9 +266,12 @@ def test_parameters_out_of_range_are_usage_errors(build: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon0", "reports", "order", "rate"), [(1, 1000, 5, 1), (2, 1000, 20, 0.1), (0.1, 10**4, 64, 0.01)]
+    ("epsilon0", "reports", "order", "rate"),
+    [(1, 1000, 5, 1), (2, 1000, 20, 0.1), (0.1, 10**4, 64, 0.01)],
 )
-def test_the_printed_renyi_bound_is_girgis_formula(epsilon0: float, reports: int, order: int, rate: float) -> None:
+def test_the_printed_renyi_bound_is_girgis_formula(
+    epsilon0: float, reports: int, order: int, rate: float
+) -> None:
     mpmath.mp.dps = 50
     grown, share = mpmath.exp(mpmath.mpf(epsilon0)), mpmath.mpf(rate)
     blocks = mpmath.floor((reports - 1) / (2 * grown)) + 1
@@ -245,7 +279,11 @@ def test_the_printed_renyi_bound_is_girgis_formula(epsilon0: float, reports: int
     for j in range(3, order + 1):
         spread = 2 * (grown**2 - 1) ** 2 / (blocks * grown**2)
         total += (
-            mpmath.binomial(order, j) * share**j * j * mpmath.gamma(mpmath.mpf(j) / 2) * spread ** (mpmath.mpf(j) / 2)
+            mpmath.binomial(order, j)
+            * share**j
+            * j
+            * mpmath.gamma(mpmath.mpf(j) / 2)
+            * spread ** (mpmath.mpf(j) / 2)
         )
     rare = share * (grown**2 - 1) / (2 * grown)
     total += ((1 + rare) ** order - 1 - order * rare) * mpmath.exp(-(reports - 1) / (8 * grown))

@@ -1,4 +1,5 @@
-"""The tabulated curves that the ledger composes: never below the mechanism's own, and hardly above."""
+"""The tabulated curves that the ledger composes: never below the mechanism's own, and hardly
+above."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from shuffledp_privacy.tabulated import TABLES, Tabulated
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
-    RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)),
+    RapporHistogram(
+        symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    ),
     OneBitShuffle(max_value=8, randomise=Fraction(1, 3)),
     QuantisedRR(max_value=8, bits=3, randomise=Fraction(1, 3)),
     RRShuffle(max_value=2, randomise=Fraction(1, 3)),
@@ -48,17 +51,20 @@ def test_every_mechanism_is_looked_at() -> None:
 @settings(max_examples=8, deadline=None)
 @given(st.just(0.0) | st.floats(1e-9, 90.0) | st.floats(1e-9, 2.0))
 @example(4.0)  # exactly the local ε of the geo-shuffle above: the direct bound has its jump there
-def test_the_table_is_above_what_a_dataset_attains_and_never_below_the_curve(spec: Mechanism, epsilon: float) -> None:
+def test_the_table_is_above_what_a_dataset_attains_and_never_below_the_curve(
+    spec: Mechanism, epsilon: float
+) -> None:
     at = np.array([epsilon])
     table = float(certified_curve(Tabulated(spec), SETTING, spec.domain - 1, at)[0])
-    # Where the direct bound jumps to 0, a chord to that 0 is lower than it and still above the convex truth: so the
-    # table is held against the direct bound at its own next node.
+    # Where the direct bound jumps to 0, a chord to that 0 is lower than it and still above the
+    # convex truth: so the table is held against the direct bound at its own next node.
     nodes = TABLES.of(spec, SETTING, spec.domain - 1).excess
     ahead = int(np.searchsorted(nodes, np.expm1(min(epsilon, 700.0))))
     after = np.array([max(epsilon, float(np.log1p(nodes[ahead])))]) if ahead < len(nodes) else at
     curve = float(certified_curve(spec, SETTING, spec.domain - 1, after)[0])
     assert table >= delta_bounds(spec, SETTING, epsilon).attained
-    # Two upper bounds that were rounded differently may differ in the last digits that are computed.
+    # Two upper bounds that were rounded differently may differ in the last digits that are
+    # computed.
     assert table >= curve * (1 - 1e-4) - 1e-13
 
 
@@ -73,4 +79,6 @@ def test_below_zero_the_table_is_the_reflected_curve(spec: Mechanism) -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_composition_costs_no_more_than_one_percent_for_the_table(spec: Mechanism) -> None:
     direct = compose_epsilon([Round(spec, SETTING, 4)], 1e-5)
-    assert compose_epsilon([Round(Tabulated(spec), SETTING, 4)], 1e-5) == pytest.approx(direct, rel=0.01)
+    assert compose_epsilon([Round(Tabulated(spec), SETTING, 4)], 1e-5) == pytest.approx(
+        direct, rel=0.01
+    )

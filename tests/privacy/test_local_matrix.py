@@ -1,4 +1,5 @@
-"""Any finite randomiser as a matrix, against enumeration of datasets and of the blanket's pair, and k-RR's bounds."""
+"""Any finite randomiser as a matrix, against enumeration of datasets and of the blanket's pair, and
+k-RR's bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from shuffle_oracle import local_pairs, worst_epsilon
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, epsilon_bounds
+from shuffledp_privacy.bounds import (
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.matrix import LocalMatrix, parse_matrix
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
@@ -32,7 +39,10 @@ def group(honest: int) -> Setting:
 def krr(symbols: int, blanket: Fraction) -> LocalMatrix:
     noise = blanket / symbols
     return LocalMatrix(
-        tuple(tuple(1 - blanket + noise if x == y else noise for y in range(symbols)) for x in range(symbols))
+        tuple(
+            tuple(1 - blanket + noise if x == y else noise for y in range(symbols))
+            for x in range(symbols)
+        )
     )
 
 
@@ -66,12 +76,15 @@ def worst_of_all_datasets(matrix: LocalMatrix, honest: int, epsilon: float) -> f
     worst = 0.0
     for others in itertools.combinations_with_replacement(matrix.rows, honest - 1):
         laws = [shuffled((*others, row), matrix.outputs) for row in matrix.rows]
-        worst = max(worst, *(hockey_stick(p, q, epsilon) for p, q in itertools.permutations(laws, 2)))
+        worst = max(
+            worst, *(hockey_stick(p, q, epsilon) for p, q in itertools.permutations(laws, 2))
+        )
     return worst
 
 
 def blanket_pair(matrix: LocalMatrix, honest: int, epsilon: float) -> float:
-    """δ of the view of K11, worst pair: who sent from the blanket, and the histogram of those and the changed user."""
+    """δ of the view of K11, worst pair: who sent from the blanket, and the histogram of those and
+    the changed user."""
     least = [min(column) for column in zip(*matrix.rows, strict=True)]
     share = sum(least)
     spread = tuple(value / share for value in least) if share else ()
@@ -79,7 +92,11 @@ def blanket_pair(matrix: LocalMatrix, honest: int, epsilon: float) -> float:
     for left, right in itertools.permutations(matrix.rows, 2):
         total = 0.0
         for sent in range(honest if share else 1):
-            chance = math.comb(honest - 1, sent) * float(share) ** sent * float(1 - share) ** (honest - 1 - sent)
+            chance = (
+                math.comb(honest - 1, sent)
+                * float(share) ** sent
+                * float(1 - share) ** (honest - 1 - sent)
+            )
             p = shuffled((*([spread] * sent), left), matrix.outputs)
             q = shuffled((*([spread] * sent), right), matrix.outputs)
             total += chance * hockey_stick(p, q, epsilon)
@@ -89,7 +106,9 @@ def blanket_pair(matrix: LocalMatrix, honest: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("part", [0.05, 0.4, 0.8])
-def test_no_dataset_exceeds_the_certified_delta_and_one_has_the_attained(seed: int, part: float) -> None:
+def test_no_dataset_exceeds_the_certified_delta_and_one_has_the_attained(
+    seed: int, part: float
+) -> None:
     matrix = some_matrix(seed, 2 + seed % 2, 3, smallest=seed % 3)
     honest = 4
     epsilon = 2.0 * part
@@ -140,16 +159,20 @@ def test_krr_as_a_matrix_has_the_numbers_of_its_own_analysis(
     found = epsilon_bounds(krr(symbols, blanket), group(honest), delta)
     own = epsilon_bounds(KRRHistogram(symbols=symbols, blanket=blanket), group(honest), delta)
     assert found.certified == pytest.approx(own.certified, rel=2e-4)
-    # Either side of one analysis bounds the other's, and the worst of alike others may be worse than a third symbol.
+    # Either side of one analysis bounds the other's, and the worst of alike others may be worse
+    # than a third symbol.
     assert found.certified >= own.attained
     assert own.certified >= found.attained
     assert found.attained >= own.attained * (1 - 2e-4)
 
 
 @pytest.mark.parametrize(
-    ("mass", "high", "low", "trials"), [(0.3, 1.0, -2.0, 40), (0.02, 1.0, -0.05, 130), (0.5, 3.0, -7.0, 7)]
+    ("mass", "high", "low", "trials"),
+    [(0.3, 1.0, -2.0, 40), (0.02, 1.0, -0.05, 130), (0.5, 3.0, -7.0, 7)],
 )
-def test_the_mean_of_two_values_is_that_of_the_binomial(mass: float, high: float, low: float, trials: int) -> None:
+def test_the_mean_of_two_values_is_that_of_the_binomial(
+    mass: float, high: float, low: float, trials: int
+) -> None:
     below, above = mean_excess(Draw(np.array([mass, 0.9 - mass]), np.array([high, low])), trials)
     with mpmath.workdps(40):
         exact = mpmath.fsum(
@@ -180,7 +203,9 @@ def unary_matrix(spec: UnaryEncoding) -> LocalMatrix:
     return LocalMatrix(
         tuple(
             tuple(
-                math.prod((chances[bit][i != x] for i, bit in enumerate(pattern)), start=Fraction(1))
+                math.prod(
+                    (chances[bit][i != x] for i, bit in enumerate(pattern)), start=Fraction(1)
+                )
                 for pattern in patterns
             )
             for x in range(spec.symbols)
@@ -193,7 +218,10 @@ def subset_matrix(spec: SubsetSelection) -> LocalMatrix:
     inside = spec.own / math.comb(spec.symbols - 1, spec.size - 1)
     outside = (1 - spec.own) / math.comb(spec.symbols - 1, spec.size)
     return LocalMatrix(
-        tuple(tuple(inside if x in subset else outside for subset in subsets) for x in range(spec.symbols))
+        tuple(
+            tuple(inside if x in subset else outside for subset in subsets)
+            for x in range(spec.symbols)
+        )
     )
 
 
@@ -201,7 +229,10 @@ def hadamard_matrix(spec: HadamardResponse) -> LocalMatrix:
     half = Fraction(spec.order, 2)
     return LocalMatrix(
         tuple(
-            tuple((1 - spec.own if (x & y).bit_count() % 2 else spec.own) / half for y in range(spec.order))
+            tuple(
+                (1 - spec.own if (x & y).bit_count() % 2 else spec.own) / half
+                for y in range(spec.order)
+            )
             for x in range(1, spec.order)
         )
     )
@@ -266,7 +297,9 @@ def test_the_curve_covers_both_signs_and_every_point() -> None:
 
 def test_rounds_compose_as_those_of_the_same_histogram() -> None:
     composed = compose_epsilon([Round(krr(4, Fraction(1, 2)), group(1000), 20)], 1e-6)
-    own = compose_epsilon([Round(KRRHistogram(symbols=4, blanket=Fraction(1, 2)), group(1000), 20)], 1e-6)
+    own = compose_epsilon(
+        [Round(KRRHistogram(symbols=4, blanket=Fraction(1, 2)), group(1000), 20)], 1e-6
+    )
     assert composed == pytest.approx(own, rel=2e-3)
 
 
@@ -300,8 +333,13 @@ def test_chances_of_any_size_give_clean_answers() -> None:
 
 @pytest.mark.parametrize("honest", [1, 100])
 @pytest.mark.parametrize("tiny", ["1e-330", "3e-324", "1e-199"])
-def test_chances_that_differ_by_less_than_a_float_can_hold_are_different(tiny: str, honest: int) -> None:
-    """The first two values have the ratio 1/(2 tiny); the last never sends the output that the first may send."""
+def test_chances_that_differ_by_less_than_a_float_can_hold_are_different(
+    tiny: str, honest: int
+) -> None:
+    """The first two values have the ratio 1/(2 tiny).
+
+    The last never sends the output that the first may send.
+    """
     half, small = Fraction(1, 2), Fraction(tiny)
     zero = Fraction(0)
     matrix = LocalMatrix(((half, half, zero), (small, half, half - small), (zero, half, half)))
@@ -317,7 +355,9 @@ def test_chances_that_differ_by_less_than_a_float_can_hold_are_different(tiny: s
 def test_one_report_is_certified_no_less_than_its_exact_delta(seed: int) -> None:
     """In rationals, over matrices with chances of every size down to 1e-400."""
     generator = random.Random(seed)  # noqa: S311  (seeded cases of a test)
-    sizes = [Fraction(size) for size in ("0", "1e-400", "1e-323", "1e-320", "1e-250", "1e-9", "1/7")]
+    sizes = [
+        Fraction(size) for size in ("0", "1e-400", "1e-323", "1e-320", "1e-250", "1e-9", "1/7")
+    ]
     rows = []
     for _ in range(4):
         row = [generator.choice(sizes) for _ in range(4)]
@@ -392,11 +432,15 @@ def test_what_is_too_large_or_outside_its_range_is_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_two_outputs_are_certified_exactly(seed: int) -> None:
-    """Random matrices with two outputs against all datasets of few users, written out by the oracle."""
+    """Random matrices with two outputs against all datasets of few users, written out by the
+    oracle."""
     numbers = np.random.default_rng(seed)
     for _ in range(6):
         inputs, honest = int(numbers.integers(2, 4)), int(numbers.integers(2, 7))
-        rates = [Fraction(int(value), 64) for value in numbers.choice(np.arange(1, 64), inputs, replace=False)]
+        rates = [
+            Fraction(int(value), 64)
+            for value in numbers.choice(np.arange(1, 64), inputs, replace=False)
+        ]
         rows = tuple((1 - rate, rate) for rate in rates)
         held = [
             dict(enumerate(counts))
@@ -411,14 +455,20 @@ def test_two_outputs_are_certified_exactly(seed: int) -> None:
             assert exact * (1 - 1e-5) - 1e-9 <= found.attained <= exact * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("blanket", "users"), [("1/2", 40), ("1/2", 1000), ("1/10", 3000), ("1/2", 50_000)])
-def test_a_matrix_of_binary_randomised_response_costs_what_the_histogram_does(blanket: str, users: int) -> None:
+@pytest.mark.parametrize(
+    ("blanket", "users"), [("1/2", 40), ("1/2", 1000), ("1/10", 3000), ("1/2", 50_000)]
+)
+def test_a_matrix_of_binary_randomised_response_costs_what_the_histogram_does(
+    blanket: str, users: int
+) -> None:
     spec = KRRHistogram(symbols=2, blanket=Fraction(blanket))
     other = spec.blanket / 2
     matrix = LocalMatrix(((1 - other, other), (other, 1 - other)))
     for delta in (1e-9, 1e-4):
         wanted = epsilon_bounds(spec, group(users), delta)
-        assert epsilon_bounds(matrix, group(users), delta).certified == pytest.approx(wanted.certified, rel=1e-5)
+        assert epsilon_bounds(matrix, group(users), delta).certified == pytest.approx(
+            wanted.certified, rel=1e-5
+        )
 
 
 def test_two_outputs_of_unlike_rates_are_certified_closely_among_many() -> None:

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from shuffledp_core.errors import CannotCertify
 from shuffledp_privacy.primitives import noise
 from shuffledp_privacy.primitives.contour import log_cdf, log_pmf
-from shuffledp_privacy.primitives.noise import ContourNoise, SgdlLaw, rounded_ratio, sum_noise, table_length
+from shuffledp_privacy.primitives.noise import (
+    ContourNoise,
+    SgdlLaw,
+    rounded_ratio,
+    sum_noise,
+    table_length,
+)
 from shuffledp_privacy.primitives.table import build_table
 
 
@@ -21,7 +27,9 @@ def _mass(shape: float, ratio: float, point: int) -> mpmath.mpf:
     """P(m) from the definition: the difference of two negative binomials, summed with 50 digits."""
     with mpmath.workdps(50):
         r, q, m = mpmath.mpf(shape), mpmath.mpf(ratio), abs(point)
-        first = (1 - q) ** (2 * r) * mpmath.gamma(r + m) / mpmath.gamma(r) / mpmath.factorial(m) * q**m
+        first = (
+            (1 - q) ** (2 * r) * mpmath.gamma(r + m) / mpmath.gamma(r) / mpmath.factorial(m) * q**m
+        )
         return first * mpmath.hyp2f1(r, r + m, m + 1, q * q)
 
 
@@ -29,11 +37,15 @@ def _divergence(shape: float, ratio: float, distance: int, epsilon: float, reach
     masses = [_mass(shape, ratio, m) for m in range(reach + distance + 1)]
     with mpmath.workdps(50):
         growth = mpmath.exp(epsilon)
-        terms = (masses[abs(y)] - growth * masses[abs(y - distance)] for y in range(-reach, reach + 1))
+        terms = (
+            masses[abs(y)] - growth * masses[abs(y - distance)] for y in range(-reach, reach + 1)
+        )
         return float(mpmath.fsum(term for term in terms if term > 0))
 
 
-@pytest.mark.parametrize(("shape", "ratio"), [(0.001, 0.9), (0.4, 0.5), (1.0, 0.8), (2.5, 0.3), (40.0, 0.9)])
+@pytest.mark.parametrize(
+    ("shape", "ratio"), [(0.001, 0.9), (0.4, 0.5), (1.0, 0.8), (2.5, 0.3), (40.0, 0.9)]
+)
 def test_a_tabulated_law_agrees_with_fifty_digits(shape: float, ratio: float) -> None:
     table = build_table(shape, ratio, table_length(shape, ratio))
     points = np.array([0, 1, 2, 7, 30, 90])
@@ -65,7 +77,9 @@ def test_the_table_brackets_the_law_far_beyond_its_end() -> None:
         assert found.low[0] <= truth <= found.high[0]
 
 
-@pytest.mark.parametrize(("shape", "ratio"), [(64.0, 0.95), (500.0, 0.4), (20_000.0, 0.2), (100.0, 1e-6)])
+@pytest.mark.parametrize(
+    ("shape", "ratio"), [(64.0, 0.95), (500.0, 0.4), (20_000.0, 0.2), (100.0, 1e-6)]
+)
 def test_the_contour_sum_agrees_with_fifty_digits(shape: float, ratio: float) -> None:
     law = SgdlLaw(shape, ratio)
     deviation = math.sqrt(2 * shape * ratio) / (1 - ratio)
@@ -76,7 +90,9 @@ def test_the_contour_sum_agrees_with_fifty_digits(shape: float, ratio: float) ->
         assert found.high[0] - found.low[0] < 1e-8
 
 
-@pytest.mark.parametrize(("shape", "ratio", "point"), [(64.0, 0.9, 4000), (10.0, 0.999, 30_000), (1000.0, 0.2, 3000)])
+@pytest.mark.parametrize(
+    ("shape", "ratio", "point"), [(64.0, 0.9, 4000), (10.0, 0.999, 30_000), (1000.0, 0.2, 3000)]
+)
 def test_the_contour_sum_holds_in_the_deepest_tails(shape: float, ratio: float, point: int) -> None:
     found = log_pmf(SgdlLaw(shape, ratio), np.array([-float(point)]))
     truth = mpmath.log(_mass(shape, ratio, point))
@@ -110,13 +126,19 @@ def test_the_divergence_brackets_a_full_sum(shape: float) -> None:
 @given(st.fractions(min_value=Fraction(1, 1000), max_value=700, max_denominator=10**6))
 @example(Fraction(62_909, 9_077))
 @settings(max_examples=300)
-def test_the_ratio_of_an_exact_rational_is_never_more_noise_than_there_is(epsilon: Fraction) -> None:
+def test_the_ratio_of_an_exact_rational_is_never_more_noise_than_there_is(
+    epsilon: Fraction,
+) -> None:
     """Before: the margin left out the rounding of ε to a double, which counts ε times in φ."""
     with mpmath.workdps(60):
         truth = mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
         found = mpmath.mpf(rounded_ratio(epsilon))
         assert found <= truth
-        assert found >= truth * (1 - (16 + 4 * float(epsilon)) * mpmath.mpf(2) ** -53) - mpmath.mpf(2) ** -1073
+        assert (
+            found
+            >= truth * (1 - (16 + 4 * float(epsilon)) * mpmath.mpf(2) ** -53)
+            - mpmath.mpf(2) ** -1073
+        )
 
 
 def test_two_representations_of_a_large_sum_agree() -> None:
@@ -125,12 +147,19 @@ def test_two_representations_of_a_large_sum_agree() -> None:
     contour = ContourNoise(SgdlLaw(150.0, ratio))
     distances = np.array([1, 10, 300, 1000])
     for delta in (1e-3, 1e-9):
-        first, second = table.least(distances, delta, 0.0)[0], contour.least(distances, delta, 0.0)[0]
+        first, second = (
+            table.least(distances, delta, 0.0)[0],
+            contour.least(distances, delta, 0.0)[0],
+        )
         assert np.allclose(first, second, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("epsilon", "distance"), [(Fraction(1, 10), 7), (Fraction(1), 1), (Fraction(1, 2), 40)])
-def test_one_share_is_the_discrete_laplace_mechanism_of_dp_accounting(epsilon: Fraction, distance: int) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "distance"), [(Fraction(1, 10), 7), (Fraction(1), 1), (Fraction(1, 2), 40)]
+)
+def test_one_share_is_the_discrete_laplace_mechanism_of_dp_accounting(
+    epsilon: Fraction, distance: int
+) -> None:
     law = sum_noise(Fraction(1), epsilon)
     other = DiscreteLaplacePrivacyLoss(float(epsilon), sensitivity=distance)
     for part in (0.1, 0.5, 0.93):
@@ -155,7 +184,8 @@ def test_a_billion_users_with_little_noise_are_bracketed() -> None:
     certified, attained = law.least(np.array([1, 20, 1000]), 1e-6, 0.0)
     assert (attained <= certified).all()
     assert (certified <= attained * (1 + 1e-3)).all()
-    # The noise is nearly Gaussian with variance 2 r φ/(1-φ)²: compare with the analytic Gaussian mechanism.
+    # The noise is nearly Gaussian with variance 2 r φ/(1-φ)²: compare with the analytic Gaussian
+    # mechanism.
     sigma = math.sqrt(2e9 * math.exp(-1)) / -math.expm1(-1)
     drift = certified[1] * sigma / 20
     gauss = _gauss(10 / sigma - drift) - math.exp(certified[1]) * _gauss(-10 / sigma - drift)
@@ -163,7 +193,9 @@ def test_a_billion_users_with_little_noise_are_bracketed() -> None:
 
 
 def test_a_billion_users_with_much_noise_are_bracketed() -> None:
-    certified, attained = sum_noise(Fraction(10**9), Fraction(1, 100)).least(np.array([1, 20]), 1e-9, 0.0)
+    certified, attained = sum_noise(Fraction(10**9), Fraction(1, 100)).least(
+        np.array([1, 20]), 1e-9, 0.0
+    )
     assert (attained <= certified).all()
     assert (certified <= attained * 1.01).all()
 
@@ -173,9 +205,14 @@ def _gauss(value: float) -> float:
 
 
 def test_simulated_noise_exceeds_no_bound() -> None:
-    """Total variation at shift 3 by 4e6 draws; Hoeffding: false alarm below 1e-10 at the tolerance used."""
+    """Total variation at shift 3 by 4e6 draws.
+
+    Hoeffding: false alarm below 1e-10 at the tolerance used.
+    """
     draws, generator = 4_000_000, np.random.default_rng(7)
-    sample = generator.negative_binomial(2.5, 0.4, draws) - generator.negative_binomial(2.5, 0.4, draws)
+    sample = generator.negative_binomial(2.5, 0.4, draws) - generator.negative_binomial(
+        2.5, 0.4, draws
+    )
     estimate = float((sample <= 1).mean() - (sample + 3 <= 1).mean())
     table = build_table(2.5, 0.6, table_length(2.5, 0.6))
     upper = float(table.divergence(np.array([3]), np.array([0.0]))[0][0])
@@ -205,7 +242,9 @@ def test_more_noise_a_smaller_change_and_a_larger_epsilon_never_raise_delta(
     shape: Fraction, more: Fraction, distance: int, epsilon: float
 ) -> None:
     rate = Fraction(2, 5)
-    base = sum_noise(shape, rate).divergence(np.array([distance, distance + 1, distance]), np.array([epsilon] * 3))
+    base = sum_noise(shape, rate).divergence(
+        np.array([distance, distance + 1, distance]), np.array([epsilon] * 3)
+    )
     noisier = sum_noise(shape + more, rate).divergence(np.array([distance]), np.array([epsilon]))
     later = sum_noise(shape, rate).divergence(np.array([distance]), np.array([epsilon + 0.1]))
     assert base[0][1] >= base[1][0]

@@ -1,4 +1,5 @@
-"""One-bit mean: exact in rationals over all datasets, certified and attained around it, both adjacencies (S18)."""
+"""One-bit mean: exact in rationals over all datasets, certified and attained around it, both
+adjacencies (S18)."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def ones_of(spec: OneBitShuffle, values: Sequence[int]) -> Law:
     law = [Fraction(1)]
     for value in values:
         one, before = chance(spec, value), [*law, Fraction(0)]
-        law = [mass * (1 - one) + (before[at - 1] * one if at else 0) for at, mass in enumerate(before)]
+        law = [
+            mass * (1 - one) + (before[at - 1] * one if at else 0) for at, mass in enumerate(before)
+        ]
     return law
 
 
@@ -67,9 +70,12 @@ def worst(spec: OneBitShuffle, honest: int, distance: int, growth: Fraction) -> 
 def test_a_change_by_d_is_a_change_of_the_bit_with_chance_d_of_k(
     largest: int, honest: int, randomise: Fraction
 ) -> None:
-    """The proposition itself, in rationals: the worst of all datasets and changes equals the diluted response's."""
+    """The proposition itself, in rationals: the worst of all datasets and changes equals the
+    diluted response's."""
     spec, binary = (OneBitShuffle(max_value=k, randomise=randomise) for k in (largest, 1))
-    for distance, growth in itertools.product(range(1, largest + 1), (Fraction(1), Fraction(6, 5), Fraction(3))):
+    for distance, growth in itertools.product(
+        range(1, largest + 1), (Fraction(1), Fraction(6, 5), Fraction(3))
+    ):
         rate = Fraction(distance, largest)
         inner = 1 + (growth - 1) / rate
         assert worst(spec, honest, distance, growth) == rate * worst(binary, honest, 1, inner)
@@ -82,20 +88,28 @@ def test_a_change_by_d_is_a_change_of_the_bit_with_chance_d_of_k(
 def test_both_sides_hold_the_truth_between_them(
     adjacency: Adjacency, reach: int | None, honest: int, randomise: Fraction
 ) -> None:
-    spec, setting = OneBitShuffle(max_value=3, randomise=randomise), Setting(honest, honest, adjacency, reach)
+    spec, setting = (
+        OneBitShuffle(max_value=3, randomise=randomise),
+        Setting(honest, honest, adjacency, reach),
+    )
     distances = range(1, (reach or 3) + 1)
     for epsilon in (0.0, 0.05, 0.6, 2.0):
         units = [d if adjacency is METRIC else 1 for d in distances]
         growth = [Fraction(math.exp(epsilon * unit)) for unit in units]
-        truth = float(max(worst(spec, honest, d, u) for d, u in zip(distances, growth, strict=True)))
+        truth = float(
+            max(worst(spec, honest, d, u) for d, u in zip(distances, growth, strict=True))
+        )
         found = delta_bounds(spec, setting, epsilon)
         assert found.attained * (1 - 1e-9) <= truth <= found.certified * (1 + 1e-9) + 1e-15
-        # Others at 0 and at k are among the datasets, and few users are looked at one composition at a time.
+        # Others at 0 and at k are among the datasets, and few users are looked at one composition
+        # at a time.
         assert found.certified <= truth * (1 + 1e-6) + 1e-12
         assert found.attained >= truth * (1 - 1e-6) - 1e-12
     left = corrupted_bounds(spec, setting, 1e-6)
     alone = [
-        float(worst(spec, 1, d, Fraction(math.exp(left.epsilon * (d if adjacency is METRIC else 1)))))
+        float(
+            worst(spec, 1, d, Fraction(math.exp(left.epsilon * (d if adjacency is METRIC else 1))))
+        )
         for d in distances
     ]
     assert left.delta == 0.0
@@ -133,7 +147,9 @@ def test_epsilon_and_delta_answer_each_other(
     above = delta_bounds(spec, setting, found.certified * 1.003 + 1e-12)
     assert above.attained <= above.certified <= delta * 1.01
     if found.attained > 0:
-        assert delta_bounds(spec, setting, found.attained * (1 - 1e-6)).certified >= delta * (1 - 1e-6)
+        assert delta_bounds(spec, setting, found.attained * (1 - 1e-6)).certified >= delta * (
+            1 - 1e-6
+        )
 
 
 @pytest.mark.parametrize("honest", [100, 5000])
@@ -152,7 +168,9 @@ def test_for_values_of_zero_and_one_it_is_randomised_response(honest: int) -> No
         assert same[0].attained == pytest.approx(bounds.attained, rel=2e-3)
 
 
-@pytest.mark.parametrize(("honest", "reach"), [(40, None), (40, 1), (300, None), (300, 7), (20_000, None)])
+@pytest.mark.parametrize(
+    ("honest", "reach"), [(40, None), (40, 1), (300, None), (300, 7), (20_000, None)]
+)
 def test_per_unit_the_search_over_distances_loses_little(honest: int, reach: int | None) -> None:
     spec = OneBitShuffle(max_value=12, randomise=Fraction(1, 4))
     found = epsilon_bounds(spec, Setting(honest, honest, METRIC, reach), 1e-5)
@@ -167,8 +185,16 @@ def test_a_cover_by_intervals_is_above_every_distance_and_hardly_above() -> None
     assert lows[0] == 1
     assert highs[-1] == last
     assert np.all(lows[1:] == highs[:-1] + 1)
-    spec, setting = OneBitShuffle(max_value=last, randomise=Fraction(1, 10)), Setting(500, 500, METRIC)
-    exact = epsilon_bounds(OneBitShuffle(max_value=200, randomise=Fraction(1, 10)), setting, 1e-6).certified * 200
+    spec, setting = (
+        OneBitShuffle(max_value=last, randomise=Fraction(1, 10)),
+        Setting(500, 500, METRIC),
+    )
+    exact = (
+        epsilon_bounds(
+            OneBitShuffle(max_value=200, randomise=Fraction(1, 10)), setting, 1e-6
+        ).certified
+        * 200
+    )
     assert epsilon_bounds(spec, setting, 1e-6).certified * last == pytest.approx(exact, rel=0.01)
 
 
@@ -188,7 +214,10 @@ def test_the_curve_is_above_what_is_attained_at_every_point_of_either_sign() -> 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_rounds_compose_to_less_than_their_sum(adjacency: Adjacency) -> None:
-    spec, setting = OneBitShuffle(max_value=10, randomise=Fraction(1, 5)), Setting(800, 760, adjacency)
+    spec, setting = (
+        OneBitShuffle(max_value=10, randomise=Fraction(1, 5)),
+        Setting(800, 760, adjacency),
+    )
     one = epsilon_bounds(spec, setting, 1e-6)
     many = compose_bounds([Round(spec, setting, 9)], 1e-6)
     assert one.certified < many.certified < 9 * one.certified
@@ -201,11 +230,14 @@ def test_the_accountant_of_two_users_under_any_share_of_honest_ones_counts_the_h
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "rounds"), [(Adjacency.STANDARD, 1), (Adjacency.STANDARD, 5), (Adjacency.METRIC, 1)]
+    ("adjacency", "rounds"),
+    [(Adjacency.STANDARD, 1), (Adjacency.STANDARD, 5), (Adjacency.METRIC, 1)],
 )
 def test_calibration_meets_its_target_closely(adjacency: Adjacency, rounds: int) -> None:
     epsilon = 0.1 if adjacency is METRIC else 1.0
-    target = Target(epsilon, 1e-6, users=900, honest=850, max_value=20, adjacency=adjacency, rounds=rounds)
+    target = Target(
+        epsilon, 1e-6, users=900, honest=850, max_value=20, adjacency=adjacency, rounds=rounds
+    )
     spec = calibrate("one-bit-mean", target)
     assert isinstance(spec, OneBitShuffle)
     found = compose_bounds([Round(spec, target.setting, rounds)], 1e-6).certified
@@ -220,4 +252,6 @@ def test_the_standard_error_is_that_of_the_worst_value(largest: int) -> None:
         for value in range(largest + 1)
     ]
     assert standard_error(spec, users) == pytest.approx(max(errors))
-    assert math.isinf(standard_error(OneBitShuffle(max_value=largest, randomise=Fraction(1)), users))
+    assert math.isinf(
+        standard_error(OneBitShuffle(max_value=largest, randomise=Fraction(1)), users)
+    )

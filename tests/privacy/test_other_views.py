@@ -1,4 +1,5 @@
-"""Rényi divergence, trade-off function, Gaussian shift and groups of reports, against closed forms and enumeration."""
+"""Rényi divergence, trade-off function, Gaussian shift and groups of reports, against closed forms
+and enumeration."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def renyi(p: list[mpmath.mpf], q: list[mpmath.mpf], order: float) -> float:
 
 
 def hockey_stick(p: list[mpmath.mpf], q: list[mpmath.mpf], epsilon: float) -> float:
-    return float(sum(max(a - mpmath.e**epsilon * b, mpmath.mpf(0)) for a, b in zip(p, q, strict=True)))
+    return float(
+        sum(max(a - mpmath.e**epsilon * b, mpmath.mpf(0)) for a, b in zip(p, q, strict=True))
+    )
 
 
 def histogram_law(spec: KRRHistogram, values: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
@@ -58,7 +61,9 @@ def histogram_law(spec: KRRHistogram, values: tuple[int, ...]) -> dict[tuple[int
     return law
 
 
-def pair(spec: KRRHistogram, one: tuple[int, ...], two: tuple[int, ...]) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
+def pair(
+    spec: KRRHistogram, one: tuple[int, ...], two: tuple[int, ...]
+) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
     p, q = histogram_law(spec, one), histogram_law(spec, two)
     keys = sorted(p)
     laws = ([law[key] for key in keys] for law in (p, q))
@@ -83,7 +88,10 @@ def test_the_renyi_divergence_of_laplace_noise_is_its_closed_form(order: float) 
     else:
         share = order / (2 * order - 1)
         exact = float(
-            mpmath.log(share * mpmath.exp((order - 1) * shift) + (1 - share) * mpmath.exp(-order * shift)) / (order - 1)
+            mpmath.log(
+                share * mpmath.exp((order - 1) * shift) + (1 - share) * mpmath.exp(-order * shift)
+            )
+            / (order - 1)
         )
     found = views.renyi_divergence(LAPLACE, order)
     assert exact <= found <= exact * 1.002
@@ -111,7 +119,9 @@ def test_the_renyi_divergence_covers_every_dataset_of_a_small_round(order: float
     assert worst <= found <= 1.5 * worst
 
 
-def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_without_one_is_infinite() -> None:
+def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_without_one_is_infinite() -> (  # noqa: E501, RUF100
+    None
+):
     found = [views.renyi_divergence(LAPLACE, order) for order in (*ORDERS, 1e4, math.inf)]
     assert found == sorted(found)
     assert found[-1] == pytest.approx(1.5, rel=1e-9)
@@ -123,7 +133,10 @@ def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_witho
 
 def test_the_trade_off_of_gaussian_noise_is_its_closed_form_from_below() -> None:
     alphas = np.linspace(0.0, 1.0, 41)
-    exact = [float(mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * a - 1) - 1)) for a in alphas[1:-1].tolist()]
+    exact = [
+        float(mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * a - 1) - 1))
+        for a in alphas[1:-1].tolist()
+    ]
     found = views.trade_off_bound(gaussian(1.0), alphas)
     assert found[0] <= 1
     assert found[-1] == 0
@@ -178,7 +191,9 @@ def test_a_group_of_reports_is_covered_for_every_dataset_of_a_small_round(size: 
     for other in itertools.product(range(3), repeat=4 - size):
         p, q = pair(SMALL, (0,) * size + other, (1,) * size + other)
         for epsilon in (0.0, 0.3, 1.0, 2.0):
-            assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= table.delta(epsilon)
+            assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= table.delta(
+                epsilon
+            )
 
 
 def test_a_group_under_gaussian_noise_is_a_shift_as_many_times_as_large() -> None:

@@ -24,7 +24,9 @@ def test_the_plane_guarantee_holds_for_geometric_noise_on_a_grid() -> None:
     points = np.arange(-60, 61)
 
     def law(x: int, y: int) -> np.ndarray:
-        rows = [math.tanh(e / 2) * np.exp(-e * np.abs(points - c)) for e, c in ((first, x), (second, y))]
+        rows = [
+            math.tanh(e / 2) * np.exp(-e * np.abs(points - c)) for e, c in ((first, x), (second, y))
+        ]
         return np.outer(*rows)
 
     whole = plane_guarantee(Guarantee(first, 0.0), Guarantee(second, 0.0)).epsilon

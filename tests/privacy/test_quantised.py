@@ -21,7 +21,9 @@ def _law(value: int, granularity: int, rate: float, reach: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("granularity", "rate"), [(1, 0.5), (2, 1.0), (5, 0.3), (7, 2.5)])
-def test_the_loss_per_unit_is_the_largest_ratio_of_neighbours(granularity: int, rate: float) -> None:
+def test_the_loss_per_unit_is_the_largest_ratio_of_neighbours(
+    granularity: int, rate: float
+) -> None:
     laws = [_law(value, granularity, rate, 12) for value in range(4 * granularity + 1)]
     worst = max(float(np.abs(np.log(a / b)).max()) for a, b in itertools.pairwise(laws))
     found = quantised_epsilon(rate, granularity)

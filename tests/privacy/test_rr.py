@@ -31,7 +31,8 @@ from shuffledp_privacy.sums import rr
 
 
 def _sum(bits: int, ones: int, flip: float) -> NDArray[np.float64]:
-    """Law of the number of ones shown, of `ones` true ones among `bits` bits, one bit after the other."""
+    """Law of the number of ones shown, of `ones` true ones among `bits` bits, one bit after the
+    other."""
     law = np.ones(1)
     for index in range(bits):
         chance = 1 - flip if index < ones else flip
@@ -40,7 +41,8 @@ def _sum(bits: int, ones: int, flip: float) -> NDArray[np.float64]:
 
 
 def _true_delta(spec: RRShuffle, users: int, epsilon: float, *, metric: bool) -> float:
-    """Worst divergence over all datasets (only the sum of the values matters) and both directions."""
+    """Worst divergence over all datasets (only the sum of the values matters) and both
+    directions."""
     flip, k = float(spec.randomise) / 2, spec.max_value
     laws = [_sum(users * k, ones, flip) for ones in range(users * k + 1)]
     worst = 0.0
@@ -69,26 +71,35 @@ def test_certified_truth_and_attained_are_in_order_on_all_datasets(
 def test_the_contour_sum_of_bits_agrees_with_fifty_digits() -> None:
     with mpmath.workdps(50):
         masses = [
-            mpmath.binomial(900, m) * mpmath.mpf("0.125") ** m * mpmath.mpf("0.875") ** (900 - m) for m in range(901)
+            mpmath.binomial(900, m) * mpmath.mpf("0.125") ** m * mpmath.mpf("0.875") ** (900 - m)
+            for m in range(901)
         ]
         law = BitSum(np.array([900.0]), np.array([0.0]), 0.125)
         for point in (0, 3, 60, 112, 150, 300):
-            mass, below = log_pmf(law, np.array([float(point)])), log_cdf(law, np.array([float(point)]))
+            mass, below = (
+                log_pmf(law, np.array([float(point)])),
+                log_cdf(law, np.array([float(point)])),
+            )
             for found, truth in ((mass, masses[point]), (below, mpmath.fsum(masses[: point + 1]))):
                 assert found.low[0] <= float(mpmath.log(truth)) <= found.high[0]
                 assert found.high[0] - found.low[0] < 1e-9
 
 
 @pytest.mark.parametrize(
-    ("bits", "flip", "flipped"), [(10**8, 1e-9, 3), (10**6, 1e-7, 9), (10**9, 1e-3, 1_007_000), (10**4, 1e-9, 40)]
+    ("bits", "flip", "flipped"),
+    [(10**8, 1e-9, 3), (10**6, 1e-7, 9), (10**9, 1e-3, 1_007_000), (10**4, 1e-9, 40)],
 )
-def test_ones_that_hardly_ever_flip_agree_with_sixty_digits(bits: int, flip: float, flipped: int) -> None:
+def test_ones_that_hardly_ever_flip_agree_with_sixty_digits(
+    bits: int, flip: float, flipped: int
+) -> None:
     with mpmath.workdps(60):
         chance = mpmath.mpf(flip)
         truth = mpmath.log(mpmath.binomial(bits, flipped)) + flipped * mpmath.log(chance)
         truth += (bits - flipped) * mpmath.log(1 - chance)
         # Counted from the number of ones.
-        found = log_pmf(BitSum(np.array([0.0]), np.array([float(bits)]), flip), np.array([float(-flipped)]))
+        found = log_pmf(
+            BitSum(np.array([0.0]), np.array([float(bits)]), flip), np.array([float(-flipped)])
+        )
         assert found.low[0] <= truth <= found.high[0]
     assert found.high[0] - found.low[0] < 1e-5
 
@@ -105,7 +116,8 @@ def test_mixed_bits_agree_with_their_convolution() -> None:
 
 
 def test_a_large_round_agrees_with_binomials() -> None:
-    """All others 0, n = 1e4, k = 10: P = Bin(nk, p/2) against Bin(nk - k, p/2) + Bin(k, 1 - p/2)."""
+    """All others 0, n = 1e4, k = 10: P = Bin(nk, p/2) against Bin(nk - k, p/2) + Bin(k, 1 -
+    p/2)."""
     spec, bits = RRShuffle(max_value=10, randomise=Fraction(1, 4)), 100_000
     points = np.arange(10_000, 15_001)
     near = binom.pmf(points, bits, 0.125)
@@ -119,17 +131,22 @@ def test_a_large_round_agrees_with_binomials() -> None:
 
 
 def test_theorem_3_1_is_loose_near_and_false_far() -> None:
-    """n = 23, k = 1000, δ = 1e-4, p so that Theorem 3.1 prints 0.5: it first fails at distance 438."""
+    """n = 23, k = 1000, δ = 1e-4, p so that Theorem 3.1 prints 0.5: it first fails at distance
+    438."""
     low, high = 1e-3, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        printed = rr.published_epsilon(RRShuffle(max_value=1000, randomise=Fraction(middle)), 23, 1e-4)
+        printed = rr.published_epsilon(
+            RRShuffle(max_value=1000, randomise=Fraction(middle)), 23, 1e-4
+        )
         low, high = (middle, high) if printed is None or printed > 0.5 else (low, middle)
     flip, bits = high / 2, 23_000
     failing = []
     for distance in (1, 437, 438):
         others = float(bits - distance)
-        pair = BitPair(np.array([others, 0.0]), np.array([0.0, others]), np.full(2, float(distance)), flip)
+        pair = BitPair(
+            np.array([others, 0.0]), np.array([0.0, others]), np.full(2, float(distance)), flip
+        )
         failing.append(float(hockey_stick(pair, np.full(2, 0.5 * distance)).lower.max()) > 1e-4)
     assert failing == [False, False, True]
     spec = RRShuffle(max_value=1000, randomise=Fraction(high).limit_denominator(10**9))
@@ -144,8 +161,11 @@ def test_theorem_3_1_is_not_evaluated_outside_its_conditions() -> None:
 
 
 def test_one_bit_alone_has_the_local_epsilon_of_the_page() -> None:
-    """docs/accounting.md of Theorem 7.1: p = .393 and k ordered bits give 1.408 a unit, not .764."""
-    bit = corrupted_bounds(RRShuffle(max_value=1, randomise=Fraction(393, 1000)), Setting(50, 50), 0.0)
+    """docs/accounting.md of Theorem 7.1: p = .393 and k ordered bits give 1.408 a unit, not
+    .764."""
+    bit = corrupted_bounds(
+        RRShuffle(max_value=1, randomise=Fraction(393, 1000)), Setting(50, 50), 0.0
+    )
     exact = mpmath.log(mpmath.mpf(2000 - 393) / 393)  # a bit is flipped with probability 393/2000
     assert bit.epsilon == pytest.approx(float(exact), rel=1e-12)
     page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text()
@@ -154,13 +174,17 @@ def test_one_bit_alone_has_the_local_epsilon_of_the_page() -> None:
 
 
 def _true_local_epsilon(spec: RRShuffle, distance: int, delta: float) -> float:
-    """Total ε at δ of the number of ones that one device sends, over all its values; scipy's binomials."""
+    """Total ε at δ of the number of ones that one device sends, over all its values.
+
+    Scipy's binomials.
+    """
     flip, k = float(spec.randomise) / 2, spec.max_value
     worst = 0.0
     for low in {0, (k - distance) // 2, k - distance}:
         laws = [
             np.convolve(
-                np.asarray(binom.pmf(range(x + 1), x, 1 - flip)), np.asarray(binom.pmf(range(k - x + 1), k - x, flip))
+                np.asarray(binom.pmf(range(x + 1), x, 1 - flip)),
+                np.asarray(binom.pmf(range(k - x + 1), k - x, flip)),
             )
             for x in (low, low + distance)
         ]
@@ -185,9 +209,12 @@ def test_a_corrupted_users_report_is_a_number_of_ones(distance: int, per_unit: f
 
 
 def test_a_corrupted_users_largest_change_costs_what_two_binomials_do() -> None:
-    """From 0 to k = 1000: one report shows Bin(k, p/2) or Bin(k, 1-p/2), .936 per unit at δ = .01 instead of 1.41."""
+    """From 0 to k = 1000: one report shows Bin(k, p/2) or Bin(k, 1-p/2), .936 per unit at δ = .01
+    instead of 1.41."""
     spec, counts = RRShuffle(max_value=1000, randomise=Fraction(3926, 10000)), np.arange(1001)
-    laws = [np.logaddexp.accumulate(binom.logpmf(counts, 1000, chance)) for chance in (0.1963, 0.8037)]
+    laws = [
+        np.logaddexp.accumulate(binom.logpmf(counts, 1000, chance)) for chance in (0.1963, 0.8037)
+    ]
     seen = laws[0] > math.log(1e-2)
     exact = float((np.log(np.exp(laws[0][seen]) - 1e-2) - laws[1][seen]).max())
     assert exact / 1000 == pytest.approx(0.936, abs=5e-4)
@@ -199,7 +226,10 @@ def test_a_corrupted_users_largest_change_costs_what_two_binomials_do() -> None:
 def test_what_a_corrupted_user_keeps_is_attained_by_that_user_alone() -> None:
     for value, delta in ((1, 0.0), (1, 1e-6), (5, 0.0), (100, 1e-6), (1000, 1e-2)):
         spec = RRShuffle(max_value=value, randomise=Fraction(1, 3))
-        found, alone = corrupted_bounds(spec, Setting(9, 9), delta), epsilon_bounds(spec, Setting(1, 1), delta)
+        found, alone = (
+            corrupted_bounds(spec, Setting(9, 9), delta),
+            epsilon_bounds(spec, Setting(1, 1), delta),
+        )
         assert alone.attained <= found.epsilon * (1 + 1e-9)
         assert alone.attained >= found.epsilon * 0.99
 
@@ -230,7 +260,8 @@ def test_the_worst_distance_is_found_under_metric_adjacency() -> None:
     spec = RRShuffle(max_value=60, randomise=Fraction(1, 5))
     found = epsilon_bounds(spec, Setting(40, 40, Adjacency.METRIC), 1e-5)
     alone = [
-        epsilon_bounds(spec, Setting(40, 40, Adjacency.STANDARD, d), 1e-5).attained / d for d in (1, 5, 23, 41, 60)
+        epsilon_bounds(spec, Setting(40, 40, Adjacency.STANDARD, d), 1e-5).attained / d
+        for d in (1, 5, 23, 41, 60)
     ]
     assert max(alone) <= found.certified <= max(alone) * 1.01
 
@@ -243,7 +274,9 @@ def test_the_curve_bounds_the_truth_at_any_sign() -> None:
     for epsilon, value in zip(epsilons, curve, strict=True):
         for low in range(11):
             for first, second in ((laws[low], laws[low + 2]), (laws[low + 2], laws[low])):
-                assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (1 - 1e-9)
+                assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (
+                    1 - 1e-9
+                )
 
 
 def test_the_standard_error_is_that_of_the_debiased_sum() -> None:
@@ -266,9 +299,13 @@ def test_epsilon_moves_the_right_way(honest: int, k: int, p: Fraction, exponent:
     base = epsilon_bounds(spec, Setting(honest, honest, Adjacency.STANDARD, k), delta)
     assert base.attained <= base.certified
     assert (
-        epsilon_bounds(spec, Setting(2 * honest, 2 * honest, Adjacency.STANDARD, k), delta).attained <= base.certified
+        epsilon_bounds(spec, Setting(2 * honest, 2 * honest, Adjacency.STANDARD, k), delta).attained
+        <= base.certified
     )
-    assert epsilon_bounds(spec, Setting(honest, honest, Adjacency.STANDARD, k), 2 * delta).attained <= base.certified
+    assert (
+        epsilon_bounds(spec, Setting(honest, honest, Adjacency.STANDARD, k), 2 * delta).attained
+        <= base.certified
+    )
     assert base.attained <= epsilon_bounds(spec, Setting(honest, honest), delta).certified
 
 
@@ -290,14 +327,18 @@ def test_arguments_out_of_range_are_refused() -> None:
 def test_epsilon_at_a_large_delta_is_where_delta_falls_to_it(
     value: int, randomise: str, users: int, delta: float, adjacency: Adjacency
 ) -> None:
-    spec, setting = RRShuffle(max_value=value, randomise=Fraction(randomise)), Setting(users, users, adjacency)
+    spec, setting = (
+        RRShuffle(max_value=value, randomise=Fraction(randomise)),
+        Setting(users, users, adjacency),
+    )
     found = epsilon_bounds(spec, setting, delta).certified
     assert delta_bounds(spec, setting, found).certified <= delta * (1 + 1e-6)
     assert found == 0 or delta_bounds(spec, setting, found * (1 - 1e-3)).certified > delta
 
 
 def test_a_sum_of_bits_that_hardly_vary_keeps_its_digits() -> None:
-    """29 other bits, nearly all ones, flipped with 1/500: P(Y <= t) about the mean is 1 less a tail."""
+    """29 other bits, nearly all ones, flipped with 1/500: P(Y <= t) about the mean is 1 less a
+    tail."""
     zeros, ones = np.full(5, 5.0), np.full(5, 25.0)
     thresholds = np.arange(23.0, 28.0)
     first, _ = BitPair(zeros - 1, ones, np.ones(5), 0.002).cdf(thresholds)

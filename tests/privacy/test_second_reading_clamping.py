@@ -1,4 +1,5 @@
-"""A second reading of S5, S6b, S9, S17 and C12 with kept noise: everything computed anew, in extended precision."""
+"""A second reading of S5, S6b, S9, S17 and C12 with kept noise: everything computed anew, in
+extended precision."""
 
 from __future__ import annotations
 
@@ -72,7 +73,10 @@ def test_a_larger_distance_is_worse_for_log_concave_sequences_in_rational_number
     draw = random.Random(5)  # noqa: S311
     for _ in range(700):
         points = draw.randint(1, 9)
-        ratios = sorted((Fraction(draw.randint(1, 40), draw.randint(1, 20)) for _ in range(points - 1)), reverse=True)
+        ratios = sorted(
+            (Fraction(draw.randint(1, 40), draw.randint(1, 20)) for _ in range(points - 1)),
+            reverse=True,
+        )
         law = [Fraction(1)]
         for ratio in ratios:
             law.append(law[-1] * ratio)
@@ -81,7 +85,12 @@ def test_a_larger_distance_is_worse_for_log_concave_sequences_in_rational_number
         for distance in range(1, points + 3):
             near = law + [Fraction(0)] * distance
             far = [Fraction(0)] * distance + law
-            found.append(sum(max(Fraction(0), a - growth**distance * b) for a, b in zip(near, far, strict=True)))
+            found.append(
+                sum(
+                    max(Fraction(0), a - growth**distance * b)
+                    for a, b in zip(near, far, strict=True)
+                )
+            )
         assert found == sorted(found)
 
 
@@ -98,13 +107,24 @@ def test_no_dataset_of_small_random_cases_is_outside_of_the_two_sides(seed: int)
             setting = Setting(users + draw.choice([0, 2]), users, adjacency, most)
             metric = adjacency is Adjacency.METRIC
 
-            def truth(epsilon: float, laws: list[tuple[int, Pair]] = laws, metric: bool = metric) -> float:  # noqa: FBT001
-                return max(divergence(both, epsilon * (distance if metric else 1)) for distance, both in laws)
+            def truth(
+                epsilon: float,
+                laws: list[tuple[int, Pair]] = laws,
+                metric: bool = metric,  # noqa: FBT001
+            ) -> float:
+                return max(
+                    divergence(both, epsilon * (distance if metric else 1))
+                    for distance, both in laws
+                )
 
             end = float(rate) * (1 if metric else most)
             for share in (0.0, draw.random(), 1 - 10 ** draw.uniform(-9, -1)):
                 found = delta_bounds(spec, setting, share * end)
-                assert found.attained * (1 - NEAR) <= truth(share * end) <= found.certified * (1 + NEAR) + 1e-17
+                assert (
+                    found.attained * (1 - NEAR)
+                    <= truth(share * end)
+                    <= found.certified * (1 + NEAR) + 1e-17
+                )
             for delta in (1e-12, 10 ** draw.uniform(-9, -0.1), 0.9):
                 bounds = epsilon_bounds(spec, setting, delta)
                 assert bounds.attained <= bounds.certified
@@ -126,10 +146,16 @@ def test_no_dataset_of_small_random_cases_is_outside_of_the_two_sides(seed: int)
 def test_ends_of_the_domain_are_inside_of_the_two_sides_from_one_report_to_far_tails(
     rate: Fraction, padding: int, users: int, largest: int
 ) -> None:
-    spec, setting = GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding), Setting(users, users)
+    spec, setting = (
+        GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding),
+        Setting(users, users),
+    )
     low, high = ({0: users - 1}, 0, largest), ({largest: users - 1}, 0, largest)
     laws = [both for case in (low, high) for both in (pair(spec, *case), pair(spec, *case)[::-1])]
-    worst = {total: max(divergence(both, total) for both in laws) for total in np.linspace(0, float(rate) * largest, 6)}
+    worst = {
+        total: max(divergence(both, total) for both in laws)
+        for total in np.linspace(0, float(rate) * largest, 6)
+    }
     for total, truth in worst.items():
         found = delta_bounds(spec, setting, total)
         assert found.attained * (1 - NEAR) <= truth <= found.certified * (1 + NEAR)
@@ -138,7 +164,9 @@ def test_ends_of_the_domain_are_inside_of_the_two_sides_from_one_report_to_far_t
     for delta in (1e-12, 1e-6, 1e-2):
         bounds = epsilon_bounds(spec, setting, delta)
         assert max(divergence(both, bounds.certified) for both in laws) <= delta * (1 + NEAR)
-        assert bounds.attained == 0 or max(divergence(both, bounds.attained) for both in laws) >= delta * (1 - NEAR)
+        assert bounds.attained == 0 or max(
+            divergence(both, bounds.attained) for both in laws
+        ) >= delta * (1 - NEAR)
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -168,7 +196,9 @@ def test_two_rounds_in_every_order_stay_below_what_is_composed(
     ]
 
     def truth(epsilon: float) -> float:
-        return max(divergence(both, epsilon * (distance if metric else 1)) for distance, both in joint)
+        return max(
+            divergence(both, epsilon * (distance if metric else 1)) for distance, both in joint
+        )
 
     for delta in (1e-8, 1e-4, 0.05):
         assert truth(compose_epsilon(rounds, delta)) <= delta * (1 + NEAR)
@@ -191,7 +221,8 @@ def test_more_users_than_can_be_told_apart_do_not_loosen_a_certificate() -> None
 
 
 def test_stated_pairs_of_flags_and_kept_noise_are_what_the_code_bounds() -> None:
-    """S6b (a) with Bin(h, 1 - τ) term by term, by rows and by curves, from few noises to wide sums."""
+    """S6b (a) with Bin(h, 1 - τ) term by term, by rows and by curves, from few noises to wide
+    sums."""
     draw = random.Random(11)  # noqa: S311
     for _ in range(25):
         rate = Fraction(math.exp(draw.uniform(-3, 3))).limit_denominator(4096)
@@ -209,12 +240,16 @@ def test_stated_pairs_of_flags_and_kept_noise_are_what_the_code_bounds() -> None
         for _ in range(users):
             laws.append(np.convolve(laws[-1], one / one.sum()))
         nothing = np.zeros(distance, dtype=np.longdouble)
-        for total, upper in list(zip(totals.tolist(), found.tolist(), strict=True))[:: max(1, totals.size // 4)]:
+        for total, upper in list(zip(totals.tolist(), found.tolist(), strict=True))[
+            :: max(1, totals.size // 4)
+        ]:
             exact = sum(
                 math.comb(users, m)
                 * (1 - tail) ** m
                 * tail ** (users - m)
-                * divergence((np.concatenate([law, nothing]), np.concatenate([nothing, law])), total)
+                * divergence(
+                    (np.concatenate([law, nothing]), np.concatenate([nothing, law])), total
+                )
                 for m, law in enumerate(laws)
             )
             assert exact <= upper * (1 + NEAR)
@@ -222,7 +257,9 @@ def test_stated_pairs_of_flags_and_kept_noise_are_what_the_code_bounds() -> None
 
 @pytest.mark.parametrize("rate", [Fraction(1, 20), Fraction(1, 2), Fraction(3)], ids=str)
 @pytest.mark.parametrize("padding", [0, 1, 7])
-def test_no_value_is_moved_farther_than_the_stated_bias_nor_spread_wider(rate: Fraction, padding: int) -> None:
+def test_no_value_is_moved_farther_than_the_stated_bias_nor_spread_wider(
+    rate: Fraction, padding: int
+) -> None:
     for largest in (1, 2, 20):
         spec = GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding)
         points = np.arange(spec.messages_per_user + 1) - padding
@@ -239,7 +276,9 @@ def test_no_value_is_moved_farther_than_the_stated_bias_nor_spread_wider(rate: F
 
 
 def test_shares_are_moved_no_farther_than_the_stated_bias() -> None:
-    for rate, shares, padding in itertools.product((Fraction(1, 5), Fraction(2)), (1, 3, 50), (0, 2, 9)):
+    for rate, shares, padding in itertools.product(
+        (Fraction(1, 5), Fraction(2)), (1, 3, 50), (0, 2, 9)
+    ):
         spec = SGDLShuffle(max_value=4, noise_epsilon=rate, shares=shares, padding=padding)
         ratio, reach = math.exp(-float(rate)), math.ceil(90 / float(rate))
         half = np.cumprod([1.0] + [ratio * (1 / shares + i) / (i + 1) for i in range(reach)])
@@ -252,10 +291,14 @@ def test_shares_are_moved_no_farther_than_the_stated_bias() -> None:
 
 @pytest.mark.parametrize("users", [1, 3, 10, 30])
 def test_intervals_that_reach_farther_by_the_bias_cover_as_often_as_they_say(users: int) -> None:
-    for rate, padding, largest in itertools.product((Fraction(1, 4), Fraction(2)), (0, 2, 8), (1, 5)):
+    for rate, padding, largest in itertools.product(
+        (Fraction(1, 4), Fraction(2)), (0, 2, 8), (1, 5)
+    ):
         spec = GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding)
         width = noise.half_width(float(users), float(rate), COVERAGE) + users * spec.bias
         for ends in {0, 1, users // 2, users}:
-            law = np.convolve(power(report(spec, 0), users - ends), power(report(spec, largest), ends))
+            law = np.convolve(
+                power(report(spec, 0), users - ends), power(report(spec, largest), ends)
+            )
             error = np.arange(law.size) - users * padding - ends * largest
             assert float(law[np.abs(error) <= width].sum()) >= COVERAGE

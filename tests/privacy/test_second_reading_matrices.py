@@ -1,8 +1,9 @@
-"""Matrices, k-RR at the ends of its range and rr-shuffle (K11, K12, S10 (f)), against all datasets in 60 digits.
+"""Matrices, k-RR at the ends of its range and rr-shuffle (K11, K12, S10 (f)), against all datasets
+in 60 digits.
 
-Written apart from the other tests, from the statements alone: every dataset of a small case, every change of a value,
-both orders of each pair. Many cases are where floats end: chances of 1e-200, ε next to ε0, one flip in 1e15.
-"""
+Written apart from the other tests, from the statements alone: every dataset of a small case, every
+change of a value, both orders of each pair. Many cases are where floats end: chances of 1e-200, ε
+next to ε0, one flip in 1e15."""
 
 from __future__ import annotations
 
@@ -57,14 +58,20 @@ def divergence(p: Law, q: Law, epsilon: float) -> mpmath.mpf:
     return mpmath.fsum(max(mpmath.mpf(0), mass - growth * q.get(key, 0)) for key, mass in p.items())
 
 
-def worst_delta(rows: Sequence[Sequence[Fraction]], honest: int, epsilons: Sequence[float]) -> list[mpmath.mpf]:
-    """The largest divergence at each ε: over all datasets of the others, all changes of a value, in both orders."""
+def worst_delta(
+    rows: Sequence[Sequence[Fraction]], honest: int, epsilons: Sequence[float]
+) -> list[mpmath.mpf]:
+    """The largest divergence at each ε: over all datasets of the others, all changes of a value, in
+    both orders."""
     chances = [[exact(value) for value in row] for row in rows]
     worst = [mpmath.mpf(0)] * len(epsilons)
     for others in itertools.combinations_with_replacement(chances, honest - 1):
         laws = [histogram_law((*others, row), len(rows[0])) for row in chances]
         for p, q in itertools.permutations(laws, 2):
-            worst = [max(old, divergence(p, q, epsilon)) for old, epsilon in zip(worst, epsilons, strict=True)]
+            worst = [
+                max(old, divergence(p, q, epsilon))
+                for old, epsilon in zip(worst, epsilons, strict=True)
+            ]
     return worst
 
 
@@ -101,10 +108,17 @@ def test_matrices_are_between_their_sides_on_all_datasets(kind: str) -> None:
     with mpmath.workdps(DIGITS):
         for _ in range(12):
             rows, honest = random_rows(kind, draw), draw.choice([1, 2, 3, 4])
-            ratios = [a / b for column in zip(*rows, strict=True) for a in column for b in column if b]
+            ratios = [
+                a / b for column in zip(*rows, strict=True) for a in column for b in column if b
+            ]
             largest = float(mpmath.log(exact(max(ratios))))
             near = largest * (1 - 10 ** -draw.uniform(1, 14))
-            epsilons = [0.0, largest * draw.random(), near, draw.choice([1e-9, 0.1, 3.0, 50.0, 120.0, 710.0, 900.0])]
+            epsilons = [
+                0.0,
+                largest * draw.random(),
+                near,
+                draw.choice([1e-9, 0.1, 3.0, 50.0, 120.0, 710.0, 900.0]),
+            ]
             for epsilon, truth in zip(epsilons, worst_delta(rows, honest, epsilons), strict=True):
                 found = delta_bounds(LocalMatrix(rows), group(honest), epsilon)
                 check(found, truth, (rows, honest, epsilon))
@@ -112,7 +126,10 @@ def test_matrices_are_between_their_sides_on_all_datasets(kind: str) -> None:
 
 @pytest.mark.parametrize("symbols", [2, 3, 4])
 @pytest.mark.parametrize("strong", [True, False])
-def test_krr_outside_its_tables_is_between_its_sides_on_all_datasets(symbols: int, strong: bool) -> None:  # noqa: FBT001
+def test_krr_outside_its_tables_is_between_its_sides_on_all_datasets(
+    symbols: int,
+    strong: bool,  # noqa: FBT001
+) -> None:
     draw = random.Random(f"krr {symbols} {strong}")  # noqa: S311
     with mpmath.workdps(DIGITS):
         for _ in range(8):
@@ -123,9 +140,16 @@ def test_krr_outside_its_tables_is_between_its_sides_on_all_datasets(symbols: in
             rows = [[truthful if x == y else noise for y in range(symbols)] for x in range(symbols)]
             largest = float(mpmath.log(exact(truthful) / exact(noise)))
             assert not 1e-3 <= largest <= 20
-            epsilons = [0.0, largest * draw.random(), largest * (1 - 10 ** -draw.uniform(1, 15)), largest * 1e-6]
+            epsilons = [
+                0.0,
+                largest * draw.random(),
+                largest * (1 - 10 ** -draw.uniform(1, 15)),
+                largest * 1e-6,
+            ]
             for epsilon, truth in zip(epsilons, worst_delta(rows, honest, epsilons), strict=True):
-                found = delta_bounds(KRRHistogram(symbols=symbols, blanket=blanket), group(honest), epsilon)
+                found = delta_bounds(
+                    KRRHistogram(symbols=symbols, blanket=blanket), group(honest), epsilon
+                )
                 check(found, truth, (symbols, blanket, honest, epsilon))
 
 
@@ -133,7 +157,10 @@ def bits_law(bits: int, ones: int, flip: mpmath.mpf) -> list[mpmath.mpf]:
     law = [mpmath.mpf(1)]
     for index in range(bits):
         one = 1 - flip if index < ones else flip
-        law = [a * (1 - one) + b * one for a, b in zip([*law, mpmath.mpf(0)], [mpmath.mpf(0), *law], strict=True)]
+        law = [
+            a * (1 - one) + b * one
+            for a, b in zip([*law, mpmath.mpf(0)], [mpmath.mpf(0), *law], strict=True)
+        ]
     return law
 
 
@@ -158,7 +185,9 @@ def test_rr_shuffle_is_between_its_sides_on_all_datasets(randomise: Fraction) ->
     with mpmath.workdps(DIGITS):
         for honest, k, d_max in ((1, 5, 5), (1, 6, 2), (2, 4, 4), (3, 3, 3), (4, 2, 1)):
             local = float(mpmath.log(exact((2 - randomise) / randomise)))
-            laws = [bits_law(honest * k, ones, exact(randomise) / 2) for ones in range(honest * k + 1)]
+            laws = [
+                bits_law(honest * k, ones, exact(randomise) / 2) for ones in range(honest * k + 1)
+            ]
             for epsilon in (0.0, local * draw.random(), local * (1 - 10 ** -draw.uniform(1, 12))):
                 truth = max(
                     bits_delta(p, q, mpmath.mpf(epsilon) * d)
@@ -189,7 +218,9 @@ def test_a_larger_distance_is_worse_unless_all_other_bits_are_ones() -> None:
 @pytest.mark.parametrize("trials", [2, 101])
 @pytest.mark.parametrize("mass", [0.5, 1e-9])
 @pytest.mark.parametrize("loss", [3.0, 60.0, 1e8, 1e20])
-def test_the_mean_excess_holds_where_one_value_is_far_larger(trials: int, mass: float, loss: float) -> None:
+def test_the_mean_excess_holds_where_one_value_is_far_larger(
+    trials: int, mass: float, loss: float
+) -> None:
     masses = [mass, 0.999 - mass]
     below, above = mean_excess(Draw(np.array(masses), np.array([1.0, -loss])), trials)
     with mpmath.workdps(DIGITS):
@@ -213,8 +244,11 @@ def test_the_mean_excess_holds_where_one_value_is_far_larger(trials: int, mass: 
 @pytest.mark.parametrize("honest", [101, 1000, 10**9])
 @pytest.mark.parametrize("odds", [18.0, 20.0])
 @pytest.mark.parametrize("gap", [1e-3, 1e-6])
-def test_next_to_epsilon0_many_users_get_a_close_answer(honest: int, odds: float, gap: float) -> None:
-    """There α is far below β, so that one draw of -β undoes any number of α: the blanket has δ = α (1-q)^(h-1)."""
+def test_next_to_epsilon0_many_users_get_a_close_answer(
+    honest: int, odds: float, gap: float
+) -> None:
+    """There α is far below β, so that one draw of -β undoes any number of α: the blanket has δ = α
+    (1-q)^(h-1)."""
     noise = Fraction(1, round(math.exp(odds)))
     matrix = LocalMatrix(((1 - noise, noise), (noise, 1 - noise)))
     with mpmath.workdps(DIGITS):
@@ -226,7 +260,8 @@ def test_next_to_epsilon0_many_users_get_a_close_answer(honest: int, odds: float
 
 
 def test_a_chance_below_all_floats_is_not_taken_for_none() -> None:
-    """Of the outputs 2 and 3 the first has the ratio 1e329, the second has none: no ε is enough, and δ is 0.1."""
+    """Of the outputs 2 and 3 the first has the ratio 1e329, the second has none: no ε is enough,
+    and δ is 0.1."""
     tiny, tenth = Fraction(1, 10**330), Fraction(1, 10)
     matrix = LocalMatrix(((8 * tenth, tenth, tenth), (1 - tiny, tiny, Fraction(0))))
     for honest in (1, 5):
@@ -252,4 +287,8 @@ def test_attained_does_not_count_what_the_others_hardly_ever_send(least: int, mo
     rows = ((rare, 1 - rare), (seldom, 1 - seldom))
     with mpmath.workdps(DIGITS * 6):
         for epsilon in (80.0, 92.0, 94.0, 97.0, 98.0):
-            check(delta_bounds(LocalMatrix(rows), group(3), epsilon), worst_delta(rows, 3, [epsilon])[0], epsilon)
+            check(
+                delta_bounds(LocalMatrix(rows), group(3), epsilon),
+                worst_delta(rows, 3, [epsilon])[0],
+                epsilon,
+            )

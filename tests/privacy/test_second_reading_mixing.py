@@ -1,4 +1,5 @@
-"""Second reading of S18, S19 and K13: the proofs' steps by enumeration, written apart from the product's code."""
+"""Second reading of S18, S19 and K13: the proofs' steps by enumeration, written apart from the
+product's code."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle, SplitMix
 from shuffledp_core.mechanisms.split import WRAPPED
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, epsilon_bounds
+from shuffledp_privacy.bounds import (
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+)
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums import attained, mixing, split
@@ -26,7 +33,10 @@ Law = dict[tuple[int, ...], Fraction]
 
 
 def hockey_stick(one: Law, other: Law, growth: Fraction) -> Fraction:
-    return sum((max(Fraction(0), p - growth * other.get(at, Fraction(0))) for at, p in one.items()), Fraction(0))
+    return sum(
+        (max(Fraction(0), p - growth * other.get(at, Fraction(0))) for at, p in one.items()),
+        Fraction(0),
+    )
 
 
 def worst(pairs: list[tuple[Law, Law]], growth: Fraction) -> Fraction:
@@ -112,7 +122,9 @@ class Told(RandomIntegers):
 
 def user(value: int, modulus: int, pieces: int) -> Law:
     """How often each number is among the pieces of one value, as the client draws them."""
-    spec = SplitMix(max_value=1, noise_epsilon=Fraction(1), shares=1, modulus=modulus, pieces=pieces)
+    spec = SplitMix(
+        max_value=1, noise_epsilon=Fraction(1), shares=1, modulus=modulus, pieces=pieces
+    )
     found: Law = {}
     for told in itertools.product(range(modulus), repeat=pieces - 1):
         said = spec.say(value, Told(told))
@@ -136,13 +148,20 @@ def coins(modulus: int, messages: int) -> Law:
 def ideal(total: int, modulus: int, messages: int) -> Law:
     """Uniform numbers with this sum."""
     whole = coins(modulus, messages)
-    return {k: p * modulus for k, p in whole.items() if sum(i * n for i, n in enumerate(k)) % modulus == total}
+    return {
+        k: p * modulus
+        for k, p in whole.items()
+        if sum(i * n for i, n in enumerate(k)) % modulus == total
+    }
 
 
 @pytest.mark.parametrize(
-    ("honest", "pieces", "modulus"), [(2, 3, 4), (2, 3, 6), (2, 4, 4), (3, 3, 3), (3, 3, 4), (4, 3, 2), (2, 5, 3)]
+    ("honest", "pieces", "modulus"),
+    [(2, 3, 4), (2, 3, 6), (2, 4, 4), (3, 3, 3), (3, 3, 4), (4, 3, 2), (2, 5, 3)],
 )
-def test_the_client_s_pieces_are_as_near_to_their_sum_as_s19_says(honest: int, pieces: int, modulus: int) -> None:
+def test_the_client_s_pieces_are_as_near_to_their_sum_as_s19_says(
+    honest: int, pieces: int, modulus: int
+) -> None:
     tau = mixing_distance(honest, modulus, pieces)
     exact = math.sqrt(excess(honest, pieces, modulus)) / 2
     assert exact <= tau
@@ -162,7 +181,9 @@ def test_the_client_s_pieces_are_as_near_to_their_sum_as_s19_says(honest: int, p
             assert scaled == excess(honest, pieces, modulus)
 
 
-@pytest.mark.parametrize(("honest", "pieces"), [(1, 3), (2, 3), (3, 3), (4, 3), (2, 8), (3, 6), (4, 4)])
+@pytest.mark.parametrize(
+    ("honest", "pieces"), [(1, 3), (2, 3), (3, 3), (4, 3), (2, 8), (3, 6), (4, 4)]
+)
 @pytest.mark.parametrize("modulus", [2, 3, 12, 2**10, 2**31])
 def test_the_recursion_is_above_every_graph(honest: int, pieces: int, modulus: int) -> None:
     exact, found = excess(honest, pieces, modulus), mixing._log_excess(honest, modulus, pieces)
@@ -170,7 +191,11 @@ def test_the_recursion_is_above_every_graph(honest: int, pieces: int, modulus: i
         assert found == -math.inf
     else:
         # q in the place of q - 1, which with q = 2 is a factor of 2 for each further component.
-        assert math.log(exact) <= found <= math.log(exact) + (honest - 1) * math.log(modulus / (modulus - 1)) + 0.3
+        assert (
+            math.log(exact)
+            <= found
+            <= math.log(exact) + (honest - 1) * math.log(modulus / (modulus - 1)) + 0.3
+        )
 
 
 # S19 (c), (d): the recursion in fractions, the claims about c, and the closed form far out.
@@ -197,17 +222,26 @@ def recursion(most: int, modulus: int, pieces: int) -> list[mpmath.mpf]:
 
         def part(users: int, size: int) -> mpmath.mpf:
             few = log_whole[users] - log_whole[size] - log_whole[users - size]
-            many = log_whole[users * pieces] - log_whole[size * pieces] - log_whole[(users - size) * pieces]
+            many = (
+                log_whole[users * pieces]
+                - log_whole[size * pieces]
+                - log_whole[(users - size) * pieces]
+            )
             return mpmath.exp(2 * few - many)
 
         found = [mpmath.mpf(1)]
         for users in range(2, most + 1):
-            terms = (mpmath.mpf(users - i) / users * part(users, i) * found[i - 1] for i in range(1, users))
+            terms = (
+                mpmath.mpf(users - i) / users * part(users, i) * found[i - 1]
+                for i in range(1, users)
+            )
             found.append(1 + modulus * mpmath.fsum(terms))
         return found
 
 
-@pytest.mark.parametrize(("modulus", "pieces"), [(2, 3), (2**8, 4), (2**17, 7), (3 * 2**20, 10), (2**31, 24)])
+@pytest.mark.parametrize(
+    ("modulus", "pieces"), [(2, 3), (2**8, 4), (2**17, 7), (3 * 2**20, 10), (2**31, 24)]
+)
 def test_the_shortened_sum_is_above_the_whole_recursion(modulus: int, pieces: int) -> None:
     found = recursion(60, modulus, pieces)
     for users in range(2, 61):
@@ -223,7 +257,8 @@ def test_the_shortened_sum_is_above_the_whole_recursion(modulus: int, pieces: in
 def test_large_crowds_lie_between_the_graphs_with_one_user_apart_and_a_little_more(
     users: int, modulus: int, pieces: int
 ) -> None:
-    """E[q^(C-1)] - 1 >= (q-1) P(C > 1) >= (q-1) (S1 - S2), S1 and S2 the users, and pairs of them, closed alone."""
+    """E[q^(C-1)] - 1 >= (q-1) P(C > 1) >= (q-1) (S1 - S2), S1 and S2 the users, and pairs of them,
+    closed alone."""
     one = closed(users, 1, pieces)
     two = Fraction(
         math.comb(users, 2) * users * (users - 1) * math.factorial(pieces) ** 2,
@@ -238,7 +273,8 @@ def test_large_crowds_lie_between_the_graphs_with_one_user_apart_and_a_little_mo
 
 
 def test_a_larger_crowd_s_bound_is_not_needed_for_a_sound_one() -> None:
-    """At no number of users does the bound fall below the leading term, also where sum and closed form meet."""
+    """At no number of users does the bound fall below the leading term, also where sum and closed
+    form meet."""
     for users in range(2, 400):
         leading = math.log((2**17 - 1) * (closed(users, 1, 6) / users))
         assert mixing._log_excess(users, 2**17, 6) >= leading
@@ -262,20 +298,29 @@ def noisy(values: tuple[int, ...], pieces: int) -> Law:
 
 @pytest.mark.parametrize("growth", [Fraction(1), Fraction(2), Fraction(8)])
 def test_a_lost_piece_leaves_at_most_what_one_user_fewer_shows(growth: Fraction) -> None:
-    """h = 3, m = 3, q = 3: the third user's other pieces are coins, so that two users' bound is the bound."""
+    """h = 3, m = 3, q = 3: the third user's other pieces are coins, so that two users' bound is the
+    bound."""
     pieces = 3
     rest = coins(3, pieces - 1)
     # One piece of the third is missing, whichever: the others are uniform and independent.
     for value in range(3):
-        told = [SplitMix.say(split_of(pieces), value, Told(t)) for t in itertools.product(range(3), repeat=2)]
+        told = [
+            SplitMix.say(split_of(pieces), value, Told(t))
+            for t in itertools.product(range(3), repeat=2)
+        ]
         for kept in itertools.combinations(range(pieces), pieces - 1):
             assert len({tuple(said[i] for i in kept) for said in told}) == 9
     tau = Fraction(mixing_distance(2, 3, pieces))
     for other in range(3):
         one, two = (noisy((value, other), pieces) for value in (0, 1))
-        shown = [hockey_stick(together(a, rest), together(b, rest), growth) for a, b in ((one, two), (two, one))]
+        shown = [
+            hockey_stick(together(a, rest), together(b, rest), growth)
+            for a, b in ((one, two), (two, one))
+        ]
         sums = [summed(law) for law in (one, two)]
-        central = max(hockey_stick(sums[0], sums[1], growth), hockey_stick(sums[1], sums[0], growth))
+        central = max(
+            hockey_stick(sums[0], sums[1], growth), hockey_stick(sums[1], sums[0], growth)
+        )
         assert max(shown) <= central + (1 + growth) * tau
 
 
@@ -299,17 +344,27 @@ def noise_law(shape: float, rate: float, last: int) -> list[mpmath.mpf]:
     for j in range(1, far + 1):
         first.append(first[-1] * ratio * (shape + j - 1) / j)
     scale = (1 - ratio) ** (2 * mpmath.mpf(shape))
-    return [scale * mpmath.fsum(first[j] * first[j + m] for j in range(far - m)) for m in range(last + 1)]
+    return [
+        scale * mpmath.fsum(first[j] * first[j + m] for j in range(far - m))
+        for m in range(last + 1)
+    ]
 
 
-@pytest.mark.parametrize(("honest", "epsilon"), [(1, 0.6), (2, 0.6), (40, 0.3), (40, 0.9), (25, 0.5)])
-def test_the_certificate_is_the_noise_and_the_mixing_and_both_sides_hold(honest: int, epsilon: float) -> None:
+@pytest.mark.parametrize(
+    ("honest", "epsilon"), [(1, 0.6), (2, 0.6), (40, 0.3), (40, 0.9), (25, 0.5)]
+)
+def test_the_certificate_is_the_noise_and_the_mixing_and_both_sides_hold(
+    honest: int, epsilon: float
+) -> None:
     """Written out for one distance; the attained side before it is cut at the certified one."""
     spec = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=40, modulus=2**10, pieces=12)
     setting = Setting(users=50, honest=honest)
     law = noise_law(honest / 40, 0.5, 400)
     central = float(
-        mpmath.fsum(max(law[abs(y)] - mpmath.exp(epsilon) * law[abs(y - 3)], mpmath.mpf(0)) for y in range(-390, 391))
+        mpmath.fsum(
+            max(law[abs(y)] - mpmath.exp(epsilon) * law[abs(y - 3)], mpmath.mpf(0))
+            for y in range(-390, 391)
+        )
     )
     tau = mixing_distance(honest, 2**10, 12)
     found = delta_bounds(spec, setting, epsilon)
@@ -324,7 +379,10 @@ def test_the_certificate_is_the_noise_and_the_mixing_and_both_sides_hold(honest:
 def test_one_user_s_noise_modulo_q_costs_no_more_than_without(modulus: int) -> None:
     """S8 is kept by what is done to the value afterwards, here taking it modulo q."""
     law = noise_law(1 / 40, 0.5, 150)
-    wrapped = [mpmath.fsum(law[abs(y)] for y in range(-150, 151) if (y - at) % modulus == 0) for at in range(modulus)]
+    wrapped = [
+        mpmath.fsum(law[abs(y)] for y in range(-150, 151) if (y - at) % modulus == 0)
+        for at in range(modulus)
+    ]
     spec = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=40, modulus=modulus, pieces=3)
     for adjacency in Adjacency:
         stated = corrupted_bounds(spec, Setting(50, 50, adjacency), 0.0).epsilon
@@ -335,7 +393,9 @@ def test_one_user_s_noise_modulo_q_costs_no_more_than_without(modulus: int) -> N
 
 @pytest.mark.parametrize("users", [3, 50, 2000])
 def test_the_calibrated_modulus_has_room_for_the_noise_of_all(users: int) -> None:
-    spec = calibrate("split-mix", Target(1.0, 1e-6, users=users, honest=users, max_value=7, most_users=2 * users))
+    spec = calibrate(
+        "split-mix", Target(1.0, 1e-6, users=users, honest=users, max_value=7, most_users=2 * users)
+    )
     assert isinstance(spec, SplitMix)
     assert spec.modulus.bit_count() == 1
     room = (spec.modulus - 1 - 2 * users * 7) // 2
@@ -345,7 +405,9 @@ def test_the_calibrated_modulus_has_room_for_the_noise_of_all(users: int) -> Non
     tails = []
     for theta in np.linspace(0.02, 0.98, 97).tolist():
         t = rate * theta
-        moment = ((1 - ratio) ** 2 / ((1 - ratio * math.exp(t)) * (1 - ratio * math.exp(-t)))) ** shape
+        moment = (
+            (1 - ratio) ** 2 / ((1 - ratio * math.exp(t)) * (1 - ratio * math.exp(-t)))
+        ) ** shape
         tails.append(2 * moment * math.exp(-t * (room + 1)))
     assert min(tails) <= 2.0**-40
 
@@ -377,7 +439,9 @@ def test_one_bit_covers_every_dataset_and_some_dataset_reaches_it(
             pairs = [
                 (ones((x, *others), largest, randomise), ones((x + d, *others), largest, randomise))
                 for x in range(largest + 1 - d)
-                for others in itertools.combinations_with_replacement(range(largest + 1), honest - 1)
+                for others in itertools.combinations_with_replacement(
+                    range(largest + 1), honest - 1
+                )
             ]
             worst_by_distance[d, total] = float(worst(pairs, growth))
             curve = certified_curve(spec, Setting(honest, honest), d, np.array([total]))
@@ -385,14 +449,19 @@ def test_one_bit_covers_every_dataset_and_some_dataset_reaches_it(
             # S18 (a): the randomised response of 0 and k alone.
             inner = 1 + (growth - 1) * Fraction(largest, d)
             extremes = [
-                (ones((0, *others), largest, randomise), ones((largest, *others), largest, randomise))
+                (
+                    ones((0, *others), largest, randomise),
+                    ones((largest, *others), largest, randomise),
+                )
                 for others in itertools.combinations_with_replacement((0, largest), honest - 1)
             ]
             assert worst(pairs, growth) == Fraction(d, largest) * worst(extremes, inner)
     for adjacency in Adjacency:
         found = delta_bounds(spec, Setting(honest, honest, adjacency), epsilon)
         metric = adjacency is Adjacency.METRIC
-        truth = max(worst_by_distance[d, epsilon * d if metric else epsilon] for d in range(1, largest + 1))
+        truth = max(
+            worst_by_distance[d, epsilon * d if metric else epsilon] for d in range(1, largest + 1)
+        )
         assert found.attained <= truth + 1e-13
         assert truth <= found.certified + 1e-13
         assert found.certified <= truth * 1.001 + 1e-9
@@ -407,7 +476,8 @@ def test_one_bit_covers_every_dataset_and_some_dataset_reaches_it(
 
 def hadamard_user(value: int, order: int, blanket: Fraction) -> Law:
     chances = [
-        blanket / order + (0 if ((value + 1) & y).bit_count() % 2 else 2 * (1 - blanket) / order) for y in range(order)
+        blanket / order + (0 if ((value + 1) & y).bit_count() % 2 else 2 * (1 - blanket) / order)
+        for y in range(order)
     ]
     return {tuple(int(i == y) for i in range(order)): p for y, p in enumerate(chances)}
 
@@ -420,16 +490,23 @@ def hadamard(values: tuple[int, ...], order: int, blanket: Fraction) -> Law:
 
 @pytest.mark.parametrize(("symbols", "order"), [(2, 4), (3, 4), (4, 8), (7, 8)])
 @pytest.mark.parametrize("honest", [1, 3])
-def test_hadamard_covers_every_dataset_in_both_orders(symbols: int, order: int, honest: int) -> None:
+def test_hadamard_covers_every_dataset_in_both_orders(
+    symbols: int, order: int, honest: int
+) -> None:
     for blanket in (Fraction(1, 4), Fraction(3, 4)):
         spec, setting = HadamardHistogram(symbols=symbols, blanket=blanket), Setting(honest, honest)
-        shown = [[p for _, p in sorted(hadamard_user(x, order, blanket).items())] for x in range(symbols)]
+        shown = [
+            [p for _, p in sorted(hadamard_user(x, order, blanket).items())] for x in range(symbols)
+        ]
         # (a): what all symbols have in common; the index 0 sorts last.
         common = [min(column) for column in zip(*shown, strict=True)]
         assert common[-1] == (2 - blanket) / order
         assert set(common[:-1]) == {blanket / order}
         pairs = [
-            (hadamard(tuple(sorted((0, *o))), order, blanket), hadamard(tuple(sorted((1, *o))), order, blanket))
+            (
+                hadamard(tuple(sorted((0, *o))), order, blanket),
+                hadamard(tuple(sorted((1, *o))), order, blanket),
+            )
             for o in itertools.combinations_with_replacement(range(min(symbols, 4)), honest - 1)
         ]
         top = math.log((2 - blanket) / blanket)
@@ -452,7 +529,9 @@ def twice(one: Law) -> Law:
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("delta", [0.2, 1e-2, 1e-5])
-def test_two_rounds_of_one_bit_cover_every_dataset_and_distance(adjacency: Adjacency, delta: float) -> None:
+def test_two_rounds_of_one_bit_cover_every_dataset_and_distance(
+    adjacency: Adjacency, delta: float
+) -> None:
     spec = OneBitShuffle(max_value=3, randomise=Fraction(1, 3))
     epsilon = compose_epsilon([Round(spec, Setting(3, 3, adjacency), 2)], delta)
     for d in range(1, 4):
@@ -460,7 +539,9 @@ def test_two_rounds_of_one_bit_cover_every_dataset_and_distance(adjacency: Adjac
         for others in itertools.combinations_with_replacement(range(4), 2):
             for x in range(4 - d):
                 p, q = (twice(ones((value, *others), 3, spec.randomise)) for value in (x, x + d))
-                assert float(max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))) <= delta * (1 + 1e-9)
+                assert float(
+                    max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))
+                ) <= delta * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("delta", [0.2, 1e-2, 1e-5])
@@ -469,12 +550,16 @@ def test_two_rounds_of_the_hadamard_histogram_cover_every_dataset(delta: float) 
     growth = Fraction(math.exp(compose_epsilon([Round(spec, Setting(2, 2), 2)], delta)))
     for other in range(4):
         p, q = (twice(hadamard(tuple(sorted((value, other))), 8, spec.blanket)) for value in (0, 1))
-        assert float(max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))) <= delta * (1 + 1e-9)
+        assert float(max(hockey_stick(p, q, growth), hockey_stick(q, p, growth))) <= delta * (
+            1 + 1e-9
+        )
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("honest", [20, 40])
-def test_two_rounds_of_split_values_cost_no_less_than_their_sums(adjacency: Adjacency, honest: int) -> None:
+def test_two_rounds_of_split_values_cost_no_less_than_their_sums(
+    adjacency: Adjacency, honest: int
+) -> None:
     """With pieces to spare they cost little more either."""
     delta = 1e-5
     spec = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=40, modulus=2**10, pieces=30)

@@ -1,7 +1,8 @@
-"""Second reading of C18 to C20 and of drawn users: exact laws of small rounds, over every dataset and in both orders.
+"""Second reading of C18 to C20 and of drawn users: exact laws of small rounds, over every dataset
+and in both orders.
 
-Only enumeration here: mechanisms of several distances, rounds that repeat, groups whose reports move apart.
-"""
+Only enumeration here: mechanisms of several distances, rounds that repeat, groups whose reports
+move apart."""
 
 from __future__ import annotations
 
@@ -42,14 +43,19 @@ def chances(name: str, value: int) -> list[Fraction]:
         return [1 - one, one]
     if name == "symbols":
         return [Fraction(2, 15) + (Fraction(3, 5) if value == x else 0) for x in range(3)]
-    return [Fraction(1, 8) + (Fraction(1, 4) if ((value + 1) & y).bit_count() % 2 == 0 else 0) for y in range(4)]
+    return [
+        Fraction(1, 8) + (Fraction(1, 4) if ((value + 1) & y).bit_count() % 2 == 0 else 0)
+        for y in range(4)
+    ]
 
 
 @cache
 def law(name: str, values: tuple[int, ...]) -> Law:
     found: Law = {}
     for reports in itertools.product(range(len(chances(name, 0))), repeat=len(values)):
-        chance = math.prod((chances(name, v)[r] for v, r in zip(values, reports, strict=True)), start=Fraction(1))
+        chance = math.prod(
+            (chances(name, v)[r] for v, r in zip(values, reports, strict=True)), start=Fraction(1)
+        )
         key = tuple(sorted(reports))
         found[key] = found.get(key, Fraction(0)) + chance
     return found
@@ -59,13 +65,18 @@ def neighbours(name: str, size: int = 1, honest: int = HONEST) -> list[Pair]:
     """The laws of all ordered pairs of datasets that differ in `size` reports at most."""
     found = []
     for rest in itertools.combinations_with_replacement(range(3), honest - size):
-        for one, two in itertools.permutations(itertools.combinations_with_replacement(range(3), size), 2):
+        for one, two in itertools.permutations(
+            itertools.combinations_with_replacement(range(3), size), 2
+        ):
             found.append((law(name, one + rest), law(name, two + rest)))
     return found
 
 
 def hockey_stick(p: Law, q: Law, growth: Fraction) -> Fraction:
-    return sum((max(Fraction(0), chance - growth * q.get(at, Fraction(0))) for at, chance in p.items()), Fraction(0))
+    return sum(
+        (max(Fraction(0), chance - growth * q.get(at, Fraction(0))) for at, chance in p.items()),
+        Fraction(0),
+    )
 
 
 def twice(one: Law) -> Law:
@@ -75,12 +86,17 @@ def twice(one: Law) -> Law:
 def renyi(p: Law, q: Law, order: float) -> float:
     if order == math.inf:
         return max(math.log(p[at] / q[at]) for at in p)
-    floats = [(mpmath.mpf(p[at].numerator) / p[at].denominator, q[at].numerator, q[at].denominator) for at in p]
+    floats = [
+        (mpmath.mpf(p[at].numerator) / p[at].denominator, q[at].numerator, q[at].denominator)
+        for at in p
+    ]
     pairs = [(a, mpmath.mpf(n) / d) for a, n, d in floats]
     if order == 1:
         return float(mpmath.fsum(a * mpmath.log(a / b) for a, b in pairs))
     power = mpmath.mpf(order)
-    return float(mpmath.log(mpmath.fsum(a**power * b ** (1 - power) for a, b in pairs)) / (power - 1))
+    return float(
+        mpmath.log(mpmath.fsum(a**power * b ** (1 - power) for a, b in pairs)) / (power - 1)
+    )
 
 
 ORDERS = [1.0, 1.0 + 1e-9, 1.1, 2.0, 2.0 + 1e-9, 3.5, 20.0, 300.0, 9999.0, math.inf]
@@ -100,8 +116,11 @@ def test_no_dataset_s_renyi_divergence_is_above_the_view(name: str, rounds: int)
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0, 2.5, 40.0, 1000.0])
 @pytest.mark.parametrize("nodes", [3, 5, 30])
-def test_a_coarse_table_s_renyi_divergence_is_above_that_of_a_pair_below_it(alpha: float, nodes: int) -> None:
-    """Randomised response of ε0 = 2 has the chord from (1, δ) to (e^2, 0) for its curve, and few nodes are above it."""
+def test_a_coarse_table_s_renyi_divergence_is_above_that_of_a_pair_below_it(
+    alpha: float, nodes: int
+) -> None:
+    """Randomised response of ε0 = 2 has the chord from (1, δ) to (e^2, 0) for its curve, and few
+    nodes are above it."""
     true = mpmath.e**2 / (1 + mpmath.e**2)
     excess = np.linspace(0.0, math.expm1(2.0), nodes)
     deltas = float(2 * true - 1) * (1 - excess / excess[-1])
@@ -144,7 +163,11 @@ def test_no_test_errs_less_often_than_either_view_says(name: str, rounds: int) -
         # With chance `leak` all is shown; else no test is better than against a shift by μ.
         for alpha, beta in corners[1:-1].tolist():
             inner = min(alpha / (1 - leak), 1.0)
-            shown = (1 - leak) * float(mpmath.ncdf(gaussian_quantile(1 - inner) - mu)) if inner < 1 else 0.0
+            shown = (
+                (1 - leak) * float(mpmath.ncdf(gaussian_quantile(1 - inner) - mu))
+                if inner < 1
+                else 0.0
+            )
             assert shown <= beta + 1e-9
     if rounds == 1 and name != "halves":
         assert np.all(least[1:-1] <= low[1:-1] * 1.5 + 0.02)
@@ -169,7 +192,9 @@ def test_no_smaller_shift_than_the_attained_one_does(name: str) -> None:
     pairs = neighbours(name)
     for epsilon in np.linspace(0.0, 2.5, 60).tolist():
         growth = mpmath.exp(epsilon)
-        gaussian = mpmath.ncdf(smaller / 2 - epsilon / smaller) - growth * mpmath.ncdf(-smaller / 2 - epsilon / smaller)
+        gaussian = mpmath.ncdf(smaller / 2 - epsilon / smaller) - growth * mpmath.ncdf(
+            -smaller / 2 - epsilon / smaller
+        )
         truth = max(hockey_stick(p, q, Fraction(math.exp(epsilon))) for p, q in pairs)
         broken = max(broken, float(truth) - float(leak + (1 - leak) * gaussian))
     assert broken > -1e-6
@@ -196,16 +221,21 @@ def test_a_group_in_two_rounds_covers_both() -> None:
         stated = sdp.group(BITS, 2, ALL, delta=delta, rounds=2).numbers["epsilon"]
         assert stated is not None
         for p, q in neighbours("bits", 2):
-            assert float(hockey_stick(twice(p), twice(q), Fraction(math.exp(stated)))) <= delta * (1 + 1e-9)
+            assert float(hockey_stick(twice(p), twice(q), Fraction(math.exp(stated)))) <= delta * (
+                1 + 1e-9
+            )
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("blanket", [Fraction(1, 10), Fraction(1, 2)])
 def test_a_group_in_a_crowd_is_covered_with_little_to_spare(size: int, blanket: Fraction) -> None:
-    """Sixty coins, where a group's divergence is near its bound: a factor that is left out would show."""
+    """Sixty coins, where a group's divergence is near its bound: a factor that is left out would
+    show."""
     honest = 60
     flip = float(blanket) / 2
-    single = views.table_of(Round(KRRHistogram(symbols=2, blanket=blanket), Setting(honest, honest)))
+    single = views.table_of(
+        Round(KRRHistogram(symbols=2, blanket=blanket), Setting(honest, honest))
+    )
     table = views.group_table(single, size)
     ratios = []
     for epsilon in np.linspace(0.0, 0.9 * size * math.log((1 - flip) / flip), 12).tolist():
@@ -237,7 +267,9 @@ def sticks(p: Floats, q: Floats, growth: float) -> float:
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_drawn_users_are_covered_for_every_dataset(name: str, delta: float, rounds: int) -> None:
     """Two of four are drawn, unseen; the other three hold anything."""
-    stated = sdp.subsampled(SPECS[name], Fraction(1, 2), Setting(2, 2), delta=delta, rounds=rounds).numbers["epsilon"]
+    stated = sdp.subsampled(
+        SPECS[name], Fraction(1, 2), Setting(2, 2), delta=delta, rounds=rounds
+    ).numbers["epsilon"]
     assert stated is not None
     growth = Fraction(math.exp(stated))
     for rest in itertools.combinations_with_replacement(range(3), 3):

@@ -32,7 +32,10 @@ TENTH = Fraction(1, 10)
 def _noise(shares: int, epsilon: Fraction) -> tuple[float, ...]:
     """P(N = m), m >= 0, of one share from the definition, 30 digits."""
     with mpmath.workdps(30):
-        r, q = mpmath.mpf(1) / shares, mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+        r, q = (
+            mpmath.mpf(1) / shares,
+            mpmath.exp(-mpmath.mpf(epsilon.numerator) / epsilon.denominator),
+        )
         return tuple(
             float(
                 (1 - q) ** (2 * r)
@@ -94,8 +97,12 @@ def test_theorem_5_1_fails_with_its_printed_padding(distance: int, delta: float)
     assert found.certified >= found.attained
 
 
-@pytest.mark.parametrize(("distance", "delta"), [(1, 2.6e-6), (10, 3.4e-5), (50, 2.2e-3), (100, 0.145)])
-def test_theorem_5_1_fails_at_larger_distances_with_a_correct_padding(distance: int, delta: float) -> None:
+@pytest.mark.parametrize(
+    ("distance", "delta"), [(1, 2.6e-6), (10, 3.4e-5), (50, 2.2e-3), (100, 0.145)]
+)
+def test_theorem_5_1_fails_at_larger_distances_with_a_correct_padding(
+    distance: int, delta: float
+) -> None:
     spec = SGDLShuffle(max_value=1000, noise_epsilon=TENTH, shares=1000, padding=77)
     found = delta_bounds(spec, Setting(1000, 1000, Adjacency.METRIC, distance), 0.1)
     assert found.attained == pytest.approx(delta, rel=0.02)
@@ -108,7 +115,9 @@ def test_enough_padding_keeps_the_central_epsilon() -> None:
     found = epsilon_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), 1e-6)
     assert found.certified == pytest.approx(0.1, rel=1e-9)
     assert found.published == 0.1
-    assert delta_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), found.certified).certified <= 1e-6
+    assert (
+        delta_bounds(spec, Setting(1000, 1000, Adjacency.METRIC), found.certified).certified <= 1e-6
+    )
     assert found.attained <= found.certified
 
 
@@ -155,7 +164,9 @@ def test_the_curve_bounds_the_truth_at_any_sign_with_missing_shares() -> None:
     near, far = _sum(spec, (0, 0)), _sum(spec, (0, 3))
     for epsilon, value in zip(epsilons, curve, strict=True):
         for first, second in ((near, far), (far, near)):
-            assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (1 - 1e-9)
+            assert value >= float(np.maximum(first - math.exp(epsilon) * second, 0).sum()) * (
+                1 - 1e-9
+            )
 
 
 def test_the_standard_error_is_that_of_the_law() -> None:
@@ -165,7 +176,10 @@ def test_the_standard_error_is_that_of_the_law() -> None:
 
 
 def test_padding_for_a_thousand_nats_is_found_and_certified() -> None:
-    """e^1000 is no float; with ε = 1, values 0..1000, δ = 1e-4 the least c with 2 φ^(c+1) (1 + e^1000) <= δ is 1009."""
+    """e^1000 is no float.
+
+    With ε = 1, values 0..1000, δ = 1e-4 the least c with 2 φ^(c+1) (1 + e^1000) <= δ is 1009.
+    """
     padding = least_padding_sgdl(Fraction(1), 100, 100, 1e-4, 1000.0)
     assert padding == math.ceil(1000 + math.log(2e4)) - 1 == 1009
     setting = Setting(100, 100, Adjacency.METRIC)

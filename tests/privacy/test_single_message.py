@@ -1,4 +1,5 @@
-"""The arithmetic behind docs/adr/0014: numbers taken apart into groups, and a bound on δ, against enumeration."""
+"""The arithmetic behind docs/adr/0014: numbers taken apart into groups, and a bound on δ, against
+enumeration."""
 
 from __future__ import annotations
 
@@ -33,12 +34,15 @@ def test_a_number_is_its_groups_and_ones_as_a_multiset(value: int) -> None:
         assert number + half + (-number - half) == 0
     total[1] += found.ones
     total[-1] -= found.minus_ones
-    assert {element: times for element, times in total.items() if times} == ({value: 1} if value else {})
+    assert {element: times for element, times in total.items() if times} == (
+        {value: 1} if value else {}
+    )
     assert found.ones + found.minus_ones == value
 
 
 def test_the_bound_on_delta_is_above_what_all_outcomes_give_and_not_far() -> None:
-    """Values 0 to 2: ones and minus ones (geometric), pairs and triples {2, -1, -1} (Poisson), all enumerated."""
+    """Values 0 to 2: ones and minus ones (geometric), pairs and triples {2, -1, -1} (Poisson), all
+    enumerated."""
     epsilon, rates, most = 0.8, np.array([9.0, 5.0]), 60
     kinds = single_message.groups(2)
     assert kinds == [single_message.PAIR, 2]
@@ -46,10 +50,13 @@ def test_the_bound_on_delta_is_above_what_all_outcomes_give_and_not_far() -> Non
     geometric = (1 - ratio) * ratio ** np.arange(most)
     pairs, triples = (poisson.pmf(np.arange(40), rate) for rate in rates)
     minus = np.convolve(geometric, [1.0])
-    # What is seen: how many ones, minus ones and twos. A + P, B + P + 2 T, T, and the value's own message.
+    # What is seen: how many ones, minus ones and twos. A + P, B + P + 2 T, T, and the value's own
+    # message.
     ones_and_minus = np.zeros((most + 40, most + 40))
     for count, chance in enumerate(pairs):
-        ones_and_minus[count : count + most, count : count + most] += chance * np.outer(geometric, minus)
+        ones_and_minus[count : count + most, count : count + most] += chance * np.outer(
+            geometric, minus
+        )
     seen = np.zeros((most + 40 + 2, most + 40 + 80 + 2, 42))
     for count, chance in enumerate(triples):
         seen[: most + 40, 2 * count : 2 * count + most + 40, count] += chance * ones_and_minus
@@ -57,7 +64,9 @@ def test_the_bound_on_delta_is_above_what_all_outcomes_give_and_not_far() -> Non
     for (first, law), (second, other) in itertools.permutations(own.items(), 2):
         for hiding in (0.5, 1.0):
             exact = float(np.maximum(law - math.exp(epsilon + hiding) * other, 0).sum())
-            bound = single_message.delta_of(rates, 2, hiding, [(min(first, second), max(first, second))])
+            bound = single_message.delta_of(
+                rates, 2, hiding, [(min(first, second), max(first, second))]
+            )
             assert exact <= bound + 1e-9  # the geometric laws are cut off at e^-24
             assert bound < 0.7
 

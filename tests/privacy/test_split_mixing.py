@@ -1,4 +1,5 @@
-"""How well split values mix: the bound against all shuffles of tiny crowds, the exact series, and at its edges."""
+"""How well split values mix: the bound against all shuffles of tiny crowds, the exact series, and
+at its edges."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from hypothesis import strategies as st
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import SplitMix
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.bounds import Setting, corrupted_bounds, delta_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.bounds import (
+    Setting,
+    corrupted_bounds,
+    delta_bounds,
+    epsilon_bounds,
+    standard_error,
+)
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.sums import mixing
@@ -34,12 +41,18 @@ def shuffled(values: tuple[int, ...], modulus: int, pieces: int) -> Law:
     rows: dict[int, list[tuple[int, ...]]] = {value: [] for value in range(modulus)}
     for row in every:
         rows[sum(row) % modulus].append(row)
-    return normalised(sum(rows_of, ()) for rows_of in itertools.product(*(rows[value] for value in values)))
+    return normalised(
+        sum(rows_of, ()) for rows_of in itertools.product(*(rows[value] for value in values))
+    )
 
 
 def ideal(total: int, modulus: int, messages: int) -> Law:
     """The multiset of uniform numbers with that sum."""
-    return normalised(row for row in itertools.product(range(modulus), repeat=messages) if sum(row) % modulus == total)
+    return normalised(
+        row
+        for row in itertools.product(range(modulus), repeat=messages)
+        if sum(row) % modulus == total
+    )
 
 
 def normalised(rows: Iterator[tuple[int, ...]]) -> Law:
@@ -49,12 +62,19 @@ def normalised(rows: Iterator[tuple[int, ...]]) -> Law:
 
 
 def distance(one: Law, other: Law) -> Fraction:
-    return sum((abs(one.get(row, Fraction(0)) - other.get(row, Fraction(0))) for row in one | other), Fraction(0)) / 2
+    return (
+        sum(
+            (abs(one.get(row, Fraction(0)) - other.get(row, Fraction(0))) for row in one | other),
+            Fraction(0),
+        )
+        / 2
+    )
 
 
 @cache
 def series(honest: int, modulus: int, pieces: int) -> Fraction:
-    """E[q^(C-1)], exactly: the coefficients of the q-th power of Σ (km)!/(k!)² z^k, by its differential equation."""
+    """E[q^(C-1)], exactly: the coefficients of the q-th power of Σ (km)!/(k!)² z^k, by its
+    differential equation."""
     base = [Fraction(math.factorial(k * pieces), math.factorial(k) ** 2) for k in range(honest + 1)]
     power = [Fraction(1)]
     for n in range(1, honest + 1):
@@ -64,10 +84,15 @@ def series(honest: int, modulus: int, pieces: int) -> Fraction:
 
 
 @pytest.mark.parametrize(("honest", "pieces", "modulus"), TINY)
-def test_no_dataset_s_shuffle_is_farther_from_uniform_than_the_bound(honest: int, pieces: int, modulus: int) -> None:
+def test_no_dataset_s_shuffle_is_farther_from_uniform_than_the_bound(
+    honest: int, pieces: int, modulus: int
+) -> None:
     bound = mixing_distance(honest, modulus, pieces)
     farthest = max(
-        distance(shuffled(values, modulus, pieces), ideal(sum(values) % modulus, modulus, honest * pieces))
+        distance(
+            shuffled(values, modulus, pieces),
+            ideal(sum(values) % modulus, modulus, honest * pieces),
+        )
         for values in itertools.combinations_with_replacement(range(modulus), honest)
     )
     assert 0 < farthest <= bound
@@ -79,7 +104,8 @@ def test_the_collision_probability_of_equal_values_is_that_of_the_components(
 ) -> None:
     """S19 (a) is an equality there: a mistake in the counting of graphs would show in any digit."""
     found = sum(
-        chance**2 / arrangements(row) for row, chance in shuffled((0,) * honest, modulus, pieces).items()
+        chance**2 / arrangements(row)
+        for row, chance in shuffled((0,) * honest, modulus, pieces).items()
     ) * Fraction(modulus) ** (honest * pieces - 1)
     assert found == series(honest, modulus, pieces)
 
@@ -93,12 +119,25 @@ def arrangements(row: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize(
     ("honest", "pieces", "modulus"),
-    [*TINY, (8, 4, 64), (10, 5, 1000), (12, 3, 7), (20, 6, 2**17), (60, 7, 2**17), (60, 4, 8), (100, 8, 2**31)],
+    [
+        *TINY,
+        (8, 4, 64),
+        (10, 5, 1000),
+        (12, 3, 7),
+        (20, 6, 2**17),
+        (60, 7, 2**17),
+        (60, 4, 8),
+        (100, 8, 2**31),
+    ],
 )
-def test_the_bound_is_never_below_the_exact_series_and_close_to_it(honest: int, pieces: int, modulus: int) -> None:
+def test_the_bound_is_never_below_the_exact_series_and_close_to_it(
+    honest: int, pieces: int, modulus: int
+) -> None:
     exact = math.log(series(honest, modulus, pieces) - 1)
     found = mixing._log_excess(honest, modulus, pieces)
-    assert exact <= found <= exact + math.log(3)  # with q = 2 the bound counts all but one component twice
+    assert (
+        exact <= found <= exact + math.log(3)
+    )  # with q = 2 the bound counts all but one component twice
     if pieces >= 4 and honest >= 8:
         assert found <= exact + math.log(1.2)
 
@@ -107,7 +146,9 @@ def test_the_bound_is_never_below_the_exact_series_and_close_to_it(honest: int, 
 @given(honest=st.integers(1, 40), modulus=st.integers(2, 2**20), pieces=st.integers(3, 9))
 def test_the_bound_is_never_below_the_exact_series(honest: int, modulus: int, pieces: int) -> None:
     exact = series(honest, modulus, pieces) - 1
-    assert mixing_distance(honest, modulus, pieces) >= min(1.0, math.sqrt(exact) / 2 if exact < 10 else 1.0)
+    assert mixing_distance(honest, modulus, pieces) >= min(
+        1.0, math.sqrt(exact) / 2 if exact < 10 else 1.0
+    )
 
 
 @pytest.mark.parametrize("modulus", [2, 213, 2**10, 2**20, 2**31])
@@ -118,8 +159,8 @@ def test_more_users_and_more_pieces_mix_no_worse(honest: int, modulus: int) -> N
         here, further = (mixing_distance(users, modulus, pieces) for users in (honest, honest + 1))
         assert 0 < here <= 1
         assert mixing_distance(honest, modulus, pieces + 1) <= here * (1 + 1e-6)
-        # One user alone has a sum that is its own: nothing is lost to mixing there. Beyond 256 users nothing is said of
-        # so few pieces that smaller crowds hardly mix.
+        # One user alone has a sum that is its own: nothing is lost to mixing there. Beyond 256
+        # users nothing is said of so few pieces that smaller crowds hardly mix.
         if honest > 1 and (honest != 256 or further < 1):
             assert further <= here * 1.2
 
@@ -130,9 +171,19 @@ def test_two_pieces_are_given_no_bound_and_a_single_user_needs_none() -> None:
 
 
 def test_the_least_pieces_are_the_least_and_fewer_than_the_published_ones() -> None:
-    for honest, modulus in ((19, 2**10), (2000, 2**17), (10**4, 2**19), (10**6, 2**25), (10**9, 2**31)):
+    for honest, modulus in (
+        (19, 2**10),
+        (2000, 2**17),
+        (10**4, 2**19),
+        (10**6, 2**25),
+        (10**9, 2**31),
+    ):
         pieces = least_pieces(honest, modulus, 40)
-        assert mixing_distance(honest, modulus, pieces) <= 2.0**-40 < mixing_distance(honest, modulus, pieces - 1)
+        assert (
+            mixing_distance(honest, modulus, pieces)
+            <= 2.0**-40
+            < mixing_distance(honest, modulus, pieces - 1)
+        )
         assert pieces <= published_pieces(honest, modulus, 40)
     # Balle et al. 2020 and the proposition here, for what the design calls its example.
     assert (published_pieces(2000, 2**17, 40), least_pieces(2000, 2**17, 40)) == (13, 10)
@@ -152,7 +203,9 @@ def view(noise: dict[int, Fraction], values: tuple[int, ...], modulus: int, piec
     found: Law = {}
     for drawn in itertools.product(noise, repeat=len(values)):
         chance = math.prod((noise[one] for one in drawn), start=Fraction(1))
-        noisy = tuple(sorted((value + one) % modulus for value, one in zip(values, drawn, strict=True)))
+        noisy = tuple(
+            sorted((value + one) % modulus for value, one in zip(values, drawn, strict=True))
+        )
         for row, share in cached_shuffle(noisy, modulus, pieces).items():
             found[row] = found.get(row, Fraction(0)) + chance * share
     return found
@@ -165,7 +218,11 @@ def cached_shuffle(values: tuple[int, ...], modulus: int, pieces: int) -> Law:
 
 def hockey_stick(one: Law, other: Law, growth: Fraction) -> Fraction:
     return sum(
-        (max(Fraction(0), chance - growth * other.get(row, Fraction(0))) for row, chance in one.items()), Fraction(0)
+        (
+            max(Fraction(0), chance - growth * other.get(row, Fraction(0)))
+            for row, chance in one.items()
+        ),
+        Fraction(0),
     )
 
 
@@ -179,7 +236,9 @@ def test_the_whole_view_is_no_more_than_its_sum_and_the_distance(
     tau = Fraction(mixing_distance(honest, modulus, pieces))
     for others in itertools.combinations_with_replacement(range(modulus), honest - 1):
         for before, after in itertools.permutations(range(modulus), 2):
-            first, second = (view(noise, (value, *others), modulus, pieces) for value in (before, after))
+            first, second = (
+                view(noise, (value, *others), modulus, pieces) for value in (before, after)
+            )
             central = hockey_stick(sums(first, modulus), sums(second, modulus), growth)
             assert central <= hockey_stick(first, second, growth) <= central + (1 + growth) * tau
 
@@ -195,7 +254,12 @@ SETTING = Setting(2000, 1900)
 
 
 def spec_of(**changes: int) -> SplitMix:
-    fields: dict[str, int] = {"max_value": 20, "shares": 1900, "modulus": 2**17, "pieces": 10} | changes
+    fields: dict[str, int] = {
+        "max_value": 20,
+        "shares": 1900,
+        "modulus": 2**17,
+        "pieces": 10,
+    } | changes
     return SplitMix(noise_epsilon=Fraction(1, 20), **fields)
 
 
@@ -209,13 +273,20 @@ def test_a_sum_of_two_thousand_costs_ten_messages_and_central_noise() -> None:
 
 
 def test_the_certificate_pays_for_what_the_pieces_show() -> None:
-    """With too few only one user's own noise protects; with enough of them a further one changes next to nothing."""
-    epsilons = {pieces: epsilon_bounds(spec_of(pieces=pieces), SETTING, 1e-9).certified for pieces in (3, 7, 10, 12)}
+    """With too few only one user's own noise protects.
+
+    With enough of them a further one changes next to nothing.
+    """
+    epsilons = {
+        pieces: epsilon_bounds(spec_of(pieces=pieces), SETTING, 1e-9).certified
+        for pieces in (3, 7, 10, 12)
+    }
     local = corrupted_bounds(spec_of(), SETTING, 1e-9).epsilon
     assert epsilons[3] == pytest.approx(local)
     assert epsilons[7] > epsilons[10] >= epsilons[12]
     assert epsilons[10] == pytest.approx(epsilons[12], rel=1e-3)
-    # Above what all the noise costs, the pieces are paid for alone: τ (1 + e^E), E the ε of one whole noise.
+    # Above what all the noise costs, the pieces are paid for alone: τ (1 + e^E), E the ε of one
+    # whole noise.
     tau = mixing_distance(1900, 2**17, 10)
     above = delta_bounds(spec_of(), SETTING, 1.001).certified
     assert above == pytest.approx(tau * (1 + math.e), rel=1e-6, abs=0)
@@ -266,4 +337,7 @@ def test_room_is_kept_for_all_reports_that_may_arrive() -> None:
 
 def test_a_change_that_costs_too_much_is_refused() -> None:
     with pytest.raises(CannotCertify, match="a smaller"):
-        calibrate("split-mix", Target(5.0, 1e-6, users=2000, honest=2000, max_value=1000, adjacency=Adjacency.METRIC))
+        calibrate(
+            "split-mix",
+            Target(5.0, 1e-6, users=2000, honest=2000, max_value=1000, adjacency=Adjacency.METRIC),
+        )

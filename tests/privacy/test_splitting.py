@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shuffledp_privacy
-from shuffledp_privacy.splitting import among_filters, among_rounds, between_clamping_and_noise, left_of
+from shuffledp_privacy.splitting import (
+    among_filters,
+    among_rounds,
+    between_clamping_and_noise,
+    left_of,
+)
 
 DELTAS = st.floats(1e-12, 1.0, exclude_max=True)
 
@@ -37,7 +42,9 @@ def test_what_is_left_is_no_more_than_the_difference(delta: float, taken: float)
 
 def test_no_other_module_divides_delta() -> None:
     """A δ that is cut by a number, by rounds or by a share elsewhere than in `splitting`."""
-    cut = re.compile(r"(SHARE|0\.\d+|1e-\d+) \* (\w+\.)?delta\b|\bdelta / (\w+\.)?(rounds|times|total|count)\b")
+    cut = re.compile(
+        r"(SHARE|0\.\d+|1e-\d+) \* (\w+\.)?delta\b|\bdelta / (\w+\.)?(rounds|times|total|count)\b"
+    )
     root = Path(shuffledp_privacy.__file__).parent
     found = {
         f"{file.relative_to(root)}: {line.strip()}"
@@ -46,4 +53,6 @@ def test_no_other_module_divides_delta() -> None:
         for line in file.read_text().splitlines()
         if cut.search(line)
     }
-    assert {line.split(":")[0] for line in found} <= {"rounds/tilted.py"}, found  # there only a search's step
+    assert {line.split(":")[0] for line in found} <= {"rounds/tilted.py"}, (
+        found
+    )  # there only a search's step

@@ -30,9 +30,12 @@ def exact_binomial(trials: int, probability: Fraction) -> list[Fraction]:
 
 
 @pytest.mark.parametrize(
-    ("trials", "probability"), [(1, 0.5), (40, 0.25), (300, 0.015625), (300, 0.96875), (7, 0.0), (7, 1.0)]
+    ("trials", "probability"),
+    [(1, 0.5), (40, 0.25), (300, 0.015625), (300, 0.96875), (7, 0.0), (7, 1.0)],
 )
-def test_a_window_is_the_exact_law_and_misses_no_more_than_it_says(trials: int, probability: float) -> None:
+def test_a_window_is_the_exact_law_and_misses_no_more_than_it_says(
+    trials: int, probability: float
+) -> None:
     exact = exact_binomial(trials, Fraction(probability))
     window = binomial_window(trials, probability, 1e-6)
     inside = exact[window.start : window.start + window.pmf.size]
@@ -48,7 +51,11 @@ def test_a_wide_window_agrees_with_mpmath_at_50_digits(trials: int, probability:
         p = mpmath.mpf(probability)
         for index in np.linspace(0, window.pmf.size - 1, 9).astype(int):
             x = window.start + int(index)
-            log = mpmath.loggamma(trials + 1) - mpmath.loggamma(x + 1) - mpmath.loggamma(trials - x + 1)
+            log = (
+                mpmath.loggamma(trials + 1)
+                - mpmath.loggamma(x + 1)
+                - mpmath.loggamma(trials - x + 1)
+            )
             exact = mpmath.exp(log + x * mpmath.log(p) + (trials - x) * mpmath.log(1 - p))
             assert abs(window.pmf[index] / exact - 1) <= 3e-9
 
@@ -64,7 +71,9 @@ def test_tails_are_summed_from_their_small_end() -> None:
 
 @given(st.integers(0, 400), st.integers(0, 64), st.floats(1e-12, 0.4))
 @settings(deadline=None, max_examples=60)
-def test_the_range_of_a_binomial_leaves_out_at_most_the_tail(trials: int, parts: int, tail: float) -> None:
+def test_the_range_of_a_binomial_leaves_out_at_most_the_tail(
+    trials: int, parts: int, tail: float
+) -> None:
     probability = Fraction(parts, 64)
     exact = exact_binomial(trials, probability)
     low, high = binomial_range(trials, float(probability), tail)
@@ -88,7 +97,9 @@ def test_chords_are_above_and_cells_below_the_mean_of_a_convex_function(
 
 def test_the_fast_convolution_stays_inside_its_error_bound() -> None:
     together = binomial_window(5_000_000, 0.25)
-    half, error = convolve_window(binomial_window(2_000_000, 0.25), binomial_window(3_000_000, 0.25))
+    half, error = convolve_window(
+        binomial_window(2_000_000, 0.25), binomial_window(3_000_000, 0.25)
+    )
     assert 0.0 < error < 1e-12
     exact = np.concatenate([np.ones(1), together.at_least(), np.zeros(1)])
     place = np.clip(half.support.astype(int) - together.start + 1, 0, exact.size - 1)

@@ -1,7 +1,8 @@
-"""Under metric adjacency the largest distance is the worst for log-concave noise, in one round and in several.
+"""Under metric adjacency the largest distance is the worst for log-concave noise, in one round and
+in several.
 
-Checked against enumerated laws: the statement itself, and the certificates on concrete datasets at every distance.
-"""
+Checked against enumerated laws: the statement itself, and the certificates on concrete datasets at
+every distance."""
 
 from __future__ import annotations
 
@@ -22,13 +23,17 @@ from shuffledp_privacy.rounds.composition import Round, compose_delta, compose_e
 Floats = NDArray[np.float64]
 
 REACH = 120
-"""Noise laws are enumerated on -REACH..REACH; the rest is far below every number that is compared."""
+"""Noise laws are enumerated on -REACH..REACH; the rest is far below every number that is compared.
+"""
 
 
 def share(shares: int, epsilon: float) -> Floats:
-    """SGDL(1/shares, e^-epsilon) by convolving two negative binomial laws, from their definition."""
+    """SGDL(1/shares, e^-epsilon) by convolving two negative binomial laws, from their
+    definition."""
     size = np.arange(REACH + 1)
-    log_weights = np.array([math.lgamma(j + 1 / shares) - math.lgamma(1 / shares) - math.lgamma(j + 1) for j in size])
+    log_weights = np.array(
+        [math.lgamma(j + 1 / shares) - math.lgamma(1 / shares) - math.lgamma(j + 1) for j in size]
+    )
     law = np.exp(log_weights - epsilon * size) * (-math.expm1(-epsilon)) ** (1 / shares)
     return np.convolve(law, law[::-1])
 
@@ -53,7 +58,9 @@ def shifted(law: Floats, distance: int, width: int) -> tuple[Floats, Floats]:
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.9])
-@pytest.mark.parametrize(("shares", "rate", "users"), [(1, 1.0, 1), (1, 0.7, 4), (3, 0.6, 3), (4, 1.0, 11)])
+@pytest.mark.parametrize(
+    ("shares", "rate", "users"), [(1, 1.0, 1), (1, 0.7, 4), (3, 0.6, 3), (4, 1.0, 11)]
+)
 def test_log_concave_noise_protects_the_largest_distance_least(
     shares: int, rate: float, users: int, epsilon: float
 ) -> None:
@@ -73,7 +80,8 @@ def test_two_rounds_of_different_noise_protect_the_largest_distance_least(epsilo
 
 
 def clamped_sum(spec: GeoShuffle | SGDLShuffle, users: int, value: int) -> Floats:
-    """The law of the reports' sum where one user holds `value` and all others 0, shifted by their padding."""
+    """The law of the reports' sum where one user holds `value` and all others 0, shifted by their
+    padding."""
     if isinstance(spec, GeoShuffle):
         noise = share(1, float(spec.epsilon_geo))
     else:
@@ -94,7 +102,9 @@ SGDL = SGDLShuffle(max_value=4, noise_epsilon=Fraction(7, 10), shares=3, padding
 
 @pytest.mark.parametrize("spec", [GEO, SGDL])
 @pytest.mark.parametrize("epsilon", [0.1, 0.4, 0.65, 0.75])
-def test_one_round_is_certified_at_every_distance(spec: GeoShuffle | SGDLShuffle, epsilon: float) -> None:
+def test_one_round_is_certified_at_every_distance(
+    spec: GeoShuffle | SGDLShuffle, epsilon: float
+) -> None:
     users = 4
     near = clamped_sum(spec, users, 0)
     far = [clamped_sum(spec, users, d) for d in range(1, 5)]
@@ -130,12 +140,19 @@ def test_two_rounds_are_certified_at_every_distance(
 
 
 def test_many_rounds_agree_with_another_library_where_clamping_is_negligible() -> None:
-    spec, users, distance, times = GeoShuffle(max_value=6, epsilon_geo=Fraction(3, 5), padding=200), 6, 6, 10
+    spec, users, distance, times = (
+        GeoShuffle(max_value=6, epsilon_geo=Fraction(3, 5), padding=200),
+        6,
+        6,
+        10,
+    )
     law = repeated(share(1, 0.6), users)
     middle = law[law.size // 2 - 150 : law.size // 2 + 151]
     near, far = shifted(middle / middle.sum(), distance, middle.size + distance)
     keep = (near > 0) & (far > 0)
-    masses = [{i: float(v) for i, v in enumerate(side[keep] / side[keep].sum())} for side in (near, far)]
+    masses = [
+        {i: float(v) for i, v in enumerate(side[keep] / side[keep].sum())} for side in (near, far)
+    ]
     found = compose_epsilon([Round(spec, Setting(users, users, Adjacency.METRIC), times)], 1e-5)
     for pessimistic in (False, True):
         loss = privacy_loss_distribution.from_two_probability_mass_functions(

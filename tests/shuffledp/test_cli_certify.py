@@ -95,7 +95,9 @@ def test_any_local_randomiser_meets_the_known_number(shell: Shell) -> None:
     assert answer["standard_error"] is None
 
 
-def test_randomised_bits_are_certified_between_attained_and_the_pure_guarantee(shell: Shell) -> None:
+def test_randomised_bits_are_certified_between_attained_and_the_pure_guarantee(
+    shell: Shell,
+) -> None:
     answer = shell.certify(RR)
     epsilon = answer["epsilon"]
     assert 0 < epsilon["attained"] <= epsilon["certified"] < answer["corrupted"]["epsilon"]
@@ -108,7 +110,8 @@ def test_randomised_bits_are_certified_between_attained_and_the_pure_guarantee(s
 
 def test_laplace_noise_per_user_meets_the_exact_metric_number(shell: Shell) -> None:
     line = (
-        "geo-shuffle --users 100 --max-value 1000 --epsilon-geo 0.2 --delta 1e-4 --adjacency metric --max-distance 1000"
+        "geo-shuffle --users 100 --max-value 1000 --epsilon-geo 0.2 --delta 1e-4 --adjacency "
+        "metric --max-distance 1000"
     )
     answer = shell.certify(line)
     # ε* of unclamped noise is .1033 at d = 1000; clamping may cost a hundredth of it.
@@ -121,7 +124,10 @@ def test_laplace_noise_per_user_meets_the_exact_metric_number(shell: Shell) -> N
 
 
 def test_shared_noise_with_the_papers_padding_gains_nothing_and_says_so(shell: Shell) -> None:
-    line = "sgdl-shuffle --users 1000 --max-value 1000 --noise-epsilon 0.1 --padding 4 --delta 1e-4 --adjacency metric"
+    line = (
+        "sgdl-shuffle --users 1000 --max-value 1000 --noise-epsilon 0.1 --padding 4 --delta 1e-4 "
+        "--adjacency metric"
+    )
     answer = shell.certify(line)
     epsilon, local = answer["epsilon"], answer["corrupted"]["epsilon"]
     assert epsilon["published"] == pytest.approx(0.1)
@@ -133,7 +139,8 @@ def test_shared_noise_with_the_papers_padding_gains_nothing_and_says_so(shell: S
 
 def test_shared_noise_with_a_chosen_padding_keeps_its_epsilon(shell: Shell) -> None:
     answer = shell.certify(
-        "sgdl-shuffle --users 200 --max-value 20 --noise-epsilon 0.5 --delta 1e-4 --adjacency metric"
+        "sgdl-shuffle --users 200 --max-value 20 --noise-epsilon 0.5 --delta 1e-4 --adjacency "
+        "metric"
     )
     assert answer["parameters"]["shares"] == 200
     assert answer["epsilon"]["certified"] == pytest.approx(0.5, rel=1e-3)
@@ -156,7 +163,9 @@ def test_the_chosen_padding_is_nearly_as_good_as_no_clamping_and_a_smaller_one_i
 
 
 def test_the_chosen_padding_of_shared_noise_is_as_good_as_no_clamping(shell: Shell) -> None:
-    answer = shell.certify("sgdl-shuffle --users 50 --max-value 4 --noise-epsilon 1/2 --delta 1e-4 --honest 40")
+    answer = shell.certify(
+        "sgdl-shuffle --users 50 --max-value 4 --noise-epsilon 1/2 --delta 1e-4 --honest 40"
+    )
     assert answer["parameters"]["shares"] == 40
     spec = SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 2), shares=40, padding=4000)
     unclamped = epsilon_bounds(spec, Setting(50, 40), 0.75e-4).certified
@@ -164,7 +173,9 @@ def test_the_chosen_padding_of_shared_noise_is_as_good_as_no_clamping(shell: She
 
 
 def test_fewer_honest_users_weaken_the_guarantee(shell: Shell) -> None:
-    all_honest, half = (shell.certify(f"{KRR}{option}")["epsilon"] for option in ("", " --honest 5000"))
+    all_honest, half = (
+        shell.certify(f"{KRR}{option}")["epsilon"] for option in ("", " --honest 5000")
+    )
     assert half["attained"] > all_honest["certified"]
 
 
@@ -177,25 +188,36 @@ def test_rounds_compose_and_one_round_is_what_they_attain(shell: Shell) -> None:
     assert any(line.startswith("attained: by a single round") for line in ten["basis"])
 
 
-def test_a_matrix_of_chances_is_certified_as_the_mechanism_that_it_is(shell: Shell, tmp_path: Path) -> None:
+def test_a_matrix_of_chances_is_certified_as_the_mechanism_that_it_is(
+    shell: Shell, tmp_path: Path
+) -> None:
     file = tmp_path / "krr.csv"
-    file.write_text("# 4-RR\n" + "\n".join(",".join("5/8" if x == y else "1/8" for y in range(4)) for x in range(4)))
+    file.write_text(
+        "# 4-RR\n"
+        + "\n".join(",".join("5/8" if x == y else "1/8" for y in range(4)) for x in range(4))
+    )
     answer = shell.certify(f"local --users 10000 --matrix {file} --delta 1e-6")
     assert set(answer) == KEYS
     assert answer["parameters"] | {"digest": ""} == {"inputs": 4, "outputs": 4, "digest": ""}
-    own = shell.certify(f"krr-histogram --users 10000 --symbols 4 --epsilon0 {math.log(5)} --delta 1e-6")
+    own = shell.certify(
+        f"krr-histogram --users 10000 --symbols 4 --epsilon0 {math.log(5)} --delta 1e-6"
+    )
     assert answer["epsilon"]["certified"] == pytest.approx(own["epsilon"]["certified"], rel=1e-3)
     assert answer["corrupted"]["epsilon"] == pytest.approx(math.log(5), rel=1e-9)
 
 
-def test_a_file_that_is_no_matrix_is_refused_with_its_name_and_line(shell: Shell, tmp_path: Path) -> None:
+def test_a_file_that_is_no_matrix_is_refused_with_its_name_and_line(
+    shell: Shell, tmp_path: Path
+) -> None:
     file = tmp_path / "bad.csv"
     file.write_text("1/2,1/2\n1/2,1/3\n")
     code, _, words = shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")
     assert code != 0
     assert "bad.csv: line 2 adds up to" in " ".join(words.split())
     file.write_bytes(b"\xff\xfe")
-    assert "not a text file" in shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")[2]
+    assert (
+        "not a text file" in shell.run(f"certify local --users 10 --matrix {file} --delta 1e-6")[2]
+    )
     assert shell.run(f"certify local --users 10 --matrix {tmp_path}/none.csv --delta 1e-6")[0] != 0
     both = shell.run(f"certify local --users 10 --epsilon0 1 --matrix {file} --delta 1e-6")
     assert "--epsilon0, or --matrix" in " ".join(both[2].split())
@@ -227,7 +249,9 @@ def test_with_one_honest_node_the_shuffle_guarantee_stands(shell: Shell) -> None
 def test_a_pure_guarantee_is_asked_for_with_delta_zero(shell: Shell) -> None:
     answer = shell.certify("krr-histogram --users 100 --symbols 4 --epsilon0 2 --delta 0")
     assert answer["epsilon"]["certified"] == answer["corrupted"]["epsilon"]
-    code, _, err = shell.run("certify geo-shuffle --users 100 --max-value 4 --epsilon-geo 1 --delta 0")
+    code, _, err = shell.run(
+        "certify geo-shuffle --users 100 --max-value 4 --epsilon-geo 1 --delta 0"
+    )
     assert code == 2
     assert "padding" in err
 
@@ -252,7 +276,15 @@ def test_impossible_guarantees_are_null_with_a_sentence_and_no_failure(
 def test_people_get_a_table_with_both_sides_of_the_truth(shell: Shell) -> None:
     code, out, _ = shell.run(f"certify {RR}")
     assert code == 0
-    for word in ("ε certified", "ε attained", "ε published", "ε_L", "messages", "standard error", "What this rests on"):
+    for word in (
+        "ε certified",
+        "ε attained",
+        "ε published",
+        "ε_L",
+        "messages",
+        "standard error",
+        "What this rests on",
+    ):
         assert word in out
 
 
@@ -269,12 +301,18 @@ def test_people_get_a_table_with_both_sides_of_the_truth(shell: Shell) -> None:
         ("krr-histogram --users 100 --symbols 10 --epsilon0 1 --delta 1", "below 1, not 1.0"),
         ("krr-histogram --users 100 --symbols 10 --epsilon0 1 --delta nan", "not nan"),
         ("krr-histogram --users 100 --symbols 10 --epsilon0 1 --delta -1e-6", "not -1e-06"),
-        ("krr-histogram --users 100 --symbols 1 --epsilon0 1 --delta 1e-6", "symbols must be from 2 to"),
+        (
+            "krr-histogram --users 100 --symbols 1 --epsilon0 1 --delta 1e-6",
+            "symbols must be from 2 to",
+        ),
         (
             "krr-histogram --users 0 --symbols 10 --epsilon0 1 --delta 1e-6",
             "users must be from 1 to 1,000,000,000, not 0",
         ),
-        ("krr-histogram --users 1.5 --symbols 10 --epsilon0 1 --delta 1e-6", "'1.5' is not a whole number"),
+        (
+            "krr-histogram --users 1.5 --symbols 10 --epsilon0 1 --delta 1e-6",
+            "'1.5' is not a whole number",
+        ),
         (f"{KRR} --honest 10001", "honest must be from 1 to the number of users, 10000, not 10001"),
         (f"{KRR} --honest 0", "not 0"),
         (f"{KRR} --max-distance 10", "max-distance must be from 1 to 9"),
@@ -289,20 +327,43 @@ def test_people_get_a_table_with_both_sides_of_the_truth(shell: Shell) -> None:
         (f"{KRR} --plot nowhere/curve.png", "nowhere"),
         (f"{KRR} --adjacency far", "far"),
         (f"{RR} --max-distance 21", "max-distance must be from 1 to 20"),
-        ("rr-shuffle --users 10 --max-value 5 --randomise 1.1 --delta 1e-6", "randomise must be above 0 and at most 1"),
-        ("rr-shuffle --users 10 --max-value 5 --randomise 0 --delta 1e-6", "randomise must be above 0"),
+        (
+            "rr-shuffle --users 10 --max-value 5 --randomise 1.1 --delta 1e-6",
+            "randomise must be above 0 and at most 1",
+        ),
+        (
+            "rr-shuffle --users 10 --max-value 5 --randomise 0 --delta 1e-6",
+            "randomise must be above 0",
+        ),
         ("rr-shuffle --users 10 --max-value 5 --randomise a --delta 1e-6", "'a' is not a decimal"),
         ("rr-shuffle --users 10 --max-value 5 --randomise 1/0 --delta 1e-6", "divides by zero"),
-        ("rr-shuffle --users 10 --max-value 0 --randomise 0.5 --delta 1e-6", "max_value must be a whole number from 1"),
-        ("geo-shuffle --users 10 --max-value 5 --epsilon-geo 0 --delta 1e-6", "epsilon_geo must be above 0"),
-        ("geo-shuffle --users 10 --max-value 5 --epsilon-geo 1 --padding -1 --delta 1e-6", "padding"),
-        ("sgdl-shuffle --users 10 --max-value 5 --noise-epsilon 1 --shares 0 --delta 1e-6", "shares must be"),
-        ("sgdl-shuffle --users 10 --max-value 5 --noise-epsilon 1 --honest 0 --delta 1e-6", "honest must be from 1"),
+        (
+            "rr-shuffle --users 10 --max-value 0 --randomise 0.5 --delta 1e-6",
+            "max_value must be a whole number from 1",
+        ),
+        (
+            "geo-shuffle --users 10 --max-value 5 --epsilon-geo 0 --delta 1e-6",
+            "epsilon_geo must be above 0",
+        ),
+        (
+            "geo-shuffle --users 10 --max-value 5 --epsilon-geo 1 --padding -1 --delta 1e-6",
+            "padding",
+        ),
+        (
+            "sgdl-shuffle --users 10 --max-value 5 --noise-epsilon 1 --shares 0 --delta 1e-6",
+            "shares must be",
+        ),
+        (
+            "sgdl-shuffle --users 10 --max-value 5 --noise-epsilon 1 --honest 0 --delta 1e-6",
+            "honest must be from 1",
+        ),
         ("magic --users 10", "magic"),
         ("local --users 10 --delta 1e-6", "--epsilon0"),
     ],
 )
-def test_bad_input_is_refused_with_the_value_and_what_is_allowed(shell: Shell, line: str, words: str) -> None:
+def test_bad_input_is_refused_with_the_value_and_what_is_allowed(
+    shell: Shell, line: str, words: str
+) -> None:
     code, out, err = shell.run(f"certify {line}")
     assert (code, out) == (2, "")
     assert words in " ".join(err.replace("│", " ").split())
@@ -310,7 +371,11 @@ def test_bad_input_is_refused_with_the_value_and_what_is_allowed(shell: Shell, l
 
 def _is_png(file: Path) -> bool:
     data = file.read_bytes()
-    return data.startswith(b"\x89PNG\r\n\x1a\n") and data.endswith(b"IEND\xaeB`\x82") and len(data) > 20_000
+    return (
+        data.startswith(b"\x89PNG\r\n\x1a\n")
+        and data.endswith(b"IEND\xaeB`\x82")
+        and len(data) > 20_000
+    )
 
 
 @pytest.mark.parametrize(
@@ -356,10 +421,15 @@ def test_the_drawn_curves_keep_the_order_of_their_names(shell: Shell) -> None:
 
 def test_a_cold_start_prints_json_and_one_line_for_an_error() -> None:
     program = Path(sys.executable).parent / "shuffledp"
-    good = subprocess.run([program, "certify", *KRR.split(), "--format", "json"], capture_output=True, check=True)
+    good = subprocess.run(
+        [program, "certify", *KRR.split(), "--format", "json"], capture_output=True, check=True
+    )
     assert json.loads(good.stdout)["mechanism"] == "krr-histogram"
     bad = subprocess.run(
-        [program, "certify", *KRR.split(), "--honest", "0"], capture_output=True, check=False, text=True
+        [program, "certify", *KRR.split(), "--honest", "0"],
+        capture_output=True,
+        check=False,
+        text=True,
     )
     assert bad.returncode == 2
     assert bad.stderr.startswith("error: honest must be")
@@ -380,9 +450,12 @@ def test_a_certificate_starts_without_what_it_does_not_need() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [f"{LOCAL} --max-distance 3", "one-bit-local --users 9 --max-value 1 --epsilon0 1 --nodes 2"]
+    "line",
+    [f"{LOCAL} --max-distance 3", "one-bit-local --users 9 --max-value 1 --epsilon0 1 --nodes 2"],
 )
-def test_an_option_that_makes_no_sense_for_a_mechanism_is_not_there(shell: Shell, line: str) -> None:
+def test_an_option_that_makes_no_sense_for_a_mechanism_is_not_there(
+    shell: Shell, line: str
+) -> None:
     code, _, err = shell.run(f"certify {line}")
     assert code == 2
     assert "No such option" in err
@@ -403,16 +476,24 @@ def test_shared_options_stand_in_the_place_of_the_group_that_names_them() -> Non
     ("options", "keys"),
     [
         ("--view rdp", {"order", "divergence"}),
-        ("--view f-dp", {"false_positive", "false_negative", "mu_certified", "mu_attained", "leak"}),
+        (
+            "--view f-dp",
+            {"false_positive", "false_negative", "mu_certified", "mu_attained", "leak"},
+        ),
         ("--view group --reports 2", {"epsilon", "reports"}),
         ("--view subsampled --rate 1/10", {"epsilon", "rate"}),
         ("--view adversaries", {"epsilon", "weak", "strong"}),
-        ("--users 500 --view primary --at-x0 10", {"at_x0", "epsilon", "published", "one_bin", "certified"}),
+        (
+            "--users 500 --view primary --at-x0 10",
+            {"at_x0", "epsilon", "published", "one_bin", "certified"},
+        ),
         ("--view gaussian", {"sigma_optimal", "sigma_classical", "sensitivity"}),
         ("--view corrupt", {"delta", "any change"}),
     ],
 )
-def test_a_guarantee_in_other_words_follows_the_guarantee(shell: Shell, options: str, keys: set[str]) -> None:
+def test_a_guarantee_in_other_words_follows_the_guarantee(
+    shell: Shell, options: str, keys: set[str]
+) -> None:
     found = json.loads(shell.run(f"certify {KRR} {options} --format json")[1])
     assert set(found) == KEYS | {"view"}
     assert set(found["view"]) == keys | {"name", "basis"}
@@ -437,7 +518,9 @@ def test_a_guarantee_in_other_words_follows_the_guarantee(shell: Shell, options:
         (f"{KRR} --corrupt-nodes 1,2,3 --view f-dp", "nothing is shuffled"),
     ],
 )
-def test_other_words_that_do_not_fit_are_refused_in_one_line(shell: Shell, line: str, words: str) -> None:
+def test_other_words_that_do_not_fit_are_refused_in_one_line(
+    shell: Shell, line: str, words: str
+) -> None:
     code, _, error = shell.run(f"certify {line}")
     assert code == 2
     assert words in error

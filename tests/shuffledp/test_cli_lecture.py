@@ -8,9 +8,22 @@ from typer.testing import CliRunner
 from shuffledp.cli import app
 
 
-@pytest.mark.parametrize(("kind", "variance"), [("one-bit-local", None), ("laplace-mean", 2 * 20**2)])
+@pytest.mark.parametrize(
+    ("kind", "variance"), [("one-bit-local", None), ("laplace-mean", 2 * 20**2)]
+)
 def test_a_local_mean_keeps_exactly_its_epsilon(kind: str, variance: float | None) -> None:
-    line = ["certify", kind, "--users", "100", "--max-value", "20", "--epsilon0", "1", "--format", "json"]
+    line = [
+        "certify",
+        kind,
+        "--users",
+        "100",
+        "--max-value",
+        "20",
+        "--epsilon0",
+        "1",
+        "--format",
+        "json",
+    ]
     done = CliRunner().invoke(app, line)
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)

@@ -45,8 +45,11 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("mechanism", list(MECHANISMS))
-def test_a_calibrated_mechanism_keeps_its_target_without_waste(shell: Shell, mechanism: str) -> None:
-    # A response that is kept for all rounds of a question is noisier than one round of many people asks for at 1.
+def test_a_calibrated_mechanism_keeps_its_target_without_waste(
+    shell: Shell, mechanism: str
+) -> None:
+    # A response that is kept for all rounds of a question is noisier than one round of many people
+    # asks for at 1.
     target = 0.1 if mechanism == "rappor-histogram" else 1.0
     answer = shell.json(f"calibrate {mechanism} {TARGET} --max-value 6 --epsilon {target}")
     assert answer["mechanism"] == mechanism
@@ -58,17 +61,23 @@ def test_a_calibrated_mechanism_keeps_its_target_without_waste(shell: Shell, mec
 def test_what_calibration_prints_can_be_certified_again(shell: Shell) -> None:
     answer = shell.json(f"calibrate krr-histogram {TARGET} --symbols 7 --honest 900")
     spec = KRRHistogram(symbols=7, blanket=Fraction(answer["parameters"]["blanket"]))
-    assert epsilon_bounds(spec, Setting(1000, 900), 1e-6).certified == answer["epsilon"]["certified"]
+    assert (
+        epsilon_bounds(spec, Setting(1000, 900), 1e-6).certified == answer["epsilon"]["certified"]
+    )
 
 
 def test_a_calibrated_round_can_be_repeated(shell: Shell) -> None:
-    answer = shell.json("calibrate krr-histogram --users 500 --symbols 4 --epsilon 2 --delta 1e-6 --rounds 3")
+    answer = shell.json(
+        "calibrate krr-histogram --users 500 --symbols 4 --epsilon 2 --delta 1e-6 --rounds 3"
+    )
     assert answer["rounds"] == 3
     assert 1.9 < answer["epsilon"]["certified"] <= 2.0
 
 
 def test_calibration_for_a_fully_corrupt_route_is_a_refusal(shell: Shell) -> None:
-    code, _, err = shell.run(f"calibrate krr-histogram {TARGET} --symbols 4 --corrupt-nodes 1,2 --nodes 2")
+    code, _, err = shell.run(
+        f"calibrate krr-histogram {TARGET} --symbols 4 --corrupt-nodes 1,2 --nodes 2"
+    )
     assert code == 3
     assert "nothing is shuffled" in err
 
@@ -76,25 +85,51 @@ def test_calibration_for_a_fully_corrupt_route_is_a_refusal(shell: Shell) -> Non
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (f"calibrate magic {TARGET} --max-value 5", "unknown mechanism 'magic'; choose one of krr-histogram"),
+        (
+            f"calibrate magic {TARGET} --max-value 5",
+            "unknown mechanism 'magic'; choose one of krr-histogram",
+        ),
         (f"calibrate geo-shuffle {TARGET}", "--max-value"),
         (f"calibrate geo-shuffle {TARGET} --symbols 4", "name --max-value"),
-        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 0 --delta 1e-6", "epsilon must be a finite number"),
+        (
+            "calibrate krr-histogram --users 10 --symbols 4 --epsilon 0 --delta 1e-6",
+            "epsilon must be a finite number",
+        ),
         ("calibrate krr-histogram --users 10 --symbols 4 --epsilon -2 --delta 1e-6", "not -2.0"),
         ("calibrate krr-histogram --users 10 --symbols 4 --epsilon nan --delta 1e-6", "not nan"),
-        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1", "below 1, not 1.0"),
-        ("calibrate krr-histogram --users 10 --symbols 1 --epsilon 1 --delta 1e-6", "symbols must be from 2"),
-        ("calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1e-6 --rounds 0", "not 0"),
-        (f"calibrate geo-shuffle {TARGET} --max-value 5 --max-distance 6", "max-distance must be from 1 to 5"),
+        (
+            "calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1",
+            "below 1, not 1.0",
+        ),
+        (
+            "calibrate krr-histogram --users 10 --symbols 1 --epsilon 1 --delta 1e-6",
+            "symbols must be from 2",
+        ),
+        (
+            "calibrate krr-histogram --users 10 --symbols 4 --epsilon 1 --delta 1e-6 --rounds 0",
+            "not 0",
+        ),
+        (
+            f"calibrate geo-shuffle {TARGET} --max-value 5 --max-distance 6",
+            "max-distance must be from 1 to 5",
+        ),
         (f"calibrate geo-shuffle {TARGET} --max-value 0", "max-value must be from 1"),
         (f"calibrate geo-shuffle {TARGET} --max-value 5 --honest 1001", "not 1001"),
         (f"advise {TARGET}", "--max-value"),
-        (f"advise {TARGET} --max-value 5 --max-error 0", "max-error must be a finite number above 0, not 0.0"),
-        (f"advise {TARGET} --max-value 5 --max-messages 0", "max-messages must be at least 1, not 0"),
+        (
+            f"advise {TARGET} --max-value 5 --max-error 0",
+            "max-error must be a finite number above 0, not 0.0",
+        ),
+        (
+            f"advise {TARGET} --max-value 5 --max-messages 0",
+            "max-messages must be at least 1, not 0",
+        ),
         (f"advise {TARGET} --max-value five", "'five' is not a whole number"),
     ],
 )
-def test_bad_targets_are_refused_with_the_value_and_what_is_allowed(shell: Shell, line: str, words: str) -> None:
+def test_bad_targets_are_refused_with_the_value_and_what_is_allowed(
+    shell: Shell, line: str, words: str
+) -> None:
     code, out, err = shell.run(line)
     assert (code, out) == (2, "")
     assert words in " ".join(err.replace("│", " ").split())
@@ -106,7 +141,9 @@ def test_advice_lists_every_mechanism_that_fits(shell: Shell) -> None:
     for row in rows:
         assert row["epsilon"]["attained"] <= row["epsilon"]["certified"] <= 1.0
         assert row["corrupted"]["epsilon"] > 0
-    assert [row["messages_per_user"] for row in rows] == sorted(row["messages_per_user"] for row in rows)
+    assert [row["messages_per_user"] for row in rows] == sorted(
+        row["messages_per_user"] for row in rows
+    )
 
 
 def test_one_row_of_each_kind_is_recommended_beside_what_trust_would_save(shell: Shell) -> None:
@@ -126,7 +163,11 @@ def test_one_row_of_each_kind_is_recommended_beside_what_trust_would_save(shell:
 
 
 def test_fifty_people_are_told_that_shuffling_gains_nothing(shell: Shell) -> None:
-    (row,) = [row for row in shell.json("advise --users 50 --symbols 4 --epsilon 3 --delta 1e-6") if row["recommended"]]
+    (row,) = [
+        row
+        for row in shell.json("advise --users 50 --symbols 4 --epsilon 3 --delta 1e-6")
+        if row["recommended"]
+    ]
     assert row["standard_error"] > 0.9 * row["local"]["standard_error"]
     (words,) = row["warnings"]
     assert "shuffling gains next to nothing" in words

@@ -29,7 +29,14 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import DocumentError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, QuantisedRR, RapporHistogram, RRShuffle, SGDLShuffle
+from shuffledp_core.mechanisms import (
+    GeoShuffle,
+    KRRHistogram,
+    QuantisedRR,
+    RapporHistogram,
+    RRShuffle,
+    SGDLShuffle,
+)
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
@@ -40,7 +47,9 @@ ROUND = "ab" * 16
 YEAR_3000 = 32_503_680_000_000
 
 
-def run(line: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def run(
+    line: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
     monkeypatch.setattr(sys, "argv", ["shuffledp", *map(str, line)])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -51,7 +60,9 @@ def run(line: list[str | Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 class Desk:
     """A deployment's documents on disk, and `shuffledp verify` in this process."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self.folder = folder
         self._monkeypatch, self._capsys = monkeypatch, capsys
 
@@ -70,11 +81,15 @@ class Desk:
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     names = ("node-1", "node-2", "analyst", "accountant")
-    return create_deployment(tmp_path_factory.mktemp("keys") / "demo", dict.fromkeys(names, "127.0.0.1:7000"))
+    return create_deployment(
+        tmp_path_factory.mktemp("keys") / "demo", dict.fromkeys(names, "127.0.0.1:7000")
+    )
 
 
 @pytest.fixture
-def desk(deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
     return Desk(deployment.folder, monkeypatch, capsys)
 
 
@@ -113,16 +128,25 @@ def test_a_certificate_passes_with_the_roster_beside_it_and_is_not_called_genuin
 ) -> None:
     code, words = desk.verify(desk.write(by(deployment, "accountant", issued())))
     assert code == 0
-    for said in ("numbers right, origin NOT shown", "signature: holds", "computed again", "valid until 3000"):
+    for said in (
+        "numbers right, origin NOT shown",
+        "signature: holds",
+        "computed again",
+        "valid until 3000",
+    ):
         assert said in words
-    assert f"root key believed: {deployment.root_key}, only because it is in {desk.folder / 'root.pub'}" in words
+    assert (
+        f"root key believed: {deployment.root_key}, only because it is in "
+        f"{desk.folder / 'root.pub'}" in words
+    )
     assert "genuine" not in words
 
 
 def test_a_folder_with_a_made_up_root_key_is_not_called_genuine(
     desk: Desk, deployment: Deployment, tmp_path: Path
 ) -> None:
-    """Anyone can sign a certificate with keys of their own, and put their roster and root key beside it."""
+    """Anyone can sign a certificate with keys of their own, and put their roster and root key
+    beside it."""
     names = ("node-1", "node-2", "analyst", "accountant")
     forger = create_deployment(tmp_path / "demo", dict.fromkeys(names, "127.0.0.1:7000"))
     file = tmp_path / "demo" / "certificate.json"
@@ -144,7 +168,10 @@ def test_a_named_root_key_makes_it_genuine(desk: Desk, deployment: Deployment) -
         assert "genuine and right" in words
         assert f"root key believed: {deployment.root_key}, as you named it" in words
     accountant = deployment.identity_of("accountant").public_key.hex()
-    assert f"accountant's key believed: {accountant}, as you named it" in desk.verify(file, "--key", accountant)[1]
+    assert (
+        f"accountant's key believed: {accountant}, as you named it"
+        in desk.verify(file, "--key", accountant)[1]
+    )
     code, words = desk.verify(file, "--root-key", "no such file")
     assert (code, "cannot read the root key no such file" in words) == (2, True)
 
@@ -155,14 +182,19 @@ def test_the_roster_the_root_key_or_the_accountants_key_may_be_named(
     file = tmp_path / "certificate.json"
     file.write_bytes(by(deployment, "accountant", issued()).to_bytes())
     key = deployment.identity_of("accountant").public_key.hex()
-    assert desk.verify(file, "--roster", deployment.roster_file, "--root-key", deployment.root_key)[0] == 0
+    assert (
+        desk.verify(file, "--roster", deployment.roster_file, "--root-key", deployment.root_key)[0]
+        == 0
+    )
     assert desk.verify(file, "--roster", deployment.roster_file)[0] == 0
     assert desk.verify(file, "--key", key)[0] == 0
     assert desk.verify(file)[0] == 2  # no roster beside it
 
 
 def test_json_says_what_was_checked(desk: Desk, deployment: Deployment) -> None:
-    code, words = desk.verify(desk.write(by(deployment, "accountant", issued())), "--format", "json")
+    code, words = desk.verify(
+        desk.write(by(deployment, "accountant", issued())), "--format", "json"
+    )
     (report,) = json.loads(words)
     assert code == 0
     assert report["round"] == ROUND
@@ -184,7 +216,9 @@ def test_any_flipped_bit_is_found(desk: Desk, deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize("who", ["analyst", "node-1"])
-def test_a_certificate_signed_by_somebody_else_is_refused(desk: Desk, deployment: Deployment, who: str) -> None:
+def test_a_certificate_signed_by_somebody_else_is_refused(
+    desk: Desk, deployment: Deployment, who: str
+) -> None:
     forged = msgspec.structs.replace(by(deployment, who, issued()), signer="accountant")
     code, words = desk.verify(desk.write(forged))
     assert code == 1
@@ -201,14 +235,19 @@ def test_a_wrong_key_is_refused(desk: Desk, deployment: Deployment) -> None:
     assert desk.verify(file, "--key", other, "--root-key", other)[0] == 2
 
 
-def test_a_number_better_than_the_truth_is_refused_though_signed(desk: Desk, deployment: Deployment) -> None:
+def test_a_number_better_than_the_truth_is_refused_though_signed(
+    desk: Desk, deployment: Deployment
+) -> None:
     code, words = desk.verify(desk.write(by(deployment, "accountant", boast(issued()))))
     assert code == 1
     assert "claims epsilon" in words
 
 
 HOSTILE: dict[str, tuple[Any, str]] = {
-    "rr-shuffle": (RRShuffle(max_value=2**31 - 1, randomise=Fraction(1, 10**9)), "a round has at most 1,000,000"),
+    "rr-shuffle": (
+        RRShuffle(max_value=2**31 - 1, randomise=Fraction(1, 10**9)),
+        "a round has at most 1,000,000",
+    ),
     "quantised-rr": (
         QuantisedRR(max_value=2**31 - 2, bits=2**31 - 2, randomise=Fraction(1, 10**9)),
         "a round has at most 1,000,000",
@@ -217,7 +256,10 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         GeoShuffle(max_value=2**30, epsilon_geo=Fraction(1), padding=2**30),
         "a round has at most 1,000,000",
     ),
-    "noise": (SGDLShuffle(max_value=1, noise_epsilon=Fraction(1, 2**62), shares=10, padding=1000), "noise of scale"),
+    "noise": (
+        SGDLShuffle(max_value=1, noise_epsilon=Fraction(1, 2**62), shares=10, padding=1000),
+        "noise of scale",
+    ),
 }
 
 
@@ -226,7 +268,9 @@ def test_numbers_that_no_round_has_are_refused_before_anything_is_computed(
     desk: Desk, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     spec, said = HOSTILE[name]
-    hostile = msgspec.structs.replace(issued(), mechanism=spec, users=10**9, honest=10**9, max_distance=spec.max_value)
+    hostile = msgspec.structs.replace(
+        issued(), mechanism=spec, users=10**9, honest=10**9, max_distance=spec.max_value
+    )
     file = desk.write(by(deployment, "accountant", hostile))
 
     def computed(*_: object) -> None:
@@ -246,10 +290,17 @@ def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: 
 
 @pytest.mark.parametrize(
     ("stage", "said"),
-    [(CertificateStage.PLAN, "note: this plan expired"), (CertificateStage.FINAL, "final: what happened")],
+    [
+        (CertificateStage.PLAN, "note: this plan expired"),
+        (CertificateStage.FINAL, "final: what happened"),
+    ],
 )
-def test_the_past_is_a_note_and_no_failure(desk: Desk, deployment: Deployment, stage: str, said: str) -> None:
-    code, words = desk.verify(desk.write(by(deployment, "accountant", issued(stage, expires_at=1000))))
+def test_the_past_is_a_note_and_no_failure(
+    desk: Desk, deployment: Deployment, stage: str, said: str
+) -> None:
+    code, words = desk.verify(
+        desk.write(by(deployment, "accountant", issued(stage, expires_at=1000)))
+    )
     assert (code, said in words) == (0, True)
 
 
@@ -269,8 +320,13 @@ def test_both_certificates_in_a_result_are_checked(desk: Desk, deployment: Deplo
     assert code == 0
     assert "plan certificate in the result" in words
     assert "final certificate in the result" in words
-    assert desk.verify(desk.write(result(deployment, boast(issued(CertificateStage.FINAL)))))[0] == 1
-    assert desk.verify(desk.write(result(deployment, issued(CertificateStage.FINAL), "cd" * 16)))[0] == 1
+    assert (
+        desk.verify(desk.write(result(deployment, boast(issued(CertificateStage.FINAL)))))[0] == 1
+    )
+    assert (
+        desk.verify(desk.write(result(deployment, issued(CertificateStage.FINAL), "cd" * 16)))[0]
+        == 1
+    )
 
 
 def manifest(deployment: Deployment) -> Signed:
@@ -288,13 +344,20 @@ def manifest(deployment: Deployment) -> Signed:
     return by(deployment, "analyst", document)
 
 
-def test_the_certificate_in_a_manifest_and_in_an_announcement_is_checked(desk: Desk, deployment: Deployment) -> None:
+def test_the_certificate_in_a_manifest_and_in_an_announcement_is_checked(
+    desk: Desk, deployment: Deployment
+) -> None:
     signed = manifest(deployment)
     code, printed = desk.verify(desk.write(signed))
     assert (code, "certificate in the manifest" in printed) == (0, True)
     said = Countersignature(round_id=ROUND, node="node-1", manifest_digest=document_digest(signed))
     other = msgspec.structs.replace(said, manifest_digest="00" * 32)
-    for who, words, code in (("node-1", said, 0), ("analyst", said, 1), ("node-2", said, 1), ("node-1", other, 1)):
+    for who, words, code in (
+        ("node-1", said, 0),
+        ("analyst", said, 1),
+        ("node-2", said, 1),
+        ("node-1", other, 1),
+    ):
         announced = Announcement(manifest=signed, countersignatures=(by(deployment, who, words),))
         assert desk.verify(desk.write(announced))[0] == code
     key = deployment.identity_of("accountant").public_key.hex()
@@ -312,22 +375,37 @@ def test_what_holds_no_certificate_is_refused(desk: Desk, deployment: Deployment
 
 
 def test_kept_responses_of_two_populations_are_added_up() -> None:
-    """Each population of each deployment has a response of its own: who is in two of them shows both (K14)."""
-    rappor = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    """Each population of each deployment has a response of its own: who is in two of them shows
+    both (K14)."""
+    rappor = RapporHistogram(
+        symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    )
     here = msgspec.structs.replace(issued(), mechanism=rappor)
     one = sdp.compose([here] * 3, delta=1e-6)
     assert one.corrupted == pytest.approx(2 * math.log(3))
-    for there in (msgspec.structs.replace(here, population="old"), msgspec.structs.replace(here, deployment="other")):
+    for there in (
+        msgspec.structs.replace(here, population="old"),
+        msgspec.structs.replace(here, deployment="other"),
+    ):
         both = sdp.compose([here, here, there], delta=1e-6)
         assert both.rounds == 3
         assert both.corrupted == pytest.approx(4 * math.log(3))
         assert both.certified is not None
         assert both.certified > 1.5 * (one.certified or 9)
     # Of rounds that draw anew those of two populations are alike.
-    assert len(sdp.compose([issued(), msgspec.structs.replace(issued(), population="old")], delta=1e-6).parts) == 1
+    assert (
+        len(
+            sdp.compose(
+                [issued(), msgspec.structs.replace(issued(), population="old")], delta=1e-6
+            ).parts
+        )
+        == 1
+    )
 
 
-def test_signed_certificates_compose_once_they_are_checked(desk: Desk, deployment: Deployment) -> None:
+def test_signed_certificates_compose_once_they_are_checked(
+    desk: Desk, deployment: Deployment
+) -> None:
     file = desk.write(by(deployment, "accountant", issued()))
     code, out = desk.compose(file, "--times", "5", "--format", "json")
     told = json.loads(out)

@@ -26,7 +26,9 @@ from shuffledp_privacy import bounds
 GROUP = sdp.Setting(users=2000, honest=1900)
 KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
-RAPPOR = sdp.RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+RAPPOR = sdp.RapporHistogram(
+    symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+)
 ONE_BIT = sdp.OneBitShuffle(max_value=3, randomise=Fraction(1, 4))
 QUANTISED = sdp.QuantisedRR(max_value=3, bits=2, randomise=Fraction(1, 4))
 RR = sdp.RRShuffle(max_value=3, randomise=Fraction(1, 4))
@@ -39,7 +41,9 @@ MODULES = ("choosing", "composed", "curves", "guarantees", "simulation", "views"
 """Those with examples in their docstrings."""
 
 
-def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def run(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -57,7 +61,10 @@ def test_every_public_name_is_there_typed_and_documented() -> None:
     tree = ast.parse(inspect.getsource(sdp))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
     seen_by_checkers = {
-        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: node.module
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert sorted(seen_by_checkers) == sorted(sdp.__all__)
     for name in sdp.__all__:
@@ -71,7 +78,10 @@ def test_every_public_name_is_there_typed_and_documented() -> None:
 
 
 def test_importing_the_library_costs_nothing() -> None:
-    code = "import sys, shuffledp; print(sorted({'numpy', 'scipy', 'msgspec', 'typer', 'rich'} & set(sys.modules)))"
+    code = (
+        "import sys, shuffledp; print(sorted({'numpy', 'scipy', 'msgspec', 'typer', 'rich'} & "
+        "set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -106,10 +116,19 @@ def test_the_setting_and_delta_that_are_named_take_the_place_of_the_plans_own() 
         (lambda: sdp.certify(KRR, SMALL, delta=2.0), "delta must be"),
         (lambda: sdp.certify(KRR, SMALL, delta=1e-6, rounds=0), "rounds must be"),
         (lambda: sdp.certify("krr-histogram", SMALL, delta=1e-6), "calibrate"),  # type: ignore[arg-type]
-        (lambda: sdp.certify(RR, sdp.Setting(9, 9, max_distance=4), delta=1e-6), "max-distance must be from 1 to 3"),
-        (lambda: sdp.calibrate("laplace", epsilon=1, delta=1e-6, setting=SMALL), "unknown mechanism"),
+        (
+            lambda: sdp.certify(RR, sdp.Setting(9, 9, max_distance=4), delta=1e-6),
+            "max-distance must be from 1 to 3",
+        ),
+        (
+            lambda: sdp.calibrate("laplace", epsilon=1, delta=1e-6, setting=SMALL),
+            "unknown mechanism",
+        ),
         (lambda: sdp.compose([], SMALL, delta=1e-6), "at least one round"),
-        (lambda: sdp.compose([RR, sdp.Plan(RR, sdp.Setting(9, 9), 0)], delta=1e-6), "have no setting"),
+        (
+            lambda: sdp.compose([RR, sdp.Plan(RR, sdp.Setting(9, 9), 0)], delta=1e-6),
+            "have no setting",
+        ),
         (lambda: sdp.curve(KRR, SMALL, [0.2, 0.1]), "must rise"),
         (lambda: sdp.curve(KRR, SMALL, [-0.1]), "at least 0"),
         (lambda: sdp.simulate(KRR, [4]), "from 0 to 3"),
@@ -131,7 +150,11 @@ def test_equal_rounds_compose_to_what_a_plan_of_many_rounds_costs() -> None:
     year = sdp.compose([KRR] * 12, SMALL, delta=1e-6)
     alone = sdp.certify(KRR, SMALL, delta=1e-6, rounds=12)
     assert (year.rounds, len(year.parts)) == (12, 1)
-    assert (year.certified, year.attained, year.corrupted) == (alone.certified, alone.attained, alone.corrupted)
+    assert (year.certified, year.attained, year.corrupted) == (
+        alone.certified,
+        alone.attained,
+        alone.corrupted,
+    )
     assert year == sdp.compose([sdp.Plan(KRR, SMALL, 0.5, rounds=6)] * 2, delta=1e-6)
 
 
@@ -139,7 +162,11 @@ def test_equal_rounds_compose_to_what_a_plan_of_many_rounds_costs() -> None:
 def test_one_round_composes_to_itself(delta: float) -> None:
     for spec in (KRR, RR):
         once, alone = sdp.compose([spec], SMALL, delta=delta), sdp.certify(spec, SMALL, delta=delta)
-        assert (once.certified, once.attained, once.corrupted) == (alone.certified, alone.attained, alone.corrupted)
+        assert (once.certified, once.attained, once.corrupted) == (
+            alone.certified,
+            alone.attained,
+            alone.corrupted,
+        )
 
 
 def test_different_rounds_cost_less_than_the_sum_and_more_than_each() -> None:
@@ -154,7 +181,10 @@ def test_different_rounds_cost_less_than_the_sum_and_more_than_each() -> None:
 def test_a_round_whose_nodes_are_all_corrupt_does_not_compose() -> None:
     with pytest.raises(UsageError, match="nothing is shuffled"):
         sdp.compose([sdp.Plan(KRR, SMALL, 1e-6, corrupt=frozenset({1}), nodes=1)], delta=1e-6)
-    mixed = [sdp.Plan(RR, SMALL, 1e-6), sdp.Plan(RR, sdp.Setting(300, 300, sdp.Adjacency.METRIC), 1e-6)]
+    mixed = [
+        sdp.Plan(RR, SMALL, 1e-6),
+        sdp.Plan(RR, sdp.Setting(300, 300, sdp.Adjacency.METRIC), 1e-6),
+    ]
     with pytest.raises(UsageError, match="same adjacency"):
         sdp.compose(mixed, delta=1e-6)
 
@@ -177,7 +207,9 @@ def test_views_of_repeated_rappor_are_of_the_kept_response_once() -> None:
     several = [sdp.group(RAPPOR, 2, SMALL, delta=1e-6, rounds=rounds) for rounds in (1, 40)]
     assert several[0].numbers == several[1].numbers
     drawn = sdp.subsampled(RAPPOR, Fraction(1, 10), SMALL, delta=1e-6, rounds=40)
-    assert drawn.numbers["epsilon"] == pytest.approx(2 * np.log(3))  # being drawn seldom hides nothing of it
+    assert drawn.numbers["epsilon"] == pytest.approx(
+        2 * np.log(3)
+    )  # being drawn seldom hides nothing of it
     for view in (many, *several, drawn, sdp.trade_off(RAPPOR, SMALL, [0.1], rounds=40)):
         assert view.basis[-1].startswith("K14: of the kept response")
         assert "rounds added" not in view.basis
@@ -186,13 +218,17 @@ def test_views_of_repeated_rappor_are_of_the_kept_response_once() -> None:
 
 
 def test_a_curve_of_repeated_rappor_is_of_the_kept_response_once() -> None:
-    spec = sdp.RapporHistogram(symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4))
+    spec = sdp.RapporHistogram(
+        symbols=2, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
+    )
     found = sdp.certify(spec, SMALL, delta=0.05, rounds=40)
     assert found.certified is not None
     epsilons = [0.5, 1.0, found.certified]
     many = sdp.curve(spec, SMALL, epsilons, delta=0.05, rounds=40)
     assert many.certified[-1] == pytest.approx(0.05, rel=0.02)
-    assert (many.certified == sdp.curve(spec, SMALL, epsilons, delta=0.05, rounds=2).certified).all()
+    assert (
+        many.certified == sdp.curve(spec, SMALL, epsilons, delta=0.05, rounds=2).certified
+    ).all()
     assert any(line.startswith("K14: 40 rounds") for line in found.basis)
     assert not any("privacy loss distributions" in line for line in found.basis)
 
@@ -203,10 +239,14 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - 
 
     if isinstance(spec, sdp.KRRHistogram):
         uniform = float(spec.blanket) / spec.symbols
-        return np.array([uniform + (1 - float(spec.blanket)) * (s == value) for s in range(spec.symbols)])
+        return np.array(
+            [uniform + (1 - float(spec.blanket)) * (s == value) for s in range(spec.symbols)]
+        )
     if isinstance(spec, sdp.HadamardHistogram):
         inside = linalg.hadamard(spec.alphabet)[value + 1] == 1
-        return np.asarray((float(spec.blanket) + 2 * (1 - float(spec.blanket)) * inside) / spec.alphabet)
+        return np.asarray(
+            (float(spec.blanket) + 2 * (1 - float(spec.blanket)) * inside) / spec.alphabet
+        )
     if isinstance(spec, sdp.RapporHistogram):
         chances = [float(spec.reported[symbol == value]) for symbol in range(spec.symbols)]
         bits = np.arange(spec.alphabet)[:, None] >> np.arange(spec.symbols) & 1
@@ -223,7 +263,9 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - 
     if isinstance(spec, sdp.RRShuffle):
         flip, ones, zeros = float(spec.randomise) / 2, value, spec.max_value - value
         kept = stats.binom.pmf(np.arange(ones + 1), ones, 1 - flip)
-        return np.asarray(np.convolve(kept, stats.binom.pmf(np.arange(zeros + 1), zeros, flip)), dtype=np.float64)
+        return np.asarray(
+            np.convolve(kept, stats.binom.pmf(np.arange(zeros + 1), zeros, flip)), dtype=np.float64
+        )
     assert isinstance(spec, PaddedSpec | sdp.SplitMix)
     if isinstance(spec, sdp.SplitMix):
         rate, shares = spec.noise_epsilon, spec.shares
@@ -236,15 +278,22 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - 
         said = moved % spec.modulus
     else:
         said = np.clip(moved + spec.padding, 0, spec.messages_per_user)
-    return np.asarray(np.bincount(said, weights=noise, minlength=spec.largest_answer + 1), dtype=np.float64)
+    return np.asarray(
+        np.bincount(said, weights=noise, minlength=spec.largest_answer + 1), dtype=np.float64
+    )
 
 
 @pytest.mark.parametrize(
-    "spec", [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT], ids=lambda spec: spec.kind
+    "spec",
+    [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT],
+    ids=lambda spec: spec.kind,
 )
 @pytest.mark.parametrize("value", [0, 2, 3])
 def test_the_fast_samplers_have_the_clients_law(spec: Mechanism, value: int) -> None:
-    """A seed is a seed: this passes always or never. The distance of so many true draws is about 0.005."""
+    """A seed is a seed: this passes always or never.
+
+    The distance of so many true draws is about 0.005.
+    """
     from shuffledp.vectorised import randomise_all
 
     draws = 200_000
@@ -267,7 +316,9 @@ def test_what_has_no_fast_sampler_is_drawn_by_the_clients_own_repeatably() -> No
 @pytest.mark.parametrize("estimator", ["projected", "ibu"])
 def test_a_histogram_may_be_kept_possible(estimator: str) -> None:
     spec = sdp.KRRHistogram(symbols=9, blanket=Fraction(9, 10))
-    plain, kept = (sdp.simulate(spec, [0] * 50, seed=1, estimator=how) for how in ("inverted", estimator))
+    plain, kept = (
+        sdp.simulate(spec, [0] * 50, seed=1, estimator=how) for how in ("inverted", estimator)
+    )
     assert np.min(plain.total) < 0 <= np.min(kept.total)
     assert np.sum(kept.total) == pytest.approx(50)
     assert kept.to_dict()["estimator"] == estimator
@@ -279,11 +330,14 @@ def test_a_histogram_may_be_kept_possible(estimator: str) -> None:
 def test_a_simulated_answer_is_near_the_truth(
     spec: Mechanism, seed: int | None, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within ten standard errors, of users drawn at once or in blocks: no sound interval is ever missed by so much."""
+    """Within ten standard errors, of users drawn at once or in blocks: no sound interval is ever
+    missed by so much."""
     monkeypatch.setattr(simulation, "BLOCK", block)
     values = np.arange(400) % 4
     answer = sdp.simulate(spec, values, seed)
-    assert np.all(np.abs(np.subtract(answer.mean, answer.truth)) <= 10 * np.asarray(answer.standard_error))
+    assert np.all(
+        np.abs(np.subtract(answer.mean, answer.truth)) <= 10 * np.asarray(answer.standard_error)
+    )
     assert np.allclose(np.multiply(answer.mean, 400), answer.total)
     assert np.all(answer.interval[..., 0] <= answer.interval[..., 1])
     assert np.asarray(answer.truth).tolist() == ([0.25] * 4 if spec is KRR else 1.5)
@@ -295,10 +349,18 @@ def results() -> list[object]:
     plan = sdp.Plan(KRR, SMALL, 1e-6)
     advice = sdp.advise(epsilon=2, delta=1e-6, setting=SMALL, symbols=4)
     answers = [sdp.simulate(spec, [0, 1, 2, 3], seed=1) for spec in (KRR, RR)]
-    return [sdp.certify(plan), sdp.compose([plan, plan], delta=1e-6), sdp.curve(plan, None, [0.5]), advice, *answers]
+    return [
+        sdp.certify(plan),
+        sdp.compose([plan, plan], delta=1e-6),
+        sdp.curve(plan, None, [0.5]),
+        advice,
+        *answers,
+    ]
 
 
-def test_results_show_themselves_in_a_notebook_and_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_results_show_themselves_in_a_notebook_and_convert(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert "<th" in sdp.Plan(KRR, SMALL, 1e-6)._repr_html_()
     everything = results()
     assert str(everything[0]).startswith("krr-histogram: ")
@@ -322,7 +384,9 @@ def test_results_show_themselves_in_a_notebook_and_convert(monkeypatch: pytest.M
     assert "<b>" not in notebook.html_table("<b>", [("<b>", "<b>", "<b>")], ("<b>",))
 
 
-def test_results_draw_themselves_on_given_axes_and_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_draw_themselves_on_given_axes_and_say_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from matplotlib.figure import Figure
 
     curve, answer = sdp.curve(KRR, SMALL, [0.1, 0.5]), sdp.simulate(RR, [0, 3], seed=1)
@@ -341,11 +405,15 @@ def test_a_plan_that_a_command_wrote_composes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "weekly.json"
-    asked = "certify rr-shuffle --users 300 --max-value 3 --randomise 1/4 --delta 1e-6 --format json"
+    asked = (
+        "certify rr-shuffle --users 300 --max-value 3 --randomise 1/4 --delta 1e-6 --format json"
+    )
     code, out, _ = run(asked, monkeypatch, capsys)
     assert code == 0
     file.write_text(out)
-    code, out, _ = run(f"compose {file} {file} --times 3 --times 4 --delta 1e-6 --format json", monkeypatch, capsys)
+    code, out, _ = run(
+        f"compose {file} {file} --times 3 --times 4 --delta 1e-6 --format json", monkeypatch, capsys
+    )
     told = json.loads(out)
     assert (code, told["rounds"], told["parts"][0]["times"]) == (0, 7, 7)
     assert told["epsilon"]["certified"] == sdp.compose([RR] * 7, SMALL, delta=1e-6).certified
@@ -367,13 +435,17 @@ def test_the_simulated_answer_is_printed_with_its_guarantee(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "people.csv").write_text("age\n" + "\n".join(str(n % 7) for n in range(300)))
-    about = f"--users 300 --mechanism krr-histogram --data {tmp_path}/people.csv --max-value 3 --seed 1"
+    about = (
+        f"--users 300 --mechanism krr-histogram --data {tmp_path}/people.csv --max-value 3 --seed 1"
+    )
     code, out, _ = run(f"simulate {about} --format json", monkeypatch, capsys)
     told = json.loads(out)
     assert (code, told["quantity"], told["capped"]) == (0, "histogram", 128)
     assert sum(told["true_value"]) == told["users"] == told["guarantee"]["users"] == 300
     assert 0.9 < told["guarantee"]["epsilon"]["certified"] <= 1
-    code, out, _ = run(f"simulate {about} --mechanism rr-shuffle --plot {tmp_path}/a.png", monkeypatch, capsys)
+    code, out, _ = run(
+        f"simulate {about} --mechanism rr-shuffle --plot {tmp_path}/a.png", monkeypatch, capsys
+    )
     assert (code, "mean" in out, (tmp_path / "a.png").read_bytes()[:4]) == (0, True, b"\x89PNG")
 
 

@@ -36,11 +36,17 @@ def sign_certificate(folder: Path) -> None:
     )
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
-    document = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000)
-    (folder / "certificate.json").write_bytes(deployment.identity_of("accountant").sign(document).to_bytes())
+    document = certificate(
+        CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000
+    )
+    (folder / "certificate.json").write_bytes(
+        deployment.identity_of("accountant").sign(document).to_bytes()
+    )
 
 
-def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sign_certificate(tmp_path / "demo")
     monkeypatch.chdir(tmp_path / "demo")
     told: dict[str, Any] = {}
@@ -51,7 +57,9 @@ def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pyt
     assert told["bounds"].certified <= 1
     assert told["week"].certified > told["bounds"].certified < told["half"].certified
     assert told["year"].certified < 52 * told["bounds"].certified
-    assert abs(sum(told["errors"]) / len(told["errors"])) <= told["answer"].standard_error  # ten of its own
+    assert (
+        abs(sum(told["errors"]) / len(told["errors"])) <= told["answer"].standard_error
+    )  # ten of its own
     assert told["checked"].certificate.stage == CertificateStage.FINAL
 
 
@@ -65,7 +73,9 @@ def test_the_lines_of_the_front_page_run_as_they_stand(capsys: pytest.CaptureFix
 
 
 def test_the_lines_of_the_readme_run_as_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL)
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (PAGE.parents[1] / "README.md").read_text(), flags=re.DOTALL
+    )
     told: dict[str, Any] = {}
     exec(compile(block, "README.md", "exec"), told)  # noqa: S102 - the page is ours
     assert told["bounds"].attained <= told["bounds"].certified <= 1

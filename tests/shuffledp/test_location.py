@@ -1,4 +1,5 @@
-"""Locations: squares and their middles, what two rounds guarantee for two points of the map, and the command."""
+"""Locations: squares and their middles, what two rounds guarantee for two points of the map, and
+the command."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def test_points_outside_go_to_the_nearest_square_and_are_counted() -> None:
 
 
 def test_no_two_points_within_the_radius_cost_more_than_epsilon(plan: sdp.LocationPlan) -> None:
-    """Pairs at every angle and offset in a square: ε1 dx + ε2 dy of the axes' certified ε, written out anew."""
+    """Pairs at every angle and offset in a square: ε1 dx + ε2 dy of the axes' certified ε, written
+    out anew."""
     east, north = (sdp.certify(axis).certified for axis in (plan.columns, plan.rows))
     assert east is not None
     assert north is not None
@@ -56,11 +58,14 @@ def test_no_two_points_within_the_radius_cost_more_than_epsilon(plan: sdp.Locati
     for angle in np.linspace(0, math.pi / 2, 61):
         for offset in np.linspace(0, 0.999, 25):
             steps = [
-                math.floor(offset + plan.radius / PARIS.side * part) for part in (math.cos(angle), math.sin(angle))
+                math.floor(offset + plan.radius / PARIS.side * part)
+                for part in (math.cos(angle), math.sin(angle))
             ]
             costs.append(east * steps[0] + north * steps[1])
     assert max(costs) <= plan.epsilon <= 1
-    assert max(costs) >= 0.7 * plan.epsilon, "a radius so small against the squares wastes at most this"
+    assert max(costs) >= 0.7 * plan.epsilon, (
+        "a radius so small against the squares wastes at most this"
+    )
     assert plan.columns.delta + plan.rows.delta <= plan.delta <= 1e-6 * (1 + 1e-12)
 
 
@@ -74,7 +79,8 @@ LAND: Final = [
 
 
 def great_circle(first: Points, second: Points) -> NDArray[np.float64]:
-    """Metres between points on a sphere of the Earth's mean radius, from the angle between their unit vectors."""
+    """Metres between points on a sphere of the Earth's mean radius, from the angle between their
+    unit vectors."""
 
     def vectors(points: Points) -> Points:
         lat, lon = np.radians(points).T
@@ -92,14 +98,17 @@ def steps(grid: sdp.Grid, first: Points, second: Points) -> NDArray[np.float64]:
 
 
 def pairs_of(grid: sdp.Grid, rng: np.random.Generator, number: int) -> tuple[Points, Points]:
-    """Random pairs of points of a map, half of them on one parallel, a third on the edge nearest a pole."""
+    """Random pairs of points of a map, half of them on one parallel, a third on the edge nearest a
+    pole."""
     low, high = (grid.south, grid.west), (grid.north, grid.east)
     first, second = rng.uniform(low, high, (2, number, 2))
     second[::2, 0] = first[::2, 0]
     first[::3, 0] = second[::3, 0] = max(grid.south, grid.north, key=abs)
     # Half of the seconds are brought near the first, at distances of every size.
     near = rng.random(number) < 0.5
-    second[near] = first[near] + (second[near] - first[near]) * 10 ** rng.uniform(-4, 0, (int(near.sum()), 1))
+    second[near] = first[near] + (second[near] - first[near]) * 10 ** rng.uniform(
+        -4, 0, (int(near.sum()), 1)
+    )
     return first, second
 
 
@@ -124,7 +133,8 @@ def test_points_of_any_map_are_no_more_squares_apart_than_their_distance_allows(
 
 
 def test_the_reach_is_attained_by_the_corners_nearest_a_pole() -> None:
-    """Small squares, so that rounding to them is nothing: the bound is what two points really do, but for 0.6 %."""
+    """Small squares, so that rounding to them is nothing: the bound is what two points really do,
+    but for 0.6 %."""
     for grid in LAND[:4]:
         small = replace(grid, side=20)
         edge = max(small.south, small.north, key=abs)
@@ -134,12 +144,15 @@ def test_the_reach_is_attained_by_the_corners_nearest_a_pole() -> None:
 
 
 def test_distances_are_those_of_the_ellipsoid() -> None:
-    """A degree of latitude is shorter at the equator than on a sphere: by chords of WGS 84, 1e-7 short of geodesics."""
+    """A degree of latitude is shorter at the equator than on a sphere: by chords of WGS 84, 1e-7
+    short of geodesics."""
 
     def position(lat: float) -> tuple[float, float]:
         squared = 0.00669437999014  # of the eccentricity
         across = 6_378_137.0 / math.sqrt(1 - squared * math.sin(math.radians(lat)) ** 2)
-        return across * math.cos(math.radians(lat)), across * (1 - squared) * math.sin(math.radians(lat))
+        return across * math.cos(math.radians(lat)), across * (1 - squared) * math.sin(
+            math.radians(lat)
+        )
 
     grid = sdp.Grid(south=-0.5, west=10, north=0.5, east=11, side=1)
     metres = math.dist(position(-0.05), position(0.05)) * (1 + 1e-6)
@@ -147,11 +160,14 @@ def test_distances_are_those_of_the_ellipsoid() -> None:
     assert 0.999 * grid.reach(metres) <= moved <= grid.reach(metres)
 
 
-def axis_laws(plan: sdp.Plan, first: int, second: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Exact laws of an axis's sum where one user is at `first` or at `second` and all others in the middle.
+def axis_laws(
+    plan: sdp.Plan, first: int, second: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Exact laws of an axis's sum where one user is at `first` or at `second` and all others in the
+    middle.
 
-    The others are so far from the ends that clamping does not touch them; the user's own report is clamped.
-    """
+    The others are so far from the ends that clamping does not touch them; the user's own report is
+    clamped."""
     spec = plan.spec
     assert isinstance(spec, sdp.GeoShuffle)
     phi, size = math.exp(-float(spec.epsilon_geo)), 2**14
@@ -170,10 +186,14 @@ def axis_laws(plan: sdp.Plan, first: int, second: int) -> tuple[NDArray[np.float
     return law(first), law(second)
 
 
-def two_axis_delta(plan: sdp.LocationPlan, first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-    """Exact δ of both rounds together at the claimed ε, for a user in the first square or in the second."""
+def two_axis_delta(
+    plan: sdp.LocationPlan, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> float:
+    """Exact δ of both rounds together at the claimed ε, for a user in the first square or in the
+    second."""
     (p, p_moved), (q, q_moved) = (
-        axis_laws(axis, int(a), int(b)) for axis, a, b in zip((plan.columns, plan.rows), first, second, strict=True)
+        axis_laws(axis, int(a), int(b))
+        for axis, a, b in zip((plan.columns, plan.rows), first, second, strict=True)
     )
     growth = math.exp(plan.epsilon)
     # Columns of less than 1e-18 add less than 1e-13 together.
@@ -184,16 +204,21 @@ def two_axis_delta(plan: sdp.LocationPlan, first: NDArray[np.int64], second: NDA
 
 @pytest.mark.parametrize("grid", LAND[:2], ids=["Europe", "Scandinavia"])
 def test_the_exact_delta_of_both_rounds_keeps_the_claim_on_a_large_map(grid: sdp.Grid) -> None:
-    """The pairs of points that cost most among 20,000 within the radius, all near the edge nearest the pole."""
+    """The pairs of points that cost most among 20,000 within the radius, all near the edge nearest
+    the pole."""
     radius, users = 50 * grid.side, 2000
     plan = sdp.plan_location(grid, radius=radius, epsilon=1, delta=1e-6, users=users)
     rng = np.random.default_rng(3)
-    first = np.stack((np.full(20_000, grid.north - 1e-6), np.full(20_000, grid.west + 1e-3)), axis=1)
+    first = np.stack(
+        (np.full(20_000, grid.north - 1e-6), np.full(20_000, grid.west + 1e-3)), axis=1
+    )
     bearing = rng.uniform(0, math.pi / 2, 20_000)
     # Straight on the sphere, south-east from the north-western corner.
     angle, lat = radius / 6_371_008.8 * (1 - 1e-9), np.radians(first[:, 0])
     south = np.sin(lat) * math.cos(angle) - np.cos(lat) * math.sin(angle) * np.sin(bearing)
-    turned = np.arctan2(np.cos(bearing) * math.sin(angle) * np.cos(lat), math.cos(angle) - np.sin(lat) * south)
+    turned = np.arctan2(
+        np.cos(bearing) * math.sin(angle) * np.cos(lat), math.cos(angle) - np.sin(lat) * south
+    )
     second = np.degrees(np.stack((np.arcsin(south), np.radians(first[:, 1]) + turned), axis=1))
     assert great_circle(first, second).max() <= radius
     (here, _), (there, _) = grid.squares(first), grid.squares(second)
@@ -205,7 +230,8 @@ def test_the_exact_delta_of_both_rounds_keeps_the_claim_on_a_large_map(grid: sdp
 
 
 def test_two_points_of_northern_europe_cost_no_more_than_the_plan_says() -> None:
-    """Once certified as 1 and really 1.11 for these two: they are as many columns apart as farther points in Spain."""
+    """Once certified as 1 and really 1.11 for these two: they are as many columns apart as farther
+    points in Spain."""
     plan = sdp.plan_location(LAND[0], radius=1e6, epsilon=1, delta=1e-6, users=2000)
     squares, _ = plan.grid.squares([(69.999999, -9.99), (69.999999, 16.4)])
     moved = int(squares[1, 0] - squares[0, 0])
@@ -228,7 +254,8 @@ def test_a_point_beyond_the_date_line_goes_to_the_nearest_edge() -> None:
 
 
 def test_the_centroid_is_as_near_as_it_says(plan: sdp.LocationPlan) -> None:
-    """Fails for a sound program once in 1e9: 6.5 standard errors of near-normal noise in the plane."""
+    """Fails for a sound program once in 1e9: 6.5 standard errors of near-normal noise in the
+    plane."""
     points = np.random.default_rng(5).uniform((48.83, 2.3), (48.87, 2.38), (2000, 2))
     found = sdp.simulate_location(plan, points, seed=8)
     assert 0 < found.error < 6.5 * found.standard_error
@@ -250,7 +277,9 @@ def test_the_centroid_is_as_near_as_it_says(plan: sdp.LocationPlan) -> None:
         ((48.8, 2.2, 48.9, 2.4, 20_000), "columns"),
     ],
 )
-def test_a_map_that_is_none_is_refused(edges: tuple[float, float, float, float, float], said: str) -> None:
+def test_a_map_that_is_none_is_refused(
+    edges: tuple[float, float, float, float, float], said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
         sdp.Grid(*edges)
 
@@ -258,8 +287,19 @@ def test_a_map_that_is_none_is_refused(edges: tuple[float, float, float, float, 
 def test_the_command_tells_and_draws(tmp_path: Path) -> None:
     file, picture = tmp_path / "people.csv", tmp_path / "map.png"
     file.write_text("id,lat,lon\n1,48.85,2.33\n2,48.86,2.35\n3,48.99,2.35\n")
-    command = ["location", str(file), "--box", "48.82,2.28,48.88,2.40", "--side", "500", "--radius", "2000"]
-    ran = CliRunner().invoke(app, [*command, "--seed", "1", "--format", "json", "--plot", str(picture)])
+    command = [
+        "location",
+        str(file),
+        "--box",
+        "48.82,2.28,48.88,2.40",
+        "--side",
+        "500",
+        "--radius",
+        "2000",
+    ]
+    ran = CliRunner().invoke(
+        app, [*command, "--seed", "1", "--format", "json", "--plot", str(picture)]
+    )
     assert ran.exit_code == 0, ran.output
     told = json.loads(ran.stdout)
     assert told["epsilon"]["certified"] <= 1
@@ -273,7 +313,11 @@ def test_the_command_tells_and_draws(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("id,lat\n1,2\n", "no column 'lon'"), ("lat,lon\n", "no rows"), ("lat,lon\n48,x\n", "need degrees")],
+    [
+        ("id,lat\n1,2\n", "no column 'lon'"),
+        ("lat,lon\n", "no rows"),
+        ("lat,lon\n48,x\n", "need degrees"),
+    ],
 )
 def test_a_file_without_points_is_explained(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
@@ -304,7 +348,16 @@ def test_a_refusal_names_what_was_typed(typed: str, said: str, tmp_path: Path) -
     file = tmp_path / "people.csv"
     file.write_text("lat,lon\n48.85,2.33\n")
     option, value = typed.split()
-    command = ["location", str(file), "--box", "48.82,2.28,48.88,2.40", "--side", "500", "--radius", "2000"]
+    command = [
+        "location",
+        str(file),
+        "--box",
+        "48.82,2.28,48.88,2.40",
+        "--side",
+        "500",
+        "--radius",
+        "2000",
+    ]
     ran = CliRunner().invoke(app, [*command, option, value])
     assert isinstance(ran.exception, UsageError)
     assert said in str(ran.exception)

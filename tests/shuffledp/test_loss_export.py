@@ -68,7 +68,9 @@ def test_a_mechanism_without_a_worst_distance_is_refused(monkeypatch: pytest.Mon
         sdp.privacy_loss_distribution(SPECS[0], SETTING)
 
 
-def test_without_dp_accounting_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dp_accounting_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(notebook, "find_spec", lambda _: None)
     with pytest.raises(NotInstalledError, match="pip install 'dp-accounting'"):
         sdp.privacy_loss_distribution(SPECS[0], SETTING)

@@ -31,7 +31,9 @@ def law_of_sum(chances: list[float]) -> np.ndarray:
 def excess(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     """Hockey-stick divergence, the larger of both directions."""
     growth = math.exp(epsilon)
-    return max(float(np.maximum(p - growth * q, 0).sum()), float(np.maximum(q - growth * p, 0).sum()))
+    return max(
+        float(np.maximum(p - growth * q, 0).sum()), float(np.maximum(q - growth * p, 0).sum())
+    )
 
 
 def law_of_values(values: tuple[int, ...], randomise: float = 0.5) -> np.ndarray:
@@ -48,8 +50,12 @@ def test_the_strong_adversary_is_never_better_off_for_users_than_the_weak_one() 
 
 
 def test_one_bin_for_a_chosen_count_is_the_excess_of_that_dataset() -> None:
-    """Two symbols: one bin is the whole histogram, so that counting outcomes gives the exact number."""
-    spec, group = sdp.KRRHistogram(symbols=2, blanket=Fraction(1, 2)), sdp.Setting(users=9, honest=9)
+    """Two symbols: one bin is the whole histogram, so that counting outcomes gives the exact
+    number."""
+    spec, group = (
+        sdp.KRRHistogram(symbols=2, blanket=Fraction(1, 2)),
+        sdp.Setting(users=9, honest=9),
+    )
     others = [0.75] * 6 + [0.25] * 2  # six hold the primary symbol
     with_primary, without = law_of_sum([*others, 0.75]), law_of_sum([*others, 0.25])
     epsilons = (0.2, 0.6)
@@ -69,7 +75,10 @@ def test_the_classical_gaussian_is_sound_where_it_is_proved_and_refused_elsewher
 
 def test_a_central_gaussian_has_the_plans_guarantee() -> None:
     setting = sdp.Setting(users=1000, honest=1000)
-    found, guarantee = sdp.central_gaussian(KRR, setting, delta=1e-6).numbers, sdp.certify(KRR, setting, delta=1e-6)
+    found, guarantee = (
+        sdp.central_gaussian(KRR, setting, delta=1e-6).numbers,
+        sdp.certify(KRR, setting, delta=1e-6),
+    )
     optimal, classical = found["sigma_optimal"], found["sigma_classical"]
     assert optimal is not None
     assert classical is not None
@@ -90,7 +99,9 @@ def test_the_curve_of_corrupt_nodes_is_the_registrys() -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-3, 0.05])
-def test_datasets_that_differ_in_several_values_have_the_guarantee_of_the_view(delta: float) -> None:
+def test_datasets_that_differ_in_several_values_have_the_guarantee_of_the_view(
+    delta: float,
+) -> None:
     several: list[tuple[int, ...]] = [
         *((1,), (2,), (1, 1), (1, 2), (2, 2)),
         *((1, 1, 1), (1, 1, 2), (1, 2, 2), (2, 2, 2)),
@@ -117,7 +128,9 @@ def test_a_delta_that_grows_with_the_distance_holds_at_every_distance_and_costs_
     for value, other, rest in product(range(3), range(3), product(range(3), repeat=2)):
         distance = abs(value - other)
         if distance:
-            truth = excess(law_of_values((value, *rest)), law_of_values((other, *rest)), epsilon * distance)
+            truth = excess(
+                law_of_values((value, *rest)), law_of_values((other, *rest)), epsilon * distance
+            )
             assert truth <= delta * math.exp(distance) * (1 + 1e-9)
 
 

@@ -1,4 +1,5 @@
-"""What is drawn: the local curve against its closed form, legends that name every line, bars that can be told apart."""
+"""What is drawn: the local curve against its closed form, legends that name every line, bars that
+can be told apart."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def test_without_a_shuffler_a_report_costs_what_its_two_chances_say() -> None:
 def test_every_line_of_a_curve_is_named() -> None:
     axes = sdp.curve(KRR, GROUP, [0.1, 0.2, 0.3]).plot()
     names = set(axes.get_legend_handles_labels()[1])
-    assert {"certified: never below the truth", "attained by a dataset", "local only: no shuffler"} <= names
+    assert {
+        "certified: never below the truth",
+        "attained by a dataset",
+        "local only: no shuffler",
+    } <= names
     assert len([line for line in axes.lines if len(line.get_xdata()) == 3]) <= len(names)  # type: ignore[arg-type]
 
 

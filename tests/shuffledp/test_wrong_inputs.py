@@ -1,4 +1,5 @@
-"""Arguments of a wrong type or without a meaning: one typed error each, and never a number for something else."""
+"""Arguments of a wrong type or without a meaning: one typed error each, and never a number for
+something else."""
 
 from __future__ import annotations
 
@@ -51,39 +52,67 @@ def test_an_adjacency_by_name_is_that_adjacency() -> None:
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
     setting = ANY.Setting(np.int64(2000), np.int32(1900), max_distance=np.uint8(3))
     assert setting == sdp.Setting(2000, 1900, max_distance=3)
-    assert all(type(number) is int for number in (setting.users, setting.honest, setting.max_distance))
+    assert all(
+        type(number) is int for number in (setting.users, setting.honest, setting.max_distance)
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: ANY.Setting(2000, 1900, "nonsense"), "adjacency must be 'standard' or 'metric', not 'nonsense'"),
-        (lambda: ANY.Setting(2000, 1900, None), "adjacency must be 'standard' or 'metric', not None"),
+        (
+            lambda: ANY.Setting(2000, 1900, "nonsense"),
+            "adjacency must be 'standard' or 'metric', not 'nonsense'",
+        ),
+        (
+            lambda: ANY.Setting(2000, 1900, None),
+            "adjacency must be 'standard' or 'metric', not None",
+        ),
         (lambda: ANY.Setting("2000", 1900), "users must be a whole number, not '2000'"),
         (lambda: ANY.Setting(2000, "1900"), "honest must be a whole number, not '1900'"),
         (lambda: ANY.Setting(2000.0, 1900.0), "users must be a whole number, not 2000.0"),
         (lambda: ANY.Setting(users=True, honest=True), "users must be a whole number, not True"),
         (lambda: ANY.Setting(None, 1), "users must be a whole number, not None"),
-        (lambda: ANY.Setting(9, 9, max_distance="3"), "max-distance must be a whole number, not '3'"),
-        (lambda: ANY.Setting(9, 9, max_distance=3.0), "max-distance must be a whole number, not 3.0"),
+        (
+            lambda: ANY.Setting(9, 9, max_distance="3"),
+            "max-distance must be a whole number, not '3'",
+        ),
+        (
+            lambda: ANY.Setting(9, 9, max_distance=3.0),
+            "max-distance must be a whole number, not 3.0",
+        ),
         (lambda: calibrated(epsilon="1"), "epsilon must be a number, not '1'"),
         (lambda: calibrated(epsilon=None), "epsilon must be a number, not None"),
         (lambda: calibrated(delta="1e-6"), "delta must be a number, not '1e-6'"),
         (lambda: calibrated(symbols="4"), "symbols must be a whole number, not '4'"),
         (lambda: calibrated(symbols=4.5), "symbols must be a whole number, not 4.5"),
-        (lambda: calibrated(symbols=None, max_value=4.0), "max-value must be a whole number, not 4.0"),
+        (
+            lambda: calibrated(symbols=None, max_value=4.0),
+            "max-value must be a whole number, not 4.0",
+        ),
         (lambda: calibrated(rounds=2.5), "rounds must be a whole number, not 2.5"),
         (lambda: calibrated(setting=2000), "setting must be a Setting"),
         (lambda: ANY.certify(KRR, 2000, delta=1e-6), "setting must be a Setting"),
         (lambda: ANY.certify(KRR, GROUP, delta="1e-6"), "delta must be a number, not '1e-6'"),
-        (lambda: ANY.certify(KRR, GROUP, delta=1e-6, rounds=2.5), "rounds must be a whole number, not 2.5"),
+        (
+            lambda: ANY.certify(KRR, GROUP, delta=1e-6, rounds=2.5),
+            "rounds must be a whole number, not 2.5",
+        ),
         (lambda: ANY.compose([PLAN], delta="1e-6"), "delta must be a number, not '1e-6'"),
         (lambda: planned(nodes="3"), "nodes must be a whole number, not '3'"),
         (lambda: planned(nodes=2.5, corrupt={1, 2}), "nodes must be a whole number, not 2.5"),
         (lambda: planned(corrupt={1, 2, 9}), "corrupt must be numbers of nodes from 1 to 3"),
         (lambda: planned(corrupt={0}), "corrupt must be numbers of nodes from 1 to 3"),
-        (lambda: ANY.advise(epsilon=1, delta=1e-6, setting=GROUP, symbols=4, max_error="3"), "max-error must be a num"),
-        (lambda: sdp.advise(epsilon=1, delta=1e-6, setting=GROUP, symbols=4, max_error=float("nan")), "above 0"),
+        (
+            lambda: ANY.advise(epsilon=1, delta=1e-6, setting=GROUP, symbols=4, max_error="3"),
+            "max-error must be a num",
+        ),
+        (
+            lambda: sdp.advise(
+                epsilon=1, delta=1e-6, setting=GROUP, symbols=4, max_error=float("nan")
+            ),
+            "above 0",
+        ),
         (lambda: ANY.simulate(KRR, [1], seed="1"), "seed must be a whole number, not '1'"),
         (lambda: ANY.simulate(KRR, [1], seed=1.5), "seed must be a whole number, not 1.5"),
         (lambda: ANY.simulate(KRR, [[1], [1, 2]]), "one whole number for each user"),
@@ -101,10 +130,14 @@ def test_a_wrong_argument_is_refused_in_one_sentence(call: Callable[[], object],
 
 
 @pytest.mark.parametrize("spec", [KRR, SGDL], ids=lambda spec: spec.kind)
-def test_a_plan_is_not_simulated_with_fewer_users_than_its_guarantee_needs(spec: sdp.KRRHistogram) -> None:
+def test_a_plan_is_not_simulated_with_fewer_users_than_its_guarantee_needs(
+    spec: sdp.KRRHistogram,
+) -> None:
     """A hundred users of a plan for 2,000 have another guarantee than the plan's."""
     plan = sdp.Plan(spec, GROUP, 1e-6)
-    with pytest.raises(UsageError, match=r"100 values are fewer than the 1,900 honest users .* allow_fewer=True"):
+    with pytest.raises(
+        UsageError, match=r"100 values are fewer than the 1,900 honest users .* allow_fewer=True"
+    ):
         sdp.simulate(plan, [1] * 100, seed=1)
     assert sdp.simulate(plan, [1] * 100, seed=1, allow_fewer=True).users == 100
     assert sdp.simulate(plan, [1] * 1900, seed=1).users == 1900

@@ -1,4 +1,7 @@
-"""A deployment around the mix nodes under test: real keys, TLS, gRPC and files; the test plays analyst and clients."""
+"""A deployment around the mix nodes under test: real keys, TLS, gRPC and files.
+
+The test plays analyst and clients.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,8 @@ class User:
 
 
 class AnalystSink(batch_pb2_grpc.BatchSinkServicer):
-    """The analyst's end: keeps every batch it is given, by round, after checking it as an analyst would."""
+    """The analyst's end: keeps every batch it is given, by round, after checking it as an analyst
+    would."""
 
     def __init__(self, deployment: Deployment, last: str) -> None:
         self._last = deployment.roster.party(last)
@@ -136,7 +140,9 @@ class World:
         self.names = [f"node-{index}" for index in range(1, nodes + 1)]
         names = (*self.names, "analyst", "accountant")
         self._ports = Ports(len(names))
-        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)}
+        addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(names, self._ports.numbers, strict=True)
+        }
         self.deployment = create_deployment(folder / "keys", addresses, population=POPULATION)
         self.roster = self.deployment.roster
         self.sink = AnalystSink(self.deployment, self.names[-1])
@@ -171,7 +177,9 @@ class World:
     async def start(self, *names: str, **options: Any) -> None:
         for name in names or self.names:
             clock = lambda: system_clock() + self.ahead  # noqa: E731 - read when it is asked
-            node, service = build(self.config(name, **options), clock, corrupt=self.corrupt.get(name))
+            node, service = build(
+                self.config(name, **options), clock, corrupt=self.corrupt.get(name)
+            )
             await node.recover()
             await service.start()
             self.running[name] = Running(node, service)
@@ -181,19 +189,27 @@ class World:
         await running.service.server.stop(0)
         await running.node.shut()
 
-    async def start_process(self, name: str, stderr: int | None = None, **options: Any) -> asyncio.subprocess.Process:
+    async def start_process(
+        self, name: str, stderr: int | None = None, **options: Any
+    ) -> asyncio.subprocess.Process:
         """The node's own program, as an operator runs it; returns once it answers."""
         config = self.config(name, **options)
         lines = [
-            f'{key} = "{getattr(config, key)}"' for key in ("name", "keys", "roster", "root_key", "listen", "state")
+            f'{key} = "{getattr(config, key)}"'
+            for key in ("name", "keys", "roster", "root_key", "listen", "state")
         ]
-        lines += ['log_level = "error"', *(f"{key} = {value}" for key, value in options.items() if key != "mixing")]
+        lines += [
+            'log_level = "error"',
+            *(f"{key} = {value}" for key, value in options.items() if key != "mixing"),
+        ]
         lines += ["[mixing]", f"memory = {config.mixing.memory}"]
         path = self.folder / f"{name}.toml"
         path.write_text("\n".join(lines))
         command = Path(sys.executable).parent / "shuffledp-shuffler"
         corrupt = ["--corrupt", str(self.corrupt[name])] if name in self.corrupt else []
-        process = await asyncio.create_subprocess_exec(str(command), "--config", str(path), *corrupt, stderr=stderr)
+        process = await asyncio.create_subprocess_exec(
+            str(command), "--config", str(path), *corrupt, stderr=stderr
+        )
         self._processes.append(process)
         await _listening(self.roster.party(name).address, process)
         return process
@@ -217,9 +233,13 @@ class World:
 
     async def start_analyst(self) -> None:
         rules: Rules = {"/shuffledp_proto.v1.BatchSink/AddBatch": frozenset({"node"})}
-        server = grpc.aio.server(interceptors=[TypedErrors(self.roster, rules)], options=server_options())
+        server = grpc.aio.server(
+            interceptors=[TypedErrors(self.roster, rules)], options=server_options()
+        )
         batch_pb2_grpc.add_BatchSinkServicer_to_server(self.sink, server)
-        credentials = server_credentials(TLSFiles.load(self.deployment.keys_of("analyst"), self.roster.tls_authority))
+        credentials = server_credentials(
+            TLSFiles.load(self.deployment.keys_of("analyst"), self.roster.tls_authority)
+        )
         server.add_secure_port(self.roster.analyst.address, credentials)
         await server.start()
         self._sink_server = server
@@ -241,34 +261,50 @@ class World:
     def channel(self, name: str, caller: str = "analyst") -> grpc.aio.Channel:
         key = (name, caller)
         if key not in self._channels:
-            self._channels[key] = channel_to(self.roster.party(name), self.deployment.keys_of(caller), self.roster)
+            self._channels[key] = channel_to(
+                self.roster.party(name), self.deployment.keys_of(caller), self.roster
+            )
         return self._channels[key]
 
     def node(self, name: str, caller: str = "analyst") -> node_pb2_grpc.NodeAsyncStub:
         return node_pb2_grpc.NodeStub(self.channel(name, caller))
 
-    async def prepare(self, name: str, certificate: Signed, position: int, suite: str = "sealed-box") -> Signed:
-        request = node_pb2.PrepareRoundRequest(certificate=certificate.to_bytes(), position=position, suite=suite)
+    async def prepare(
+        self, name: str, certificate: Signed, position: int, suite: str = "sealed-box"
+    ) -> Signed:
+        request = node_pb2.PrepareRoundRequest(
+            certificate=certificate.to_bytes(), position=position, suite=suite
+        )
         async with translated(name):
             return Signed.from_bytes((await self.node(name).PrepareRound(request)).round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
         async with translated(name):
-            answer = await self.node(name).SetManifest(node_pb2.SetManifestRequest(manifest=manifest.to_bytes()))
+            answer = await self.node(name).SetManifest(
+                node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
+            )
         return Signed.from_bytes(answer.countersignature)
 
     async def close_round(self, name: str, round_id: str) -> int:
         async with translated(name):
-            return int((await self.node(name).CloseRound(node_pb2.CloseRoundRequest(round_id=round_id))).accepted)
+            return int(
+                (
+                    await self.node(name).CloseRound(node_pb2.CloseRoundRequest(round_id=round_id))
+                ).accepted
+            )
 
     async def delete(self, name: str, round_id: str) -> Signed:
         async with translated(name):
-            answer = await self.node(name).DeleteRound(node_pb2.DeleteRoundRequest(round_id=round_id))
+            answer = await self.node(name).DeleteRound(
+                node_pb2.DeleteRoundRequest(round_id=round_id)
+            )
         return Signed.from_bytes(answer.discard)
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[node_pb2.WatchRoundResponse]:
         async with translated(name):
-            async for status in self.node(name).WatchRound(node_pb2.WatchRoundRequest(round_id=round_id)):
+            async for status in self.node(name).WatchRound(
+                node_pb2.WatchRoundRequest(round_id=round_id)
+            ):
                 yield status
 
     async def until(self, name: str, round_id: str, *phases: int) -> node_pb2.WatchRoundResponse:
@@ -278,17 +314,25 @@ class World:
         raise AssertionError("the stream ended in another phase")
 
     async def ended(self, name: str, round_id: str) -> node_pb2.WatchRoundResponse:
-        return await self.until(name, round_id, node_pb2.ROUND_PHASE_DONE, node_pb2.ROUND_PHASE_FAILED)
+        return await self.until(
+            name, round_id, node_pb2.ROUND_PHASE_DONE, node_pb2.ROUND_PHASE_FAILED
+        )
 
     async def status(self, name: str, round_id: str) -> node_pb2.WatchRoundResponse:
         async for status in self.watch(name, round_id):
             return status
         raise AssertionError("no status")
 
-    async def submit(self, submission: Submission, name: str = "node-1", caller: str = "client") -> Receipt:
+    async def submit(
+        self, submission: Submission, name: str = "node-1", caller: str = "client"
+    ) -> Receipt:
         if not self.streams:
-            whole = node_pb2.SubmitWholeRequest(header=submission.header, envelope=submission.envelope)
-            return verify_from(self.roster.party(name), await self.send_whole(whole, name, caller), Receipt)
+            whole = node_pb2.SubmitWholeRequest(
+                header=submission.header, envelope=submission.envelope
+            )
+            return verify_from(
+                self.roster.party(name), await self.send_whole(whole, name, caller), Receipt
+            )
         parts = [node_pb2.SubmitRequest(header=submission.header)]
         parts += [
             node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
@@ -301,7 +345,9 @@ class World:
         self, parts: Iterable[node_pb2.SubmitRequest], name: str = "node-1", caller: str = "client"
     ) -> Signed:
         async with translated(name):
-            return Signed.from_bytes((await self.node(name, caller).Submit(iter(list(parts)))).receipt)
+            return Signed.from_bytes(
+                (await self.node(name, caller).Submit(iter(list(parts)))).receipt
+            )
 
     async def send_whole(
         self, whole: node_pb2.SubmitWholeRequest, name: str = "node-1", caller: str = "client"
@@ -366,7 +412,10 @@ class World:
         return self.deployment.identity_of("analyst").sign(Manifest(**fields))
 
     async def prepare_all(self, round_: Round) -> Round:
-        keys = [await self.prepare(name, round_.certificate, place) for place, name in enumerate(self.names, 1)]
+        keys = [
+            await self.prepare(name, round_.certificate, place)
+            for place, name in enumerate(self.names, 1)
+        ]
         round_.keys = tuple(keys)
         return round_
 
@@ -380,14 +429,24 @@ class World:
 
     def user(self) -> User:
         key = Ed25519PrivateKey.generate()
-        credential = Credential(population=POPULATION, public_key=key.public_key().public_bytes_raw().hex())
+        credential = Credential(
+            population=POPULATION, public_key=key.public_key().public_bytes_raw().hex()
+        )
         return User(key, self._enrolment.sign(credential))
 
     def messages(self, geometry: Geometry) -> list[bytes]:
-        return [bytes(geometry.symbol_bytes) + secrets.token_bytes(16) for _ in range(geometry.messages_per_user)]
+        return [
+            bytes(geometry.symbol_bytes) + secrets.token_bytes(16)
+            for _ in range(geometry.messages_per_user)
+        ]
 
     def submission(
-        self, round_: Round, user: User | None = None, *, envelope: bytes | None = None, round_id: str | None = None
+        self,
+        round_: Round,
+        user: User | None = None,
+        *,
+        envelope: bytes | None = None,
+        round_id: str | None = None,
     ) -> Submission:
         who = user or self.user()
         messages = self.messages(round_.geometry)
@@ -404,7 +463,9 @@ class World:
         )
         return Submission(header, sealed, messages, name)
 
-    def header(self, round_: Round, data: bytes, reports: int, signer: str = "node-1", **changes: Any) -> Signed:
+    def header(
+        self, round_: Round, data: bytes, reports: int, signer: str = "node-1", **changes: Any
+    ) -> Signed:
         fields: dict[str, Any] = {
             "round_id": round_.round_id,
             "position": 2,
@@ -422,8 +483,12 @@ class World:
 
 def garbage_inside(round_: Round) -> bytes:
     """An envelope that the entry node opens, around onions that do not."""
-    inside = secrets.token_bytes(round_.geometry.messages_per_user * round_.geometry.record_bytes(2))
-    return suite_named(round_.geometry.suite).sealer(round_.public_keys()[0], binding(round_.round_id, 1))(inside)
+    inside = secrets.token_bytes(
+        round_.geometry.messages_per_user * round_.geometry.record_bytes(2)
+    )
+    return suite_named(round_.geometry.suite).sealer(
+        round_.public_keys()[0], binding(round_.round_id, 1)
+    )(inside)
 
 
 def manifest_digest(round_: Round) -> str:

@@ -17,7 +17,10 @@ class SmallDisk:
         self._ballast = path / "ballast"
 
     def fill(self, free_pages: int = 0) -> None:
-        """Leaves exactly this number of pages free. A file takes whole pages; a folder takes none."""
+        """Leaves exactly this number of pages free.
+
+        A file takes whole pages; a folder takes none.
+        """
         with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(self.PAGE))

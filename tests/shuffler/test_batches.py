@@ -1,4 +1,5 @@
-"""Batches between hops: a node believes its predecessor's commitment and nothing less, and nothing is half done."""
+"""Batches between hops: a node believes its predecessor's commitment and nothing less, and nothing
+is half done."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ async def round_(world: World) -> Round:
 
 def onions(world: World, round_: Round, users: int = USERS) -> list[bytes]:
     """What an honest node 1 would relay."""
-    seal = suite_named(round_.geometry.suite).sealer(round_.public_keys()[1], binding(round_.round_id, 2))
+    seal = suite_named(round_.geometry.suite).sealer(
+        round_.public_keys()[1], binding(round_.round_id, 2)
+    )
     return [seal(message) for _ in range(users) for message in world.messages(round_.geometry)]
 
 
@@ -51,7 +54,9 @@ async def waits(world: World, round_: Round) -> bool:
     return bool(status.phase == node_pb2.ROUND_PHASE_OPEN) and not list(uploads.iterdir())
 
 
-async def test_a_repeated_batch_is_harmless_and_another_one_is_refused(world: World, round_: Round) -> None:
+async def test_a_repeated_batch_is_harmless_and_another_one_is_refused(
+    world: World, round_: Round
+) -> None:
     data, other = b"".join(onions(world, round_)), b"".join(onions(world, round_))
     header = world.header(round_, data, USERS)
     await world.add_batch(header, data)
@@ -64,7 +69,8 @@ async def test_a_repeated_batch_is_harmless_and_another_one_is_refused(world: Wo
 
 
 async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World) -> None:
-    """Larger than what a connection buffers: the sender is still writing when the node knows the answer."""
+    """Larger than what a connection buffers: the sender is still writing when the node knows the
+    answer."""
     await world.start()
     round_ = await world.open(RRShuffle(max_value=600, randomise=Fraction(1, 4)))
     data = secrets.token_bytes(200 * 600 * round_.geometry.record_bytes(2))
@@ -76,7 +82,9 @@ async def test_a_large_batch_can_be_repeated_whatever_became_of_it(world: World)
 
 
 @pytest.mark.parametrize(
-    ("cut", "extra"), [(1, b""), (113, b""), (0, b"x"), (10**9, b"")], ids=["torn", "short", "long", "empty"]
+    ("cut", "extra"),
+    [(1, b""), (113, b""), (0, b"x"), (10**9, b"")],
+    ids=["torn", "short", "long", "empty"],
 )
 async def test_a_batch_of_another_length_than_announced_is_refused(
     world: World, round_: Round, cut: int, extra: bytes
@@ -127,11 +135,16 @@ async def fails(world: World, round_: Round, records: list[bytes], reason: str) 
     assert status.error == "BadBatchError"
     assert reason in status.reason
     assert world.sink.calls == 0
-    left = {path.name for path in (world.folder / "state" / "node-2" / "rounds" / round_.round_id).iterdir()}
+    left = {
+        path.name
+        for path in (world.folder / "state" / "node-2" / "rounds" / round_.round_id).iterdir()
+    }
     assert left == {"record.json"}
 
 
-async def drops(world: World, round_: Round, records: list[bytes], dropped: int, before: int = 0) -> None:
+async def drops(
+    world: World, round_: Round, records: list[bytes], dropped: int, before: int = 0
+) -> None:
     """The batch goes through without so many of its records, and the node signs for them."""
     data = b"".join(records)
     header = world.header(round_, data, USERS, dropped=before, records=3 * USERS - before)
@@ -139,7 +152,11 @@ async def drops(world: World, round_: Round, records: list[bytes], dropped: int,
     status = await world.ended("node-2", round_.round_id)
     assert status.phase == node_pb2.ROUND_PHASE_DONE, status.reason
     said = verify_from(world.roster.party("node-2"), Signed.from_bytes(status.header), BatchHeader)
-    assert (said.users, said.dropped, said.records) == (USERS, before + dropped, len(records) - dropped)
+    assert (said.users, said.dropped, said.records) == (
+        USERS,
+        before + dropped,
+        len(records) - dropped,
+    )
     assert len(world.board(round_)) == len(set(world.board(round_))) == said.records
 
 
@@ -163,16 +180,29 @@ async def test_what_was_dropped_before_is_counted_on(world: World, round_: Round
     await drops(world, round_, [*records[:-1], secrets.token_bytes(len(records[0]))], 1, before=2)
 
 
-async def test_as_many_onions_are_dropped_as_the_plan_has_room_for(world: World, round_: Round) -> None:
+async def test_as_many_onions_are_dropped_as_the_plan_has_room_for(
+    world: World, round_: Round
+) -> None:
     records = onions(world, round_)
-    await drops(world, round_, [secrets.token_bytes(len(record)) for record in records[:ROOM]] + records[ROOM:], ROOM)
+    await drops(
+        world,
+        round_,
+        [secrets.token_bytes(len(record)) for record in records[:ROOM]] + records[ROOM:],
+        ROOM,
+    )
 
 
-async def test_one_onion_more_fails_the_round_before_anything_is_forwarded(world: World, round_: Round) -> None:
+async def test_one_onion_more_fails_the_round_before_anything_is_forwarded(
+    world: World, round_: Round
+) -> None:
     records = onions(world, round_)
-    broken = [secrets.token_bytes(len(record)) for record in records[: ROOM + 1]] + records[ROOM + 1 :]
+    broken = [secrets.token_bytes(len(record)) for record in records[: ROOM + 1]] + records[
+        ROOM + 1 :
+    ]
     await fails(world, round_, broken, "7 onions of 4 reports did not open")
-    discard = verify_from(world.roster.party("node-2"), await world.delete("node-2", round_.round_id), Discard)
+    discard = verify_from(
+        world.roster.party("node-2"), await world.delete("node-2", round_.round_id), Discard
+    )
     assert not discard.forwarded
 
 
@@ -184,15 +214,21 @@ async def test_only_the_predecessor_is_believed(world: World, round_: Round) -> 
     with pytest.raises(ForeignDocumentError):
         await world.add_batch(header, data, caller="node-2")
     with pytest.raises(AccessDenied, match="predecessor"):
-        await world.add_batch(world.header(round_, data, USERS, signer="node-2"), data, caller="node-2")
+        await world.add_batch(
+            world.header(round_, data, USERS, signer="node-2"), data, caller="node-2"
+        )
     forged = world.header(round_, data, USERS)
-    forged = type(forged)(label=forged.label, signer=forged.signer, body=forged.body + " ", signature=forged.signature)
+    forged = type(forged)(
+        label=forged.label, signer=forged.signer, body=forged.body + " ", signature=forged.signature
+    )
     with pytest.raises(SignatureError):
         await world.add_batch(forged, data)
     assert await waits(world, round_)
 
 
-async def test_a_batch_for_no_round_or_a_round_without_manifest_is_refused(world: World, round_: Round) -> None:
+async def test_a_batch_for_no_round_or_a_round_without_manifest_is_refused(
+    world: World, round_: Round
+) -> None:
     data = b"".join(onions(world, round_))
     with pytest.raises(UnknownRoundError):
         await world.add_batch(world.header(round_, data, USERS, round_id="00ff"), data)

@@ -1,4 +1,5 @@
-"""The shuffle by buckets: exactly uniform, by enumeration of everything that can be drawn, and no bucket too full."""
+"""The shuffle by buckets: exactly uniform, by enumeration of everything that can be drawn, and no
+bucket too full."""
 
 from __future__ import annotations
 
@@ -32,10 +33,17 @@ TINY = Layout(buckets=BUCKETS, capacity=RECORDS, segment=1)
 def shuffled(folder: Path, random: RandomBytes, left_out: list[int]) -> tuple[int, ...]:
     """The numbers of the records, in the order in which they come out."""
     records = np.arange(RECORDS, dtype=np.uint8).reshape(-1, 1)
-    with BucketShuffle(folder / "order", TINY, 1, random) as shuffle, shuffle.left_out(folder / "out", 2**10) as out:
+    with (
+        BucketShuffle(folder / "order", TINY, 1, random) as shuffle,
+        shuffle.left_out(folder / "out", 2**10) as out,
+    ):
         addresses = shuffle.add(records)
         out.add([addresses[left_out]])
-        found = [int(bucket.records[place, 0]) for bucket in shuffle.permuted(out) for place in bucket.order]
+        found = [
+            int(bucket.records[place, 0])
+            for bucket in shuffle.permuted(out)
+            for place in bucket.order
+        ]
     assert not list(folder.iterdir())
     return tuple(found)
 
@@ -53,8 +61,11 @@ def scripted(labels: tuple[int, ...], orders: tuple[tuple[int, ...], ...]) -> Ra
     return draw
 
 
-def all_draws(left_out: list[int]) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], Fraction]]:
-    """Everything that can be drawn, with its probability: labels, then an order of what is kept of each bucket."""
+def all_draws(
+    left_out: list[int],
+) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...], Fraction]]:
+    """Everything that can be drawn, with its probability: labels, then an order of what is kept of
+    each bucket."""
     for labels in itertools.product(range(BUCKETS), repeat=RECORDS):
         kept = Counter(label for place, label in enumerate(labels) if place not in left_out)
         sizes = [kept[bucket] for bucket in range(BUCKETS)]
@@ -89,7 +100,9 @@ def test_all_orders_are_equally_frequent_with_the_systems_randomness(tmp_path: P
     draws = 1200
     seen = Counter(shuffled(tmp_path, os.urandom, []) for _ in range(draws))
     expected = draws / 24
-    statistic = sum((seen[order] - expected) ** 2 / expected for order in itertools.permutations(range(RECORDS)))
+    statistic = sum(
+        (seen[order] - expected) ** 2 / expected for order in itertools.permutations(range(RECORDS))
+    )
     assert statistic < chi2.isf(FALSE_ALARM, 23)
 
 
@@ -129,7 +142,9 @@ def test_a_layout_keeps_to_its_memory(rows: int, width: int, working: int, memor
 
 @pytest.mark.parametrize("rows", [100, 10**4, 10**7, 10**9])
 @pytest.mark.parametrize("buckets", [2, 16, 1024])
-def test_a_bucket_overflows_with_probability_below_2_to_the_minus_64(rows: int, buckets: int) -> None:
+def test_a_bucket_overflows_with_probability_below_2_to_the_minus_64(
+    rows: int, buckets: int
+) -> None:
     """Against the exact binomial tail, as scipy sums it, times the number of buckets."""
     log_tail = float(binom.logsf(fullest(rows, buckets), rows, 1 / buckets))
     assert log_tail + math.log(buckets) <= -64 * math.log(2)
@@ -137,7 +152,10 @@ def test_a_bucket_overflows_with_probability_below_2_to_the_minus_64(rows: int, 
 
 def test_a_bucket_that_overflows_all_the_same_is_refused(tmp_path: Path) -> None:
     full = Layout(buckets=2, capacity=5, segment=2)
-    with BucketShuffle(tmp_path / "order", full, 1, bytes) as shuffle, shuffle.left_out(tmp_path / "out", 64) as out:
+    with (
+        BucketShuffle(tmp_path / "order", full, 1, bytes) as shuffle,
+        shuffle.left_out(tmp_path / "out", 64) as out,
+    ):
         shuffle.add(np.zeros((6, 1), dtype=np.uint8))
         with pytest.raises(NodeFault, match="spread"):
             next(shuffle.permuted(out))

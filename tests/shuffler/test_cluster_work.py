@@ -1,4 +1,5 @@
-"""What the machines of a cluster compute, without a cluster: any task may run again, and nothing is readable."""
+"""What the machines of a cluster compute, without a cluster: any task may run again, and nothing is
+readable."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_shuffler.cluster import work
-from shuffledp_shuffler.cluster.work import Job, Sum, again, by_buckets, opened_bucket, ordered, split, sum_of
+from shuffledp_shuffler.cluster.work import (
+    Job,
+    Sum,
+    again,
+    by_buckets,
+    opened_bucket,
+    ordered,
+    split,
+    sum_of,
+)
 from shuffledp_shuffler.peel_worker import Layer, Peeled
 
 RECORDS = 6000
@@ -51,14 +61,28 @@ def fresh(job: Job, count: int = RECORDS) -> list[bytes]:
     return [os.urandom(job.record_bytes) for _ in range(count)]
 
 
-def result(job: Job, packed: bytes, times: int = 1, split: Any = split_bare) -> tuple[list[bytes], Sum, Sum]:
-    """Records that go out, and multisets of what came and of what was left out; parts are of several runs of a task."""
+def result(
+    job: Job, packed: bytes, times: int = 1, split: Any = split_bare
+) -> tuple[list[bytes], Sum, Sum]:
+    """Records that go out, and multisets of what came and of what was left out.
+
+    Parts are of several runs of a task.
+    """
     width = job.layer.unit_bytes
-    pieces = [packed[start : start + job.block * width] for start in range(0, len(packed), job.block * width)]
-    blocks = [[split(job, block, piece) for block, piece in enumerate(pieces)] for _ in range(times)]
+    pieces = [
+        packed[start : start + job.block * width]
+        for start in range(0, len(packed), job.block * width)
+    ]
+    blocks = [
+        [split(job, block, piece) for block, piece in enumerate(pieces)] for _ in range(times)
+    ]
     came = sum((summed for summed, _, _ in blocks[0]), Sum())
     found = [
-        again(job, group, [blocks[(group + number) % times][number][1][group] for number in range(job.blocks)])
+        again(
+            job,
+            group,
+            [blocks[(group + number) % times][number][1][group] for number in range(job.blocks)],
+        )
         for group in range(job.groups)
     ]
     entries = np.concatenate([np.empty(0, dtype=work.ENTRY), *found])
@@ -67,7 +91,9 @@ def result(job: Job, packed: bytes, times: int = 1, split: Any = split_bare) -> 
     assert sum(map(len, left_out)) == len(entries)
     for bucket in range(job.buckets):
         # As after the loss of a machine: parts of one block from different runs of its task.
-        mine = [blocks[(bucket + number) % times][number][2][bucket] for number in range(job.blocks)]
+        mine = [
+            blocks[(bucket + number) % times][number][2][bucket] for number in range(job.blocks)
+        ]
         left, sealed = ordered(job, bucket, left_out[bucket], mine)
         records = opened_bucket(job, bucket, sealed)
         out += left
@@ -109,11 +135,15 @@ def test_a_task_gives_the_same_bytes_again_and_others_for_another_mixing(positio
     other = split_bare(replace(job, secret=os.urandom(32)), 0, packed)
     assert first[0] == second[0]
     assert len(first[2]) == job.buckets
-    for one, same, fresh_ in zip([*first[1], *first[2]], [*second[1], *second[2]], [*other[1], *other[2]], strict=True):
+    for one, same, fresh_ in zip(
+        [*first[1], *first[2]], [*second[1], *second[2]], [*other[1], *other[2]], strict=True
+    ):
         assert one.tobytes() == same.tobytes() != fresh_.tobytes()
     sealed = [part for _, _, parts in (first,) for part in parts[:1]]
     one_block = replace(job, units=job.block)
-    runs = [ordered(one_block, 0, np.empty(0, dtype=work.ENTRY), sealed)[1].tobytes() for _ in range(2)]
+    runs = [
+        ordered(one_block, 0, np.empty(0, dtype=work.ENTRY), sealed)[1].tobytes() for _ in range(2)
+    ]
     assert runs[0] == runs[1]
 
 
@@ -124,8 +154,11 @@ def test_what_machines_keep_for_each_other_holds_no_record() -> None:
     _, groups, parts = split_bare(job, 0, packed)
     _, sealed = ordered(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), parts[:1])
     kept = b"".join(part.tobytes() for part in [*groups, *parts, sealed])
-    # 16 bytes of 2,000 random records occur by chance in half a megabyte with probability below 2^-95.
-    assert not any(record[start : start + 16] in kept for record in records[: job.block] for start in (0, 40))
+    # 16 bytes of 2,000 random records occur by chance in half a megabyte with probability below
+    # 2^-95.
+    assert not any(
+        record[start : start + 16] in kept for record in records[: job.block] for start in (0, 40)
+    )
     changed = parts[0].copy()
     changed[20] ^= 1
     with pytest.raises(NodeFault, match="was changed"):
@@ -138,7 +171,9 @@ def test_a_sum_sees_one_lost_and_another_doubled() -> None:
     job = job_of(2, 100, 2**20)
     records = np.frombuffer(os.urandom(100 * job.record_bytes), dtype=np.uint8).reshape(100, -1)
     whole = sum_of(job, records)
-    assert whole == sum_of(job, records[::-1]) == sum_of(job, records[:40]) + sum_of(job, records[40:])
+    assert (
+        whole == sum_of(job, records[::-1]) == sum_of(job, records[:40]) + sum_of(job, records[40:])
+    )
     doubled = records.copy()
     doubled[7] = doubled[8]
     assert sum_of(job, doubled).records == whole.records
@@ -166,7 +201,9 @@ def test_real_onions_are_opened_and_those_that_do_not_open_are_dropped() -> None
     onions[5] = onions[2999] = os.urandom(job.layer.unit_bytes)
     onions[1500] = onions[700]
     sent, came, out = result(job, b"".join(onions), split=split)
-    assert Counter(sent) == Counter(record for place, record in enumerate(records) if place not in (5, 2999, 1500))
+    assert Counter(sent) == Counter(
+        record for place, record in enumerate(records) if place not in (5, 2999, 1500)
+    )
     assert (came.records, out.records) in {(2998, 1), (2997, 0)}
 
 
@@ -180,9 +217,12 @@ def test_an_accepted_envelope_that_does_not_open_is_the_nodes_own_damage() -> No
 def test_real_envelopes_become_the_records_of_all_users() -> None:
     keys = [SUITE.generate() for _ in range(3)]
     job = job_of(1, 30, 2**16, keys[0][0])
-    messages = [[os.urandom(job.layer.geometry.plain_bytes) for _ in range(EACH)] for _ in range(30)]
+    messages = [
+        [os.urandom(job.layer.geometry.plain_bytes) for _ in range(EACH)] for _ in range(30)
+    ]
     envelopes = [
-        seal_envelope(job.layer.geometry, "r", [public for _, public in keys], messages[user]) for user in range(30)
+        seal_envelope(job.layer.geometry, "r", [public for _, public in keys], messages[user])
+        for user in range(30)
     ]
     sent, came, _ = result(job, b"".join(envelopes), split=split)
     assert job.blocks > 1

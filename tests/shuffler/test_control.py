@@ -1,4 +1,5 @@
-"""The analyst's calls: a node takes part in exactly what it verified, and says so, again and again the same."""
+"""The analyst's calls: a node takes part in exactly what it verified, and says so, again and again
+the same."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ async def running(world: World) -> World:
 # -------------------------------------------------------------------- PrepareRound
 
 
-async def test_a_round_key_is_signed_fresh_and_the_same_for_the_same_question(running: World) -> None:
+async def test_a_round_key_is_signed_fresh_and_the_same_for_the_same_question(
+    running: World,
+) -> None:
     round_, other = running.round(), running.round()
     signed = await running.prepare("node-1", round_.certificate, 1)
     key = verify_from(running.roster.party("node-1"), signed, RoundKey)
@@ -48,7 +51,8 @@ async def test_a_round_key_is_signed_fresh_and_the_same_for_the_same_question(ru
     assert key.certificate_digest == document_digest(round_.certificate)
     assert await running.prepare("node-1", round_.certificate, 1) == signed
     assert (
-        from_json((await running.prepare("node-1", other.certificate, 1)).body, RoundKey).public_key != key.public_key
+        from_json((await running.prepare("node-1", other.certificate, 1)).body, RoundKey).public_key
+        != key.public_key
     )
 
 
@@ -85,7 +89,9 @@ async def test_a_certificate_that_opens_no_round_is_refused(
 async def test_only_the_accountants_word_and_a_place_on_the_route_count(running: World) -> None:
     certificate = running.round().certificate
     with pytest.raises(SignatureError):
-        await running.prepare("node-1", msgspec.structs.replace(certificate, body=certificate.body + " "), 1)
+        await running.prepare(
+            "node-1", msgspec.structs.replace(certificate, body=certificate.body + " "), 1
+        )
     with pytest.raises(ForeignDocumentError):
         await running.prepare("node-1", msgspec.structs.replace(certificate, signer="analyst"), 1)
     for position in (0, 3, 2**32 - 1):
@@ -103,7 +109,11 @@ async def test_a_countersignature_is_for_exactly_this_manifest(running: World) -
     assert round_.manifest is not None
     signed = await running.set_manifest("node-2", round_.manifest)
     word = verify_from(running.roster.party("node-2"), signed, Countersignature)
-    assert (word.round_id, word.node, word.manifest_digest) == (round_.round_id, "node-2", manifest_digest(round_))
+    assert (word.round_id, word.node, word.manifest_digest) == (
+        round_.round_id,
+        "node-2",
+        manifest_digest(round_),
+    )
     with pytest.raises(RoundStateError, match="another manifest"):
         await running.set_manifest("node-2", running.manifest(round_, max_reports=999))
 
@@ -132,11 +142,18 @@ def _other_geometry(round_: Round) -> dict[str, Any]:
     return {"geometry": msgspec.structs.replace(round_.geometry, messages_per_user=2)}
 
 
-async def test_a_manifest_with_another_certificate_geometry_or_route_is_refused(running: World) -> None:
-    round_, other = await running.prepare_all(running.round()), await running.prepare_all(running.round())
+async def test_a_manifest_with_another_certificate_geometry_or_route_is_refused(
+    running: World,
+) -> None:
+    round_, other = (
+        await running.prepare_all(running.round()),
+        await running.prepare_all(running.round()),
+    )
     first, second = round_.keys
     own = from_json(first.body, RoundKey)
-    forged = running.deployment.identity_of("node-1").sign(msgspec.structs.replace(own, public_key="ab" * 32))
+    forged = running.deployment.identity_of("node-1").sign(
+        msgspec.structs.replace(own, public_key="ab" * 32)
+    )
     impostor = running.deployment.identity_of("analyst").sign(own)
     cases: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"certificate": other.certificate}, ForeignDocumentError),
@@ -147,7 +164,10 @@ async def test_a_manifest_with_another_certificate_geometry_or_route_is_refused(
         ({"route": (first, first)}, RoundKeyError),
         ({"route": (forged, second)}, RoundKeyError),
         ({"route": (impostor, second)}, RoundKeyError),
-        ({"route": (first, msgspec.structs.replace(second, body=second.body + " "))}, RoundKeyError),
+        (
+            {"route": (first, msgspec.structs.replace(second, body=second.body + " "))},
+            RoundKeyError,
+        ),
         ({"round_id": other.round_id}, DocumentError),
         ({"round_id": "00ff"}, UnknownRoundError),
     ]
@@ -157,7 +177,9 @@ async def test_a_manifest_with_another_certificate_geometry_or_route_is_refused(
     await running.set_manifest("node-1", running.manifest(round_))
 
 
-async def test_a_manifest_over_another_route_than_the_certified_one_is_refused(running: World) -> None:
+async def test_a_manifest_over_another_route_than_the_certified_one_is_refused(
+    running: World,
+) -> None:
     round_ = running.round(route=("node-1", "node-3"))
     first = await running.prepare("node-1", round_.certificate, 1)
     corrupt = msgspec.structs.replace(from_json(first.body, RoundKey), node="node-2", position=2)
@@ -170,7 +192,9 @@ async def test_a_manifest_must_be_the_analysts(running: World) -> None:
     round_ = await running.prepare_all(running.round())
     manifest = running.manifest(round_)
     with pytest.raises(SignatureError):
-        await running.set_manifest("node-1", msgspec.structs.replace(manifest, body=manifest.body + " "))
+        await running.set_manifest(
+            "node-1", msgspec.structs.replace(manifest, body=manifest.body + " ")
+        )
     with pytest.raises(ForeignDocumentError):
         await running.set_manifest("node-1", round_.certificate)
 
@@ -307,7 +331,9 @@ async def test_an_abandoned_round_loses_its_key(running: World) -> None:
     await node.give_up_abandoned(1000)
     for round_ in (opened, prepared):
         assert (await running.ended("node-2", round_.round_id)).error == "ExpiredDocumentError"
-        assert not (running.folder / "state" / "node-2" / "rounds" / round_.round_id / "key").exists()
+        assert not (
+            running.folder / "state" / "node-2" / "rounds" / round_.round_id / "key"
+        ).exists()
 
 
 # -------------------------------------------------------------------- who may call

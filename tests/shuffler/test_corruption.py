@@ -1,4 +1,5 @@
-"""A node that is corrupt on purpose: correct on the wire, loud about it, and its log says what it knows.
+"""A node that is corrupt on purpose: correct on the wire, loud about it, and its log says what it
+knows.
 
 About ten seconds in all.
 """
@@ -82,14 +83,20 @@ async def test_the_logs_of_all_nodes_lead_from_every_message_to_its_sender(world
 
 
 async def test_the_logs_cope_with_onions_that_were_dropped(world: World) -> None:
-    """One user's onions do not open at node 2; two accomplices share an onion, of which node 1 keeps one."""
+    """One user's onions do not open at node 2.
+
+    Two accomplices share an onion, of which node 1 keeps one.
+    """
     corrupt(world, "node-1", "node-2")
     await world.start_analyst()
     await world.start()
     round_ = await world.open()
     honest = await submit_all(world, round_)
     geometry, seal = round_.geometry, suite_named("sealed-box").sealer
-    outer, inner = (seal(key, binding(round_.round_id, place)) for place, key in enumerate(round_.public_keys(), 1))
+    outer, inner = (
+        seal(key, binding(round_.round_id, place))
+        for place, key in enumerate(round_.public_keys(), 1)
+    )
     shared = inner(world.messages(geometry)[0])
     for _ in range(2):
         onions = [shared, *(inner(message) for message in world.messages(geometry)[1:])]
@@ -99,14 +106,23 @@ async def test_the_logs_cope_with_onions_that_were_dropped(world: World) -> None
     for name in world.names:
         assert (await world.ended(name, round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
     logs = logs_of(world, round_)
-    counted = {place: (log.header.users, log.header.dropped, log.header.records) for place, log in logs.items()}
+    counted = {
+        place: (log.header.users, log.header.dropped, log.header.records)
+        for place, log in logs.items()
+    }
     assert counted == {1: (USERS + 3, 1, 3 * USERS + 8), 2: (USERS + 3, 3, 3 * USERS + 5)}
-    board = np.frombuffer(b"".join(world.board(round_)), dtype=np.uint8).reshape(-1, geometry.plain_bytes)
+    board = np.frombuffer(b"".join(world.board(round_)), dtype=np.uint8).reshape(
+        -1, geometry.plain_bytes
+    )
     links = join_logs(logs, board)
     assert logs[1].credentials is not None
     senders = [logs[1].credentials[sender].tobytes().hex() for sender in links.senders.tolist()]
     said = dict(zip(world.board(round_), senders, strict=True))
-    assert all(said[message] == submission.credential for submission in honest for message in submission.messages)
+    assert all(
+        said[message] == submission.credential
+        for submission in honest
+        for message in submission.messages
+    )
 
 
 async def test_a_corrupt_node_says_so_in_its_key_and_in_its_status(world: World) -> None:
@@ -122,15 +138,21 @@ async def test_a_corrupt_node_says_so_in_its_key_and_in_its_status(world: World)
 async def test_a_node_that_is_not_corrupt_writes_no_link_anywhere(world: World) -> None:
     round_, _ = await mixed(world, "node-2")
     assert sorted(logs_of(world, round_)) == [2]
-    for name in world.names:  # a corrupt node keeps in its state what every node keeps there, and no more
+    for (
+        name
+    ) in world.names:  # a corrupt node keeps in its state what every node keeps there, and no more
         state = world.folder / "state" / name
         files = {path.relative_to(state).as_posix() for path in state.rglob("*") if path.is_file()}
-        entry = {"index.sqlite", "index.sqlite-wal", "index.sqlite-shm"} if name == "node-1" else set()
+        entry = (
+            {"index.sqlite", "index.sqlite-wal", "index.sqlite-shm"} if name == "node-1" else set()
+        )
         folder = f"rounds/{round_.round_id}"
         node = {"lock", "seen", "roster-seen", "ledger-positions.json"}
         assert files == {*node, *(f"{folder}/{file}" for file in ("record.json", *entry))}
     links = {row.tobytes() for row in logs_of(world, round_)[2].incoming}
-    kept = b"".join(path.read_bytes() for path in (world.folder / "state").rglob("*") if path.is_file())
+    kept = b"".join(
+        path.read_bytes() for path in (world.folder / "state").rglob("*") if path.is_file()
+    )
     assert not any(one in kept for one in links)
 
 
@@ -140,7 +162,9 @@ async def test_logs_are_for_their_owner_only(world: World) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
-async def test_a_round_that_is_mixed_twice_leaves_the_log_of_the_order_that_was_sent(world: World) -> None:
+async def test_a_round_that_is_mixed_twice_leaves_the_log_of_the_order_that_was_sent(
+    world: World,
+) -> None:
     corrupt(world, *world.names)
     await world.start()
     round_ = await world.open()
@@ -157,7 +181,9 @@ async def test_a_round_that_is_mixed_twice_leaves_the_log_of_the_order_that_was_
     await world.stop("node-1")
     await world.hang_up()
     shutil.rmtree(state)
-    shutil.copytree(before, state)  # as if it had been killed before it kept anything of the mixing but the log
+    shutil.copytree(
+        before, state
+    )  # as if it had been killed before it kept anything of the mixing but the log
     await world.start_analyst()
     await world.start()
     await world.close_round("node-1", round_.round_id)
@@ -179,7 +205,9 @@ async def test_a_log_that_cannot_be_written_does_not_stop_the_round(world: World
     assert (await world.ended("node-2", round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
 
 
-async def test_a_round_that_was_prepared_honestly_stays_so_after_a_restart_as_corrupt(world: World) -> None:
+async def test_a_round_that_was_prepared_honestly_stays_so_after_a_restart_as_corrupt(
+    world: World,
+) -> None:
     await world.start_analyst()
     await world.start()
     round_ = await world.open()
@@ -206,11 +234,16 @@ async def test_the_program_says_it_on_standard_error(world: World) -> None:
     assert b"CORRUPT NODE: node-1 writes who sent what" in await process.stderr.readline()
 
 
-# ---------------------------------------------------------------------------------------------- logs that are none
+# ----------------------------------------------------------------------------------------------
+# logs that are none
 
 
 def arrays_of(log: CorruptLog) -> Arrays:
-    found: Arrays = {"permutation": log.permutation, "incoming": log.incoming, "outgoing": log.outgoing}
+    found: Arrays = {
+        "permutation": log.permutation,
+        "incoming": log.incoming,
+        "outgoing": log.outgoing,
+    }
     return found if log.credentials is None else found | {"credentials": log.credentials}
 
 
@@ -247,7 +280,8 @@ async def test_logs_that_are_torn_or_of_something_else_are_refused(world: World)
     before = arrays_of(read_log(path))
     for place in range(0, len(whole), len(whole) // 100):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        try:  # what a zip file says in two places may be wrong in one of them; anything else is found
+        # what a zip file says in two places may be wrong in one of them; anything else is found
+        try:
             after = arrays_of(read_log(path))
         except CorruptLogError:
             continue
@@ -291,17 +325,28 @@ async def test_a_node_that_runs_foreign_code_says_that_it_is_corrupt(world: Worl
     await foreign(world, "node-1")
     await world.start("node-2")
     round_ = await world.open()
-    said = {key.node: key.corrupt for key in (from_json(signed.body, RoundKey) for signed in round_.keys)}
+    said = {
+        key.node: key.corrupt
+        for key in (from_json(signed.body, RoundKey) for signed in round_.keys)
+    }
     assert said == {"node-1": True, "node-2": False}
     assert (await world.status("node-1", round_.round_id)).corrupt
-    assert b"shuffledp_node_corrupt 1.0" in generate_latest(world.running["node-1"].service.metrics.registry)
+    assert b"shuffledp_node_corrupt 1.0" in generate_latest(
+        world.running["node-1"].service.metrics.registry
+    )
 
 
-async def test_foreign_code_does_not_take_up_a_round_that_was_promised_by_an_honest_node(world: World) -> None:
+async def test_foreign_code_does_not_take_up_a_round_that_was_promised_by_an_honest_node(
+    world: World,
+) -> None:
     await world.start()
     round_ = await world.open()
     await world.hang_up()
     await world.stop("node-1")
     await foreign(world, "node-1")
     status = await world.status("node-1", round_.round_id)
-    assert (status.phase, status.error, status.corrupt) == (node_pb2.ROUND_PHASE_FAILED, "NodeFault", False)
+    assert (status.phase, status.error, status.corrupt) == (
+        node_pb2.ROUND_PHASE_FAILED,
+        "NodeFault",
+        False,
+    )

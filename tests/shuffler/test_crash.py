@@ -1,4 +1,5 @@
-"""kill -9 at the worst moments, on the node's own program, and a start with the same state folder."""
+"""kill -9 at the worst moments, on the node's own program, and a start with the same state
+folder."""
 
 from __future__ import annotations
 
@@ -105,7 +106,10 @@ async def test_a_node_killed_in_the_middle_of_mixing_mixes_again(world: World) -
 
 
 async def test_a_batch_that_is_mixed_again_loses_the_same_onions(world: World) -> None:
-    """Once by a node that is killed before it commits, once after its restart; the counts are those of one mixing."""
+    """Once by a node that is killed before it commits, once after its restart.
+
+    The counts are those of one mixing.
+    """
     await world.start("node-1")
     second = await world.start_process("node-2", workers=1)
     round_ = await world.open(WIDE)
@@ -143,7 +147,9 @@ async def test_an_entry_node_killed_right_after_the_close_mixes_and_relays(world
     assert await world.submit(submissions[0])
 
 
-async def test_a_node_killed_while_the_next_hop_is_away_relays_the_very_same_batch(world: World) -> None:
+async def test_a_node_killed_while_the_next_hop_is_away_relays_the_very_same_batch(
+    world: World,
+) -> None:
     await world.start_analyst()
     await world.start("node-2")
     entry = await world.start_process("node-1", workers=1)
@@ -178,7 +184,9 @@ async def test_a_killed_worker_costs_time_and_nothing_else(world: World) -> None
 
 
 @pytest.mark.parametrize("damaged", ["record.json", "key", "index.sqlite", "envelopes"])
-async def test_a_damaged_round_fails_alone_and_the_node_still_starts(world: World, damaged: str) -> None:
+async def test_a_damaged_round_fails_alone_and_the_node_still_starts(
+    world: World, damaged: str
+) -> None:
     await world.start_analyst()
     await world.start()
     broken, sound = await world.open(), await world.open()

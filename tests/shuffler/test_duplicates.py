@@ -27,32 +27,47 @@ def packed(records: list[bytes]) -> Records:
     return np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
 
 
-def indexed(folder: Path, records: Records, tags: Tags, memory: int = MEMORY, step: int = 300) -> list[int]:
-    """Places of repeated records, ascending, as an index finds them to which they are added by pieces."""
+def indexed(
+    folder: Path, records: Records, tags: Tags, memory: int = MEMORY, step: int = 300
+) -> list[int]:
+    """Places of repeated records, ascending, as an index finds them to which they are added by
+    pieces."""
     places = np.arange(len(records), dtype=np.uint64)
     with DuplicateIndex(folder / "tags", len(records), memory, tags) as index:
         for start in range(0, len(records), step):
             index.add(records[start : start + step], places[start : start + step])
         spilled = bool(list(folder.iterdir()))
         assert spilled == (len(records) * 80 > memory)
-        found = [int(place) for part in index.repeated(lambda at: records[at.astype(np.intp)]) for place in part]
+        found = [
+            int(place)
+            for part in index.repeated(lambda at: records[at.astype(np.intp)])
+            for place in part
+        ]
     assert not list(folder.iterdir())
     return sorted(found)
 
 
-@given(st.integers(1, 40).flatmap(lambda width: st.lists(st.binary(min_size=width, max_size=width), min_size=1)))
+@given(
+    st.integers(1, 40).flatmap(
+        lambda width: st.lists(st.binary(min_size=width, max_size=width), min_size=1)
+    )
+)
 def test_all_but_the_first_of_equal_records_are_found(records: list[bytes]) -> None:
     again = [place for place, record in enumerate(records) if record in records[:place]]
     assert repeated(packed(records), os.urandom).tolist() == again
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
-def test_colliding_tags_are_compared_byte_by_byte(tmp_path_factory: pytest.TempPathFactory, values: list[int]) -> None:
+def test_colliding_tags_are_compared_byte_by_byte(
+    tmp_path_factory: pytest.TempPathFactory, values: list[int]
+) -> None:
     """With tags that say nothing, everything meets; the answer must still be exact."""
     records = [bytes([value] * 19) for value in values]
     again = [place for place, record in enumerate(records) if record in records[:place]]
     folder = tmp_path_factory.mktemp("index")
-    found = indexed(folder, packed(records), lambda rows: np.zeros(len(rows), dtype=np.uint64), 2**20)
+    found = indexed(
+        folder, packed(records), lambda rows: np.zeros(len(rows), dtype=np.uint64), 2**20
+    )
     assert found == again
 
 
@@ -66,7 +81,12 @@ def test_a_copy_far_away_in_a_large_batch_is_found() -> None:
 def test_an_index_on_disk_finds_what_one_in_memory_finds(tmp_path: Path) -> None:
     """Copies near and far, in pairs and in crowds; the first of equal ones is kept each time."""
     records = np.frombuffer(bytearray(os.urandom(6000 * 113)), dtype=np.uint8).reshape(-1, 113)
-    for place, copied in [(5, 4), (5999, 0), (3000, 17), *((place, 100) for place in range(101, 5000, 7))]:
+    for place, copied in [
+        (5, 4),
+        (5999, 0),
+        (3000, 17),
+        *((place, 100) for place in range(101, 5000, 7)),
+    ]:
         records[place] = records[copied]
     wanted = repeated(records, os.urandom).tolist()
     assert len(wanted) == 3 + 700
@@ -81,7 +101,10 @@ def test_a_batch_of_one_onion_only_is_gone_through_in_parts(tmp_path: Path) -> N
 
 
 def test_different_records_that_crowd_one_bucket_are_refused(tmp_path: Path) -> None:
-    """Which no key lets happen; a broken function that does not spread them must not take all memory."""
+    """Which no key lets happen.
+
+    A broken function that does not spread them must not take all memory.
+    """
     records = np.frombuffer(os.urandom(5000 * 113), dtype=np.uint8).reshape(-1, 113)
 
     def crowding(rows: Records) -> NDArray[np.uint64]:

@@ -1,4 +1,5 @@
-"""Two real nodes over mutual TLS: what goes in at the entry comes out at the analyst, once, in another order."""
+"""Two real nodes over mutual TLS: what goes in at the entry comes out at the analyst, once, in
+another order."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) ->
     await world.close_round("node-1", round_.round_id)
     for name in world.names:
         await world.ended(name, round_.round_id)
-        discard = verify_from(world.roster.party(name), await world.delete(name, round_.round_id), Discard)
+        discard = verify_from(
+            world.roster.party(name), await world.delete(name, round_.round_id), Discard
+        )
         assert discard.forwarded
         state = world.folder / "state" / name
         files = {path.name for path in state.rglob("*") if path.is_file()}
@@ -48,7 +51,9 @@ async def test_after_its_part_a_node_keeps_neither_key_nor_data(world: World) ->
         assert files == {*node, f"{round_.round_id}.json"}
 
 
-async def test_a_node_that_is_done_says_so_with_the_signed_header_of_its_batch(world: World) -> None:
+async def test_a_node_that_is_done_says_so_with_the_signed_header_of_its_batch(
+    world: World,
+) -> None:
     await world.start_analyst()
     await world.start()
     round_ = await world.open()

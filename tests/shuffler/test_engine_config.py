@@ -1,4 +1,5 @@
-"""The section [engine] of a node's configuration, and what a node says before it ever reaches a cluster."""
+"""The section [engine] of a node's configuration, and what a node says before it ever reaches a
+cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def test_a_head_may_have_an_address_of_ipv6(tmp_path: Path) -> None:
     assert engine(tmp_path, address='"[::1]:6379"').address == "[::1]:6379"
 
 
-async def test_a_secret_that_others_may_read_or_that_is_not_there_is_refused_at_start(world: World) -> None:
+async def test_a_secret_that_others_may_read_or_that_is_not_there_is_refused_at_start(
+    world: World,
+) -> None:
     write_files(world.folder)
     (world.folder / "token").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
@@ -66,7 +69,9 @@ async def test_a_secret_that_others_may_read_or_that_is_not_there_is_refused_at_
         build(world.config("node-1", engine=engine(world.folder)))
 
 
-async def test_tls_files_that_cannot_be_used_are_refused_at_start_and_not_blamed_on_the_head(world: World) -> None:
+async def test_tls_files_that_cannot_be_used_are_refused_at_start_and_not_blamed_on_the_head(
+    world: World,
+) -> None:
     write_files(world.folder)
     with pytest.raises(ConfigError, match="certificate, key and authority cannot be used"):
         build(world.config("node-1", engine=engine(world.folder)))

@@ -1,4 +1,5 @@
-"""A node's disk is full, at every stage of a round: refused or paused, and continued once there is room."""
+"""A node's disk is full, at every stage of a round: refused or paused, and continued once there is
+room."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from shuffledp_core.errors import DiskError, NodeFault
 from shuffledp_proto.v1 import node_pb2
 
 FREE_PAGES = (1, 2, 3, 4)
-"""Fewer than closing, mixing and relaying a round of 60 users take: which step is refused depends on the number."""
+"""Fewer than closing, mixing and relaying a round of 60 users take: which step is refused depends
+on the number.
+"""
 
 
 @pytest.fixture
@@ -41,10 +44,14 @@ async def require_published(world: World, round_: Round, submissions: list[Submi
     for name in world.names:
         status = await world.ended(name, round_.round_id)
         assert status.phase == node_pb2.ROUND_PHASE_DONE, status.reason
-    assert sorted(world.board(round_)) == sorted(message for sent in submissions for message in sent.messages)
+    assert sorted(world.board(round_)) == sorted(
+        message for sent in submissions for message in sent.messages
+    )
 
 
-async def test_a_closing_round_is_refused_and_closes_when_there_is_room(world: World, entry_disk: SmallDisk) -> None:
+async def test_a_closing_round_is_refused_and_closes_when_there_is_room(
+    world: World, entry_disk: SmallDisk
+) -> None:
     await world.start_analyst()
     await world.start()
     round_ = await world.open()
@@ -58,7 +65,9 @@ async def test_a_closing_round_is_refused_and_closes_when_there_is_room(world: W
 
 
 @pytest.mark.parametrize("pages", FREE_PAGES)
-async def test_a_round_that_mixes_waits_for_room(world: World, entry_disk: SmallDisk, pages: int) -> None:
+async def test_a_round_that_mixes_waits_for_room(
+    world: World, entry_disk: SmallDisk, pages: int
+) -> None:
     await world.start_analyst()
     await world.start()
     round_ = await world.open()

@@ -1,4 +1,5 @@
-"""Long streams of submissions to a real node: each is taken as if it were alone, whatever else the stream brings."""
+"""Long streams of submissions to a real node: each is taken as if it were alone, whatever else the
+stream brings."""
 
 from __future__ import annotations
 
@@ -41,11 +42,15 @@ async def round_(world: World) -> Round:
 
 
 def message(*submissions: Submission) -> node_pb2.SubmitManyRequest:
-    wholes = [node_pb2.SubmitWholeRequest(header=one.header, envelope=one.envelope) for one in submissions]
+    wholes = [
+        node_pb2.SubmitWholeRequest(header=one.header, envelope=one.envelope) for one in submissions
+    ]
     return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
-async def answers(world: World, requests: list[node_pb2.SubmitManyRequest]) -> list[Receipt | type[ShuffleDPError]]:
+async def answers(
+    world: World, requests: list[node_pb2.SubmitManyRequest]
+) -> list[Receipt | type[ShuffleDPError]]:
     """All answers of one stream, each a checked receipt or the class of the refusal."""
     found: list[Receipt | type[ShuffleDPError]] = []
     async with translated("node-1"):
@@ -65,7 +70,9 @@ def receipt_of(submission: Submission) -> tuple[str, str]:
     return submission.credential, digest(submission.envelope)
 
 
-async def test_a_refused_submission_is_answered_in_its_place_and_ends_nothing(world: World, round_: Round) -> None:
+async def test_a_refused_submission_is_answered_in_its_place_and_ends_nothing(
+    world: World, round_: Round
+) -> None:
     good = [world.submission(round_) for _ in range(200)]
     torn, foreign, long = (world.submission(round_) for _ in range(3))
     torn.header.claim = b"{"
@@ -101,35 +108,44 @@ async def test_in_a_stream_and_alone_it_is_the_same_submission(world: World, rou
 
 
 async def test_many_in_one_message_are_as_many_in_as_many(world: World, round_: Round) -> None:
-    """Each answer is its own submission's, also behind one that is refused in the middle of a message."""
+    """Each answer is its own submission's, also behind one that is refused in the middle of a
+    message."""
     sent = [world.submission(round_) for _ in range(90)]
     torn = world.submission(round_)
     torn.header.claim = b"{"
     found = await answers(world, [message(*sent[:30], torn, *sent[30:60]), message(*sent[60:])])
     assert found.pop(30) is MalformedDocumentError
-    assert [(one.credential, one.submission_digest) for one in found if isinstance(one, Receipt)] == [
-        receipt_of(one) for one in sent
-    ]
+    assert [
+        (one.credential, one.submission_digest) for one in found if isinstance(one, Receipt)
+    ] == [receipt_of(one) for one in sent]
     assert (await world.status("node-1", round_.round_id)).accepted == 90
 
 
 async def test_a_message_without_a_submission_ends_the_stream(world: World, round_: Round) -> None:
-    """Otherwise whoever sends nothing but such messages would keep the node busy without a refusal."""
+    """Otherwise whoever sends nothing but such messages would keep the node busy without a
+    refusal."""
     good = world.submission(round_)
     with pytest.raises(MalformedRequestError, match="brings no submission"):
         await answers(world, [message(good), message()])
     assert (await world.status("node-1", round_.round_id)).accepted == 1
 
 
-async def test_bytes_that_are_no_message_end_the_stream_behind_what_came_before(world: World, round_: Round) -> None:
+async def test_bytes_that_are_no_message_end_the_stream_behind_what_came_before(
+    world: World, round_: Round
+) -> None:
     good = [message(world.submission(round_)) for _ in range(20)]
     call: Any = world.channel("node-1", "client").stream_stream(
-        "/shuffledp_proto.v1.Node/SubmitMany", response_deserializer=node_pb2.SubmitManyResponse.FromString
+        "/shuffledp_proto.v1.Node/SubmitMany",
+        response_deserializer=node_pb2.SubmitManyResponse.FromString,
     )
     found: list[Receipt | type[ShuffleDPError]] = []
 
     async def read() -> None:
-        sent = [*(one.SerializeToString() for one in good), b"\xff" * 40, good[0].SerializeToString()]
+        sent = [
+            *(one.SerializeToString() for one in good),
+            b"\xff" * 40,
+            good[0].SerializeToString(),
+        ]
         async with translated("node-1"):
             async for response in call(iter(sent)):
                 found.extend(answer(world, one) for one in response.answers)
@@ -140,7 +156,9 @@ async def test_bytes_that_are_no_message_end_the_stream_behind_what_came_before(
     assert all(isinstance(one, Receipt) for one in found)
 
 
-async def test_what_is_too_long_for_any_message_ends_its_own_stream_alone(world: World, round_: Round) -> None:
+async def test_what_is_too_long_for_any_message_ends_its_own_stream_alone(
+    world: World, round_: Round
+) -> None:
     endless = world.submission(round_)
     endless.envelope = bytes(5 * 2**20)
     with pytest.raises(ShuffleDPError):
@@ -149,7 +167,9 @@ async def test_what_is_too_long_for_any_message_ends_its_own_stream_alone(world:
     assert isinstance((await answers(world, [message(good)]))[0], Receipt)
 
 
-async def test_behind_the_close_a_stream_goes_on_and_answers_what_was_accepted(world: World, round_: Round) -> None:
+async def test_behind_the_close_a_stream_goes_on_and_answers_what_was_accepted(
+    world: World, round_: Round
+) -> None:
     early, other, late = (world.submission(round_) for _ in range(3))
     call = world.node("node-1", "client").SubmitMany()
     for one in (early, other):
@@ -174,7 +194,10 @@ async def _some(call: Any, number: int) -> list[node_pb2.SubmissionAnswer]:
 async def test_who_takes_no_answers_in_is_hung_up_on(
     world: World, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The node stops reading, so that the writer stands still, and gives the connection up; others are served."""
+    """The node stops reading, so that the writer stands still, and gives the connection up.
+
+    Others are served.
+    """
     await world.start(limits=Limits(answer_seconds=0.2))
     round_ = await world.open()
     one = message(world.submission(round_))
@@ -189,7 +212,9 @@ async def test_who_takes_no_answers_in_is_hung_up_on(
     # Over the connection that was closed, perhaps in the middle of this call: a device asks again.
     other = world.submission(round_)
     assert isinstance(await with_retries(lambda: world.submit(other), Backoff()), Receipt)
-    assert "unexpected failure" not in capsys.readouterr().out  # nobody may fill the log by hanging up
+    assert (
+        "unexpected failure" not in capsys.readouterr().out
+    )  # nobody may fill the log by hanging up
     assert not [record for record in caplog.records if "grpc" in record.name]
 
 
@@ -203,21 +228,27 @@ async def test_a_killed_node_has_everything_on_disk_that_its_stream_answered(wor
     await world.kill(process)
     await world.start_process("node-1")
     assert (await world.status("node-1", round_.round_id)).accepted >= len(receipts)
-    # All again, over a new stream: each is there once, and those that were answered get the very same receipt.
+    # All again, over a new stream: each is there once, and those that were answered get the very
+    # same receipt.
     again = await answers(world, [message(one) for one in sent])
     assert again[: len(receipts)] == receipts
-    assert [(one.credential, one.submission_digest) for one in again if isinstance(one, Receipt)] == [
-        receipt_of(one) for one in sent
-    ]
+    assert [
+        (one.credential, one.submission_digest) for one in again if isinstance(one, Receipt)
+    ] == [receipt_of(one) for one in sent]
     assert (await world.status("node-1", round_.round_id)).accepted == len(sent)
 
 
 async def test_a_stream_that_hangs_up_leaves_no_room_taken(world: World) -> None:
-    """What it began is still under way when it hangs up; whoever comes again, as a device does, finds room after it."""
+    """What it began is still under way when it hangs up.
+
+    Whoever comes again, as a device does, finds room after it.
+    """
     await world.start(waiting_submissions=8)
     round_ = await world.open()
     for _ in range(3):
-        call = world.node("node-1", "client").SubmitMany(iter([message(world.submission(round_)) for _ in range(30)]))
+        call = world.node("node-1", "client").SubmitMany(
+            iter([message(world.submission(round_)) for _ in range(30)])
+        )
         await call.read()
         call.cancel()
     one = message(world.submission(round_))
@@ -227,14 +258,17 @@ async def test_a_stream_that_hangs_up_leaves_no_room_taken(world: World) -> None
 
 
 async def test_a_full_line_refuses_one_and_the_stream_goes_on(world: World) -> None:
-    """With one place in line for all: whoever finds it taken is told to come again, each by itself."""
+    """With one place in line for all: whoever finds it taken is told to come again, each by
+    itself."""
     await world.start(waiting_submissions=1)
     round_ = await world.open()
     found = await answers(world, [message(world.submission(round_)) for _ in range(40)])
     assert len(found) == 40
     assert isinstance(found[0], Receipt)
     assert {one for one in found if not isinstance(one, Receipt)} <= {BusyError}
-    assert (await world.status("node-1", round_.round_id)).accepted == sum(isinstance(one, Receipt) for one in found)
+    assert (await world.status("node-1", round_.round_id)).accepted == sum(
+        isinstance(one, Receipt) for one in found
+    )
 
 
 # ------------------------------------------------------------------ bounds, without a network
@@ -284,7 +318,9 @@ async def test_refusals_that_come_one_by_one_keep_no_place_either() -> None:
     refusing.cancel()
 
 
-async def test_one_stream_too_many_is_refused_and_its_end_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_stream_too_many_is_refused_and_its_end_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gateways, "STREAMS", 1)
     streams: Gateways[None] = Gateways(lambda _: InvalidSubmissionError("no"))
     leave = asyncio.Event()
@@ -323,7 +359,8 @@ async def test_no_more_is_read_than_may_be_under_way() -> None:
 
 
 async def test_a_failure_that_nobody_foresaw_ends_the_stream_at_once() -> None:
-    """It would keep its place and be silent, and its caller would then hear of a time that is over."""
+    """It would keep its place and be silent, and its caller would then hear of a time that is
+    over."""
 
     def take(_: int) -> asyncio.Future[Signed]:
         raise ZeroDivisionError

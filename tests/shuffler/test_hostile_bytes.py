@@ -1,4 +1,5 @@
-"""Any bytes, anywhere: one typed error each, and a round that goes on as if nothing had happened (invariant 5)."""
+"""Any bytes, anywhere: one typed error each, and a round that goes on as if nothing had happened
+(invariant 5)."""
 
 from __future__ import annotations
 
@@ -18,17 +19,25 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2
 
-hostile = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+hostile = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
 
 FRAMES = st.one_of(
     st.binary(max_size=300),
-    st.builds(Signed, label=st.text(max_size=9), signer=st.text(max_size=9), body=st.text(), signature=st.text()).map(
-        msgspec.json.encode
-    ),
+    st.builds(
+        Signed,
+        label=st.text(max_size=9),
+        signer=st.text(max_size=9),
+        body=st.text(),
+        signature=st.text(),
+    ).map(msgspec.json.encode),
 )
 """Bytes, and bytes in the shape of a signed document."""
 
-ODD_IDS = st.one_of(st.text(max_size=80), st.sampled_from(["", ".", "..", "../..", "a/b", "00ff", "\x00"]))
+ODD_IDS = st.one_of(
+    st.text(max_size=80), st.sampled_from(["", ".", "..", "../..", "a/b", "00ff", "\x00"])
+)
 
 
 @contextmanager
@@ -57,7 +66,9 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
             async def call() -> None:
                 async with translated("node-1"):
                     await world.node("node-1").PrepareRound(
-                        node_pb2.PrepareRoundRequest(certificate=frame, position=position, suite=suite)
+                        node_pb2.PrepareRoundRequest(
+                            certificate=frame, position=position, suite=suite
+                        )
                     )
 
             with pytest.raises(ShuffleDPError) as caught:
@@ -69,18 +80,32 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
         def set_manifest(frame: bytes) -> None:
             async def call() -> None:
                 async with translated("node-1"):
-                    await world.node("node-1").SetManifest(node_pb2.SetManifestRequest(manifest=frame))
+                    await world.node("node-1").SetManifest(
+                        node_pb2.SetManifestRequest(manifest=frame)
+                    )
 
             with pytest.raises(ShuffleDPError) as caught:
                 runner.run(call())
             assert is_typed(caught.value), caught.value
 
         @hostile
-        @given(ODD_IDS | st.just(round_.round_id), FRAMES, FRAMES, st.lists(st.tuples(st.integers(0, 9), st.binary())))
-        def submit(round_id: str, credential: bytes, claim: bytes, pieces: list[tuple[int, bytes]]) -> None:
-            header = node_pb2.SubmissionHeader(round_id=round_id, credential=credential, claim=claim)
+        @given(
+            ODD_IDS | st.just(round_.round_id),
+            FRAMES,
+            FRAMES,
+            st.lists(st.tuples(st.integers(0, 9), st.binary())),
+        )
+        def submit(
+            round_id: str, credential: bytes, claim: bytes, pieces: list[tuple[int, bytes]]
+        ) -> None:
+            header = node_pb2.SubmissionHeader(
+                round_id=round_id, credential=credential, claim=claim
+            )
             parts = [node_pb2.SubmitRequest(header=header)]
-            parts += [node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=at, data=data)) for at, data in pieces]
+            parts += [
+                node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=at, data=data))
+                for at, data in pieces
+            ]
             with pytest.raises(ShuffleDPError) as caught:
                 runner.run(world.send_submission(parts))
             assert is_typed(caught.value), caught.value
@@ -91,7 +116,10 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
             async def call() -> None:
                 stub = batch_pb2_grpc.BatchSinkStub(world.channel("node-2", "node-1"))
                 parts = [batch_pb2.AddBatchRequest(header=frame)]
-                parts += [batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=at, data=data)) for at, data in pieces]
+                parts += [
+                    batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=at, data=data))
+                    for at, data in pieces
+                ]
                 async with translated("node-2"):
                     await stub.AddBatch(iter(parts))
 

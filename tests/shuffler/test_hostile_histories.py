@@ -43,7 +43,9 @@ def peak_memory(process: int) -> int:
     return int(line.split()[1]) * 1024
 
 
-async def test_a_history_of_tiny_claims_costs_a_node_little_and_names_its_signer(world: World) -> None:
+async def test_a_history_of_tiny_claims_costs_a_node_little_and_names_its_signer(
+    world: World,
+) -> None:
     """Claims of two bytes took 18 bytes of memory for each byte: 64 MiB ended a node of 1 GiB."""
     await world.start("node-1", mixing=MixingConfig(memory=2**40))
     process = await world.start_process("node-2", mixing=MixingConfig(memory=2**40))

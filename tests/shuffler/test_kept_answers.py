@@ -25,7 +25,11 @@ from shuffledp_shuffler.verified.mixing import resumed
 
 def live_of(world: World, round_: VerifiedRound) -> LiveRound:
     """The round in the memory of node 1."""
-    [live] = [live for live in world.running["node-1"].node.rounds() if live.record.round_id == round_.round.round_id]
+    [live] = [
+        live
+        for live in world.running["node-1"].node.rounds()
+        if live.record.round_id == round_.round.round_id
+    ]
     return live
 
 
@@ -33,7 +37,9 @@ def is_erased(hop: hops.Hop) -> bool:
     return hop._secret is None and hop._batch is None and not hop.order and not hop._seeds
 
 
-async def test_the_inquiries_about_one_round_open_its_batch_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_inquiries_about_one_round_open_its_batch_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[hops.Hop] = []
 
     def counted(*args: object) -> hops.Hop:
@@ -104,7 +110,9 @@ async def test_what_is_kept_for_the_next_inquiry_is_erased(
 
 @pytest.mark.parametrize("end", [deleted, past_its_time])
 async def test_what_answers_while_the_secrets_are_erased_is_erased_behind_its_answer(
-    world: World, monkeypatch: pytest.MonkeyPatch, end: Callable[[World, VerifiedRound], Awaitable[None]]
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[World, VerifiedRound], Awaitable[None]],
 ) -> None:
     at_work, may_end, honest = threading.Event(), threading.Event(), hops.Hop.show
     asked: list[hops.Hop] = []

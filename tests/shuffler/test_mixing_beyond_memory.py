@@ -1,4 +1,5 @@
-"""Mixing in far less memory than the batch has: the same result, nothing readable on disk, nothing left behind."""
+"""Mixing in far less memory than the batch has: the same result, nothing readable on disk, nothing
+left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.store import Store
 
 MEMORY = 2**18
-"""Bytes; a batch of 6,000 records of 65 bytes is several times as large with what work on it takes."""
+"""Bytes; a batch of 6,000 records of 65 bytes is several times as large with what work on it takes.
+"""
 
 RECORDS = 6000
 EACH = 20
@@ -34,9 +36,12 @@ EACH = 20
 
 
 class OpenOnions(PeelPool):
-    """Peels onions whose layer is 48 bytes in front: what moves the records is real, and hardly anything else costs."""
+    """Peels onions whose layer is 48 bytes in front: what moves the records is real, and hardly
+    anything else costs."""
 
-    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]) -> None:
+    async def peel(
+        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+    ) -> None:
         for piece in pieces:
             units = np.frombuffer(piece, dtype=np.uint8).reshape(-1, layer.unit_bytes)
             await place(Peeled(units[:, 48:].tobytes(), ()))
@@ -44,7 +49,12 @@ class OpenOnions(PeelPool):
 
 def layer_of(position: int, private: bytes = b"") -> Layer:
     each = EACH if position == 1 else 1
-    return Layer(Geometry(suite="sealed-box", hops=3, messages_per_user=each, symbol_bytes=1), "r", position, private)
+    return Layer(
+        Geometry(suite="sealed-box", hops=3, messages_per_user=each, symbol_bytes=1),
+        "r",
+        position,
+        private,
+    )
 
 
 def width(layer: Layer) -> int:
@@ -52,7 +62,10 @@ def width(layer: Layer) -> int:
 
 
 def wrapped(layer: Layer, records: list[bytes]) -> bytes:
-    """The packed units that `OpenOnions` opens to these records; equal records are in equal onions."""
+    """The packed units that `OpenOnions` opens to these records.
+
+    Equal records are in equal onions.
+    """
     each = layer.records_per_unit
     inner = [b"".join(records[start : start + each]) for start in range(0, len(records), each)]
     return b"".join(hashlib.sha384(unit).digest() + unit for unit in inner)
@@ -102,11 +115,16 @@ class Run:
 
     def sent(self) -> list[bytes]:
         data = (self.folder / "out").read_bytes()
-        return [data[start : start + width(self.layer)] for start in range(0, len(data), width(self.layer))]
+        return [
+            data[start : start + width(self.layer)]
+            for start in range(0, len(data), width(self.layer))
+        ]
 
 
 @pytest.mark.parametrize("position", [1, 2])
-async def test_every_record_goes_out_once_through_many_buckets(tmp_path: Path, position: int) -> None:
+async def test_every_record_goes_out_once_through_many_buckets(
+    tmp_path: Path, position: int
+) -> None:
     layer = layer_of(position)
     records = fresh(layer)
     seen: list[int] = []
@@ -131,17 +149,24 @@ async def test_what_lies_on_disk_meanwhile_holds_no_record(tmp_path: Path, posit
     def look(_: int) -> None:
         kinds.update(path.name.split("-")[0] for path in run.spilled())
         written = b"".join(path.read_bytes() for path in run.spilled())
-        # 16 bytes of 6,000 random records occur by chance in a megabyte with probability below 2^-95.
-        assert not any(record[start : start + 16] in written for record in records[::50] for start in (0, 40))
+        # 16 bytes of 6,000 random records occur by chance in a megabyte with probability below
+        # 2^-95.
+        assert not any(
+            record[start : start + 16] in written for record in records[::50] for start in (0, 40)
+        )
 
     run = Run(layer, tmp_path, during=look, before_writing=look)
     await run.mix(wrapped(layer, records))
     assert kinds == ({"out.order", "out.tags"} if position == 1 else {"out.order"})
 
 
-async def test_a_batch_that_fits_touches_the_disk_only_to_write_what_goes_out(tmp_path: Path) -> None:
+async def test_a_batch_that_fits_touches_the_disk_only_to_write_what_goes_out(
+    tmp_path: Path,
+) -> None:
     layer = layer_of(2)
-    run = Run(layer, tmp_path, memory=2**22, during=lambda _: none(), before_writing=lambda _: none())
+    run = Run(
+        layer, tmp_path, memory=2**22, during=lambda _: none(), before_writing=lambda _: none()
+    )
 
     def none() -> None:
         assert not run.spilled()
@@ -180,7 +205,9 @@ async def test_a_batch_of_one_onion_only_becomes_one_record(tmp_path: Path, posi
     assert run.permutation.tolist() == [0]
 
 
-async def test_real_onions_are_opened_and_those_that_do_not_open_are_dropped_once(tmp_path: Path) -> None:
+async def test_real_onions_are_opened_and_those_that_do_not_open_are_dropped_once(
+    tmp_path: Path,
+) -> None:
     layer = layer_of(2)
     suite = suite_named("sealed-box")
     private, public = suite.generate()
@@ -214,7 +241,8 @@ async def test_too_many_dropped_ends_it_before_anything_is_written(tmp_path: Pat
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
-    """The system refuses every byte of this process beyond `size` in any file, as a full disk would."""
+    """The system refuses every byte of this process beyond `size` in any file, as a full disk
+    would."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -233,7 +261,10 @@ async def test_a_disk_that_takes_no_spill_fails_it_with_advice_and_leaves_nothin
     (tmp_path / "in").write_bytes(packed)
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     run.during = lambda _: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, most))
-    with files_no_larger_than(len(packed)), pytest.raises(NodeFault, match=r"make room .* `\[mixing\] memory`"):
+    with (
+        files_no_larger_than(len(packed)),
+        pytest.raises(NodeFault, match=r"make room .* `\[mixing\] memory`"),
+    ):
         await run.mix(packed)
     assert run.files() == {"in"}
     run.during = lambda _: None
@@ -255,7 +286,10 @@ async def test_a_spill_that_was_changed_fails_it_and_nothing_goes_out(tmp_path: 
 
 
 async def test_memory_does_not_grow_with_the_batch(tmp_path: Path) -> None:
-    """Peak of everything that Python and numpy allocate; input of 6 and 24 MB, output of 3 and 14 MB."""
+    """Peak of everything that Python and numpy allocate.
+
+    Input of 6 and 24 MB, output of 3 and 14 MB.
+    """
     layer, memory, peaks = layer_of(2), 2**21, []
     for count in (50_000, 200_000):
         units = np.frombuffer(os.urandom(count * layer.unit_bytes), dtype=np.uint8)
@@ -263,11 +297,21 @@ async def test_memory_does_not_grow_with_the_batch(tmp_path: Path) -> None:
         units.tofile(source)
         del units
         tracemalloc.start()
-        await mix(layer, count, source, tmp_path / "out", OpenOnions(1), os.urandom, lambda _: None, memory=memory)
+        await mix(
+            layer,
+            count,
+            source,
+            tmp_path / "out",
+            OpenOnions(1),
+            os.urandom,
+            lambda _: None,
+            memory=memory,
+        )
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # Beside `memory`: pieces of half a megabyte on their way, as many as the threads happen to hold, and tags of 16,384
-    # records at a time. The larger batch alone, as a whole, would be above it.
+    # Beside `memory`: pieces of half a megabyte on their way, as many as the threads happen to
+    # hold, and tags of 16,384 records at a time. The larger batch alone, as a whole, would be above
+    # it.
     assert max(peaks) < memory + 6 * 2**20, peaks
 
 

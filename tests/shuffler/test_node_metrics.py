@@ -10,10 +10,14 @@ from shuffledp_core.errors import DifferentSubmissionError, TooFewReportsError
 
 def figure(world: World, name: str, series: str, **labels: str) -> float | None:
     """A sample of the page that the node would show now."""
-    return world.running[name].service.metrics.registry.get_sample_value(f"shuffledp_{series}", labels)
+    return world.running[name].service.metrics.registry.get_sample_value(
+        f"shuffledp_{series}", labels
+    )
 
 
-async def test_a_repeated_submission_counts_once_and_a_refused_one_by_its_class(world: World) -> None:
+async def test_a_repeated_submission_counts_once_and_a_refused_one_by_its_class(
+    world: World,
+) -> None:
     await world.start()
     round_ = await world.open()
     user = world.user()
@@ -39,7 +43,11 @@ async def test_the_work_of_a_round_is_counted_at_every_node(world: World) -> Non
         await world.submit(world.submission(round_))
     await world.close_round("node-1", round_.round_id)
     records = users * width.messages_per_user
-    sizes = {1: users * width.envelope_bytes, 2: records * width.record_bytes(2), 3: records * width.record_bytes(3)}
+    sizes = {
+        1: users * width.envelope_bytes,
+        2: records * width.record_bytes(2),
+        3: records * width.record_bytes(3),
+    }
     for place, name in enumerate(world.names, 1):
         await world.ended(name, round_.round_id)
         assert figure(world, name, "node_batch_bytes_total", direction="in") == sizes[place]

@@ -26,12 +26,17 @@ def test_all_orders_of_four_records_are_equally_likely() -> None:
     draws = 48_000
     seen = Counter(tuple(uniform_permutation(4, os.urandom).tolist()) for _ in range(draws))
     expected = draws / 24
-    statistic = sum((seen[order] - expected) ** 2 / expected for order in itertools.permutations(range(4)))
+    statistic = sum(
+        (seen[order] - expected) ** 2 / expected for order in itertools.permutations(range(4))
+    )
     assert statistic < chi2.isf(FALSE_ALARM, 23)
 
 
 def test_every_record_lands_everywhere_equally_often() -> None:
-    """Chi-square over the 16 x 16 table of (from, to): (16-1)^2 degrees of freedom; false alarm rate 1e-9."""
+    """Chi-square over the 16 x 16 table of (from, to): (16-1)^2 degrees of freedom.
+
+    False alarm rate 1e-9.
+    """
     draws, count = 8_000, 16
     table = np.zeros((count, count))
     for _ in range(draws):
@@ -43,14 +48,19 @@ def test_every_record_lands_everywhere_equally_often() -> None:
 
 
 def test_keys_that_tie_are_all_drawn_again() -> None:
-    draws = [np.array([7, 3, 7], dtype=np.uint64).tobytes(), np.array([9, 1, 5], dtype=np.uint64).tobytes()]
+    draws = [
+        np.array([7, 3, 7], dtype=np.uint64).tobytes(),
+        np.array([9, 1, 5], dtype=np.uint64).tobytes(),
+    ]
     order = uniform_permutation(3, lambda _: draws.pop(0))
     assert order.tolist() == [1, 2, 0]
     assert not draws
 
 
 @given(st.integers(1, 50), st.integers(1, 9), st.integers(1, 64))
-def test_pieces_hold_the_records_in_the_permuted_order(count: int, width: int, piece_bytes: int) -> None:
+def test_pieces_hold_the_records_in_the_permuted_order(
+    count: int, width: int, piece_bytes: int
+) -> None:
     records = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
     order = uniform_permutation(count, os.urandom)
     packed = b"".join(permuted_pieces(records, order, piece_bytes))

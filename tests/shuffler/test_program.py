@@ -35,7 +35,14 @@ def test_every_option_has_a_default_and_paths_are_relative_to_the_file(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "line", ["colour = 1", "workers = -1", "relay_seconds = 0.0", "max_submissions = 0", "mixing.memory = 1000"]
+    "line",
+    [
+        "colour = 1",
+        "workers = -1",
+        "relay_seconds = 0.0",
+        "max_submissions = 0",
+        "mixing.memory = 1000",
+    ],
 )
 def test_unknown_keys_and_bad_values_are_refused(tmp_path: Path, line: str) -> None:
     file = tmp_path / "node.toml"
@@ -44,7 +51,9 @@ def test_unknown_keys_and_bad_values_are_refused(tmp_path: Path, line: str) -> N
         load_config(file, NodeConfig)
 
 
-def test_the_program_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_says_in_one_line_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--config", str(tmp_path / "none.toml")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 

@@ -75,7 +75,9 @@ async def stream(round_: VerifiedRound, sent: Sent) -> Signed:
 def falsely_proved(round_: VerifiedRound, user: User) -> Sent:
     """A submission with genuine signatures whose proof is false; each call makes another one."""
     made = round_.made(user)
-    return round_.submission(user, replace(made, claim=replace(made.claim, proof=flipped(made.claim.proof))))
+    return round_.submission(
+        user, replace(made, claim=replace(made.claim, proof=flipped(made.claim.proof)))
+    )
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -89,8 +91,11 @@ def waiting(round_: VerifiedRound) -> int:
     return live.turns.waiting
 
 
-async def test_repetitions_of_an_accepted_submission_cost_no_proof_check(world: World, checks: Checks) -> None:
-    """1,200 repetitions, alternately in one message and as a stream, while five other devices submit."""
+async def test_repetitions_of_an_accepted_submission_cost_no_proof_check(
+    world: World, checks: Checks
+) -> None:
+    """1,200 repetitions, alternately in one message and as a stream, while five other devices
+    submit."""
     await world.start()
     round_ = await open_verified(world)
     user, honest = world.user(), [world.user() for _ in range(5)]
@@ -105,7 +110,9 @@ async def test_repetitions_of_an_accepted_submission_cost_no_proof_check(world: 
     repeated = asyncio.gather(*(repeat(number) for number in range(REPETITIONS)))
     receipts = await asyncio.gather(*(round_.send(round_.submission(each)) for each in honest))
     node = world.roster.party("node-1")
-    assert [verify_from(node, each, Receipt).credential for each in receipts] == [name_of(each) for each in honest]
+    assert [verify_from(node, each, Receipt).credential for each in receipts] == [
+        name_of(each) for each in honest
+    ]
     assert set(await repeated) == {receipt}
     assert sorted(checks.order) == sorted(map(name_of, [user, *honest]))
 
@@ -116,7 +123,9 @@ async def test_an_envelope_of_another_length_is_refused_and_not_opened(world: Wo
     user = world.user()
     header, envelope = round_.submission(user)
     claim = SubmissionClaim(
-        round_id=round_.round.round_id, credential=name_of(user), envelope_digest=digest(envelope + b"x")
+        round_id=round_.round.round_id,
+        credential=name_of(user),
+        envelope_digest=digest(envelope + b"x"),
     )
     header.claim = sign(claim, name_of(user), user.key).to_bytes()
     with pytest.raises(InvalidSubmissionError, match=f"must have {len(envelope)} bytes"):
@@ -138,12 +147,17 @@ async def test_another_submission_of_an_accepted_credential_costs_no_proof_check
 
 
 async def test_a_failed_check_costs_the_credential_its_turn(world: World, checks: Checks) -> None:
-    """A device with false proofs keeps 8 calls under way; honest devices that come later wait for one check."""
+    """A device with false proofs keeps 8 calls under way.
+
+    Honest devices that come later wait for one check.
+    """
     await world.start()
     round_ = await open_verified(world)
     attacker, honest = world.user(), [world.user() for _ in range(3)]
     checks.gate.clear()
-    false = [asyncio.ensure_future(round_.send(falsely_proved(round_, attacker))) for _ in range(REPEATS)]
+    false = [
+        asyncio.ensure_future(round_.send(falsely_proved(round_, attacker))) for _ in range(REPEATS)
+    ]
     await until(lambda: bool(checks.order))
     sent = []
     for count, each in enumerate(honest, start=1):
@@ -153,16 +167,25 @@ async def test_a_failed_check_costs_the_credential_its_turn(world: World, checks
     await asyncio.gather(*sent)
     answers = await asyncio.gather(*false, return_exceptions=True)
     assert [type(answer) for answer in answers] == [BadClaimError] * REPEATS
-    assert checks.order == [name_of(attacker), *map(name_of, honest), *[name_of(attacker)] * (REPEATS - 1)]
+    assert checks.order == [
+        name_of(attacker),
+        *map(name_of, honest),
+        *[name_of(attacker)] * (REPEATS - 1),
+    ]
     assert checks.most_under_way == 1
 
 
-async def test_one_credential_has_a_bounded_number_of_calls_under_way(world: World, checks: Checks) -> None:
+async def test_one_credential_has_a_bounded_number_of_calls_under_way(
+    world: World, checks: Checks
+) -> None:
     await world.start()
     round_ = await open_verified(world)
     attacker = world.user()
     checks.gate.clear()
-    calls = [asyncio.ensure_future(round_.send(falsely_proved(round_, attacker))) for _ in range(REPEATS + 20)]
+    calls = [
+        asyncio.ensure_future(round_.send(falsely_proved(round_, attacker)))
+        for _ in range(REPEATS + 20)
+    ]
     await until(lambda: sum(call.done() for call in calls) == 20)
     assert {type(call.exception()) for call in calls if call.done()} == {BusyError}
     checks.gate.set()
@@ -170,8 +193,13 @@ async def test_one_credential_has_a_bounded_number_of_calls_under_way(world: Wor
     assert len(checks.order) == REPEATS
 
 
-async def test_a_device_that_hangs_up_during_its_check_starts_no_second_one(world: World, checks: Checks) -> None:
-    """The submission is accepted all the same; hanging up again and again buys no further checks."""
+async def test_a_device_that_hangs_up_during_its_check_starts_no_second_one(
+    world: World, checks: Checks
+) -> None:
+    """The submission is accepted all the same.
+
+    Hanging up again and again buys no further checks.
+    """
     await world.start()
     round_ = await open_verified(world)
     user = world.user()
@@ -183,7 +211,9 @@ async def test_a_device_that_hangs_up_during_its_check_starts_no_second_one(worl
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
     checks.gate.set()
-    assert verify_from(world.roster.party("node-1"), await round_.send(sent), Receipt).credential == name_of(user)
+    assert verify_from(
+        world.roster.party("node-1"), await round_.send(sent), Receipt
+    ).credential == name_of(user)
     assert checks.order == [name_of(user)]
 
 
@@ -200,7 +230,9 @@ async def test_turns_go_to_the_fewest_failures_and_survive_cancellation() -> Non
     turns.count_failure("twice")
     turns.count_failure("once")
     tasks = [asyncio.ensure_future(take("first", first))]
-    tasks += [asyncio.ensure_future(take(name)) for name in ("twice", "once", "cancelled", "new", "newer")]
+    tasks += [
+        asyncio.ensure_future(take(name)) for name in ("twice", "once", "cancelled", "new", "newer")
+    ]
     await asyncio.sleep(0)
     assert turns.waiting == 5
     tasks[3].cancel()

@@ -1,4 +1,7 @@
-"""Rounds that are mixed on a real Ray cluster: a head and two workers, of which one is killed; `make test-ray`."""
+"""Rounds that are mixed on a real Ray cluster: a head and two workers, of which one is killed.
+
+`make test-ray`.
+"""
 
 from __future__ import annotations
 
@@ -69,19 +72,36 @@ class Batch:
     def __init__(self, folder: Path) -> None:
         suite = suite_named("sealed-box")
         private, public = suite.generate()
-        self.layer = Layer(Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1), "r", 2, private)
+        self.layer = Layer(
+            Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1),
+            "r",
+            2,
+            private,
+        )
         seal = suite.sealer(public, binding("r", 2))
         self.records = [os.urandom(self.layer.geometry.record_bytes(3)) for _ in range(RECORDS)]
         onions = [seal(record) for record in self.records]
         onions[-1], onions[RECORDS // 2] = onions[0], os.urandom(self.layer.unit_bytes)
-        self.left = [record for place, record in enumerate(self.records) if place not in (RECORDS - 1, RECORDS // 2)]
+        self.left = [
+            record
+            for place, record in enumerate(self.records)
+            if place not in (RECORDS - 1, RECORDS // 2)
+        ]
         self.source, self.target = folder / "incoming", folder / "outgoing"
         self.source.write_bytes(b"".join(onions))
         self.progress: list[int] = []
 
-    async def mix(self, engine: RayEngine, allowed: Callable[[int], None] = lambda _: None) -> Mixed:
+    async def mix(
+        self, engine: RayEngine, allowed: Callable[[int], None] = lambda _: None
+    ) -> Mixed:
         return await engine.mix(
-            self.layer, RECORDS, self.source, self.target, os.urandom, self.progress.append, allowed=allowed
+            self.layer,
+            RECORDS,
+            self.source,
+            self.target,
+            os.urandom,
+            self.progress.append,
+            allowed=allowed,
         )
 
     def sent(self) -> list[bytes]:
@@ -94,7 +114,9 @@ def batch(tmp_path: Path) -> Batch:
     return Batch(tmp_path)
 
 
-async def test_a_round_is_mixed_on_a_cluster_and_the_next_hop_takes_it(cluster: RayCluster, world: World) -> None:
+async def test_a_round_is_mixed_on_a_cluster_and_the_next_hop_takes_it(
+    cluster: RayCluster, world: World
+) -> None:
     """Both nodes mix there, the entry node envelopes and the other onions."""
     await world.start_analyst()
     await world.start("node-1", engine=cluster.engine())
@@ -130,7 +152,9 @@ async def test_a_worker_killed_in_the_middle_of_a_batch_loses_and_doubles_nothin
     assert batch.sent() != batch.left
 
 
-async def test_too_many_dropped_ends_it_before_anything_is_written(cluster: RayCluster, batch: Batch) -> None:
+async def test_too_many_dropped_ends_it_before_anything_is_written(
+    cluster: RayCluster, batch: Batch
+) -> None:
     def refuse(dropped: int) -> None:
         raise BadBatchError(f"{dropped} are too many")
 
@@ -139,7 +163,9 @@ async def test_too_many_dropped_ends_it_before_anything_is_written(cluster: RayC
     assert not batch.target.exists()
 
 
-async def test_strangers_are_told_what_to_do_and_not_let_in(cluster: RayCluster, tmp_path: Path) -> None:
+async def test_strangers_are_told_what_to_do_and_not_let_in(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("0" * 64)
     token.chmod(0o600)
@@ -160,10 +186,17 @@ def older(tmp_path: Path) -> Iterator[RayCluster]:
     import ray.util
 
     python = tmp_path / "bin" / "python"
-    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, "--allow-existing", tmp_path], check=True)
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, f"ray=={BEFORE}"], check=True)
+    subprocess.run(
+        [UV, "venv", "--quiet", "--python", sys.executable, "--allow-existing", tmp_path],
+        check=True,
+    )
+    subprocess.run(
+        [UV, "pip", "install", "--quiet", "--python", python, f"ray=={BEFORE}"], check=True
+    )
     folder = Path(tempfile.mkdtemp(prefix="sdp-ray-"))
-    cluster = RayCluster(folder, ray.util.get_node_ip_address(), beside=0, program=python.parent / "ray")
+    cluster = RayCluster(
+        folder, ray.util.get_node_ip_address(), beside=0, program=python.parent / "ray"
+    )
     try:
         cluster.whole()
         yield cluster
@@ -174,8 +207,16 @@ def older(tmp_path: Path) -> Iterator[RayCluster]:
 
 def agent_port(machine: RayNode) -> int:
     """The port on which a machine's runtime-env agent listens."""
-    processes = [stat.parent for stat in Path("/proc").glob("[0-9]*/stat") if _group(stat) == machine.process.pid]
-    [agent] = [each for each in processes if (each / "cmdline").read_bytes().startswith(b"ray::RuntimeEnvAgent")]
+    processes = [
+        stat.parent
+        for stat in Path("/proc").glob("[0-9]*/stat")
+        if _group(stat) == machine.process.pid
+    ]
+    [agent] = [
+        each
+        for each in processes
+        if (each / "cmdline").read_bytes().startswith(b"ray::RuntimeEnvAgent")
+    ]
     sockets = {link.readlink().name[len("socket:[") : -1] for link in (agent / "fd").iterdir()}
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     [address] = [fields[1] for fields in lines if fields[3] == "0A" and fields[9] in sockets]
@@ -189,8 +230,11 @@ def _group(stat: Path) -> int:
         return 0
 
 
-async def test_the_runtime_env_agent_speaks_plain_http_and_wants_the_token(cluster: RayCluster) -> None:
-    """What docs/operations.md, "Several machines", says of this port, which Ray cannot protect by TLS."""
+async def test_the_runtime_env_agent_speaks_plain_http_and_wants_the_token(
+    cluster: RayCluster,
+) -> None:
+    """What docs/operations.md, "Several machines", says of this port, which Ray cannot protect by
+    TLS."""
     assert cluster.head is not None
     port = agent_port(cluster.head)
 
@@ -209,7 +253,9 @@ async def test_a_head_of_another_version_is_named_with_what_to_install(older: Ra
     import ray
 
     assert ray.__version__ != BEFORE
-    with pytest.raises(ClusterFault, match=f"another version than this node, which has Ray {ray.__version__}"):
+    with pytest.raises(
+        ClusterFault, match=f"another version than this node, which has Ray {ray.__version__}"
+    ):
         await RayEngine(older.engine()).check()
 
 

@@ -1,4 +1,5 @@
-"""A relay whose own TLS certificate has ended tries again, as for a successor that is away: it may be renewed."""
+"""A relay whose own TLS certificate has ended tries again, as for a successor that is away: it may
+be renewed."""
 
 import datetime as dt
 from pathlib import Path
@@ -21,6 +22,10 @@ async def test_the_patience_of_a_relay_covers_a_certificate_that_has_ended(tmp_p
     renew(deployment.folder, ["node-1"], now=dt.datetime.now(dt.UTC) - dt.timedelta(days=400))
     header = deployment.identity_of("node-1").sign(deployment.roster)
     relay = Relay(deployment.keys_of("node-1"), deployment.roster, patience=0.0)
-    with pytest.raises(UnreachableError, match=r"within 0 s: the TLS certificate .* ended on .*keys renew") as failure:
-        await relay.send(deployment.roster.party("node-2"), header, tmp_path, nothing, lambda _sent: None)
+    with pytest.raises(
+        UnreachableError, match=r"within 0 s: the TLS certificate .* ended on .*keys renew"
+    ) as failure:
+        await relay.send(
+            deployment.roster.party("node-2"), header, tmp_path, nothing, lambda _sent: None
+        )
     assert type(failure.value) is UnreachableError

@@ -1,4 +1,5 @@
-"""A node's state that comes back from a copy has forgotten what it promised: it must not be used again. About 4 s."""
+"""A node's state that comes back from a copy has forgotten what it promised: it must not be used
+again. About 4 s."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ async def restored(world: World, backup: Path) -> None:
 
 
 async def discarded(world: World, round_: Round) -> None:
-    """Every node signs that nothing left it: with these words the accountant gives the budget back."""
+    """Every node signs that nothing left it: with these words the accountant gives the budget
+    back."""
     for name in world.names:
         assert not from_json((await world.delete(name, round_.round_id)).body, Discard).forwarded
 
@@ -46,7 +48,9 @@ def phase_on_disk(world: World, name: str, round_: Round) -> str:
 
 
 @pytest.mark.parametrize("off", [-TEN_MINUTES - MARGIN, TEN_MINUTES + MARGIN])
-async def test_a_certificate_is_good_for_a_new_round_for_ten_minutes(world: World, off: int) -> None:
+async def test_a_certificate_is_good_for_a_new_round_for_ten_minutes(
+    world: World, off: int
+) -> None:
     world.ahead = -AN_HOUR  # the node runs for long
     await world.start()
     world.ahead = 0
@@ -57,7 +61,8 @@ async def test_a_certificate_is_good_for_a_new_round_for_ten_minutes(world: Worl
 
 
 async def test_a_restored_node_does_not_take_a_released_certificate_again(world: World) -> None:
-    """Before the copy the round was unknown, after it it was deleted: what is restored knows neither."""
+    """Before the copy the round was unknown, after it it was deleted: what is restored knows
+    neither."""
     await world.start()
     backup = copied(world)
     round_ = await world.open()
@@ -70,7 +75,8 @@ async def test_a_restored_node_does_not_take_a_released_certificate_again(world:
 
 
 async def test_a_restored_round_that_was_open_in_an_old_copy_goes_no_further(world: World) -> None:
-    """The copy holds round keys and submissions of a round that was given back to the budget since."""
+    """The copy holds round keys and submissions of a round that was given back to the budget
+    since."""
     await world.start_analyst()
     await world.start()
     round_ = await world.open()
@@ -102,7 +108,9 @@ async def test_a_node_that_was_away_for_less_takes_its_open_round_up_again(world
     assert (await world.ended("node-2", round_.round_id)).phase == node_pb2.ROUND_PHASE_DONE
 
 
-async def test_a_state_folder_that_does_not_say_when_it_was_used_is_an_old_one(world: World) -> None:
+async def test_a_state_folder_that_does_not_say_when_it_was_used_is_an_old_one(
+    world: World,
+) -> None:
     await world.start()
     round_ = await world.open()
     backup = copied(world)

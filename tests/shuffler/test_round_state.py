@@ -1,4 +1,5 @@
-"""The state machine of a round: every legal order works, every other one is refused and changes nothing."""
+"""The state machine of a round: every legal order works, every other one is refused and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +29,12 @@ STEPS: dict[str, tuple[Callable[[RoundRecord], RoundRecord], Phase, Phase]] = {
 
 def at(phase: Phase, position: int = 1) -> RoundRecord:
     return RoundRecord(
-        round_id="ab", position=position, certificate=DOCUMENT, round_key=DOCUMENT, phase=phase, forwarded=True
+        round_id="ab",
+        position=position,
+        certificate=DOCUMENT,
+        round_key=DOCUMENT,
+        phase=phase,
+        forwarded=True,
     )
 
 

@@ -1,4 +1,5 @@
-"""Attacks on running nodes with a second spelling of a group element: bit 255 set, which libsodium 1.0.18 ignores."""
+"""Attacks on running nodes with a second spelling of a group element: bit 255 set, which libsodium
+1.0.18 ignores."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """The library that the entry node computes with."""
     if request.param == "accelerator" and WHEEL is None:
         pytest.skip("shuffledp-accel is not installed: make accel, where cargo is")
-    monkeypatch.setattr(batches, "points", lambda: WHEEL if request.param == "accelerator" else None)
+    monkeypatch.setattr(
+        batches, "points", lambda: WHEEL if request.param == "accelerator" else None
+    )
 
 
 def respelling_last_node(*given: Any) -> Hop:
@@ -60,7 +63,8 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
 
 
 def with_second_spelling(round_: VerifiedRound, user: User, *, both: bool) -> Prepared:
-    """A claim whose second key is spelled in the second way: of a key of its own, or `both` ways of the first."""
+    """A claim whose second key is spelled in the second way: of a key of its own, or `both` ways of
+    the first."""
     first = random_scalar(system_random)
     second = first if both else random_scalar(system_random)
     count = round_.terms.messages_per_user
@@ -71,11 +75,14 @@ def with_second_spelling(round_: VerifiedRound, user: User, *, both: bool) -> Pr
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("both", [True, False], ids=["one key in two spellings", "a key in the second spelling"])
+@pytest.mark.parametrize(
+    "both", [True, False], ids=["one key in two spellings", "a key in the second spelling"]
+)
 async def test_a_claim_with_a_second_spelling_gets_no_receipt_whichever_library_checks_it(
     world: World, *, both: bool
 ) -> None:
-    """Node 1 would be named: for a key that stands twice in its batch, or by a node 2 whose library is strict."""
+    """Node 1 would be named: for a key that stands twice in its batch, or by a node 2 whose library
+    is strict."""
     await world.start()
     await world.start_analyst()
     round_, cheat = await open_verified(world), world.user()

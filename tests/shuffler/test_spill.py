@@ -51,17 +51,25 @@ def test_rows_come_back_from_their_bucket_in_their_order(
         assert not list(folder.iterdir()), "what is taken is gone"
 
 
-def test_files_are_for_their_owner_hold_no_row_and_do_not_outlive_the_buckets(tmp_path: Path) -> None:
+def test_files_are_for_their_owner_hold_no_row_and_do_not_outlive_the_buckets(
+    tmp_path: Path,
+) -> None:
     added = rows(50)
     with Buckets(tmp_path / "rows", LAYOUT, WIDTH) as buckets:
         buckets.add(labels([place % 4 for place in range(50)]), added)
         files = list(tmp_path.iterdir())
-        assert sorted(file.name for file in files) == [f"rows-{bucket}.spill" for bucket in range(4)]
+        assert sorted(file.name for file in files) == [
+            f"rows-{bucket}.spill" for bucket in range(4)
+        ]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         written = b"".join(file.read_bytes() for file in files)
-        assert len(written) == 14 * (3 * WIDTH + 16), "of 13, 13, 12 and 12 rows the last 1 to 3 are in memory"
+        assert len(written) == 14 * (3 * WIDTH + 16), (
+            "of 13, 13, 12 and 12 rows the last 1 to 3 are in memory"
+        )
         # Twelve bytes of 50 random rows occur by chance with probability below 2^-70.
-        assert not any(row.tobytes()[start : start + 12] in written for row in added for start in (0, 12))
+        assert not any(
+            row.tobytes()[start : start + 12] in written for row in added for start in (0, 12)
+        )
     assert not list(tmp_path.iterdir())
 
 

@@ -39,7 +39,9 @@ def envelope() -> bytes:
     return os.urandom(SIZE)
 
 
-async def test_everything_acknowledged_is_there_after_reopening_in_any_concurrency(tmp_path: Path) -> None:
+async def test_everything_acknowledged_is_there_after_reopening_in_any_concurrency(
+    tmp_path: Path,
+) -> None:
     sent = {os.urandom(32).hex(): envelope() for _ in range(500)}
     with spool(tmp_path) as first:
         await asyncio.gather(*(first.append(who, digest(data), data) for who, data in sent.items()))
@@ -49,7 +51,9 @@ async def test_everything_acknowledged_is_there_after_reopening_in_any_concurren
         for who, data in sent.items():
             assert await again.find(who) == digest(data)
     packed = (tmp_path / "envelopes").read_bytes()
-    assert sorted(packed[start : start + SIZE] for start in range(0, len(packed), SIZE)) == sorted(sent.values())
+    assert sorted(packed[start : start + SIZE] for start in range(0, len(packed), SIZE)) == sorted(
+        sent.values()
+    )
 
 
 async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path) -> None:
@@ -125,9 +129,12 @@ async def test_nothing_waits_for_a_spool_that_was_shut(tmp_path: Path) -> None:
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
-    """The system refuses every byte of this process beyond `size` in any file, as a full disk would."""
+    """The system refuses every byte of this process beyond `size` in any file, as a full disk
+    would."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error of the write, not the end of the process
+    heard = signal.signal(
+        signal.SIGXFSZ, signal.SIG_IGN
+    )  # an error of the write, not the end of the process
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
@@ -143,8 +150,11 @@ async def test_a_disk_without_room_for_the_index_is_no_damage(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("refused", ["envelopes", "index"])
-async def test_a_full_disk_refuses_what_comes_and_nothing_else(tmp_path: Path, refused: str) -> None:
-    """Half an envelope still fits, or all of it but not its row: what is refused leaves no trace, the rest goes on."""
+async def test_a_full_disk_refuses_what_comes_and_nothing_else(
+    tmp_path: Path, refused: str
+) -> None:
+    """Half an envelope still fits, or all of it but not its row: what is refused leaves no trace,
+    the rest goes on."""
     sent = {os.urandom(32).hex(): envelope() for _ in range(3)}
     (early, again, late) = sent
     with spool(tmp_path) as opened:
@@ -160,11 +170,15 @@ async def test_a_full_disk_refuses_what_comes_and_nothing_else(tmp_path: Path, r
         assert await opened.close() == 3
     with spool(tmp_path) as reopened:
         assert reopened.accepted == 3
-        assert [await reopened.find(who) for who in sent] == [digest(data) for data in sent.values()]
+        assert [await reopened.find(who) for who in sent] == [
+            digest(data) for data in sent.values()
+        ]
     assert (tmp_path / "envelopes").read_bytes() == sent[early] + sent[late] + sent[again]
 
 
-async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(tmp_path: Path) -> None:
+async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(
+    tmp_path: Path,
+) -> None:
     who, data = os.urandom(32).hex(), envelope()
 
     def broken() -> Submission:
@@ -187,7 +201,9 @@ async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(t
         assert opened.accepted == 1
 
 
-async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(tmp_path: Path) -> None:
+async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(
+    tmp_path: Path,
+) -> None:
     who, data, may_go = os.urandom(32).hex(), envelope(), threading.Event()
 
     def slow() -> Submission:
@@ -206,7 +222,9 @@ async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(tmp
         assert await opened.find(who) == digest(data)
 
 
-async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(tmp_path: Path) -> None:
+async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(
+    tmp_path: Path,
+) -> None:
     who, data, late = os.urandom(32).hex(), envelope(), SubmissionClosedError("late")
     with spool(tmp_path) as opened:
         await opened.append(who, digest(data), data)
@@ -215,5 +233,7 @@ async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(t
         with pytest.raises(DifferentSubmissionError):
             await opened.take(lambda: Submission(who, "other", b"", refusal=late), str, 0)
         with pytest.raises(SubmissionClosedError, match="late"):
-            await opened.take(lambda: Submission(os.urandom(32).hex(), "other", b"", refusal=late), str, 0)
+            await opened.take(
+                lambda: Submission(os.urandom(32).hex(), "other", b"", refusal=late), str, 0
+            )
         assert opened.accepted == 1

@@ -45,7 +45,9 @@ async def accepted(world: World, round_: Round) -> int:
     return int((await world.status("node-1", round_.round_id)).accepted)
 
 
-async def test_a_receipt_names_credential_and_envelope_and_is_the_same_every_time(world: World, round_: Round) -> None:
+async def test_a_receipt_names_credential_and_envelope_and_is_the_same_every_time(
+    world: World, round_: Round
+) -> None:
     submission = world.submission(round_)
     receipts = await asyncio.gather(*(world.submit(submission) for _ in range(5)))
     assert len(set(receipts)) == 1
@@ -99,7 +101,9 @@ async def test_after_the_closing_time_nothing_new_is_taken(world: World) -> None
 
 
 @pytest.mark.parametrize("change", [-1, 1, -200])
-async def test_an_envelope_of_another_length_is_refused(world: World, round_: Round, change: int) -> None:
+async def test_an_envelope_of_another_length_is_refused(
+    world: World, round_: Round, change: int
+) -> None:
     sealed = world.submission(round_).envelope
     wrong = sealed[:change] if change < 0 else sealed + bytes(change)
     with pytest.raises(InvalidSubmissionError):
@@ -107,7 +111,9 @@ async def test_an_envelope_of_another_length_is_refused(world: World, round_: Ro
     assert await accepted(world, round_) == 0
 
 
-async def test_an_envelope_for_another_round_or_altered_does_not_open(world: World, round_: Round) -> None:
+async def test_an_envelope_for_another_round_or_altered_does_not_open(
+    world: World, round_: Round
+) -> None:
     other = await world.open()
     with pytest.raises(InvalidSubmissionError, match="does not open"):
         await world.submit(world.submission(round_, envelope=world.submission(other).envelope))
@@ -115,11 +121,15 @@ async def test_an_envelope_for_another_round_or_altered_does_not_open(world: Wor
         await world.submit(world.submission(round_, round_id=other.round_id))
 
 
-async def test_an_envelope_with_the_same_onion_twice_is_refused(world: World, round_: Round) -> None:
+async def test_an_envelope_with_the_same_onion_twice_is_refused(
+    world: World, round_: Round
+) -> None:
     """Sealed with a fresh layer each, equal plain messages are fine; a copied onion is not."""
     geometry = round_.geometry
     message = world.messages(geometry)[0]
-    again = seal_envelope(geometry, round_.round_id, round_.public_keys(), [message] * geometry.messages_per_user)
+    again = seal_envelope(
+        geometry, round_.round_id, round_.public_keys(), [message] * geometry.messages_per_user
+    )
     await world.submit(world.submission(round_, envelope=again))
     suite, keys = suite_named(geometry.suite), round_.public_keys()
     onion = suite.sealer(keys[1], binding(round_.round_id, 2))(message)
@@ -143,7 +153,9 @@ async def test_a_claim_of_another_user_is_refused(world: World, round_: Round) -
         await world.submit(mine)
 
 
-async def test_an_envelope_that_somebody_else_submitted_is_refused(world: World, round_: Round) -> None:
+async def test_an_envelope_that_somebody_else_submitted_is_refused(
+    world: World, round_: Round
+) -> None:
     sealed = world.submission(round_).envelope
     await world.submit(world.submission(round_, envelope=sealed))
     with pytest.raises(InvalidSubmissionError, match="another credential"):
@@ -153,7 +165,14 @@ async def test_an_envelope_that_somebody_else_submitted_is_refused(world: World,
 async def test_streams_that_are_no_submission_are_refused(world: World, round_: Round) -> None:
     header = node_pb2.SubmitRequest(header=world.submission(round_).header)
     chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=5, data=b"x"))
-    for parts in ([], [chunk], [header, header], [header, chunk], [header], [node_pb2.SubmitRequest()]):
+    for parts in (
+        [],
+        [chunk],
+        [header, header],
+        [header, chunk],
+        [header],
+        [node_pb2.SubmitRequest()],
+    ):
         with pytest.raises(InvalidSubmissionError):
             await world.send_submission(parts)
     garbage = node_pb2.SubmissionHeader(round_id=round_.round_id, credential=b"{", claim=b"\xff")
@@ -161,7 +180,9 @@ async def test_streams_that_are_no_submission_are_refused(world: World, round_: 
         await world.send_submission([node_pb2.SubmitRequest(header=garbage)])
 
 
-async def test_only_the_entry_takes_submissions_and_only_from_clients(world: World, round_: Round) -> None:
+async def test_only_the_entry_takes_submissions_and_only_from_clients(
+    world: World, round_: Round
+) -> None:
     with pytest.raises(RoundStateError, match="position 2"):
         await world.submit(world.submission(round_), name="node-2")
     with pytest.raises(AccessDenied):
@@ -176,7 +197,8 @@ async def test_only_the_entry_takes_submissions_and_only_from_clients(world: Wor
 
 
 async def in_time(world: World, submission: Submission) -> None:
-    """Submits as a device does: again, when a busy machine was slower than the node's patience, or when silent calls
+    """Submits as a device does: again, when a busy machine was slower than the node's patience, or
+    when silent calls
     that arrive only now took its place. A minute is a hang."""
     async with asyncio.timeout(60):
         while True:
@@ -261,11 +283,15 @@ async def test_devices_that_are_waited_for_do_not_keep_the_analyst_out(world: Wo
         call.cancel()
 
 
-async def test_a_submission_that_overlaps_the_opening_is_too_early_and_not_another_one(world: World) -> None:
+async def test_a_submission_that_overlaps_the_opening_is_too_early_and_not_another_one(
+    world: World,
+) -> None:
     opens = system_clock() + 600_000
     readings = [opens - 1, opens]
     world.streams = True
-    node, service = build(world.config("node-1"), lambda: readings.pop(0) if world.ahead else system_clock())
+    node, service = build(
+        world.config("node-1"), lambda: readings.pop(0) if world.ahead else system_clock()
+    )
     await service.start()
     world.running["node-1"] = Running(node, service)
     await world.start("node-2")

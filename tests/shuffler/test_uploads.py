@@ -1,4 +1,5 @@
-"""Room for envelopes: how many, how many bytes, one a credential, and none for who does not send."""
+"""Room for envelopes: how many, how many bytes, one a credential, and none for who does not
+send."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ async def hold(uploads: Uploads, length: int, leave: asyncio.Event) -> None:
         (UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0), (5, 3, 10**6)),
     ],
 )
-async def test_who_finds_no_room_waits_until_there_is(bounds: UploadLimits, lengths: tuple[int, int, int]) -> None:
+async def test_who_finds_no_room_waits_until_there_is(
+    bounds: UploadLimits, lengths: tuple[int, int, int]
+) -> None:
     uploads, leave, entered = Uploads(bounds), asyncio.Event(), asyncio.Event()
     first = [asyncio.create_task(hold(uploads, length, leave)) for length in lengths[:2]]
 
@@ -51,12 +54,19 @@ async def test_who_finds_no_room_waits_until_there_is(bounds: UploadLimits, leng
 
 
 async def test_an_envelope_longer_than_all_room_gets_in_alone() -> None:
-    async with Uploads(UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0)).place(10**6):
+    async with Uploads(UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0)).place(
+        10**6
+    ):
         pass
 
 
-async def test_a_line_that_is_too_long_is_refused_at_once_and_given_up_waits_leave_no_trace() -> None:
-    uploads, leave = Uploads(UploadLimits(places=1, size=10, line=1, seconds=60.0, rate=1.0)), asyncio.Event()
+async def test_a_line_that_is_too_long_is_refused_at_once_and_given_up_waits_leave_no_trace() -> (
+    None
+):
+    uploads, leave = (
+        Uploads(UploadLimits(places=1, size=10, line=1, seconds=60.0, rate=1.0)),
+        asyncio.Event(),
+    )
     holder = asyncio.create_task(hold(uploads, 1, leave))
     await settled(holder)
     waiting = asyncio.create_task(hold(uploads, 1, leave))
@@ -90,7 +100,9 @@ async def turn(uploads: Uploads, credential: str, round_id: str = "round") -> bo
         return repeated
 
 
-async def test_bytes_that_arrive_buy_time_and_silence_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_that_arrive_buy_time_and_silence_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shuffledp_shuffler.uploads.GRACE_SECONDS", 0.05)
     uploads = Uploads(UploadLimits(places=1, size=10, line=1, seconds=600.0, rate=10_000.0))
 

@@ -1,4 +1,5 @@
-"""Verified rounds among mishaps for which nobody is to blame: new rosters, slow threads, bugs, damaged calls."""
+"""Verified rounds among mishaps for which nobody is to blame: new rosters, slow threads, bugs,
+damaged calls."""
 
 from __future__ import annotations
 
@@ -52,14 +53,19 @@ FAILED, DONE = node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
 def rotate_enrolment(world: World) -> None:
     """Publishes a roster with another enrolment key for the population."""
     fresh = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
-    populations = tuple(msgspec.structs.replace(each, enrolment_key=fresh) for each in world.roster.populations)
+    populations = tuple(
+        msgspec.structs.replace(each, enrolment_key=fresh) for each in world.roster.populations
+    )
     root = load_identity(world.deployment.folder / "root", ROOT)
     renewed = next_roster(world.roster, dt.datetime.now(dt.UTC), populations=populations)
     world.deployment.roster_file.write_bytes(root.sign(renewed).to_bytes())
 
 
 async def test_a_roster_with_another_enrolment_key_has_nobody_named(world: World) -> None:
-    """By the new key nobody on honest node 1's list is enrolled. The round ends at who has the new roster."""
+    """By the new key nobody on honest node 1's list is enrolled.
+
+    The round ends at who has the new roster.
+    """
     round_ = await spoiled_round(world)
     await accused(world, round_)
     rotate_enrolment(world)
@@ -83,7 +89,8 @@ async def test_nodes_with_rosters_of_two_enrolment_keys_make_no_keys_together(wo
 async def test_a_round_whose_work_ends_late_keeps_no_other_round_from_being_deleted_or_prepared(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread is not interrupted: a deletion waits for it, which with a large batch takes minutes."""
+    """A thread is not interrupted: a deletion waits for it, which with a large batch takes
+    minutes."""
     at_work, may_end, stopping = threading.Event(), threading.Event(), asyncio.Event()
     honest, stop = hops.Hop.release, LiveRound.stop
 
@@ -106,10 +113,14 @@ async def test_a_round_whose_work_ends_late_keeps_no_other_round_from_being_dele
     await world.close_round("node-1", round_.round.round_id)
     await asyncio.to_thread(at_work.wait)
     monkeypatch.setattr(LiveRound, "stop", stopped)
-    deletions = [asyncio.ensure_future(world.delete("node-2", round_.round.round_id)) for _ in range(2)]
+    deletions = [
+        asyncio.ensure_future(world.delete("node-2", round_.round.round_id)) for _ in range(2)
+    ]
     try:
         await stopping.wait()
-        async with asyncio.timeout(60):  # only a node that waits for the other round's thread takes so long
+        async with asyncio.timeout(
+            60
+        ):  # only a node that waits for the other round's thread takes so long
             await world.delete("node-2", other.round.round_id)
             await open_verified(world)
         with pytest.raises(UnknownRoundError):
@@ -198,7 +209,10 @@ async def test_the_analyst_asks_once_more_for_what_was_damaged_on_its_way(world:
     round_ = await spoiled_round(world)
     await accused(world, round_)
     await analysts_part(round_, torn := TornCalls(world, 1)).settle("node-2")
-    assert (torn.answers, torn.transcripts) == (3, 2)  # a trace twice, a passage, and the transcript twice
+    assert (torn.answers, torn.transcripts) == (
+        3,
+        2,
+    )  # a trace twice, a passage, and the transcript twice
     assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
 
 
@@ -221,7 +235,9 @@ class Babbler(Peers):
 async def test_an_analyst_traces_no_more_than_any_node_would_accuse(world: World) -> None:
     round_ = await spoiled_round(world)
     await accused(world, round_)
-    with pytest.raises(UnansweredError, match="node-2 accuses 1000 records, where nobody may trace more than"):
+    with pytest.raises(
+        UnansweredError, match="node-2 accuses 1000 records, where nobody may trace more than"
+    ):
         await analysts_part(round_, Babbler(config_of(world), world.roster)).settle("node-2")
 
 
@@ -236,19 +252,28 @@ class Rambler(Peers):
 async def test_an_accusation_of_many_small_values_is_not_read(world: World) -> None:
     round_ = await spoiled_round(world)
     await accused(world, round_)
-    with pytest.raises(UnansweredError, match=r"the accusation of node-2 cannot be read: .* more than"):
+    with pytest.raises(
+        UnansweredError, match=r"the accusation of node-2 cannot be read: .* more than"
+    ):
         await analysts_part(round_, Rambler(config_of(world), world.roster)).settle("node-2")
 
 
-async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_before_it_arrives(world: World) -> None:
-    """Its sender needs none of it: by the manifest alone nearly every user might have been accused."""
+async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_before_it_arrives(
+    world: World,
+) -> None:
+    """Its sender needs none of it: by the manifest alone nearly every user might have been
+    accused."""
     await world.start()
     round_ = await open_verified(world, min_reports=2, max_reports=100)
     signed = round_.round.manifest
     assert signed is not None
-    manifest, config = from_json(signed.body, Manifest), msgspec.structs.replace(config_of(world), history_memory=2**20)
+    manifest, config = (
+        from_json(signed.body, Manifest),
+        msgspec.structs.replace(config_of(world), history_memory=2**20),
+    )
     plan = RoundPlan(
-        population="demo", mechanism="rr-shuffle", size=3, epsilon=1.0, delta=1e-6, min_reports=2, max_reports=100,
+        population="demo", mechanism="rr-shuffle", size=3, epsilon=1.0, delta=1e-6, min_reports=2,
+        max_reports=100,
         route=tuple(world.names), mix=Mix.VERIFIED,
     )  # fmt: skip
     running = RunningRound(SimpleNamespace(peers=None, config=config), manifest.round_id, plan)  # type: ignore[arg-type]
@@ -265,5 +290,7 @@ async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_be
         records=2 * round_.terms.messages_per_user, history=most_bytes(manifest),
     )  # fmt: skip
     with pytest.raises(PolicyRefusal, match="raise `history_memory`"):
-        await running.deliver(world.deployment.identity_of("node-2").sign(header), header, nothing())
+        await running.deliver(
+            world.deployment.identity_of("node-2").sign(header), header, nothing()
+        )
     assert isinstance(running._failure.result(), PolicyRefusal)

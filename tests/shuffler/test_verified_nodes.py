@@ -1,4 +1,5 @@
-"""A node's part in verified rounds: what it refuses before a receipt or a signature, and how it answers for a step."""
+"""A node's part in verified rounds: what it refuses before a receipt or a signature, and how it
+answers for a step."""
 
 from __future__ import annotations
 
@@ -66,22 +67,36 @@ from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
 from shuffledp_shuffler.verified.settling import Settlement
 
-MIXING, FAILED, DONE = node_pb2.ROUND_PHASE_MIXING, node_pb2.ROUND_PHASE_FAILED, node_pb2.ROUND_PHASE_DONE
+MIXING, FAILED, DONE = (
+    node_pb2.ROUND_PHASE_MIXING,
+    node_pb2.ROUND_PHASE_FAILED,
+    node_pb2.ROUND_PHASE_DONE,
+)
 
 
 # ------------------------------------------------------------------ keys
 
 
-async def test_a_node_makes_its_keys_on_those_of_the_nodes_before_and_on_no_others(world: World) -> None:
+async def test_a_node_makes_its_keys_on_those_of_the_nodes_before_and_on_no_others(
+    world: World,
+) -> None:
     await world.start()
     round_ = planned(world)
     with pytest.raises(RoundKeyError, match="on those of 1 nodes, not of 0"):
         await prepare(world, "node-2", round_.certificate, 2, ())
     first = await prepare(world, "node-1", round_.certificate, 1, ())
     with pytest.raises(RoundKeyError, match="node 1: the proof of knowledge"):
-        await prepare(world, "node-2", round_.certificate, 2, (resigned(world, first, blinding=GENERATOR.hex()),))
+        await prepare(
+            world,
+            "node-2",
+            round_.certificate,
+            2,
+            (resigned(world, first, blinding=GENERATOR.hex()),),
+        )
     with pytest.raises(RoundKeyError, match="lower-case hex"):
-        await prepare(world, "node-2", round_.certificate, 2, (resigned(world, first, blinding="XX"),))
+        await prepare(
+            world, "node-2", round_.certificate, 2, (resigned(world, first, blinding="XX"),)
+        )
     await prepare(world, "node-2", round_.certificate, 2, (first,))
 
 
@@ -95,7 +110,8 @@ async def test_a_plain_round_has_no_mixing_keys_and_takes_none(world: World) -> 
 
 
 async def test_a_manifest_with_keys_that_do_not_hold_is_not_countersigned(world: World) -> None:
-    """The key of the last node is exchanged after all have made theirs: its own signature is on the exchange."""
+    """The key of the last node is exchanged after all have made theirs: its own signature is on the
+    exchange."""
     await world.start()
     round_ = await keys_in_turn(world, planned(world))
     bad = Round(round_.round_id, round_.certificate, round_.geometry)
@@ -104,7 +120,9 @@ async def test_a_manifest_with_keys_that_do_not_hold_is_not_countersigned(world:
         await world.set_manifest("node-1", world.manifest(bad, max_reports=20))
 
 
-async def test_a_round_that_needs_more_memory_than_the_node_may_use_is_refused(world: World) -> None:
+async def test_a_round_that_needs_more_memory_than_the_node_may_use_is_refused(
+    world: World,
+) -> None:
     await world.start()
     with pytest.raises(PolicyRefusal, match=r"raise `\[mixing\] memory`"):
         await open_verified(world, max_reports=10**6)
@@ -121,7 +139,9 @@ def resigned(world: World, key: Signed, **changes: str) -> Signed:
 # ------------------------------------------------------------------ claims
 
 
-async def test_what_the_claim_does_not_commit_to_gets_no_receipt_and_costs_nobody(world: World) -> None:
+async def test_what_the_claim_does_not_commit_to_gets_no_receipt_and_costs_nobody(
+    world: World,
+) -> None:
     await world.start()
     round_, user = await open_verified(world), world.user()
     good = round_.made(user)
@@ -138,12 +158,16 @@ async def test_what_the_claim_does_not_commit_to_gets_no_receipt_and_costs_nobod
     assert await round_.send((header, envelope)) == await round_.send((header, envelope))
 
 
-async def test_a_key_that_another_user_claimed_is_refused_also_after_a_restart(world: World) -> None:
+async def test_a_key_that_another_user_claimed_is_refused_also_after_a_restart(
+    world: World,
+) -> None:
     """Both know its logarithm, so both claims hold: together they would make every list invalid."""
     await world.start()
     round_, first, second = await open_verified(world), world.user(), world.user()
     secrets = [random_scalar(system_random) for _ in range(round_.terms.messages_per_user)]
-    await round_.send(round_.submission(first, claiming(round_, first.key.private_bytes_raw(), secrets)))
+    await round_.send(
+        round_.submission(first, claiming(round_, first.key.private_bytes_raw(), secrets))
+    )
     copied = round_.submission(second, claiming(round_, second.key.private_bytes_raw(), secrets))
     with pytest.raises(BadClaimError, match="another user claimed before"):
         await round_.send(copied)
@@ -155,15 +179,22 @@ async def test_a_key_that_another_user_claimed_is_refused_also_after_a_restart(w
     await round_.send(round_.submission(second))
 
 
-async def test_a_credential_that_expires_before_the_round_closes_does_not_count(world: World) -> None:
+async def test_a_credential_that_expires_before_the_round_closes_does_not_count(
+    world: World,
+) -> None:
     await world.start()
     round_, user = await open_verified(world), expiring(world, soon())
     with pytest.raises(BadClaimError, match="expires before this round closes"):
         await round_.send(round_.submission(user))
 
 
-async def test_the_entry_nodes_list_of_withdrawals_is_the_rounds_and_goes_with_it(world: World) -> None:
-    """Node 2 knows no list; it takes the one that node 1's key names, and finds that the claims hold by it."""
+async def test_the_entry_nodes_list_of_withdrawals_is_the_rounds_and_goes_with_it(
+    world: World,
+) -> None:
+    """Node 2 knows no list.
+
+    It takes the one that node 1's key names, and finds that the claims hold by it.
+    """
     withdrawn, user = world.user(), world.user()
     publish(world, 3, withdrawn.key.public_key().public_bytes_raw().hex())
     await world.start("node-1", withdrawals=folder(world))
@@ -172,7 +203,9 @@ async def test_the_entry_nodes_list_of_withdrawals_is_the_rounds_and_goes_with_i
     round_ = await open_verified(world)
     with pytest.raises(WithdrawnCredentialError):
         await round_.send(round_.submission(withdrawn))
-    publish(world, 4)  # a later list lets the credential in again: not into a round that goes by the earlier one
+    publish(
+        world, 4
+    )  # a later list lets the credential in again: not into a round that goes by the earlier one
     with pytest.raises(BadClaimError, match="is withdrawn by the list that this round goes by"):
         await round_.send(round_.submission(withdrawn))
     for each in (user, world.user()):
@@ -185,7 +218,9 @@ async def test_a_node_that_knows_a_newer_list_of_withdrawals_makes_no_key(world:
     publish(world, 1)
     await world.start("node-2", withdrawals=folder(world))
     await world.start("node-1")
-    with pytest.raises(BusyError, match="goes by list 0 of withdrawn credentials, number 1 is known here"):
+    with pytest.raises(
+        BusyError, match="goes by list 0 of withdrawn credentials, number 1 is known here"
+    ):
         await open_verified(world)
 
 
@@ -224,11 +259,15 @@ async def accused(world: World, round_: VerifiedRound) -> None:
             return
 
 
-async def test_an_accusation_survives_a_restart_and_a_damaged_transcript_ends_nothing(world: World) -> None:
+async def test_an_accusation_survives_a_restart_and_a_damaged_transcript_ends_nothing(
+    world: World,
+) -> None:
     round_ = await spoiled_round(world)
     await accused(world, round_)
     accusation = await round_.accusation("node-2")
-    for name in world.names:  # the accuser, and the node that has to answer, which is done with its part
+    for (
+        name
+    ) in world.names:  # the accuser, and the node that has to answer, which is done with its part
         if name == "node-1":
             assert (await world.ended(name, round_.round.round_id)).phase == DONE
         await world.hang_up()
@@ -255,7 +294,9 @@ async def test_nothing_leaves_a_node_whose_accusation_nobody_answers(world: Worl
     secrets = [random_scalar(system_random) for _ in range(round_.terms.messages_per_user)]
     for user in (world.user(), world.user()):
         await round_.send(round_.submission(user))
-    await round_.send(round_.submission(bad, claiming(round_, bad.key.private_bytes_raw(), secrets, 2)))
+    await round_.send(
+        round_.submission(bad, claiming(round_, bad.key.private_bytes_raw(), secrets, 2))
+    )
     await world.close_round("node-1", round_.round.round_id)
     status = await world.ended("node-2", round_.round.round_id)
     assert (status.phase, status.error) == (FAILED, "UnansweredError")
@@ -265,12 +306,15 @@ async def test_nothing_leaves_a_node_whose_accusation_nobody_answers(world: Worl
 
 
 async def test_a_node_shows_no_step_for_what_does_not_stand(world: World) -> None:
-    """The record of another index, a signature of nobody, another round's history, and bytes that are no inquiry."""
+    """The record of another index, a signature of nobody, another round's history, and bytes that
+    are no inquiry."""
     round_ = await spoiled_round(world)
     await accused(world, round_)
     accusation = unpacked(await round_.accusation("node-2"), Accusation)
     good = Inquiry(2, accusation.history.headers, (), (Trace(accusation.accused[0]),))
-    bad_signature = replace(accusation.accused[0], signature=flipped(accusation.accused[0].signature))
+    bad_signature = replace(
+        accusation.accused[0], signature=flipped(accusation.accused[0].signature)
+    )
     for inquiry in (
         replace(good, traces=(Trace(bad_signature),)),
         replace(good, headers=()),
@@ -301,7 +345,10 @@ async def test_a_deleted_round_and_one_past_its_time_answer_nothing(world: World
 
 
 async def test_a_node_that_was_killed_while_it_erased_erases_the_rest(world: World) -> None:
-    """The key goes first; what is left then links the node's whole hop, and nobody can ask for a step any more."""
+    """The key goes first.
+
+    What is left then links the node's whole hop, and nobody can ask for a step any more.
+    """
     round_ = await spoiled_round(world)
     await accused(world, round_)
     assert (await world.ended("node-1", round_.round.round_id)).phase == DONE
@@ -315,7 +362,9 @@ async def test_a_node_that_was_killed_while_it_erased_erases_the_rest(world: Wor
     assert not {path.name for path in folder.iterdir()} & kept
 
 
-async def test_what_cannot_be_erased_is_erased_at_the_next_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_erased_is_erased_at_the_next_sweep(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until then the node still knows that there is something to erase."""
     round_ = await spoiled_round(world)
     assert (await world.ended("node-1", round_.round.round_id)).phase == DONE
@@ -334,7 +383,8 @@ async def test_what_cannot_be_erased_is_erased_at_the_next_sweep(world: World, m
 
 
 async def test_an_input_that_ended_the_process_every_time_is_given_up(world: World) -> None:
-    """As an input beyond the machine's memory does: the node would begin anew for ever, and serve no other round."""
+    """As an input beyond the machine's memory does: the node would begin anew for ever, and serve
+    no other round."""
     await world.start()
     await world.start_analyst()
     round_ = await open_verified(world)
@@ -343,7 +393,9 @@ async def test_an_input_that_ended_the_process_every_time_is_given_up(world: Wor
     folder = RoundFolder(world.folder / "state" / "node-2" / "rounds" / round_.round.round_id)
     folder.count_attempts(MIXING_ATTEMPTS - 1)
     await world.close_round("node-1", round_.round.round_id)
-    assert (await world.ended("node-2", round_.round.round_id)).phase == DONE  # the last attempt succeeds
+    assert (
+        await world.ended("node-2", round_.round.round_id)
+    ).phase == DONE  # the last attempt succeeds
     assert folder.attempts == 0
     given_up = await open_verified(world)
     for _ in range(3):
@@ -359,7 +411,8 @@ async def test_an_input_that_ended_the_process_every_time_is_given_up(world: Wor
 async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has taken the input in well each time: if that made it forget, it would begin anew for ever."""
+    """It has taken the input in well each time: if that made it forget, it would begin anew for
+    ever."""
     left_by_a_kill: list[int] = []
     honest = hops.Hop.release
 
@@ -381,8 +434,11 @@ async def test_a_process_that_ends_while_it_puts_the_batch_out_counts_also(
     assert left_by_a_kill == [MIXING_ATTEMPTS]
 
 
-async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A corrupt node could fill it up to what is allowed, and an honest one pass on what is too long."""
+async def test_a_history_on_its_way_has_no_signature_of_a_board(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A corrupt node could fill it up to what is allowed, and an honest one pass on what is too
+    long."""
     written = History.to_bytes
 
     def padded(self: History) -> bytes:
@@ -400,7 +456,8 @@ async def test_a_history_on_its_way_has_no_signature_of_a_board(world: World, mo
 
 
 async def test_a_history_that_is_longer_than_a_nodes_memory_is_not_read(world: World) -> None:
-    """Its sender needs none of it: by the manifest alone nearly every user might have been accused."""
+    """Its sender needs none of it: by the manifest alone nearly every user might have been
+    accused."""
     await world.start("node-1")
     await world.start("node-2", mixing=MixingConfig(memory=2**20))
     round_ = await open_verified(world, min_reports=2, max_reports=100)
@@ -416,17 +473,28 @@ async def test_a_history_that_is_longer_than_a_nodes_memory_is_not_read(world: W
         return
         yield
 
-    for history, refusal in ((unblamed_bytes(manifest), BadBatchError), (most_bytes(manifest), PolicyRefusal)):
+    for history, refusal in (
+        (unblamed_bytes(manifest), BadBatchError),
+        (most_bytes(manifest), PolicyRefusal),
+    ):
         header = BatchHeader(
-            round_id=round_.round.round_id, position=2, users=2, records=2 * each, digest="00" * 32, history=history
+            round_id=round_.round.round_id,
+            position=2,
+            users=2,
+            records=2 * each,
+            digest="00" * 32,
+            history=history,
         )
         signed = world.deployment.identity_of("node-1").sign(header)
         with pytest.raises(refusal):
             await node.add_batch(signed.to_bytes(), "node-1", nothing())
 
 
-async def test_a_node_gathers_one_transcript_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each may be as long as the round's history: of many at once nobody could say what they take."""
+async def test_a_node_gathers_one_transcript_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may be as long as the round's history: of many at once nobody could say what they
+    take."""
     callers, calls, inside, all_came = 4, 0, 0, asyncio.Event()
     at_once: list[int] = []
     require_open = Settlement.require_open
@@ -453,7 +521,9 @@ async def test_a_node_gathers_one_transcript_at_a_time(world: World, monkeypatch
     cut = replace(await round_.transcript(await round_.accusation("node-2")), passages=())
     monkeypatch.setattr(Settlement, "require_open", called)
     monkeypatch.setattr(shuffledp_shuffler.node, "gather", counted)
-    answers = await asyncio.gather(*(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True
+    )
     assert {type(answer) for answer in answers} == {UnansweredError}
     assert at_once == [1] * callers
 
@@ -471,7 +541,9 @@ async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(
         changed = (own, *records[1:])
         stated = replace(header, root=Tree(changed).root, total=b"", proof=b"", signature=b"")
         secret = self._secrets.blinding
-        return make_header(self._terms, stated, self.chain.total, secret, self._sign, random), changed
+        return make_header(
+            self._terms, stated, self.chain.total, secret, self._sign, random
+        ), changed
 
     monkeypatch.setattr(hops.Hop, "release", exchanging)
     await world.start()
@@ -484,7 +556,9 @@ async def test_a_node_that_exchanges_a_record_is_named_by_the_next_one(
     assert status.reason == "node 1: the keys of the batch do not add up to the signed sum"
 
 
-async def test_a_batch_of_a_plain_round_has_no_history_and_that_of_a_verified_one_has(world: World) -> None:
+async def test_a_batch_of_a_plain_round_has_no_history_and_that_of_a_verified_one_has(
+    world: World,
+) -> None:
     await world.start()
     plain, data = await world.open(), bytes(2 * 3 * 65)
     with pytest.raises(BadBatchError, match="a batch of a plain round has no history"):
@@ -497,7 +571,9 @@ async def test_a_batch_of_a_plain_round_has_no_history_and_that_of_a_verified_on
         await world.add_batch(world.header(round_.round, data, 2, dropped=1, history=9), data)
 
 
-async def test_a_history_that_cannot_be_read_fails_the_round_and_erases_the_secrets(world: World) -> None:
+async def test_a_history_that_cannot_be_read_fails_the_round_and_erases_the_secrets(
+    world: World,
+) -> None:
     await world.start()
     round_ = await open_verified(world)
     width = round_.round.geometry.record_bytes(2)
@@ -506,4 +582,6 @@ async def test_a_history_that_cannot_be_read_fails_the_round_and_erases_the_secr
     status = await world.ended("node-2", round_.round.round_id)
     assert (status.phase, status.error) == (FAILED, "BadBatchError")
     assert "node-1 signed a history that cannot be read" in status.reason
-    assert not (world.folder / "state" / "node-2" / "rounds" / round_.round.round_id / "key").exists()
+    assert not (
+        world.folder / "state" / "node-2" / "rounds" / round_.round.round_id / "key"
+    ).exists()

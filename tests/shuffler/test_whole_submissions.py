@@ -38,7 +38,9 @@ def claiming(world: World, round_: Round, envelope_digest: str) -> Submission:
     """The submission of a user whose genuine claim names this digest."""
     user = world.user()
     name = user.key.public_key().public_bytes_raw().hex()
-    claim = SubmissionClaim(round_id=round_.round_id, credential=name, envelope_digest=envelope_digest)
+    claim = SubmissionClaim(
+        round_id=round_.round_id, credential=name, envelope_digest=envelope_digest
+    )
     submission = world.submission(round_, user)
     submission.header.claim = sign(claim, name, user.key).to_bytes()
     return submission
@@ -59,11 +61,15 @@ async def test_a_bad_submission_costs_nobody_else_in_its_group(world: World, rou
     calls = [message(submission) for submission in good]
     for place, wrong in enumerate(bad.values()):
         calls.insert(7 * place, wrong)
-    outcomes = await asyncio.gather(*(world.send_whole(call) for call in calls), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(world.send_whole(call) for call in calls), return_exceptions=True
+    )
     refused = [type(outcome) for outcome in outcomes if not isinstance(outcome, Signed)]
     assert refused == list(bad)
     receipts = {
-        verify_from(world.roster.party("node-1"), signed, Receipt) for signed in outcomes if isinstance(signed, Signed)
+        verify_from(world.roster.party("node-1"), signed, Receipt)
+        for signed in outcomes
+        if isinstance(signed, Signed)
     }
     assert {(one.credential, one.submission_digest) for one in receipts} == {
         (one.credential, digest(one.envelope)) for one in good
@@ -78,7 +84,9 @@ def sign_by_itself(submission: Submission) -> bytes:
     ).to_bytes()
 
 
-async def test_in_one_message_and_as_a_stream_it_is_the_same_submission(world: World, round_: Round) -> None:
+async def test_in_one_message_and_as_a_stream_it_is_the_same_submission(
+    world: World, round_: Round
+) -> None:
     submission = world.submission(round_)
 
     async def send(*, streams: bool) -> Receipt:
@@ -90,13 +98,25 @@ async def test_in_one_message_and_as_a_stream_it_is_the_same_submission(world: W
     assert (await world.status("node-1", round_.round_id)).accepted == 1
 
 
-async def test_a_submission_spelled_otherwise_on_the_wire_is_the_same_submission(world: World, round_: Round) -> None:
-    """Message and frames can be written in many ways by anyone; what is signed and hashed cannot."""
+async def test_a_submission_spelled_otherwise_on_the_wire_is_the_same_submission(
+    world: World, round_: Round
+) -> None:
+    """Message and frames can be written in many ways by anyone.
+
+    What is signed and hashed cannot.
+    """
     submission = world.submission(round_)
     first = message(submission).SerializeToString()
-    decoy = node_pb2.SubmitWholeRequest(envelope=b"of two envelopes the last one counts").SerializeToString()
-    unknown = bytes([15 << 3 | 2, 4]) + b"more"  # a field of number 15, which this message does not have
-    calls = [node_pb2.SubmitWholeRequest.FromString(data) for data in (first, decoy + first, first + unknown)]
+    decoy = node_pb2.SubmitWholeRequest(
+        envelope=b"of two envelopes the last one counts"
+    ).SerializeToString()
+    unknown = (
+        bytes([15 << 3 | 2, 4]) + b"more"
+    )  # a field of number 15, which this message does not have
+    calls = [
+        node_pb2.SubmitWholeRequest.FromString(data)
+        for data in (first, decoy + first, first + unknown)
+    ]
     for name in ("credential", "claim"):
         respelled = node_pb2.SubmitWholeRequest.FromString(first)
         frame: bytes = getattr(respelled.header, name)
@@ -121,14 +141,18 @@ async def test_slow_streams_keep_no_message_waiting(world: World) -> None:
         call.cancel()
 
 
-async def test_a_message_longer_than_a_window_is_told_to_stream(world: World, round_: Round) -> None:
+async def test_a_message_longer_than_a_window_is_told_to_stream(
+    world: World, round_: Round
+) -> None:
     submission = world.submission(round_)
     submission.envelope = bytes(WHOLE_BYTES)
     with pytest.raises(InvalidSubmissionError, match="stream it"):
         await world.send_whole(message(submission))
 
 
-async def test_who_hangs_up_gets_the_receipt_when_it_comes_again(world: World, round_: Round) -> None:
+async def test_who_hangs_up_gets_the_receipt_when_it_comes_again(
+    world: World, round_: Round
+) -> None:
     submission = world.submission(round_)
     for _ in range(3):
         call = world.node("node-1", "client").SubmitWhole(message(submission))
@@ -138,7 +162,9 @@ async def test_who_hangs_up_gets_the_receipt_when_it_comes_again(world: World, r
     assert (await world.status("node-1", round_.round_id)).accepted == 1
 
 
-async def test_after_the_close_a_claim_of_anything_is_a_typed_refusal(world: World, round_: Round) -> None:
+async def test_after_the_close_a_claim_of_anything_is_a_typed_refusal(
+    world: World, round_: Round
+) -> None:
     """Nothing of an envelope is looked at then, so its claimed digest may be no digest at all."""
     accepted, other = world.submission(round_), world.submission(round_)
     await world.submit(other)
@@ -154,9 +180,13 @@ async def test_after_the_close_a_claim_of_anything_is_a_typed_refusal(world: Wor
         await world.submit(other)
 
 
-async def test_another_submission_is_refused_in_the_same_group_too(world: World, round_: Round) -> None:
+async def test_another_submission_is_refused_in_the_same_group_too(
+    world: World, round_: Round
+) -> None:
     user = world.user()
     calls = [message(world.submission(round_, user)) for _ in range(5)]
-    outcomes = await asyncio.gather(*(world.send_whole(call) for call in calls), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(world.send_whole(call) for call in calls), return_exceptions=True
+    )
     assert sum(isinstance(outcome, Signed) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, DifferentSubmissionError) for outcome in outcomes) == 4

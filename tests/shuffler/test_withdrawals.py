@@ -1,4 +1,7 @@
-"""A credential that was withdrawn, or has expired, lets nobody in any more; what was accepted stays. About 15 s."""
+"""A credential that was withdrawn, or has expired, lets nobody in any more.
+
+What was accepted stays. About 15 s.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,19 @@ from shuffledp_core.errors import ConfigError, UnknownCredentialError, Withdrawn
 from shuffledp_shuffler.app import build
 
 
-def publish(world: World, serial: int, *names: str, population: str = POPULATION, signer: str = POPULATION) -> None:
+def publish(
+    world: World, serial: int, *names: str, population: str = POPULATION, signer: str = POPULATION
+) -> None:
     """Puts a list where nodes look, at once as a whole."""
     enrolment = world.deployment.enrolment_of(POPULATION)
-    document = Withdrawals(population=population, serial=serial, issued_at=system_clock(), credentials=names)
-    signed = enrolment.sign(document) if signer == POPULATION else world.deployment.identity_of(signer).sign(document)
+    document = Withdrawals(
+        population=population, serial=serial, issued_at=system_clock(), credentials=names
+    )
+    signed = (
+        enrolment.sign(document)
+        if signer == POPULATION
+        else world.deployment.identity_of(signer).sign(document)
+    )
     folder(world).mkdir(exist_ok=True)
     part = folder(world) / "part"
     part.write_bytes(signed.to_bytes())
@@ -63,7 +74,9 @@ async def test_what_was_accepted_before_stays_and_its_receipt_is_given_again(wor
         await world.submit(world.submission(later, user))
 
 
-@pytest.mark.parametrize("how", ["older", "gone", "torn", "same serial", "another signer", "another population"])
+@pytest.mark.parametrize(
+    "how", ["older", "gone", "torn", "same serial", "another signer", "another population"]
+)
 async def test_no_other_file_brings_a_withdrawn_credential_back(world: World, how: str) -> None:
     await start(world)
     round_ = await world.open()
@@ -99,15 +112,22 @@ async def test_a_first_list_that_cannot_be_believed_stops_the_start(world: World
         build(world.config("node-1", withdrawals=folder(world)))
 
 
-async def test_a_list_that_spells_a_credential_otherwise_is_refused_and_not_read_without_it(world: World) -> None:
-    """As text it names nobody, so that the credential would get in here and in no verified round."""
+async def test_a_list_that_spells_a_credential_otherwise_is_refused_and_not_read_without_it(
+    world: World,
+) -> None:
+    """As text it names nobody, so that the credential would get in here and in no verified
+    round."""
     await start(world)
     round_ = await world.open()
     submission = world.submission(round_)
     publish(world, 1, submission.credential)
     with pytest.raises(WithdrawnCredentialError):
         await world.submit(submission)
-    for other in (submission.credential.upper(), f" {submission.credential}", submission.credential + "\n"):
+    for other in (
+        submission.credential.upper(),
+        f" {submission.credential}",
+        submission.credential + "\n",
+    ):
         publish(world, 2, other)
         with pytest.raises(WithdrawnCredentialError):  # the last good list stays
             await world.submit(submission)
@@ -121,7 +141,9 @@ async def test_a_credential_counts_until_it_expires(world: World) -> None:
     name, now = user.key.public_key().public_bytes_raw().hex(), system_clock()
     enrolment = world.deployment.enrolment_of(POPULATION)
     for ends, counts in ((now - 1, False), (now + 600_000, True)):
-        user.credential = enrolment.sign(Credential(population=POPULATION, public_key=name, expires_at=ends))
+        user.credential = enrolment.sign(
+            Credential(population=POPULATION, public_key=name, expires_at=ends)
+        )
         if counts:
             await world.submit(world.submission(round_, user))
         else:

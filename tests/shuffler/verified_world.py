@@ -1,4 +1,5 @@
-"""Verified rounds around the nodes under test: the test plays the analyst, and users who may cheat."""
+"""Verified rounds around the nodes under test: the test plays the analyst, and users who may
+cheat."""
 
 from __future__ import annotations
 
@@ -43,15 +44,24 @@ class VerifiedRound:
     terms: MixTerms
 
     def made(self, user: User) -> Prepared:
-        return make_claim(self.terms, [0] * self.terms.messages_per_user, user.key.private_bytes_raw(), system_random)
+        return make_claim(
+            self.terms,
+            [0] * self.terms.messages_per_user,
+            user.key.private_bytes_raw(),
+            system_random,
+        )
 
     def submission(self, user: User, made: Prepared | None = None) -> Sent:
         """What a user sends: its claim, and behind it the sealed records."""
         made = made or self.made(user)
-        sealed = suite_named("sealed-box").sealer(self.round.public_keys()[0], binding(self.round.round_id, 1))
+        sealed = suite_named("sealed-box").sealer(
+            self.round.public_keys()[0], binding(self.round.round_id, 1)
+        )
         envelope = pack_claim(enrolled_claim(made.claim, user.credential)) + sealed(made.submission)
         name = user.key.public_key().public_bytes_raw().hex()
-        claim = SubmissionClaim(round_id=self.round.round_id, credential=name, envelope_digest=digest(envelope))
+        claim = SubmissionClaim(
+            round_id=self.round.round_id, credential=name, envelope_digest=digest(envelope)
+        )
         header = node_pb2.SubmissionHeader(
             round_id=self.round.round_id,
             credential=user.credential.to_bytes(),
@@ -60,7 +70,9 @@ class VerifiedRound:
         return header, envelope
 
     async def send(self, sent: Sent) -> Signed:
-        return await self.world.send_whole(node_pb2.SubmitWholeRequest(header=sent[0], envelope=sent[1]))
+        return await self.world.send_whole(
+            node_pb2.SubmitWholeRequest(header=sent[0], envelope=sent[1])
+        )
 
     async def accusation(self, name: str) -> bytes:
         request = node_pb2.GetAccusationRequest(round_id=self.round.round_id)
@@ -76,7 +88,9 @@ class VerifiedRound:
 
     async def settle(self, name: str, transcript: Transcript) -> None:
         parts = [node_pb2.SettleAccusationRequest(round_id=self.round.round_id)]
-        parts += [node_pb2.SettleAccusationRequest(chunk=chunk) for chunk in chunked(packed(transcript))]
+        parts += [
+            node_pb2.SettleAccusationRequest(chunk=chunk) for chunk in chunked(packed(transcript))
+        ]
         async with translated(name):
             await self.world.node(name).SettleAccusation(iter(parts))
 
@@ -100,7 +114,9 @@ async def joined(answers: AsyncIterable[Any]) -> bytes:
     return b"".join([answer.chunk.data async for answer in answers])
 
 
-async def prepare(world: World, name: str, certificate: Signed, position: int, before: tuple[Signed, ...]) -> Signed:
+async def prepare(
+    world: World, name: str, certificate: Signed, position: int, before: tuple[Signed, ...]
+) -> Signed:
     request = node_pb2.PrepareRoundRequest(
         certificate=certificate.to_bytes(),
         position=position,
@@ -115,12 +131,17 @@ def planned(world: World) -> Round:
     """A certified verified round without any keys."""
     round_ = world.round(mix="verified")
     mechanism = from_json(round_.certificate.body, Certificate).mechanism
-    return replace(round_, geometry=Geometry.of(mechanism, "sealed-box", len(world.names), Mix.VERIFIED))
+    return replace(
+        round_, geometry=Geometry.of(mechanism, "sealed-box", len(world.names), Mix.VERIFIED)
+    )
 
 
 async def keys_in_turn(world: World, round_: Round) -> Round:
     for position, name in enumerate(world.names, start=1):
-        round_.keys = (*round_.keys, await prepare(world, name, round_.certificate, position, round_.keys))
+        round_.keys = (
+            *round_.keys,
+            await prepare(world, name, round_.certificate, position, round_.keys),
+        )
     return round_
 
 
@@ -130,9 +151,14 @@ async def open_verified(world: World, **changes: Any) -> VerifiedRound:
     round_.manifest = world.manifest(round_, **({"max_reports": 20} | changes))
     for name in world.names:
         await world.set_manifest(name, round_.manifest)
-    manifest, certificate = from_json(round_.manifest.body, Manifest), from_json(round_.certificate.body, Certificate)
+    manifest, certificate = (
+        from_json(round_.manifest.body, Manifest),
+        from_json(round_.certificate.body, Certificate),
+    )
     keys = [from_json(key.body, RoundKey) for key in round_.keys]
-    return VerifiedRound(world, round_, mix_terms(round_.manifest, manifest, certificate, keys, world.roster))
+    return VerifiedRound(
+        world, round_, mix_terms(round_.manifest, manifest, certificate, keys, world.roster)
+    )
 
 
 def expiring(world: World, expires_at: int) -> User:

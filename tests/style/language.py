@@ -1,9 +1,9 @@
-"""Measures the language of the project: `python tests/style/language.py` prints a table and the places.
+"""Measures the language of the project: `python tests/style/language.py` prints a table and the
+places.
 
 Identifiers are counted once for each definition: functions, classes, parameters, attributes and
-variables that are assigned to. Prose is README, CONTRIBUTING, SECURITY, CHANGELOG, docs and the labs'
-texts without code blocks, and all docstrings.
-"""
+variables that are assigned to. Prose is README, CONTRIBUTING, SECURITY, CHANGELOG, docs and the
+labs' texts without code blocks, and all docstrings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ PARTICIPLES: Final = re.compile(
 )
 """A name of one word that is a past participle."""
 
-NOUNS: Final = frozenset(["seed", "feed", "speed", "need", "embed", "shed", "shared", "indeed", "bed"])
+NOUNS: Final = frozenset(
+    ["seed", "feed", "speed", "need", "embed", "shed", "shared", "indeed", "bed"]
+)
 """Words in -ed that are no participles."""
 
 PHRASES: Final = (
@@ -78,6 +80,7 @@ class Measured:
     participles: list[str] = field(default_factory=list)
     parallel: list[str] = field(default_factory=list)
     long_lines: list[str] = field(default_factory=list)
+    summaries: list[str] = field(default_factory=list)
     phrases: Counter[str] = field(default_factory=Counter)
     classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -93,8 +96,11 @@ class Measured:
         return {
             "vague identifiers per 1,000": len(self.vague) * per_thousand_names,
             "functions and classes named by a bare participle": float(len(self.participles)),
-            "parallel assignments of computed values per 1,000 lines": (len(self.parallel) * per_thousand_lines),
+            "parallel assignments of computed values per 1,000 lines": (
+                len(self.parallel) * per_thousand_lines
+            ),
             "share of code lines over 100 columns": len(self.long_lines) / max(self.code_lines, 1),
+            "docstring summaries of more than one line": float(len(self.summaries)),
             "public class names defined more than once": float(len(self.repeated_classes)),
             **{f"'{phrase}' in prose": float(self.phrases[phrase]) for phrase in PHRASES},
         }
@@ -125,9 +131,17 @@ def measure_code(source: str, path: str, into: Measured) -> None:
     """Measure one module, its docstrings included."""
     lines = source.splitlines()
     into.code_lines += len(lines)
-    into.long_lines += [f"{path}:{number}" for number, line in enumerate(lines, 1) if len(line) > 100]
+    into.long_lines += [
+        f"{path}:{number}" for number, line in enumerate(lines, 1) if len(line) > 100
+    ]
     for node in ast.walk(ast.parse(source)):
         docstring_of(node, into)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            summary = (ast.get_docstring(node) or "").split("\n\n")[0]
+            if "\n" in summary:
+                into.summaries.append(
+                    f"{path}:{getattr(node, 'lineno', 1)}: {summary.splitlines()[0]}"
+                )
         for name in names_of(node):
             into.identifiers += 1
             if name.strip("_") in VAGUE_WORDS:
@@ -155,7 +169,8 @@ def names_of(node: ast.AST) -> Iterator[str]:
 
 
 def is_parallel(node: ast.AST) -> bool:
-    """True for `a, b = f(), g()`: several targets, several values, at least two of them computed."""
+    """True for `a, b = f(), g()`: several targets, several values, at least two of them
+    computed."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
         return False
     computed = [
@@ -192,7 +207,10 @@ def measure_prose(text: str, into: Measured) -> None:
 def main() -> None:
     """Print the table, and with `--places NAME` the places behind one row."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--places", choices=["vague", "participles", "parallel", "long_lines", "classes"])
+    parser.add_argument(
+        "--places",
+        choices=["vague", "participles", "parallel", "long_lines", "summaries", "classes"],
+    )
     options = parser.parse_args()
     measured = measure()
     if options.places == "classes":

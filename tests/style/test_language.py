@@ -1,7 +1,8 @@
-"""The language of the project gets no worse: every measurement stays at or below its limit in limits.json.
+"""The language of the project gets no worse: every measurement stays at or below its limit in
+limits.json.
 
-Lower a limit when a change lowers its measurement; never raise one. `python tests/style/language.py`
-prints the measurements, and with `--places NAME` the places behind them.
+Lower a limit when a change lowers its measurement; never raise one. `python
+tests/style/language.py` prints the measurements, and with `--places NAME` the places behind them.
 """
 
 from __future__ import annotations
@@ -43,15 +44,26 @@ def test_commit_subjects_name_their_area_in_at_most_72_characters() -> None:
     if git("cat-file", "-e", since).returncode:
         pytest.skip(f"the history does not reach back to {since}")
     subjects = git("log", "--no-merges", "--format=%s", f"{since}..HEAD").stdout.splitlines()
-    assert [line for line in subjects if len(line) > LONGEST_SUBJECT or not SUBJECT.match(line)] == []
+    assert [
+        line for line in subjects if len(line) > LONGEST_SUBJECT or not SUBJECT.match(line)
+    ] == []
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *arguments], cwd=language.ROOT, capture_output=True, text=True, check=False)  # noqa: S607
+    return subprocess.run(
+        ["git", *arguments],  # noqa: S607
+        cwd=language.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_the_measure_counts_what_it_says() -> None:
-    source = '"""For nobody."""\n\n\nclass Seen:\n    """A set."""\n\n\ndef asked(found: int) -> int:\n    """No."""\n'
+    source = (
+        '"""For nobody."""\n\n\nclass Seen:\n    """A set."""\n\n\ndef asked(found: int) -> '
+        'int:\n    """No."""\n'
+    )
     source += "    a, b = max(found, 1), min(found, 2)\n    return a + b\n"
     into = language.Measured()
     language.measure_code(source, "x.py", into)

@@ -1,4 +1,7 @@
-"""Clients that do not run what is certified, each with one small fault. Module functions: workers find them by name."""
+"""Clients that do not run what is certified, each with one small fault.
+
+Module functions: workers find them by name.
+"""
 
 import msgspec
 import numpy as np
@@ -35,7 +38,9 @@ def noise_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Int
 def blanket_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """The true value is kept half as often as it should be replaced."""
     assert isinstance(spec, KRRHistogram | HadamardHistogram)
-    return randomise_in_bulk(msgspec.structs.replace(spec, blanket=spec.blanket / 2), values, arrays)
+    return randomise_in_bulk(
+        msgspec.structs.replace(spec, blanket=spec.blanket / 2), values, arrays
+    )
 
 
 def fake_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
@@ -47,7 +52,9 @@ def fake_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Inte
 def coin_halved(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:
     """A bit is a fair coin half as often as it should be."""
     assert isinstance(spec, OneBitShuffle | QuantisedRR)
-    return randomise_in_bulk(msgspec.structs.replace(spec, randomise=spec.randomise / 2), values, arrays)
+    return randomise_in_bulk(
+        msgspec.structs.replace(spec, randomise=spec.randomise / 2), values, arrays
+    )
 
 
 def coin_not_flipped(spec: Mechanism, values: Integers, arrays: RandomArrays) -> Integers:

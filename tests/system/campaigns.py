@@ -50,7 +50,9 @@ FIRST = round(datetime(2030, 3, 1, 8, tzinfo=UTC).timestamp() * 1000)
 """Nine o'clock in Berlin, in winter."""
 
 
-def campaign_file(folder: Path, keys: Path, changes: tuple[tuple[str, str], ...] = (), **parts: str) -> Path:
+def campaign_file(
+    folder: Path, keys: Path, changes: tuple[tuple[str, str], ...] = (), **parts: str
+) -> Path:
     """Writes a campaign of three weeks; `parts` are added lines, `changes` replace some."""
     text = CAMPAIGN.format(**{"keys": keys, "general": "", "schedule": "", "question": ""} | parts)
     for old, new in changes:
@@ -78,7 +80,8 @@ class MovedCalendar:
 
 
 class SetCalendar(MovedCalendar):
-    """A clock that somebody sets while the campaign waits: to each of these times, and then no more."""
+    """A clock that somebody sets while the campaign waits: to each of these times, and then no
+    more."""
 
     def __init__(self, now: int, *times: int) -> None:
         super().__init__(now)
@@ -111,7 +114,10 @@ class MortalStore(Store):
 
 
 async def runner_of(
-    file: Path, calendar: MovedCalendar, make: Callable[[Path], Store] = Store, said: list[str] | None = None
+    file: Path,
+    calendar: MovedCalendar,
+    make: Callable[[Path], Store] = Store,
+    said: list[str] | None = None,
 ) -> Runner:
     """What a process that starts now works with: everything else it knows is on the disk."""
     campaign: Campaign = load_campaign(file)
@@ -119,14 +125,20 @@ async def runner_of(
     state = Store(campaign.folder).read()
     if state is None:
         outlook = await outlook_of(campaign, None)
-        state = begin(campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now())
+        state = begin(
+            campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now()
+        )
         Store(campaign.folder).write(state)
     check_same(campaign, state)
-    return Runner(campaign, make(campaign.folder), state, calendar, (said if said is not None else []).append)
+    return Runner(
+        campaign, make(campaign.folder), state, calendar, (said if said is not None else []).append
+    )
 
 
 @asynccontextmanager
-async def people(system: LocalSystem, pool: ProcessPoolExecutor, users: int = USERS) -> AsyncIterator[None]:
+async def people(
+    system: LocalSystem, pool: ProcessPoolExecutor, users: int = USERS
+) -> AsyncIterator[None]:
     """Simulated people who take part in every round that is announced."""
     playing = asyncio.ensure_future(play(system, small_values(users), pool, once=False))
     try:

@@ -11,7 +11,9 @@ from shuffledp import cli
 Shell = Callable[..., tuple[int, str, str]]
 
 
-def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     """Runs words as `main` does, in a folder; exit code, standard output, standard error."""
     monkeypatch.chdir(folder)
 

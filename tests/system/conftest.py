@@ -15,23 +15,29 @@ IMPATIENT: dict[str, dict[str, float | str]] = {
     "analyst": {"recovery_seconds": 3.0, "discard_seconds": 2.0, "mix_timeout_seconds": 60.0},
     "node": {"relay_seconds": 20.0},
 }
-"""Bounds on how long a missing party is waited for; every test ends by an event, these only bound the failures."""
+"""Bounds on how long a missing party is waited for; every test ends by an event, these only bound
+the failures.
+"""
 
 
 @pytest.fixture(scope="module")
-def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalSystem]:
     """Three nodes, broker, accountant and analyst, each a process of its own, for a whole module.
 
-    A module that restarts parties within a round sets `PATIENT = True`: they are waited for as in production. One that
-    sets `OBSERVED = True` has a page of metrics at every service and logs everything.
-    """
+    A module that restarts parties within a round sets `PATIENT = True`: they are waited for as in
+    production. One that sets `OBSERVED = True` has a page of metrics at every service and logs
+    everything."""
     folder = tmp_path_factory.mktemp("system")
     settings = {} if getattr(request.module, "PATIENT", False) else IMPATIENT
     observed = getattr(request.module, "OBSERVED", False)
     if observed:
         roles = ("node", "analyst", "accountant")
         settings = {role: {**settings.get(role, {}), "log_level": "debug"} for role in roles}
-    local = LocalSystem(folder, nodes=3, budget=LocalBudget(1e9, 1e-2), settings=settings, metrics=observed)
+    local = LocalSystem(
+        folder, nodes=3, budget=LocalBudget(1e9, 1e-2), settings=settings, metrics=observed
+    )
     try:
         asyncio.run(local.start())
         yield local
@@ -50,7 +56,9 @@ async def system(running: LocalSystem) -> AsyncIterator[LocalSystem]:
 
 
 @pytest.fixture
-def shuffledp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def shuffledp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     """The command in this process, in the test's folder."""
     return shell(tmp_path, monkeypatch, capsys)
 

@@ -1,9 +1,9 @@
 """A broker that speaks enough MQTT 3.1.1 to be connected to, and then does what its script says.
 
-One trick a connection; after the last one it is honest. `python hostile_broker.py PORT announce`, on the other hand,
-is its victim: the real announcer, with less patience, so that withheld answers do not make a test wait. With `listen`
-in place of `announce` it is a listener that reads slowly, and prints how many bytes its memory grew by.
-"""
+One trick a connection; after the last one it is honest. `python hostile_broker.py PORT announce`,
+on the other hand, is its victim: the real announcer, with less patience, so that withheld answers
+do not make a test wait. With `listen` in place of `announce` it is a listener that reads slowly,
+and prints how many bytes its memory grew by."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ async def withheld_acknowledgement(line: Line) -> None:
 
 
 async def a_wrong_topic_to_whoever_gave_up_waiting(line: Line) -> None:
-    """Nothing is read until the client has lost its patience and says goodbye, which is then not read either."""
+    """Nothing is read until the client has lost its patience and says goodbye, which is then not
+    read either."""
     await line.welcome()
     await asyncio.sleep(HELD_SECONDS)
     await line.flood(document(b"#", b"x"), 2**20)
@@ -145,11 +146,14 @@ async def a_wrong_topic_after_the_acknowledgement(line: Line) -> None:
 async def wrong_numbers(line: Line) -> None:
     await line.welcome()
     await line.until(3)
-    await line.flood(b"".join(b"\x40\x02" + number.to_bytes(2, "big") for number in range(1000, 2**16)))
+    await line.flood(
+        b"".join(b"\x40\x02" + number.to_bytes(2, "big") for number in range(1000, 2**16))
+    )
 
 
 async def one_endless_packet(line: Line) -> None:
-    """The largest length that MQTT can write: before any callback, a client that trusts it has kept it all."""
+    """The largest length that MQTT can write: before any callback, a client that trusts it has kept
+    it all."""
     await acknowledged(line)
     await line.say(b"\x31\xff\xff\xff\x7f")
     await line.flood(bytes(2**16))
@@ -200,9 +204,14 @@ async def one_document(line: Line) -> None:
 
 
 class HostileBroker:
-    """Use as an async context manager. It serves TLS if it is given a context, and listens on `host`."""
+    """Use as an async context manager.
 
-    def __init__(self, script: Sequence[Trick], *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    It serves TLS if it is given a context, and listens on `host`.
+    """
+
+    def __init__(
+        self, script: Sequence[Trick], *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self._script = list(script)
         self._tls = tls
         self._host = host
@@ -223,13 +232,20 @@ class HostileBroker:
     async def __aenter__(self) -> Self:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.create_server((self._host, 0), family=family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)  # what it does not read stays with the client
-        self._server = await asyncio.start_server(self._serve, sock=listener, limit=2**12, ssl=self._tls)
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12
+        )  # what it does not read stays with the client
+        self._server = await asyncio.start_server(
+            self._serve, sock=listener, limit=2**12, ssl=self._tls
+        )
         self.port = listener.getsockname()[1]
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.close()
         for task in self._tasks:
@@ -283,7 +299,10 @@ async def announce(broker: BrokerConfig) -> None:
 
 
 async def listen(broker: BrokerConfig) -> None:
-    """Listen twice, reading ten documents a second; write by how many bytes the second time made the process larger."""
+    """Listen twice, reading ten documents a second.
+
+    Write by how many bytes the second time made the process larger.
+    """
     await _read_slowly(broker)
     before = peak("self")
     await _read_slowly(broker)

@@ -15,4 +15,7 @@ def fetch(address: str) -> str:
 
 async def metrics_of(system: LocalSystem) -> dict[str, str]:
     """The page of every service, by name."""
-    return {name: await asyncio.to_thread(fetch, f"{address}/metrics") for name, address in system.metrics.items()}
+    return {
+        name: await asyncio.to_thread(fetch, f"{address}/metrics")
+        for name, address in system.metrics.items()
+    }

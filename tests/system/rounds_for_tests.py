@@ -30,7 +30,8 @@ LARGEST = 3
 def small_plan(system: LocalSystem, **changes: object) -> RoundPlan:
     """40 users, values 0..3, three bits each: a second of work."""
     fields: dict[str, object] = {
-        "population": system.population, "mechanism": "rr-shuffle", "size": LARGEST, "epsilon": 4.0, "delta": 1e-3,
+        "population": system.population, "mechanism": "rr-shuffle", "size": LARGEST,
+        "epsilon": 4.0, "delta": 1e-3,
         "min_reports": USERS, "max_reports": USERS, "route": system.route, "open_seconds": 120.0,
     }  # fmt: skip
     return RoundPlan(**(fields | changes))  # type: ignore[arg-type]
@@ -46,9 +47,13 @@ def quiet() -> Stages:
     return Stages(Console(quiet=True))
 
 
-async def small_round(system: LocalSystem, pool: ProcessPoolExecutor, **changes: object) -> RoundReport:
+async def small_round(
+    system: LocalSystem, pool: ProcessPoolExecutor, **changes: object
+) -> RoundReport:
     """One small round to its verified end."""
-    return await run_round(system, small_plan(system, **changes), small_values(), pool, quiet(), StageClock())
+    return await run_round(
+        system, small_plan(system, **changes), small_values(), pool, quiet(), StageClock()
+    )
 
 
 async def ended(system: LocalSystem, round_id: str) -> Signed:
@@ -68,7 +73,9 @@ async def within_a_minute(work: Awaitable[T]) -> T:
         return await work
 
 
-async def submit_some(system: LocalSystem, pool: ProcessPoolExecutor, round_id: str, users: int) -> None:
+async def submit_some(
+    system: LocalSystem, pool: ProcessPoolExecutor, round_id: str, users: int
+) -> None:
     """New users submit, and hold their receipts."""
     await Fleet(system, round_id, small_values(users), pool, quiet(), {}).submit()
 

@@ -1,4 +1,7 @@
-"""The published parameters break, ours hold. False-alarm rate: each claim is tested at 1 - 1e-9, 1e-8 for the file."""
+"""The published parameters break, ours hold.
+
+False-alarm rate: each claim is tested at 1 - 1e-9, 1e-8 for the file.
+"""
 
 import sys
 from typing import Any
@@ -24,7 +27,8 @@ def run_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # 8.6 million reports are drawn: a loaded machine takes its time
 def test_every_printed_statement_is_broken_and_the_accountants_hold() -> None:
-    """A printed statement would still be refuted if each count were six standard deviations worse."""
+    """A printed statement would still be refuted if each count were six standard deviations
+    worse."""
     report = run_printed(confidence=1 - 1e-9)
     assert report.succeeded_undefended
     assert report.defence_held
@@ -34,7 +38,9 @@ def test_every_printed_statement_is_broken_and_the_accountants_hold() -> None:
         assert any(words in source for source in sources)
     computed = [one for one in report.findings if one.trials == 0]
     assert [one.quantity.split()[0] for one in computed] == ["δ", "ε", "ε"]
-    assert all(one.verdict is Verdict.HOLDS and one.trials > 0 for one in report.findings if one.defended)
+    assert all(
+        one.verdict is Verdict.HOLDS and one.trials > 0 for one in report.findings if one.defended
+    )
     assert report.to_dict()["succeeded_undefended"] is True
 
 

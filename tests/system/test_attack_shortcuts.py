@@ -1,13 +1,13 @@
 """The attacks that need no running system: each works where its defence is missing, and only there.
 
-False alarms. Every interval has a confidence of 1 - 1e-9, so that a true claim is found broken with probability 1e-9 at
-most. That a false claim is found broken is argued at each fixture: with N trials in the measuring half, the counts are
-taken at their worst quantiles of 1e-10, Clopper-Pearson's bounds at 5e-10 a side are put on them, and the ε they
-prove is still above the claim. The laws are the exact ones of the mechanisms.
+False alarms. Every interval has a confidence of 1 - 1e-9, so that a true claim is found broken with
+probability 1e-9 at most. That a false claim is found broken is argued at each fixture: with N
+trials in the measuring half, the counts are taken at their worst quantiles of 1e-10,
+Clopper-Pearson's bounds at 5e-10 a side are put on them, and the ε they prove is still above the
+claim. The laws are the exact ones of the mechanisms.
 
-Time: about 40 s of CPU, spread over the cores. The outlier, whose exact samples take as much again, has a file of its
-own, with the slow tests.
-"""
+Time: about 40 s of CPU, spread over the cores. The outlier, whose exact samples take as much again,
+has a file of its own, with the slow tests."""
 
 from __future__ import annotations
 
@@ -37,21 +37,24 @@ SURE = 1 - 1e-9
 
 @pytest.fixture(scope="module")
 def flood() -> AttackReport:
-    """N = 1000. A k-RR report is the victim's symbol with probability .475, another given one with .058.
+    """N = 1000.
 
-    375 and 112 at worst prove .44, the claim is .2998. Geo-Shuffle: of two values 20 apart, noise of 10 or more has
-    probability .0034; 980 and 21 at worst prove 2.7, the claim is 1.
-    """
+    A k-RR report is the victim's symbol with probability .475, another given one with .058.
+
+    375 and 112 at worst prove .44, the claim is .2998. Geo-Shuffle: of two values 20 apart, noise
+    of 10 or more has probability .0034; 980 and 21 at worst prove 2.7, the claim is 1."""
     return run_flood(trials=2000, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
 def length() -> AttackReport:
-    """N = 200, claim 1. As for the flood: noise of 10 or more, half of the way, has probability .0034.
+    """N = 200, claim 1.
 
-    189 and 12 at worst prove 1.27 for a threshold in the middle. If the threshold is the largest length of the first
-    half, new ones exceed it by a geometric law, at most 30 times of 200; with 8 on the wrong side that proves 1.25.
-    """
+    As for the flood: noise of 10 or more, half of the way, has probability .0034.
+
+    189 and 12 at worst prove 1.27 for a threshold in the middle. If the threshold is the largest
+    length of the first half, new ones exceed it by a geometric law, at most 30 times of 200; with 8
+    on the wrong side that proves 1.25."""
     return run_length(trials=400, confidence=SURE)
 
 
@@ -59,29 +62,35 @@ def length() -> AttackReport:
 def average() -> AttackReport:
     """Small round: N = 500, claim .773. The totals of 100 days are 2.58 standard deviations apart.
 
-    Above 1.9 of them lie .752 and .029 of the rounds: 312 and 45 at worst prove .94; thresholds from 1.6 to 2.2 .88.
-    RAPPOR: N = 3000, claim 1.022. The kept bits differ the right way with probability .5625, the wrong way with .0625:
-    1514 and 278 at worst prove 1.24. A majority of 100 fresh answers is wrong for fewer than one user in a million.
-    """
+    Above 1.9 of them lie .752 and .029 of the rounds: 312 and 45 at worst prove .94; thresholds
+    from 1.6 to 2.2 .88. RAPPOR: N = 3000, claim 1.022. The kept bits differ the right way with
+    probability .5625, the wrong way with .0625: 1514 and 278 at worst prove 1.24. A majority of 100
+    fresh answers is wrong for fewer than one user in a million."""
     return run_average(trials=1000, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
 def dropout() -> AttackReport:
-    """N = 2000, claim .25. A quarter of the shares has the law SGDL(1/4, e^-.25): .495 at 0 and .104 at 1.
+    """N = 2000, claim .25.
 
-    848 and 302 at worst prove .55. For a half N = 10,000 would be needed to be as sure, so its bound is not asserted.
-    """
+    A quarter of the shares has the law SGDL(1/4, e^-.25): .495 at 0 and .104 at 1.
+
+    848 and 302 at worst prove .55. For a half N = 10,000 would be needed to be as sure, so its
+    bound is not asserted."""
     return run_dropout(trials=4000, confidence=SURE)
 
 
 def finding(report: AttackReport, scenario: str, source: str = "") -> Finding:
     """The only finding with these words in its scenario and its claim."""
-    (found,) = (one for one in report.findings if scenario in one.scenario and source in one.claim.source)
+    (found,) = (
+        one for one in report.findings if scenario in one.scenario and source in one.claim.source
+    )
     return found
 
 
-def test_a_flooded_user_keeps_less_than_the_certificate_that_counts_everybody(flood: AttackReport) -> None:
+def test_a_flooded_user_keeps_less_than_the_certificate_that_counts_everybody(
+    flood: AttackReport,
+) -> None:
     assert flood.succeeded_undefended
     assert finding(flood, "krr-histogram", "counts 1000").claim.value < 0.3
 
@@ -90,11 +99,18 @@ def test_a_certificate_that_counts_the_honest_users_holds_in_a_flood(flood: Atta
     assert flood.defence_held
     allowed = finding(flood, "the plan allows for 900 colluding users")
     assert allowed.claim.source == "certificate that counts 100 honest"
-    assert 0.3 < allowed.claim.value < finding(flood, "krr-histogram", "counts 1 honest").claim.value
+    assert (
+        0.3 < allowed.claim.value < finding(flood, "krr-histogram", "counts 1 honest").claim.value
+    )
 
 
-def test_a_policy_on_what_is_left_refuses_the_round_that_a_flood_would_lay_bare(flood: AttackReport) -> None:
-    bare, hidden = finding(flood, "geo-shuffle", "policy"), finding(flood, "krr-histogram", "policy")
+def test_a_policy_on_what_is_left_refuses_the_round_that_a_flood_would_lay_bare(
+    flood: AttackReport,
+) -> None:
+    bare, hidden = (
+        finding(flood, "geo-shuffle", "policy"),
+        finding(flood, "krr-histogram", "policy"),
+    )
     assert "your policy allows" in bare.note
     assert bare.measured == 0
     assert hidden.note == "takes part"
@@ -120,7 +136,9 @@ def test_the_same_question_every_day_costs_more_than_one_day(average: AttackRepo
     assert average.succeeded_undefended
 
 
-def test_the_composed_epsilon_the_ledgers_budget_and_the_kept_answer_hold(average: AttackReport) -> None:
+def test_the_composed_epsilon_the_ledgers_budget_and_the_kept_answer_hold(
+    average: AttackReport,
+) -> None:
     assert average.defence_held
 
 
@@ -134,7 +152,9 @@ def test_a_plan_for_everybody_fails_when_a_quarter_stays(dropout: AttackReport) 
     assert finding(dropout, "10 of 40", "of the plan").verdict is Verdict.BROKEN
 
 
-def test_the_final_certificate_and_a_careful_plan_hold_for_those_who_stay(dropout: AttackReport) -> None:
+def test_the_final_certificate_and_a_careful_plan_hold_for_those_who_stay(
+    dropout: AttackReport,
+) -> None:
     assert dropout.defence_held
     assert finding(dropout, "the plan was made for 20").claim.value <= 0.25
 
@@ -148,7 +168,9 @@ def test_the_curves_are_drawn(
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_that_cannot_be_written_is_a_typed_error(dropout: AttackReport, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_a_typed_error(
+    dropout: AttackReport, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="cannot write the plot"):
         draw_chart(dropout_chart(dropout), tmp_path / "missing" / "dropout.png")
 
@@ -167,13 +189,17 @@ def test_a_picture_that_cannot_be_written_is_a_typed_error(dropout: AttackReport
         (lambda: run_dropout(confidence=1.0), "confidence must be above 0 and below 1"),
     ],
 )
-def test_an_option_out_of_range_is_a_typed_error(run: Callable[[], AttackReport], words: str) -> None:
+def test_an_option_out_of_range_is_a_typed_error(
+    run: Callable[[], AttackReport], words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         run()
 
 
 def test_the_command_prints_one_json_report() -> None:
-    done = CliRunner().invoke(command, ["attack", "dropout", "--users", "8", "--trials", "100", "--format", "json"])
+    done = CliRunner().invoke(
+        command, ["attack", "dropout", "--users", "8", "--trials", "100", "--format", "json"]
+    )
     report = json.loads(done.stdout)
     assert report["attack"] == "dropout"
     assert {one["verdict"] for one in report["findings"]} <= {"broken", "holds"}
@@ -194,7 +220,17 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(group: str) -> Non
 def test_every_attack_is_listed_with_what_it_does_and_takes_the_options_that_it_names() -> None:
     done = CliRunner().invoke(command, ["attack", "list", "--format", "json"])
     listed = json.loads(done.stdout)
-    assert set(listed) >= {"average", "dropout", "exchange", "flood", "length", "outlier", "printed", "spoil", "trace"}
+    assert set(listed) >= {
+        "average",
+        "dropout",
+        "exchange",
+        "flood",
+        "length",
+        "outlier",
+        "printed",
+        "spoil",
+        "trace",
+    }
     for name, summary in listed.items():
         attack = attack_named(name)
         assert attack is not None
@@ -204,6 +240,8 @@ def test_every_attack_is_listed_with_what_it_does_and_takes_the_options_that_it_
         assert parameters["confidence"].default == DEFAULT_CONFIDENCE
 
 
-@pytest.mark.parametrize("name", ["findings", "installed", "exchange.attack", "../flood", "", "list", "nosuch"])
+@pytest.mark.parametrize(
+    "name", ["findings", "installed", "exchange.attack", "../flood", "", "list", "nosuch"]
+)
 def test_what_is_no_attack_is_none(name: str) -> None:
     assert attack_named(name) is None

@@ -1,8 +1,8 @@
 """What a sum of pieces does not bear, on real rounds: a lost message, a lying user, no honest node.
 
-One run of the command serves the tests that look at it; they are slow. Nothing asserted of it is left to chance but the
-last one: that fewer than 60 of 100 users draw no noise of their own has a probability below 1e-60.
-"""
+One run of the command serves the tests that look at it; they are slow. Nothing asserted of it is
+left to chance but the last one: that fewer than 60 of 100 users draw no noise of their own has a
+probability below 1e-60."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ SLOW_RUN = pytest.param("0.999999999", marks=pytest.mark.slow, id="run")
 def report(request: pytest.FixtureRequest) -> dict[str, Any]:
     command = [sys.executable, "-m", "shuffledp.cli", "attack", "spoil", "--format", "json"]
     done = subprocess.run(
-        [*command, "--confidence", request.param], capture_output=True, text=True, timeout=840, check=False
+        [*command, "--confidence", request.param],
+        capture_output=True,
+        text=True,
+        timeout=840,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -34,7 +38,11 @@ def report(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def played(report: dict[str, Any], what: str, mechanism: str = "split-mix") -> list[dict[str, Any]]:
-    return [row for row in report["details"]["rounds"] if (row["what"], row["mechanism"]) == (what, mechanism)]
+    return [
+        row
+        for row in report["details"]["rounds"]
+        if (row["what"], row["mechanism"]) == (what, mechanism)
+    ]
 
 
 @pytest.mark.timeout(900)
@@ -51,11 +59,18 @@ def test_a_lost_or_doubled_message_leaves_no_answer_rather_than_a_wrong_one(
     report: dict[str, Any], what: str, who: str, error: str
 ) -> None:
     (row,) = played(report, what)
-    assert (row["shift"], row["noticed_by"], row["error"], row["public"]) == (None, who, error, "failed")
+    assert (row["shift"], row["noticed_by"], row["error"], row["public"]) == (
+        None,
+        who,
+        error,
+        "failed",
+    )
 
 
 @pytest.mark.timeout(900)
-def test_an_exchanged_message_makes_the_sum_wrong_and_its_sender_notices(report: dict[str, Any]) -> None:
+def test_an_exchanged_message_makes_the_sum_wrong_and_its_sender_notices(
+    report: dict[str, Any],
+) -> None:
     (altered,) = played(report, "alter")
     assert abs(altered["shift"]) == 1
     for row in (altered, *played(report, "exchange")):
@@ -70,16 +85,22 @@ def test_honest_work_of_the_same_node_gives_the_sum_of_the_messages(report: dict
 
 
 @pytest.mark.timeout(900)
-def test_one_liar_moves_a_sum_of_pieces_anywhere_and_a_sum_of_bits_by_its_bits(report: dict[str, Any]) -> None:
+def test_one_liar_moves_a_sum_of_pieces_anywhere_and_a_sum_of_bits_by_its_bits(
+    report: dict[str, Any],
+) -> None:
     (pieces,) = played(report, LIE)
     (bits,) = played(report, LIE, "rr-shuffle")
     assert pieces["noticed_by"] == bits["noticed_by"] == "nobody"
-    assert abs(pieces["shift"]) >= 16  # half of a modulus that holds 13 values up to 2 with their noise
+    assert (
+        abs(pieces["shift"]) >= 16
+    )  # half of a modulus that holds 13 values up to 2 with their noise
     assert 0 < bits["shift"] <= bits["messages"] * 1.2
 
 
 @pytest.mark.timeout(900)
-def test_without_an_honest_node_values_are_read_off_and_with_one_they_are_not(report: dict[str, Any]) -> None:
+def test_without_an_honest_node_values_are_read_off_and_with_one_they_are_not(
+    report: dict[str, Any],
+) -> None:
     assert report["succeeded_undefended"]
     assert report["defence_held"]
 
@@ -87,7 +108,8 @@ def test_without_an_honest_node_values_are_read_off_and_with_one_they_are_not(re
 # ------------------------------------------------------------------ the verdicts, without rounds
 
 SEEN = Observation(
-    tampering="drop", position=2, stopped_by="node-1", users=0, victim=False, error="BadBatchError", public="failed",
+    tampering="drop", position=2, stopped_by="node-1", users=0, victim=False,
+    error="BadBatchError", public="failed",
     charge="reserved", messages=2, changed=0, candidates=None, identified=0,
 )  # fmt: skip
 PUBLISHED = replace(SEEN, stopped_by=None, public="published, 12 reports")
@@ -95,7 +117,9 @@ PUBLISHED = replace(SEEN, stopped_by=None, public="published, 12 reports")
 
 def test_an_answer_to_a_round_that_lost_a_message_would_be_our_failure() -> None:
     (silence,) = lost([Spoiled("split-mix", "drop", SEEN, None)])
-    (answer,) = lost([Spoiled("split-mix", "drop", SEEN, None), Spoiled("split-mix", "mark", PUBLISHED, 3.0)])
+    (answer,) = lost(
+        [Spoiled("split-mix", "drop", SEEN, None), Spoiled("split-mix", "mark", PUBLISHED, 3.0)]
+    )
     assert (silence.verdict, answer.verdict) == (Verdict.HOLDS, Verdict.BROKEN)
     assert answer.defended
     assert answer.measured == 0.5

@@ -1,9 +1,8 @@
 """The audit contradicts no certificate of the real sampler, and contradicts those of broken ones.
 
-Every audit here asks for a confidence of 1 - 1e-9, so that a true claim is called broken with at most that probability
-a test. A broken sampler is missed with less: at these numbers of trials the expected bound is ten standard deviations
-and more beyond the claim.
-"""
+Every audit here asks for a confidence of 1 - 1e-9, so that a true claim is called broken with at
+most that probability a test. A broken sampler is missed with less: at these numbers of trials the
+expected bound is ten standard deviations and more beyond the claim."""
 
 import json
 import sys
@@ -21,7 +20,14 @@ from shuffledp.commands.asking import ask
 from shuffledp.commands.options import Scenario, decimal
 from shuffledp.commands.questions import Question
 from shuffledp_adversary.audit import command
-from shuffledp_adversary.audit.audit import AuditReport, ClaimBroken, Effort, audit, neighbours_of, spec_of
+from shuffledp_adversary.audit.audit import (
+    AuditReport,
+    ClaimBroken,
+    Effort,
+    audit,
+    neighbours_of,
+    spec_of,
+)
 from shuffledp_adversary.audit.mixnet import audit_through_mixnet
 from shuffledp_adversary.audit.neighbours import outcomes, ranked, worst_looking
 from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
@@ -39,8 +45,12 @@ def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 
     return questions.question(spec, Scenario(users, delta))
 
 
-def hadamard(users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2) -> Question:
-    return ask("hadamard-histogram", Scenario(users, delta), symbols=symbols, blanket=decimal(blanket))
+def hadamard(
+    users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2
+) -> Question:
+    return ask(
+        "hadamard-histogram", Scenario(users, delta), symbols=symbols, blanket=decimal(blanket)
+    )
 
 
 def rappor(users: int = 8, symbols: int = 3, fake: str = "0.5", when_one: str = "0.75") -> Question:
@@ -50,30 +60,48 @@ def rappor(users: int = 8, symbols: int = 3, fake: str = "0.5", when_one: str = 
 
 
 def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Question:
-    return ask("one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p))
+    return ask(
+        "one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p)
+    )
 
 
-def quantised(users: int = 8, largest: int = 6, few: int = 2, p: str = "0.5", **circumstances: object) -> Question:
+def quantised(
+    users: int = 8, largest: int = 6, few: int = 2, p: str = "0.5", **circumstances: object
+) -> Question:
     parameters = {"max_value": largest, "bits": few, "randomise": decimal(p)}
     return ask("quantised-rr", around(users, **circumstances), **parameters)
 
 
 def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
-    return questions.question(questions.rr_shuffle(largest, decimal(p)), around(users, **circumstances))
+    return questions.question(
+        questions.rr_shuffle(largest, decimal(p)), around(users, **circumstances)
+    )
 
 
-def geo(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Question:
+def geo(
+    users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object
+) -> Question:
     return questions.geo_question(largest, decimal(epsilon), None, around(users, **circumstances))
 
 
 def shares(
-    users: int = 8, largest: int = 3, epsilon: str = "0.5", padding: int | None = None, **circumstances: object
+    users: int = 8,
+    largest: int = 3,
+    epsilon: str = "0.5",
+    padding: int | None = None,
+    **circumstances: object,
 ) -> Question:
-    return questions.sgdl_question(largest, decimal(epsilon), None, padding, around(users, **circumstances))
+    return questions.sgdl_question(
+        largest, decimal(epsilon), None, padding, around(users, **circumstances)
+    )
 
 
-def pieces(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Question:
-    return questions.split_question(largest, decimal(epsilon), None, (None, None), around(users, **circumstances))
+def pieces(
+    users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object
+) -> Question:
+    return questions.split_question(
+        largest, decimal(epsilon), None, (None, None), around(users, **circumstances)
+    )
 
 
 def around(users: int, **circumstances: object) -> Scenario:
@@ -93,7 +121,9 @@ QUESTIONS: dict[str, Question] = {
     "one bit": one_bit(),
     "one bit, per unit": one_bit(users=4, largest=2, p="0.8", **METRIC),
     "quantised": quantised(),
-    "quantised, below a step, per unit": quantised(users=4, largest=5, max_distance=2, p="0.8", **METRIC),
+    "quantised, below a step, per unit": quantised(
+        users=4, largest=5, max_distance=2, p="0.8", **METRIC
+    ),
     "rr": bits(),
     "rr, per unit": bits(users=4, largest=2, p="0.8", **METRIC),
     "rr, one bit": bits(users=10, largest=1, p="0.3", delta=1e-3),
@@ -122,7 +152,9 @@ def test_every_mechanism_is_audited() -> None:
 
 
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
-def test_the_real_sampler_contradicts_no_certificate(asked: Question, pool: ProcessPoolExecutor) -> None:
+def test_the_real_sampler_contradicts_no_certificate(
+    asked: Question, pool: ProcessPoolExecutor
+) -> None:
     report = strictly(asked, pool)
     certified = report.answer.certified
     assert certified is not None
@@ -133,7 +165,9 @@ def test_the_real_sampler_contradicts_no_certificate(asked: Question, pool: Proc
 
 
 @pytest.mark.parametrize("asked", [krr(), geo()], ids=lambda asked: asked.kind)
-def test_the_clients_own_code_contradicts_nothing_either(asked: Question, pool: ProcessPoolExecutor) -> None:
+def test_the_clients_own_code_contradicts_nothing_either(
+    asked: Question, pool: ProcessPoolExecutor
+) -> None:
     report = audit(asked, Effort(2000, STRICT, one_by_one=True), pool)
     assert not report.broken
     assert "drawn by the clients' own code" in report.notes
@@ -141,7 +175,9 @@ def test_the_clients_own_code_contradicts_nothing_either(asked: Question, pool: 
 
 
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
-def test_one_users_messages_contradict_no_local_guarantee(asked: Question, pool: ProcessPoolExecutor) -> None:
+def test_one_users_messages_contradict_no_local_guarantee(
+    asked: Question, pool: ProcessPoolExecutor
+) -> None:
     report = strictly(asked, pool, local=True)
     left = report.answer.corrupted
     assert left is not None
@@ -191,7 +227,9 @@ def test_a_broken_sampler_is_found(
     assert caught.value.exit_code == 1
 
 
-def test_the_printed_padding_is_found_although_our_own_claim_for_it_stands(pool: ProcessPoolExecutor) -> None:
+def test_the_printed_padding_is_found_although_our_own_claim_for_it_stands(
+    pool: ProcessPoolExecutor,
+) -> None:
     asked = shares(users=20, largest=20, epsilon="0.1", padding=3, delta=1e-4, **METRIC)
     report = strictly(asked, pool, trials=4000)
     assert report.answer.published == pytest.approx(0.1)
@@ -204,7 +242,9 @@ def test_the_datasets_are_the_accountants_and_differ_in_one_value() -> None:
         pair = neighbours_of(asked, Effort(2), asked.setting.users)
         first, second = pair.datasets
         assert len(first) == len(second) == asked.setting.users
-        assert [a != b for a, b in zip(first, second, strict=True)] == [True] + [False] * (len(first) - 1)
+        assert [a != b for a, b in zip(first, second, strict=True)] == [True] + [False] * (
+            len(first) - 1
+        )
     assert worst_looking(spec_of(krr(symbols=4)), 3, 2, 0).datasets == ((2, 1, 1), (0, 1, 1))
     assert worst_looking(spec_of(krr(symbols=2)), 3, 0, 1).datasets == ((0, 0, 0), (1, 0, 0))
     assert worst_looking(spec_of(bits()), 3, 1, 3).datasets == ((1, 0, 0), (3, 0, 0))
@@ -217,11 +257,18 @@ def test_counts_are_those_of_the_answers() -> None:
 
 
 def test_every_trial_is_new_and_every_user_takes_part(pool: ProcessPoolExecutor) -> None:
-    """Without noise to speak of the counts are the datasets; with noise trials differ (equal: below 1e-300)."""
+    """Without noise to speak of the counts are the datasets.
+
+    With noise trials differ (equal: below 1e-300).
+    """
     almost_silent = spec_of(shares(users=5, epsilon="40"))
     told: list[tuple[int, int]] = []
     first, second = shuffled_counts(
-        almost_silent, ((1, 2, 3, 0, 0), (3, 2, 3, 0, 0)), 50, pool, progress=lambda *at: told.append(at)
+        almost_silent,
+        ((1, 2, 3, 0, 0), (3, 2, 3, 0, 0)),
+        50,
+        pool,
+        progress=lambda *at: told.append(at),
     )
     shift = 5 * getattr(almost_silent, "padding")  # noqa: B009 - one mechanism of the union
     assert (first[:, 1] - shift).tolist() == [6] * 50
@@ -255,7 +302,10 @@ def test_outcomes_are_ordered_by_what_the_estimate_says() -> None:
         (lambda: neighbours_of(bits(max_distance=2), Effort(10, distance=3), 8), "changes up to 2"),
         (lambda: neighbours_of(bits(), Effort(10, values=(2, 2)), 8), "differ"),
         (lambda: neighbours_of(bits(), Effort(10, values=(0, -1)), 8), "from 0 to 3"),
-        (lambda: spec_of(questions.question(questions.local(1.0), Scenario(10, 1e-3))), "no sampler"),
+        (
+            lambda: spec_of(questions.question(questions.local(1.0), Scenario(10, 1e-3))),
+            "no sampler",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(effort: object, words: str) -> None:
@@ -269,7 +319,9 @@ def test_more_trials_than_memory_are_refused(pool: ProcessPoolExecutor) -> None:
         shuffled_counts(spec_of(krr()), ((0,), (1,)), 10**9, pool)
 
 
-def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+def run(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["shuffledp", *line.split()])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -287,8 +339,12 @@ def test_the_command_prints_bound_claim_and_verdict(
     assert err.splitlines() == ["trials: 2,000 of 4,000", "trials: 4,000 of 4,000"]
     assert told["verdict"] == "no contradiction"
     assert told["datasets"] == {"changed": [3, 1], "others": 0}
-    assert told["audited"]["epsilon_lower"] <= told["epsilon"]["certified"] == told["claim"]["epsilon"]
-    code, out, _ = run(f"audit rr-shuffle --trials 2000 --local --confidence {STRICT}", monkeypatch, capsys)
+    assert (
+        told["audited"]["epsilon_lower"] <= told["epsilon"]["certified"] == told["claim"]["epsilon"]
+    )
+    code, out, _ = run(
+        f"audit rr-shuffle --trials 2000 --local --confidence {STRICT}", monkeypatch, capsys
+    )
     assert code == 0
     assert "verdict" in out
 
@@ -297,10 +353,14 @@ def test_the_command_ends_with_1_and_says_so_when_a_claim_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "audit", partial(audit, sampler=coin_not_flipped))
-    code, out, err = run(f"audit rr-shuffle --trials 20000 --confidence {STRICT} --format json", monkeypatch, capsys)
+    code, out, err = run(
+        f"audit rr-shuffle --trials 20000 --confidence {STRICT} --format json", monkeypatch, capsys
+    )
     assert code == 1
     assert json.loads(out)["broken"] is True
-    assert err.splitlines()[-1].startswith("error: CLAIM BROKEN: at delta 0.01 epsilon is at least ")
+    assert err.splitlines()[-1].startswith(
+        "error: CLAIM BROKEN: at delta 0.01 epsilon is at least "
+    )
 
 
 @pytest.mark.parametrize(
@@ -314,7 +374,9 @@ def test_the_command_ends_with_1_and_says_so_when_a_claim_is_broken(
         ("rr-shuffle --through-mixnet --quick", 4),
     ],
 )
-def test_a_quick_audit_takes_a_twentieth_of_the_trials(line: str, trials: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_audit_takes_a_twentieth_of_the_trials(
+    line: str, trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def started(_: object, effort: Effort, **__: object) -> None:
@@ -346,7 +408,10 @@ def test_refusals_of_the_command_are_one_line(
 
 @pytest.mark.slow
 def test_rounds_over_real_processes_contradict_nothing(pool: ProcessPoolExecutor) -> None:
-    """Ten rounds, 15 s; the smallest false-alarm rate there is, and no power: see the module's docstring."""
+    """Ten rounds, 15 s.
+
+    The smallest false-alarm rate there is, and no power: see the module's docstring.
+    """
     report = audit_through_mixnet(bits(users=10, largest=1), Effort(5, STRICT), pool)
     assert report.bound.trials == 5
     assert not report.broken

@@ -116,7 +116,9 @@ async def test_a_connection_that_is_cancelled_at_any_step_leaves_nothing_behind(
             await only_this_task_is_left()
             assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - an empty folder
         gc.collect()
-        assert STATUS in broker.published, "the last connections were cancelled after they had published"
+        assert STATUS in broker.published, (
+            "the last connections were cancelled after they had published"
+        )
         assert open_sockets() == before
         assert unhandled == []
 

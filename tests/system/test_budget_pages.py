@@ -1,4 +1,5 @@
-"""An account is read page after page, to its end, and no further than an honest accountant would take us."""
+"""An account is read page after page, to its end, and no further than an honest accountant would
+take us."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from shuffledp_ops import budget_pages as module
 from shuffledp_ops.budget_pages import budget_pages
 from shuffledp_proto.v1 import accountant_pb2
 
-ACCOUNTANT = Party(name="accountant", role="accountant", operator="o", address="localhost:1", identity_key="00" * 32)
+ACCOUNTANT = Party(
+    name="accountant",
+    role="accountant",
+    operator="o",
+    address="localhost:1",
+    identity_key="00" * 32,
+)
 
 
 class Ledger:
@@ -31,7 +38,8 @@ class Ledger:
         self.asked.append(request.after_entry)
         here = [number for number in self._charges if number > request.after_entry][: self._page]
         return accountant_pb2.GetBudgetResponse(
-            limit_epsilon=len(self.asked), entries=[accountant_pb2.LedgerEntry(entry=number) for number in here]
+            limit_epsilon=len(self.asked),
+            entries=[accountant_pb2.LedgerEntry(entry=number) for number in here],
         )
 
 
@@ -43,7 +51,9 @@ class Stuck(Ledger):
         request: accountant_pb2.GetBudgetRequest,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> accountant_pb2.GetBudgetResponse:
-        return await super().GetBudget(accountant_pb2.GetBudgetRequest(population=request.population), timeout)
+        return await super().GetBudget(
+            accountant_pb2.GetBudgetRequest(population=request.population), timeout
+        )
 
 
 async def read(ledger: Ledger, after: int = 0) -> list[list[int]]:
@@ -69,7 +79,9 @@ async def test_numbers_that_do_not_rise_end_the_reading(charges: list[int]) -> N
     assert len(ledger.asked) <= 2
 
 
-async def test_more_charges_than_anybody_has_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_charges_than_anybody_has_end_the_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_CHARGES", 10)
     assert list(chain(*await read(Ledger(list(range(1, 11)), 3)))) == list(range(1, 11))
     ledger = Ledger(list(range(1, 100)), 3)

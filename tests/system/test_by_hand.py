@@ -1,4 +1,5 @@
-"""docs/by-hand.md, typed: every box of the page in one shell, in an empty folder, with the programs people have."""
+"""docs/by-hand.md, typed: every box of the page in one shell, in an empty folder, with the programs
+people have."""
 
 from __future__ import annotations
 

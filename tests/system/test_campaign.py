@@ -1,4 +1,5 @@
-"""`shuffledp campaign` on a real system: weeks of rounds on a moved clock, and every way to be interrupted."""
+"""`shuffledp campaign` on a real system: weeks of rounds on a moved clock, and every way to be
+interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +51,10 @@ LIMIT = 60.0
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
     """A system whose ledger has a limit that campaigns of a few rounds do not reach."""
     folder = tmp_path_factory.mktemp("campaigns")
-    settings: dict[str, dict[str, float | str]] = {"analyst": {"discard_seconds": 5.0}, "node": {"relay_seconds": 20.0}}
+    settings: dict[str, dict[str, float | str]] = {
+        "analyst": {"discard_seconds": 5.0},
+        "node": {"relay_seconds": 20.0},
+    }
     local = LocalSystem(folder, nodes=2, budget=LocalBudget(LIMIT, 1e-2), settings=settings)
     try:
         asyncio.run(local.start())
@@ -78,14 +82,19 @@ async def test_a_weekly_campaign_asks_on_its_dates_and_costs_what_was_planned(
     runner = await runner_of(file, calendar)
     async with people(system, pool):
         await within_a_minute(runner.run(once=False))
-    # In Berlin it is nine o'clock each time; summer time begins on the last Sunday of March, after the third date.
+    # In Berlin it is nine o'clock each time; summer time begins on the last Sunday of March, after
+    # the third date.
     assert calendar.waited == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
     entries = runner.state.entries
     assert [entry.outcome for entry in entries] == [Outcome.PUBLISHED] * 3
     asked = [entry.attempts[0].round_id for entry in entries]
-    assert [round_id for round_id, _ in await rounds_of(system)] == asked[::-1] + [one for one, _ in before]
+    assert [round_id for round_id, _ in await rounds_of(system)] == asked[::-1] + [
+        one for one, _ in before
+    ]
     after = await account_of(system)
-    assert after.spent() == course.after  # to the last bit: composed by the same code over the same costs
+    assert (
+        after.spent() == course.after
+    )  # to the last bit: composed by the same code over the same costs
     assert entries[-1].attempts[0].spent == after.spent()
     assert all(after.charges[round_id] == "settled" for round_id in asked)
 
@@ -94,10 +103,14 @@ async def test_a_weekly_campaign_asks_on_its_dates_and_costs_what_was_planned(
     with (folder / "hours.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["date"], row["value"]) for row in rows[::4]] == [
-        ("2030-03-01T09:00:00+01:00", "0"), ("2030-03-08T09:00:00+01:00", "0"), ("2030-03-15T09:00:00+01:00", "0"),
+        ("2030-03-01T09:00:00+01:00", "0"), ("2030-03-08T09:00:00+01:00", "0"),
+        ("2030-03-15T09:00:00+01:00", "0"),
     ]  # fmt: skip
     assert all((folder / row["report"]).is_file() for row in rows)
-    assert all(float(row["low_95"]) <= float(row["high_95"]) and row["reports"] == str(USERS) for row in rows)
+    assert all(
+        float(row["low_95"]) <= float(row["high_95"]) and row["reports"] == str(USERS)
+        for row in rows
+    )
     page = (folder / "index.html").read_text()
     assert page.count(">report</a>") == 3
     assert (folder / "hours.png").read_bytes().startswith(b"\x89PNG")
@@ -110,7 +123,9 @@ async def test_a_weekly_campaign_asks_on_its_dates_and_costs_what_was_planned(
 async def test_a_question_of_verified_rounds_leaves_what_their_mixing_is_checked_by(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
 ) -> None:
-    file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 1"),), question='mix = "verified"')
+    file = campaign_file(
+        tmp_path, keys, (("rounds = 3", "rounds = 1"),), question='mix = "verified"'
+    )
     runner = await runner_of(file, MovedCalendar(FIRST))
     async with people(system, pool):
         await within_a_minute(runner.run(once=False))
@@ -132,7 +147,9 @@ async def test_killed_at_every_write_it_opens_and_charges_every_round_once(
 
     async def live() -> bool:
         # Just before the first write there is no progress: that process dies at its second.
-        runner = await runner_of(file, calendar, lambda folder: MortalStore(folder, 1 if after else 2, after=after))
+        runner = await runner_of(
+            file, calendar, lambda folder: MortalStore(folder, 1 if after else 2, after=after)
+        )
         with contextlib.suppress(Killed):
             await runner.run(once=False)
             return False
@@ -144,7 +161,9 @@ async def test_killed_at_every_write_it_opens_and_charges_every_round_once(
     assert deaths >= 3
     state = Store(load_campaign(file).folder).read()
     assert state is not None
-    assert [(entry.outcome, len(entry.attempts)) for entry in state.entries] == [(Outcome.PUBLISHED, 1)] * 2
+    assert [(entry.outcome, len(entry.attempts)) for entry in state.entries] == [
+        (Outcome.PUBLISHED, 1)
+    ] * 2
     asked = [entry.attempts[0].round_id for entry in state.entries]
     found = [one for one in await rounds_of(system) if one not in before]
     assert found == [(round_id, "published") for round_id in reversed(asked)]
@@ -153,7 +172,9 @@ async def test_killed_at_every_write_it_opens_and_charges_every_round_once(
 
 def start(file: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "shuffledp.cli", "campaign", "run", str(file)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "shuffledp.cli", "campaign", "run", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -169,7 +190,9 @@ def test_the_command_killed_in_a_round_and_between_rounds_goes_on_where_it_was(
     """The first date was ten days ago and is asked late; the second is in a year."""
     began = datetime.now(UTC).date() - timedelta(days=10)
     dates = (("from = 2030-03-01", f"from = {began}"), ("every_days = 7", "every_days = 366"))
-    file = campaign_file(tmp_path, keys, (*dates, ("rounds = 3", "rounds = 2")), general='missed = "run"')
+    file = campaign_file(
+        tmp_path, keys, (*dates, ("rounds = 3", "rounds = 2")), general='missed = "run"'
+    )
     known = {one for one, _ in asyncio.run(rounds_of(running))}
     with start(file) as first:
         try:
@@ -265,7 +288,9 @@ async def test_a_campaign_that_stops_stays_stopped_until_somebody_has_looked(
 def test_a_budget_that_does_not_suffice_is_refused_before_anybody_is_asked(
     running: LocalSystem, keys: Path, tmp_path: Path, shuffledp: Shell
 ) -> None:
-    file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 300"), ("every_days = 7", "every_days = 1")))
+    file = campaign_file(
+        tmp_path, keys, (("rounds = 3", "rounds = 300"), ("every_days = 7", "every_days = 1"))
+    )
     known = asyncio.run(rounds_of(running))
     for words in (("plan",), ("run",), ("run", "--once")):
         code, _, errors = shuffledp("campaign", words[0], str(file), *words[1:])
@@ -303,7 +328,9 @@ async def test_what_others_spend_meanwhile_stops_the_campaign_before_its_next_da
     file = campaign_file(tmp_path, keys, (("rounds = 3", f"rounds = {fits}"),))
     runner = await runner_of(file, MovedCalendar(FIRST))
     async with people(system, pool):
-        rival = await runner_of(campaign_file(other, keys, (("rounds = 3", "rounds = 1"),)), MovedCalendar(FIRST))
+        rival = await runner_of(
+            campaign_file(other, keys, (("rounds = 3", "rounds = 1"),)), MovedCalendar(FIRST)
+        )
         await within_a_minute(rival.run(once=False))
     with pytest.raises(BudgetExceeded, match=f"it carries the first {fits - 1} of them"):
         await runner.run(once=False)
@@ -334,7 +361,9 @@ async def test_an_analyst_that_is_restarted_in_a_round_is_waited_for(
 async def test_dates_that_passed_while_nothing_ran_are_left_out_or_asked_late(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path, missed: str
 ) -> None:
-    file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 2"),), general=f'missed = "{missed}"')
+    file = campaign_file(
+        tmp_path, keys, (("rounds = 3", "rounds = 2"),), general=f'missed = "{missed}"'
+    )
     calendar, known = (
         MovedCalendar(FIRST + WEEK + 3_600_000),
         await rounds_of(system),
@@ -350,7 +379,8 @@ async def test_dates_that_passed_while_nothing_ran_are_left_out_or_asked_late(
 async def test_dates_that_passed_after_a_round_that_nobody_followed_are_left_out(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
 ) -> None:
-    """Killed in the first round and started weeks later: the dates in between waited for nothing."""
+    """Killed in the first round and started weeks later: the dates in between waited for
+    nothing."""
     file = campaign_file(tmp_path, keys)
     calendar, known = MovedCalendar(FIRST), await rounds_of(system)
     runner = await runner_of(file, calendar, lambda folder: MortalStore(folder, 2, after=True))
@@ -369,7 +399,10 @@ async def test_dates_that_passed_after_a_round_that_nobody_followed_are_left_out
 async def test_dates_that_a_clock_ahead_has_made_missed_are_asked_once_it_is_set_back(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
 ) -> None:
-    """A year ahead the campaign is over, and nobody was asked; started again by the right clock, everybody is."""
+    """A year ahead the campaign is over, and nobody was asked.
+
+    Started again by the right clock, everybody is.
+    """
     file = campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 2"),))
     known, charged = await rounds_of(system), set((await account_of(system)).charges)
     ahead = await runner_of(file, MovedCalendar(FIRST + 52 * WEEK))
@@ -381,7 +414,9 @@ async def test_dates_that_a_clock_ahead_has_made_missed_are_asked_once_it_is_set
     async with people(system, pool):
         await within_a_minute(runner.run(once=False))
     assert calendar.waited == [FIRST, FIRST + WEEK]
-    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [(Outcome.PUBLISHED, 1)] * 2
+    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [
+        (Outcome.PUBLISHED, 1)
+    ] * 2
     assert runner.failed == 0
     asked = [entry.attempts[0].round_id for entry in runner.state.entries]
     assert [one for one, _ in await rounds_of(system)] == asked[::-1] + [one for one, _ in known]
@@ -391,18 +426,30 @@ async def test_dates_that_a_clock_ahead_has_made_missed_are_asked_once_it_is_set
 async def test_a_clock_that_is_set_ahead_and_back_while_a_campaign_waits_has_no_date_asked_twice(
     system: LocalSystem, pool: ProcessPoolExecutor, keys: Path, tmp_path: Path
 ) -> None:
-    """Ahead, the first date is asked and the second one missed; set back, the second one is asked on its day."""
+    """Ahead, the first date is asked and the second one missed.
+
+    Set back, the second one is asked on its day.
+    """
     file = campaign_file(tmp_path, keys)
     calendar = SetCalendar(FIRST - WEEK, FIRST, FIRST + WEEK + 2 * 3_600_000, FIRST - WEEK + 60_000)
-    known, charged, said = await rounds_of(system), set((await account_of(system)).charges), list[str]()
+    known, charged, said = (
+        await rounds_of(system),
+        set((await account_of(system)).charges),
+        list[str](),
+    )
     runner = await runner_of(file, calendar, said=said)
     async with people(system, pool):
         await within_a_minute(runner.run(once=False))
     assert calendar.times == []
     assert calendar.waited == [FIRST + WEEK, FIRST + 2 * WEEK]
     assert "hours, number 2: missed" in said
-    assert "the clock was ahead and was set back: 1 of the dates that were missed are still to come" in said
-    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [(Outcome.PUBLISHED, 1)] * 3
+    assert (
+        "the clock was ahead and was set back: 1 of the dates that were missed are still to come"
+        in said
+    )
+    assert [(entry.outcome, len(entry.attempts)) for entry in runner.state.entries] == [
+        (Outcome.PUBLISHED, 1)
+    ] * 3
     assert runner.failed == 0
     asked = [entry.attempts[0].round_id for entry in runner.state.entries]
     assert [one for one, _ in await rounds_of(system)] == asked[::-1] + [one for one, _ in known]
@@ -421,12 +468,17 @@ async def test_a_round_that_was_never_opened_is_missed_when_it_is_too_late(
     runner = await runner_of(file, calendar)
     assert [one.stage for one in runner.state.entries[0].attempts] == [Stage.OPENING]
     await runner.run(once=False)
-    assert (runner.state.entries[0].outcome, runner.state.entries[0].attempts) == (Outcome.MISSED, ())
+    assert (runner.state.entries[0].outcome, runner.state.entries[0].attempts) == (
+        Outcome.MISSED,
+        (),
+    )
     assert await rounds_of(system) == known
 
 
 @pytest.mark.usefixtures("system")
-async def test_several_questions_to_the_same_people_are_one_account(keys: Path, tmp_path: Path) -> None:
+async def test_several_questions_to_the_same_people_are_one_account(
+    keys: Path, tmp_path: Path
+) -> None:
     file = campaign_file(tmp_path, keys)
     question = file.read_text().partition("[[questions]]")[2]
     own = "[questions.schedule]\nfrom = 2030-03-02\nrounds = 5\nevery_days = 1\n"
@@ -462,24 +514,37 @@ def test_the_plan_and_the_status_are_shown(keys: Path, tmp_path: Path, shuffledp
     code, out, errors = shuffledp("campaign", "plan", str(file), "--format", "json")
     plan = json.loads(out)
     assert plan["questions"][0]["plan"]["epsilon"] == 3.0
-    assert [point["at"] for point in plan["populations"][0]["course"]] == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
+    assert [point["at"] for point in plan["populations"][0]["course"]] == [
+        FIRST,
+        FIRST + WEEK,
+        FIRST + 2 * WEEK,
+    ]
     asyncio.run(runner_of(file, MovedCalendar(FIRST - WEEK)))
     code, out, errors = shuffledp("campaign", "status", str(file))
     assert code == 0, errors
     assert out.count("due") == 3
     code, out, errors = shuffledp("campaign", "status", str(file), "--format", "json")
-    assert [entry["at"] for entry in json.loads(out)["entries"]] == [FIRST, FIRST + WEEK, FIRST + 2 * WEEK]
+    assert [entry["at"] for entry in json.loads(out)["entries"]] == [
+        FIRST,
+        FIRST + WEEK,
+        FIRST + 2 * WEEK,
+    ]
 
 
-def test_the_plan_says_which_questions_are_mixed_verified(keys: Path, tmp_path: Path, shuffledp: Shell) -> None:
+def test_the_plan_says_which_questions_are_mixed_verified(
+    keys: Path, tmp_path: Path, shuffledp: Shell
+) -> None:
     file = campaign_file(tmp_path, keys)
     question = file.read_text().partition("[[questions]]")[2]
-    checked = question.replace('"hours"', '"again"').replace("epsilon = 3.0", 'epsilon = 1.0\nmix = "verified"')
+    checked = question.replace('"hours"', '"again"').replace(
+        "epsilon = 3.0", 'epsilon = 1.0\nmix = "verified"'
+    )
     file.write_text(f"{file.read_text()}[[questions]]{checked}")
     code, out, errors = shuffledp("campaign", "plan", str(file))
     assert code == 0, errors
     heading, hours, again = (
-        next(line for line in out.splitlines() if word in line) for word in ("mixing", "hours", "again")
+        next(line for line in out.splitlines() if word in line)
+        for word in ("mixing", "hours", "again")
     )
     assert [line.split()[-1] for line in (heading, hours, again)] == ["mixing", "plain", "verified"]
     _, out, _ = shuffledp("campaign", "plan", str(file), "--format", "json")

@@ -1,4 +1,5 @@
-"""How long a campaign asks an analyst that is away: since it went away, not since the round began."""
+"""How long a campaign asks an analyst that is away: since it went away, not since the round
+began."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ _PLAN = RoundPlan(
 
 
 class BreakingAnalyst:
-    """An analyst that breaks every connection: after a word of the round, or before it; at last it fails otherwise."""
+    """An analyst that breaks every connection: after a word of the round, or before it.
+
+    At last it fails otherwise.
+    """
 
     def __init__(self, speaks: list[bool]) -> None:
         self.left = list(speaks)
@@ -59,7 +63,9 @@ class BreakingAnalyst:
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
     with Ports(1) as ports:
         addresses = dict.fromkeys(("node-1", "node-2", "accountant"), "127.0.0.1:1")
-        yield create_deployment(tmp_path / "keys", {**addresses, "analyst": f"127.0.0.1:{ports.numbers[0]}"})
+        yield create_deployment(
+            tmp_path / "keys", {**addresses, "analyst": f"127.0.0.1:{ports.numbers[0]}"}
+        )
 
 
 @asynccontextmanager
@@ -70,7 +76,9 @@ async def serving(deployment: Deployment, analyst: BreakingAnalyst) -> AsyncIter
         request_deserializer=analyst_pb2.FollowRoundRequest.FromString,
         response_serializer=analyst_pb2.FollowRoundResponse.SerializeToString,
     )
-    control = grpc.method_handlers_generic_handler("shuffledp_proto.v1.RoundControl", {"FollowRound": follow})
+    control = grpc.method_handlers_generic_handler(
+        "shuffledp_proto.v1.RoundControl", {"FollowRound": follow}
+    )
     server.add_generic_rpc_handlers([control])
     files = TLSFiles.load(deployment.keys_of("analyst"), deployment.roster.tls_authority)
     server.add_secure_port(deployment.roster.analyst.address, server_credentials(files))
@@ -82,7 +90,8 @@ async def serving(deployment: Deployment, analyst: BreakingAnalyst) -> AsyncIter
 
 
 async def end_of(deployment: Deployment, analyst: BreakingAnalyst) -> None:
-    """Follows the round with no patience at all: a party may be away once, and not be still away when asked again."""
+    """Follows the round with no patience at all: a party may be away once, and not be still away
+    when asked again."""
 
     def never() -> bool:
         raise AssertionError("the round is known")

@@ -38,7 +38,16 @@ from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns import running
 from shuffledp_ops.campaigns.account import Account
-from shuffledp_ops.campaigns.budget import Asked, Course, Outlook, check_outlook, largest, look_ahead, price, priced
+from shuffledp_ops.campaigns.budget import (
+    Asked,
+    Course,
+    Outlook,
+    check_outlook,
+    largest,
+    look_ahead,
+    price,
+    priced,
+)
 from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
 from shuffledp_ops.campaigns.pictures import _draw_shares
 from shuffledp_ops.campaigns.results import Answer, Line, write_results
@@ -61,26 +70,35 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def question(**changes: object) -> Question:
     fields: dict[str, object] = {
-        "name": "hours", "mechanism": "krr-histogram", "max_value": 3, "min_reports": 50, "max_reports": 60,
+        "name": "hours", "mechanism": "krr-histogram", "max_value": 3, "min_reports": 50,
+        "max_reports": 60,
         "epsilon": 1.0, "delta": 1e-4,
     }  # fmt: skip
-    return msgspec.convert({name: value for name, value in (fields | changes).items() if value is not None}, Question)
+    return msgspec.convert(
+        {name: value for name, value in (fields | changes).items() if value is not None}, Question
+    )
 
 
-def account(limit: float, composition: Composition, spent: Counter[object] | None = None) -> Account:
+def account(
+    limit: float, composition: Composition, spent: Counter[object] | None = None
+) -> Account:
     return Account("demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {}))  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------------ dates
+# ------------------------------------------------------------------------------------------------
+# dates
 
 
 def test_the_hour_is_that_of_the_zone_summer_and_winter() -> None:
-    """In Berlin summer time begins on 29 March 2026: nine o'clock is 8:00 UTC before, and 7:00 after."""
+    """In Berlin summer time begins on 29 March 2026: nine o'clock is 8:00 UTC before, and 7:00
+    after."""
     found = moments(Schedule(first=date(2026, 3, 22), zone="Europe/Berlin", rounds=2))
     assert found[1] - found[0] == WEEK - 3_600_000
 
 
-@pytest.mark.parametrize(("day", "hour"), [(date(2026, 3, 29), "02:30"), (date(2026, 10, 25), "02:30")])
+@pytest.mark.parametrize(
+    ("day", "hour"), [(date(2026, 3, 29), "02:30"), (date(2026, 10, 25), "02:30")]
+)
 def test_an_hour_that_is_missing_or_there_twice_is_asked_once(day: date, hour: str) -> None:
     found = moments(Schedule(first=day, at=hour, zone="Europe/Berlin", every_days=1, rounds=3))
     assert len(set(found)) == 3
@@ -91,9 +109,13 @@ def test_an_hour_that_is_missing_or_there_twice_is_asked_once(day: date, hour: s
     first=st.dates(date(2001, 1, 1), date(2199, 1, 1)),
     every=st.integers(1, 366),
     rounds=st.integers(1, 60),
-    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
+    zone=st.sampled_from(
+        ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]
+    ),
 )
-def test_dates_rise_and_until_says_the_same_as_their_number(first: date, every: int, rounds: int, zone: str) -> None:
+def test_dates_rise_and_until_says_the_same_as_their_number(
+    first: date, every: int, rounds: int, zone: str
+) -> None:
     counted = Schedule(first=first, every_days=every, rounds=rounds, zone=zone)
     found = moments(counted)
     assert all(earlier < later for earlier, later in itertools.pairwise(found))
@@ -101,7 +123,8 @@ def test_dates_rise_and_until_says_the_same_as_their_number(first: date, every: 
     assert moments(Schedule(first=first, every_days=every, until=last, zone=zone)) == found
 
 
-# ------------------------------------------------------------------------------------------------ prices
+# ------------------------------------------------------------------------------------------------
+# prices
 
 
 @given(low=st.floats(1e-3, 1e-2), high=st.floats(0.02, 100), cut=st.floats(1e-4, 200))
@@ -116,8 +139,11 @@ def test_the_largest_number_of_three_digits_is_found(low: float, high: float, cu
 
 
 @pytest.mark.parametrize("composition", list(Composition))
-def test_what_the_plan_carries_is_what_the_ledger_takes(composition: Composition, tmp_path: Path) -> None:
-    """One after the other, at a real ledger that has charged two other rounds before: to the last round, and ε."""
+def test_what_the_plan_carries_is_what_the_ledger_takes(
+    composition: Composition, tmp_path: Path
+) -> None:
+    """One after the other, at a real ledger that has charged two other rounds before: to the last
+    round, and ε."""
     limit = 4.5
     asked = {
         "hours": price(question(), question().plan(NODES, 1.0)),
@@ -128,7 +154,10 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(composition: Composition
     ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", {"demo": budget}, lambda: 0)
 
     def charge(number: int, cost: object) -> None:
-        ledger.reserve(Reservation(f"{number:032x}", "demo", str(number), cost, 1.0), lambda _: b"signed")  # type: ignore[arg-type]
+        ledger.reserve(
+            Reservation(f"{number:032x}", "demo", str(number), cost, 1.0),  # type: ignore[arg-type]
+            lambda _: b"signed",
+        )
 
     charge(1, other)
     charge(2, other)
@@ -139,7 +168,9 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(composition: Composition
     for number in range(carried):
         charge(10 + number, asked[dates[number].question].cost)
         if number % 4 == 0:
-            assert ledger.statement("demo").spent.epsilon == course.account.spent(course.costs(number + 1))
+            assert ledger.statement("demo").spent.epsilon == course.account.spent(
+                course.costs(number + 1)
+            )
     with pytest.raises(BudgetExceeded):
         charge(1000, asked[dates[carried].question].cost)
     with pytest.raises(BudgetExceeded, match=f"carries the first {carried} of them"):
@@ -151,10 +182,14 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(composition: Composition
     ledger.close()
 
 
-@pytest.mark.parametrize("composition", [Composition.ADAPTIVE, pytest.param(Composition.FIXED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "composition", [Composition.ADAPTIVE, pytest.param(Composition.FIXED, marks=pytest.mark.slow)]
+)
 def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Composition) -> None:
     times, total = 12, 3.0
-    found = priced(question(epsilon=None, total_epsilon=total), NODES, account(100.0, composition), times)
+    found = priced(
+        question(epsilon=None, total_epsilon=total), NODES, account(100.0, composition), times
+    )
     whole = account(total, composition)
     assert whole.spent(Counter({found.cost: times})) <= total
     more = price(question(), question().plan(NODES, found.plan.epsilon * 1.02))
@@ -164,7 +199,9 @@ def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Com
 
 def test_a_total_that_leaves_nothing_for_each_round_is_refused() -> None:
     with pytest.raises(CannotCertify, match=r"hours.*(leave each less|ask|epsilon)"):
-        priced(question(epsilon=None, total_epsilon=0.02), NODES, account(1.0, Composition.FIXED), 1000)
+        priced(
+            question(epsilon=None, total_epsilon=0.02), NODES, account(1.0, Composition.FIXED), 1000
+        )
 
 
 def test_an_infinite_price_carries_nothing() -> None:
@@ -185,7 +222,9 @@ def test_two_questions_that_one_kept_response_would_answer_are_refused(tmp_path:
     campaign = load_campaign(campaign_file(tmp_path, tmp_path))
     hours, visits = kept("hours"), kept("visits")
     assert hours[1].cost.mechanism.remembered == visits[1].cost.mechanism.remembered
-    with pytest.raises(ConfigError, match="'hours' and 'visits' have the same number, question = 0"):
+    with pytest.raises(
+        ConfigError, match="'hours' and 'visits' have the same number, question = 0"
+    ):
         look_ahead(campaign, {}, [], dict([hours, visits]))
     for other in (kept("visits", question=1), kept("visits", population="others")):
         look_ahead(campaign, {}, [], dict([hours, other]))
@@ -202,10 +241,13 @@ def test_the_mixing_of_a_question_is_that_of_its_plan_and_changes_no_price(mix: 
     assert price(asked, plan).cost == price(question(), plain).cost
     entries = (Entry(question="hours", number=1, at=FIRST),)
     state = State(name="weekly", digest="", began_at=0, plans={"hours": plan}, entries=entries)
-    assert from_json(to_json(state), State).plans == {"hours": plan}, "as a campaign that goes on reads it"
+    assert from_json(to_json(state), State).plans == {"hours": plan}, (
+        "as a campaign that goes on reads it"
+    )
 
 
-# ------------------------------------------------------------------------------------------------ wrong files
+# ------------------------------------------------------------------------------------------------
+# wrong files
 
 WRONG = {
     "surprise": ('name = "weekly"', 'name = "weekly"\nsurprise = 1'),
@@ -237,15 +279,19 @@ WRONG = {
     "colluding must be from 0": ("min_reports = 5", "min_reports = 5\ncolluding = 5"),
     "open_seconds must be above 0": ("open_seconds = 120", "open_seconds = 0"),
     "retries must be from 0 to 10": ("open_seconds = 120", "open_seconds = 120\nretries = 11"),
-    "Invalid enum value 'shrug'": ("open_seconds = 120", 'open_seconds = 120\nafter_failure = "shrug"'),
+    "Invalid enum value 'shrug'": ("open_seconds = 120",
+        'open_seconds = 120\nafter_failure = "shrug"'),
     "Invalid enum value 'checked'": ("open_seconds = 120", 'open_seconds = 120\nmix = "checked"'),
     "unknown suite 'rot13'": ("open_seconds = 120", 'open_seconds = 120\nsuite = "rot13"'),
     "'hours': verified mixing does not go with the suite": (
-        "open_seconds = 120", 'open_seconds = 120\nsuite = "hpke-mlkem768-x25519"\nmix = "verified"',
+        "open_seconds = 120", 'open_seconds = 120\nsuite = "hpke-mlkem768-x25519"\nmix = '
+                              '"verified"',
     ),
     "grace_seconds must be": ('name = "weekly"', 'name = "weekly"\ngrace_seconds = 0'),
-    "has no population 'others'": ("open_seconds = 120", 'open_seconds = 120\npopulation = "others"'),
-    "has no node node-9": ("open_seconds = 120", 'open_seconds = 120\nroute = ["node-1", "node-9"]'),
+    "has no population 'others'": ("open_seconds = 120",
+        'open_seconds = 120\npopulation = "others"'),
+    "has no node node-9": ("open_seconds = 120", 'open_seconds = 120\nroute = ["node-1", '
+                                                 '"node-9"]'),
     "at the end of a table declaration": ("[schedule]", "[schedule"),
 }  # fmt: skip
 
@@ -264,7 +310,9 @@ def test_a_wrong_file_is_refused_with_its_reason_and_changes_nothing(
     assert code == ConfigError.exit_code, errors
     assert says.lower() in errors.lower()
     assert out == ""
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"] == ["weekly.toml"]
+    assert [
+        path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != "lock"
+    ] == ["weekly.toml"]
 
 
 @pytest.mark.parametrize(
@@ -290,9 +338,13 @@ def test_what_cannot_be_read_is_refused(
 
 
 def begun(campaign: Campaign) -> State:
-    entry = Entry(question="hours", number=1, at=FIRST, attempts=(Attempt(round_id="0" * 32, began_at=FIRST),))
+    entry = Entry(
+        question="hours", number=1, at=FIRST, attempts=(Attempt(round_id="0" * 32, began_at=FIRST),)
+    )
     plans = {"hours": question().plan(NODES, 3.0)}
-    return State(name=campaign.name, digest=campaign.digest, began_at=1, plans=plans, entries=(entry,))
+    return State(
+        name=campaign.name, digest=campaign.digest, began_at=1, plans=plans, entries=(entry,)
+    )
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff", b"[" * 10_000, b'{"version": 2}'])
@@ -312,7 +364,9 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("dates", "plans"), [(1, []), (0, []), (0, ["hours", "visits"])], ids=["dates", "none", "too many"]
+    ("dates", "plans"),
+    [(1, []), (0, []), (0, ["hours", "visits"])],
+    ids=["dates", "none", "too many"],
 )
 def test_a_state_without_the_plans_of_its_questions_is_damaged(
     shuffledp: Shell, keys: Path, tmp_path: Path, command: str, dates: int, plans: list[str]
@@ -333,33 +387,55 @@ def test_a_state_without_the_plans_of_its_questions_is_damaged(
 MOMENTS = st.integers(0, 2**40)
 
 
-@given(at=MOMENTS, grace=st.integers(1000, 2**35), late=st.integers(1, 2**35), more=st.integers(0, 2**35))
-def test_a_missed_date_is_due_again_only_before_the_end_of_its_grace(at: int, grace: int, late: int, more: int) -> None:
-    """A date is missed when more than its grace has passed, so a clock that goes forward brings none back."""
+@given(
+    at=MOMENTS,
+    grace=st.integers(1000, 2**35),
+    late=st.integers(1, 2**35),
+    more=st.integers(0, 2**35),
+)
+def test_a_missed_date_is_due_again_only_before_the_end_of_its_grace(
+    at: int, grace: int, late: int, more: int
+) -> None:
+    """A date is missed when more than its grace has passed, so a clock that goes forward brings
+    none back."""
     missed = Entry(question="hours", number=1, at=at, outcome=Outcome.MISSED)
-    state = State(name="weekly", digest="", began_at=0, plans={"hours": question().plan(NODES, 1.0)}, entries=(missed,))
+    state = State(
+        name="weekly",
+        digest="",
+        began_at=0,
+        plans={"hours": question().plan(NODES, 1.0)},
+        entries=(missed,),
+    )
     closed = at + grace + late
     assert state.at_time(closed + more, grace) is state
     (seen,) = state.at_time(max(closed - late - more, 0), grace).entries
     assert seen == msgspec.structs.replace(missed, outcome=Outcome.DUE)
 
 
-def test_what_was_asked_stays_as_it_is_and_waits_for_no_moment_that_a_clock_ahead_has_shown() -> None:
+def test_what_was_asked_stays_as_it_is_and_waits_for_no_moment_that_a_clock_ahead_has_shown() -> (
+    None
+):
     year, grace = 366 * 86_400_000, 3_600_000
-    failed = Attempt(round_id="1" * 32, began_at=year, ended_at=year + 1, stage=Stage.FAILED, error="RoundFailed")
+    failed = Attempt(
+        round_id="1" * 32, began_at=year, ended_at=year + 1, stage=Stage.FAILED, error="RoundFailed"
+    )
     opened = Attempt(round_id="2" * 32, began_at=year, stage=Stage.OPEN)
     asked = tuple(
         Entry(question="hours", number=number, at=year, outcome=outcome, attempts=(attempt,))
         for number, (outcome, attempt) in enumerate(
             [
-                (Outcome.PUBLISHED, msgspec.structs.replace(failed, stage=Stage.PUBLISHED, error=None)),
-                (Outcome.FAILED, failed), (Outcome.MISSED, failed), (Outcome.DUE, failed), (Outcome.DUE, opened),
+                (Outcome.PUBLISHED, msgspec.structs.replace(failed, stage=Stage.PUBLISHED,
+                error=None)),
+                (Outcome.FAILED, failed), (Outcome.MISSED, failed), (Outcome.DUE, failed),
+                (Outcome.DUE, opened),
             ],
             start=1,
         )
     )  # fmt: skip
     plans = {"hours": question().plan(NODES, 1.0)}
-    state = State(name="weekly", digest="", began_at=0, plans=plans, entries=asked, ended_at=year + 1)
+    state = State(
+        name="weekly", digest="", began_at=0, plans=plans, entries=asked, ended_at=year + 1
+    )
     assert state.at_time(year + 1, grace) is state
     seen = state.at_time(5, grace)
     assert seen.entries[:3] == asked[:3]
@@ -377,7 +453,9 @@ def test_a_file_that_was_changed_after_the_first_round_is_refused(
     campaign = load_campaign(campaign_file(tmp_path, keys))
     campaign.folder.mkdir(parents=True)
     Store(campaign.folder).write(begun(campaign))
-    changed = campaign_file(tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"), ('name = "hours"', 'name = "days"')))
+    changed = campaign_file(
+        tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"), ('name = "hours"', 'name = "days"'))
+    )
     code, _, errors = shuffledp("campaign", command, str(changed))
     assert code == 2, errors
     assert "was changed since its first round" in errors
@@ -391,15 +469,21 @@ def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
     assert moved.folder == tmp_path / "results" / "campaign-weekly"
 
 
-def test_a_default_that_is_written_down_or_a_key_of_a_later_version_changes_nothing(keys: Path, tmp_path: Path) -> None:
+def test_a_default_that_is_written_down_or_a_key_of_a_later_version_changes_nothing(
+    keys: Path, tmp_path: Path
+) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     defaults = 'population = "demo"\nretries = 0\nmix = "plain"'
     spelt = campaign_file(tmp_path, keys, question=defaults, general="grace_seconds = 3600.0")
     assert load_campaign(spelt).digest == campaign.digest
     for question in (
-        "retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]', 'mix = "verified"',
+        "retries = 1", 'population = "others"', "question = 1", 'route = ["node-1", "node-2"]',
+        'mix = "verified"',
     ):  # fmt: skip
-        assert load_campaign(campaign_file(tmp_path, keys, question=question)).digest != campaign.digest
+        assert (
+            load_campaign(campaign_file(tmp_path, keys, question=question)).digest
+            != campaign.digest
+        )
     later = LaterQuestion(**msgspec.structs.asdict(campaign.questions[0]))
     assert msgspec.structs.replace(campaign, questions=(later,)).digest == campaign.digest
 
@@ -409,7 +493,9 @@ def test_the_digest_is_that_of_the_words_in_the_file_alone(keys: Path, tmp_path:
     file = campaign_file(tmp_path, keys)
     said = tomllib.loads(file.read_text())
     del said["keys"]
-    assert (said["schedule"].pop("at"), said["schedule"].pop("every_days")) == ("09:00", 7), "as by default"
+    assert (said["schedule"].pop("at"), said["schedule"].pop("every_days")) == ("09:00", 7), (
+        "as by default"
+    )
     (asked,) = said["questions"]
     asked["open_seconds"] = float(asked["open_seconds"])
     told = msgspec.json.encode(said, order="deterministic")
@@ -444,10 +530,14 @@ ANSWER = {
     ],
     ids=["whole", "errors", "intervals", "a number", "nothing", "huge"],
 )
-def test_a_damaged_report_is_a_gap(keys: Path, tmp_path: Path, damage: dict[str, object], rows: int) -> None:
+def test_a_damaged_report_is_a_gap(
+    keys: Path, tmp_path: Path, damage: dict[str, object], rows: int
+) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     state = begun(campaign)
-    published = msgspec.structs.replace(state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST)
+    published = msgspec.structs.replace(
+        state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST
+    )
     state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
     folder = Store(campaign.folder).round_folder(published.round_id)
     folder.mkdir(parents=True)
@@ -467,13 +557,18 @@ class CountingStore(Store):
 
 
 async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: Path) -> None:
-    """A thousand of them are not a thousand files of state and sets of pictures, each as long as all dates."""
+    """A thousand of them are not a thousand files of state and sets of pictures, each as long as
+    all dates."""
     campaign = load_campaign(campaign_file(tmp_path, keys, (("rounds = 3", "rounds = 1000"),)))
     campaign.folder.mkdir(parents=True)
     store, said, told = CountingStore(campaign.folder), list[str](), list[int]()
     calendar = MovedCalendar(FIRST + 2000 * WEEK)
     runner = Runner(
-        campaign, store, begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST), calendar, said.append
+        campaign,
+        store,
+        begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST),
+        calendar,
+        said.append,
     )
     runner.ended = lambda: told.append(runner.failed)
     await runner.run(once=False)
@@ -485,14 +580,23 @@ async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     "refusal",
-    [UsageError, ConfigError, CannotCertify, BudgetExceeded, MalformedDocumentError, RoundStateError],
+    [
+        UsageError,
+        ConfigError,
+        CannotCertify,
+        BudgetExceeded,
+        MalformedDocumentError,
+        RoundStateError,
+    ],
     ids=lambda refusal: refusal.__name__,
 )
 async def test_a_plan_that_nobody_takes_is_asked_for_once(
     refusal: type[ShuffleDPError], keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the accountant alone sees, in the round's own end: another try would hear the same."""
-    campaign = load_campaign(campaign_file(tmp_path, keys, question="retries = 3\nretry_seconds = 60"))
+    campaign = load_campaign(
+        campaign_file(tmp_path, keys, question="retries = 3\nretry_seconds = 60")
+    )
     campaign.folder.mkdir(parents=True)
     asked = list[str]()
 
@@ -505,7 +609,10 @@ async def test_a_plan_that_nobody_takes_is_asked_for_once(
 
     monkeypatch.setattr(running, "round_to_its_end", refused)
     monkeypatch.setattr(running, "outlook_of", carried)
-    store, state = Store(campaign.folder), begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST)
+    store, state = (
+        Store(campaign.folder),
+        begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST),
+    )
     runner = Runner(campaign, store, state, MovedCalendar(FIRST), list[str]().append)
     with pytest.raises(ShuffleDPError, match="it cannot be; the campaign is stopped"):
         await runner.run(once=True)
@@ -519,14 +626,20 @@ async def test_hours_are_told_on_the_clocks_of_the_file(keys: Path, tmp_path: Pa
     campaign = load_campaign(campaign_file(tmp_path, keys))
     campaign.folder.mkdir(parents=True)
     state, said = begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST), list[str]()
-    await Runner(campaign, Store(campaign.folder), state, MovedCalendar(FIRST - WEEK), said.append).run(once=True)
+    await Runner(
+        campaign, Store(campaign.folder), state, MovedCalendar(FIRST - WEEK), said.append
+    ).run(once=True)
     assert said == ["nothing is due before 2030-03-01 09:00, Europe/Berlin"]
 
 
-def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(keys: Path, tmp_path: Path) -> None:
+def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(
+    keys: Path, tmp_path: Path
+) -> None:
     """An estimate is unbiased and may be negative; its interval is cut to what is possible."""
     state = begun(load_campaign(campaign_file(tmp_path, keys)))
-    answer = Answer(10, (-2.0, 4.0, 12.0), (1.0,) * 3, ((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), 1.0, 1e-3)
+    answer = Answer(
+        10, (-2.0, 4.0, 12.0), (1.0,) * 3, ((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), 1.0, 1e-3
+    )
     line = Line(state.entries[0], datetime(2030, 3, 1, 9, tzinfo=UTC), answer)
     axes = Figure().subplots()
     _draw_shares(axes, [line])
@@ -535,8 +648,14 @@ def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(ke
         for one in axes.collections
         if isinstance(one, LineCollection)
     ]
-    assert drawn == [[pytest.approx([0.0, 10.0])], [pytest.approx([20.0, 60.0])], [pytest.approx([70.0, 100.0])]]
-    dots = np.concatenate([one.get_ydata() for one in axes.lines if str(one.get_label()).startswith("value")])
+    assert drawn == [
+        [pytest.approx([0.0, 10.0])],
+        [pytest.approx([20.0, 60.0])],
+        [pytest.approx([70.0, 100.0])],
+    ]
+    dots = np.concatenate(
+        [one.get_ydata() for one in axes.lines if str(one.get_label()).startswith("value")]
+    )
     assert dots.tolist() == pytest.approx([-20.0, 40.0, 120.0])
 
 
@@ -552,15 +671,30 @@ def test_a_step_that_cannot_be_written_down_is_not_taken(keys: Path, tmp_path: P
     assert Store(campaign.folder).read() is None
 
 
-def test_names_on_the_page_are_text_and_a_missing_report_is_a_gap(keys: Path, tmp_path: Path) -> None:
-    file = campaign_file(tmp_path, keys, (('field = "hours a week"', 'field = "<b>hours</b> $x$"'),))
+def test_names_on_the_page_are_text_and_a_missing_report_is_a_gap(
+    keys: Path, tmp_path: Path
+) -> None:
+    file = campaign_file(
+        tmp_path, keys, (('field = "hours a week"', 'field = "<b>hours</b> $x$"'),)
+    )
     campaign = load_campaign(file)
     campaign.folder.mkdir(parents=True)
     state = begun(campaign)
-    published = msgspec.structs.replace(state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST)
+    published = msgspec.structs.replace(
+        state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST
+    )
     state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
-    write_results(campaign, msgspec.structs.replace(state, stopped="<script>alert(1)</script>"), campaign.folder)
+    write_results(
+        campaign,
+        msgspec.structs.replace(state, stopped="<script>alert(1)</script>"),
+        campaign.folder,
+    )
     page = (campaign.folder / "index.html").read_text()
     assert "<script" not in page
     assert "&lt;b&gt;hours&lt;/b&gt; $x$" in page
-    assert (campaign.folder / "hours.csv").read_text().splitlines()[1].startswith("hours,1,2030-03-01T09:00:00+01:00")
+    assert (
+        (campaign.folder / "hours.csv")
+        .read_text()
+        .splitlines()[1]
+        .startswith("hours,1,2030-03-01T09:00:00+01:00")
+    )

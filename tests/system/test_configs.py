@@ -32,7 +32,9 @@ def test_a_sample_config_parses_and_names_every_key(name: str, model: type[Secti
     text = (FOLDER / name).read_text()
     config = load_config(FOLDER / name, model)
     for key in set(keys_of(config)) - {"name"}:
-        assert re.search(rf"\b{key}( =|\])|^\[{key}\.", text, re.MULTILINE), f"{name} does not show {key}"
+        assert re.search(rf"\b{key}( =|\])|^\[{key}\.", text, re.MULTILINE), (
+            f"{name} does not show {key}"
+        )
 
 
 def keys_of(value: object) -> Iterator[str]:
@@ -47,7 +49,9 @@ def keys_of(value: object) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("name", "model"), SAMPLES)
-def test_an_unknown_key_is_refused_with_its_name(name: str, model: type[Section], tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused_with_its_name(
+    name: str, model: type[Section], tmp_path: Path
+) -> None:
     file = tmp_path / name
     file.write_text('surprise = "x"\n' + (FOLDER / name).read_text())
     with pytest.raises(ConfigError, match="surprise"):

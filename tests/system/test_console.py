@@ -1,4 +1,5 @@
-"""The console without a deployment: wrong inputs to its command, who may send a form, what errors mean."""
+"""The console without a deployment: wrong inputs to its command, who may send a form, what errors
+mean."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
         for folder in ("round", "public", "forged"):
             (tmp_path / folder / name).write_bytes((keys / name).read_bytes())
     (tmp_path / "forged" / "operator").mkdir()
-    (tmp_path / "forged" / "roster.json").write_bytes((keys / "roster.json").read_bytes().replace(b"A", b"B", 1))
+    (tmp_path / "forged" / "roster.json").write_bytes(
+        (keys / "roster.json").read_bytes().replace(b"A", b"B", 1)
+    )
     (tmp_path / "one-file" / "operator").mkdir()
     (tmp_path / "looking" / "viewer").mkdir(parents=True)
     with socket.socket() as taken:
@@ -97,8 +100,16 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
         (["{keys}", "--host", "192.0.2.1"], 2, "say --plaintext"),
         (["{keys}", "--host", "no.such.host.invalid", "--plaintext"], 2, "no such address"),
         (["{keys}", "--tls-certificate", "{a-file}"], 2, "belong together"),
-        (["{keys}", "--tls-certificate", "no.pem", "--tls-key", "no.pem"], 2, "there is no TLS file no.pem"),
-        (["{keys}", "--tls-certificate", "{a-file}", "--tls-key", "{a-file}"], 2, "the TLS files cannot be used"),
+        (
+            ["{keys}", "--tls-certificate", "no.pem", "--tls-key", "no.pem"],
+            2,
+            "there is no TLS file no.pem",
+        ),
+        (
+            ["{keys}", "--tls-certificate", "{a-file}", "--tls-key", "{a-file}"],
+            2,
+            "the TLS files cannot be used",
+        ),
         (["{keys}"], 1, "Is the deployment up"),
     ],
 )
@@ -126,8 +137,13 @@ def test_a_form_becomes_the_plan_of_the_command(deployment: Deployment) -> None:
     assert plan.question == 0
 
 
-def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(deployment: Deployment) -> None:
-    viewer, fields = Viewer("x", live=True, version="1"), {**FIELDS, "mechanism": "rappor-histogram", "question": "7"}
+def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(
+    deployment: Deployment,
+) -> None:
+    viewer, fields = (
+        Viewer("x", live=True, version="1"),
+        {**FIELDS, "mechanism": "rappor-histogram", "question": "7"},
+    )
     assert 'name="question" value="0"' in ask(viewer, deployment.roster, {})
     plan = plan_of(fields, deployment.roster)
     assert plan.question == 7
@@ -136,8 +152,12 @@ def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(deployment
     assert 'name="question" value="7"' in page
 
 
-@pytest.mark.parametrize(("mix", "said"), [(Mix.PLAIN, "plain"), (Mix.VERIFIED, "verified: everybody can check it")])
-def test_a_form_asks_how_to_mix_and_carries_it_on(deployment: Deployment, mix: Mix, said: str) -> None:
+@pytest.mark.parametrize(
+    ("mix", "said"), [(Mix.PLAIN, "plain"), (Mix.VERIFIED, "verified: everybody can check it")]
+)
+def test_a_form_asks_how_to_mix_and_carries_it_on(
+    deployment: Deployment, mix: Mix, said: str
+) -> None:
     viewer, fields = Viewer("x", live=True, version="1"), {**FIELDS, "mix": mix.value}
     assert '<option value="plain" selected>plain</option><option value="verified">' in ask(
         viewer, deployment.roster, {}
@@ -176,15 +196,24 @@ def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list
 
 @pytest.mark.parametrize(
     ("field", "label"),
-    [("population", "People"), ("mechanism", "Mechanism"), ("mix", "Mixing"), ("min_reports", "Fewest reports")],
+    [
+        ("population", "People"),
+        ("mechanism", "Mechanism"),
+        ("mix", "Mixing"),
+        ("min_reports", "Fewest reports"),
+    ],
 )
-def test_a_refusal_calls_a_field_what_the_page_calls_it(deployment: Deployment, field: str, label: str) -> None:
+def test_a_refusal_calls_a_field_what_the_page_calls_it(
+    deployment: Deployment, field: str, label: str
+) -> None:
     with pytest.raises(UsageError) as refused:
         plan_of({**FIELDS, field: "x"}, deployment.roster)
     page = ask(Viewer("x", live=True, version="1"), deployment.roster, {}, str(refused.value))
     assert f'<label for="{field}">{label}</label>' in page
     assert f'role="alert">“{label}”: ' in page
-    assert 'role="alert">no more' in ask(Viewer("x", live=True, version="1"), deployment.roster, {}, "no more: x")
+    assert 'role="alert">no more' in ask(
+        Viewer("x", live=True, version="1"), deployment.roster, {}, "no more: x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,32 +228,52 @@ def test_a_refusal_calls_a_field_what_the_page_calls_it(deployment: Deployment, 
         ({"host": "evil.example:8765", "origin": "http://evil.example:8765"}, 421),
     ],
 )
-async def test_a_form_is_short_says_how_long_it_is_and_comes_from_here(headers: dict[str, str], status: int) -> None:
+async def test_a_form_is_short_says_how_long_it_is_and_comes_from_here(
+    headers: dict[str, str], status: int
+) -> None:
     async def taken(request: Request) -> Response:
         return PlainTextResponse(str(len(await request.body())))
 
-    guarded = Guard(Starlette(routes=[Route("/open", taken, methods=["POST"])]), LOOPBACK, tls=False)
-    sent = {"host": "localhost:8765", "origin": "http://localhost:8765", "content-length": "3"} | headers
+    guarded = Guard(
+        Starlette(routes=[Route("/open", taken, methods=["POST"])]), LOOPBACK, tls=False
+    )
+    sent = {
+        "host": "localhost:8765",
+        "origin": "http://localhost:8765",
+        "content-length": "3",
+    } | headers
     sent["content-type"] = "application/x-www-form-urlencoded"
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://localhost:8765") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(guarded), base_url="http://localhost:8765"
+    ) as client:
         assert (await client.post("/open", content=b"a=b", headers=sent)).status_code == status
 
 
-async def test_two_consoles_of_one_machine_do_not_sign_each_other_out(deployment: Deployment) -> None:
+async def test_two_consoles_of_one_machine_do_not_sign_each_other_out(
+    deployment: Deployment,
+) -> None:
     """A browser gives the cookies of a host to all of its ports."""
     watch, cookies = Watch(deployment.folder), httpx.Cookies()
     consoles = {}
     for port in (8765, 8766):
         sessions = Sessions(lambda: 0.0)
         pages = Pages(watch, sessions)
-        app = application(pages, Desk(pages, watch, sessions, tls=False).routes(), LOOPBACK, tls=False)
+        app = application(
+            pages, Desk(pages, watch, sessions, tls=False).routes(), LOOPBACK, tls=False
+        )
         base = f"http://localhost:{port}"
-        consoles[port] = client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base)
+        consoles[port] = client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url=base
+        )
         cookies.update((await client.get("/sign-in", params={"key": sessions.key})).cookies)
     for client in consoles.values():
-        answer = await client.get("/open", headers={"cookie": "; ".join(f"{one}={cookies[one]}" for one in cookies)})
+        answer = await client.get(
+            "/open", headers={"cookie": "; ".join(f"{one}={cookies[one]}" for one in cookies)}
+        )
         assert answer.status_code == 200
-        assert (await client.get("/open", headers={"cookie": "shuffledp-console=1"})).status_code == 403
+        assert (
+            await client.get("/open", headers={"cookie": "shuffledp-console=1"})
+        ).status_code == 403
         await client.aclose()
 
 
@@ -298,13 +347,18 @@ def test_a_party_that_was_caught_cheating_is_not_said_to_have_a_full_disk() -> N
         (Listening("2001:db8::7", plaintext=True), "[2001:db8::7]:8765"),
         (Listening("0.0.0.0", plaintext=True), "127.0.0.1:8765"),  # noqa: S104
         (Listening("::", plaintext=True), "127.0.0.1:8765"),
-        (Listening("192.0.2.7", plaintext=True, names=("console.example.org",)), "console.example.org:8765"),
+        (
+            Listening("192.0.2.7", plaintext=True, names=("console.example.org",)),
+            "console.example.org:8765",
+        ),
     ],
 )
 async def test_it_answers_at_the_address_that_it_prints(listening: Listening, asked: str) -> None:
     assert listening.address == f"http://{asked}"
     guarded = Guard(PlainTextResponse("here"), listening.known_as, tls=False)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url=listening.address) as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(guarded), base_url=listening.address
+    ) as client:
         assert (await client.get("/")).status_code == 200
         assert (await client.get("/", headers={"host": "evil.example:8765"})).status_code == 421
         assert (await client.get("/", headers={"host": "0.0.0.0:8765"})).status_code == 421
@@ -312,9 +366,23 @@ async def test_it_answers_at_the_address_that_it_prints(listening: Listening, as
 
 def test_what_others_wrote_is_text_on_every_page() -> None:
     one = Round(
-        "0" * 32, 0, HOSTILE, HOSTILE, "running", steps={("mixing", HOSTILE): Step("mixing", HOSTILE, 1, 3, 0.0)}
+        "0" * 32,
+        0,
+        HOSTILE,
+        HOSTILE,
+        "running",
+        steps={("mixing", HOSTILE): Step("mixing", HOSTILE, 1, 3, 0.0)},
     )
-    budget = Budget(HOSTILE, 1.0, 1e-6, 0.5, 0.5, HOSTILE, {HOSTILE: 1}, (Charge(1, HOSTILE, HOSTILE, 0.5, 0.0),))
+    budget = Budget(
+        HOSTILE,
+        1.0,
+        1e-6,
+        0.5,
+        0.5,
+        HOSTILE,
+        {HOSTILE: 1},
+        (Charge(1, HOSTILE, HOSTILE, 0.5, 0.0),),
+    )
     snapshot = Snapshot(1, (one,), budgets=(budget,))
     viewer = Viewer(HOSTILE, live=True, version=HOSTILE, operates=True)
     parts = [progress.card(viewer, one), *budgets.section(snapshot), mishap(HOSTILE, HOSTILE)]
@@ -335,13 +403,20 @@ class Lister:
         return analyst_pb2.ListRoundsResponse(rounds=self._rounds)
 
 
-async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(deployment: Deployment) -> None:
+async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(
+    deployment: Deployment,
+) -> None:
     watch = Watch(deployment.folder)
     with pytest.raises(MalformedDocumentError):
         await watch._list(Lister(analyst_pb2.RoundSummary(round_id='"><script>')))  # type: ignore[arg-type]
     assert not watch._rounds
     odd = analyst_pb2.RoundSummary(
-        round_id="0" * 32, opened_at=2**62, population=HOSTILE, mechanism=HOSTILE, outcome=HOSTILE, error=HOSTILE
+        round_id="0" * 32,
+        opened_at=2**62,
+        population=HOSTILE,
+        mechanism=HOSTILE,
+        outcome=HOSTILE,
+        error=HOSTILE,
     )
     await watch._list(Lister(odd))  # type: ignore[arg-type]
     page = overview(Viewer("x", live=True, version="1"), Snapshot(1, tuple(watch._rounds.values())))
@@ -353,8 +428,12 @@ async def test_what_an_analyst_says_of_a_round_is_bounded(deployment: Deployment
     watch, round_id = Watch(deployment.folder), "0" * 32
     watch._rounds[round_id] = Round(round_id, 1, "demo", "geo-shuffle", "running")
     for node in ["node-1", "n" * 10_000, *map(str, range(3000))]:
-        watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node=node, done=1, total=2))
-    watch._progress(round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node="node-1", done=2, total=2))
+        watch._progress(
+            round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node=node, done=1, total=2)
+        )
+    watch._progress(
+        round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node="node-1", done=2, total=2)
+    )
     steps = watch._rounds[round_id].steps
     assert len(steps) == 1000
     assert steps["mixing", "node-1"].done == 2
@@ -366,7 +445,9 @@ def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:
     spent = "".join(budgets.section(Snapshot(1, budgets=(budget,))))
     assert "Nothing is left:" in spent
     assert 'width="1000.0"' in spent
-    endless = "".join(budgets.section(Snapshot(1, budgets=(replace(budget, limit=1e9, spent=float("inf")),))))
+    endless = "".join(
+        budgets.section(Snapshot(1, budgets=(replace(budget, limit=1e9, spent=float("inf")),)))
+    )
     assert "no finite bound" in endless
     assert "limits nothing in practice" in endless
 
@@ -393,7 +474,9 @@ def test_a_folder_of_saved_rounds_that_goes_away_is_said_so_and_comes_back(tmp_p
     saved.look()
     assert [trouble.what for trouble in saved.snapshot.troubles] == ["out"]
     assert len(saved.snapshot.rounds) == 1, "what was known last is still shown"
-    assert "No answer from out" in overview(Viewer(saved.title, live=False, version="1"), saved.snapshot)
+    assert "No answer from out" in overview(
+        Viewer(saved.title, live=False, version="1"), saved.snapshot
+    )
     (tmp_path / "elsewhere").rename(folder)
     saved.look()
     assert not saved.snapshot.troubles

@@ -1,4 +1,5 @@
-"""The console of a running deployment in Debian's Chromium: a round from its form to its chart, and who may do that."""
+"""The console of a running deployment in Debian's Chromium: a round from its form to its chart, and
+who may do that."""
 
 from __future__ import annotations
 
@@ -59,10 +60,17 @@ class Served:
     def base(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, path: str, method: str = "GET", body: str | None = None, **headers: str) -> tuple[int, str]:
+    def ask(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> tuple[int, str]:
         """One request by hand; header names with _ for -. Status and body."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
-            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            connection.request(
+                method,
+                path,
+                body,
+                {name.replace("_", "-"): value for name, value in headers.items()},
+            )
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
 
@@ -71,8 +79,17 @@ class Served:
 def served(running: LocalSystem) -> Iterator[Served]:
     """The command itself, as an operator starts it."""
     ports = Ports(1)
-    command = [sys.executable, "-m", "shuffledp.cli", "console", str(running.deployment.folder), "--operate"]
-    with subprocess.Popen([*command, "--port", str(ports.numbers[0])], stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "shuffledp.cli",
+        "console",
+        str(running.deployment.folder),
+        "--operate",
+    ]
+    with subprocess.Popen(
+        [*command, "--port", str(ports.numbers[0])], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             lines = [process.stdout.readline(), process.stdout.readline()]
@@ -112,7 +129,10 @@ def page(operator: BrowserContext) -> Iterator[Page]:
     """A fresh page of the operator's; whatever the browser complains about fails the test."""
     fresh = operator.new_page()
     complaints: list[str] = []
-    fresh.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    fresh.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type == "error" else None,
+    )
     fresh.on("pageerror", lambda error: complaints.append(str(error)))
     yield fresh
     fresh.close()
@@ -131,7 +151,13 @@ def fill(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> None:
     page.select_option("#mechanism", "krr-histogram")
     if mix is not Mix.PLAIN:
         page.select_option("#mix", mix.value)
-    fields = {"max_value": 3, "epsilon": 4, "delta": 1e-3, "min_reports": FEWEST, "max_reports": MOST}
+    fields = {
+        "max_value": 3,
+        "epsilon": 4,
+        "delta": 1e-3,
+        "min_reports": FEWEST,
+        "max_reports": MOST,
+    }
     for name, value in fields.items():
         page.fill(f"#{name}", str(value))
     page.click("text=Look at the plan")
@@ -146,15 +172,21 @@ def open_round(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> str:
 
 
 @pytest.fixture(scope="module")
-def answered(operator: BrowserContext, served: Served, running: LocalSystem, pool: ProcessPoolExecutor) -> str:
+def answered(
+    operator: BrowserContext, served: Served, running: LocalSystem, pool: ProcessPoolExecutor
+) -> str:
     """A round that was opened, watched and published; the checks on the way are the test of it."""
     page = operator.new_page()
     round_id = open_round(page, served)
     arrived = page.locator(".arrived")
-    expect(arrived).to_contain_text(f"0 of at least {FEWEST} devices: {FEWEST} more are needed", timeout=MINUTE)
+    expect(arrived).to_contain_text(
+        f"0 of at least {FEWEST} devices: {FEWEST} more are needed", timeout=MINUTE
+    )
     page.evaluate("document.title = 'the same page'")  # it would go with a reload
     aside(submit_some(running, pool, round_id, 12))
-    expect(arrived).to_contain_text(f"12 of at least {FEWEST} devices: 8 more are needed", timeout=MINUTE)
+    expect(arrived).to_contain_text(
+        f"12 of at least {FEWEST} devices: 8 more are needed", timeout=MINUTE
+    )
     assert page.title() == "the same page", "the script exchanges parts, it does not reload"
     aside(submit_some(running, pool, round_id, MOST - 12))  # so many that the round closes
     expect(page.locator("h1")).to_have_text("Histogram of demo", timeout=MINUTE)
@@ -162,18 +194,26 @@ def answered(operator: BrowserContext, served: Served, running: LocalSystem, poo
     return round_id
 
 
-def test_a_round_is_opened_watched_and_read_with_its_chart(page: Page, served: Served, answered: str) -> None:
+def test_a_round_is_opened_watched_and_read_with_its_chart(
+    page: Page, served: Served, answered: str
+) -> None:
     page.goto(f"{served.base}/rounds/{answered}/")
     assert page.locator("svg.chart.wide .bar").first.is_visible()
     text = page.inner_text("main")
-    for words in (f"of {MOST} people", "While at least one of the 3 nodes is honest", "shuffledp verify result.json"):
+    for words in (
+        f"of {MOST} people",
+        "While at least one of the 3 nodes is honest",
+        "shuffledp verify result.json",
+    ):
         assert words in text
     status, document = served.ask(f"/rounds/{answered}/result.json")
     assert status == 200
     assert Signed.from_bytes(document.encode()).signer == "analyst"
 
 
-def test_the_first_page_has_the_answer_and_the_account(page: Page, served: Served, answered: str) -> None:
+def test_the_first_page_has_the_answer_and_the_account(
+    page: Page, served: Served, answered: str
+) -> None:
     page.goto(served.base)
     expect(page.locator("#newest .chart.wide")).to_be_visible(timeout=MINUTE)
     row = page.locator("#rounds tr", has_text=answered[:8])
@@ -185,7 +225,9 @@ def test_the_first_page_has_the_answer_and_the_account(page: Page, served: Serve
     assert page.locator("#time svg.wide").is_visible()
 
 
-def test_a_round_is_given_up_and_the_page_says_why_and_what_to_do(page: Page, served: Served, answered: str) -> None:
+def test_a_round_is_given_up_and_the_page_says_why_and_what_to_do(
+    page: Page, served: Served, answered: str
+) -> None:
     round_id = open_round(page, served)
     assert round_id != answered
     page.click("text=Give the round up")
@@ -199,7 +241,9 @@ def test_a_round_is_given_up_and_the_page_says_why_and_what_to_do(page: Page, se
     expect(page.locator("#troubles")).to_contain_text(f"Round {round_id[:8]} failed")
 
 
-def test_submissions_are_ended_and_too_few_are_explained(page: Page, served: Served, answered: str) -> None:
+def test_submissions_are_ended_and_too_few_are_explained(
+    page: Page, served: Served, answered: str
+) -> None:
     round_id = open_round(page, served)
     assert round_id != answered
     page.click("text=End submissions now")
@@ -224,10 +268,19 @@ def test_without_javascript_all_of_it_is_there_to_be_loaded_again(
     context.close()
 
 
-def test_no_page_is_wider_than_a_telephone(served: Served, operator: BrowserContext, answered: str) -> None:
+def test_no_page_is_wider_than_a_telephone(
+    served: Served, operator: BrowserContext, answered: str
+) -> None:
     page = operator.new_page()
     page.set_viewport_size(PHONE)
-    for path in ("/", f"/rounds/{answered}/", "/populations/demo/", "/open", "/open/confirm?epsilon=x", "/rounds/x/"):
+    for path in (
+        "/",
+        f"/rounds/{answered}/",
+        "/populations/demo/",
+        "/open",
+        "/open/confirm?epsilon=x",
+        "/rounds/x/",
+    ):
         page.goto(served.base + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
     page.close()
@@ -237,15 +290,28 @@ WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "bes
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_against_wcag(served: Served, operator: BrowserContext, answered: str, scheme: str) -> None:
-    """Deque's axe, its rules of levels A and AA and its best practices, on every page of the console."""
+def test_axe_finds_nothing_against_wcag(
+    served: Served, operator: BrowserContext, answered: str, scheme: str
+) -> None:
+    """Deque's axe, its rules of levels A and AA and its best practices, on every page of the
+    console."""
     page = operator.new_page()
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    for path in ("/", f"/rounds/{answered}/", "/populations/demo/", "/open", "/open/confirm?epsilon=x", "/rounds/x/"):
+    for path in (
+        "/",
+        f"/rounds/{answered}/",
+        "/populations/demo/",
+        "/open",
+        "/open/confirm?epsilon=x",
+        "/rounds/x/",
+    ):
         page.goto(served.base + path)
         checked = Axe().run(page, options=WCAG).response
         assert len(checked["passes"]) > 10, path
-        found = [(one["id"], one["help"], [node["target"] for node in one["nodes"]]) for one in checked["violations"]]
+        found = [
+            (one["id"], one["help"], [node["target"] for node in one["nodes"]])
+            for one in checked["violations"]
+        ]
         assert not found, (path, found)
     page.close()
 
@@ -274,12 +340,17 @@ CONTRAST = """() => {
     found.push([(a + 0.05) / (b + 0.05), value.trim().slice(0, 40), node.tagName + "." + node.className]);
   }
   return found;
-}"""
+}"""  # noqa: E501, RUF100
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_has_the_contrast_of_wcag_aa(page: Page, served: Served, answered: str, scheme: str) -> None:
-    """4.5 to 1 for every text, also for large ones, which may have less; computed from what the browser draws."""
+def test_all_text_has_the_contrast_of_wcag_aa(
+    page: Page, served: Served, answered: str, scheme: str
+) -> None:
+    """4.5 to 1 for every text, also for large ones, which may have less.
+
+    Computed from what the browser draws.
+    """
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     seen = 0
     for path in ("/", f"/rounds/{answered}/", "/populations/demo/", "/open"):
@@ -297,7 +368,10 @@ def test_everything_is_reached_by_the_keyboard_and_shows_it(page: Page, served: 
     for _ in range(wanted):
         page.keyboard.press("Tab")
         reached.append(
-            page.evaluate("[document.activeElement.outerHTML, getComputedStyle(document.activeElement).outlineStyle]")
+            page.evaluate(
+                "[document.activeElement.outerHTML, "
+                "getComputedStyle(document.activeElement).outlineStyle]"
+            )
         )
     assert len({html for html, _ in reached}) == wanted
     assert {outline for _, outline in reached} == {"solid"}
@@ -317,7 +391,9 @@ def test_a_form_that_is_forged_sent_twice_or_not_signed_in_does_nothing(
 
     before = aside(rounds())
     fill(page, served)
-    fields = page.evaluate("new URLSearchParams(new FormData(document.querySelector('form'))).toString()")
+    fields = page.evaluate(
+        "new URLSearchParams(new FormData(document.querySelector('form'))).toString()"
+    )
     cookies = "; ".join(f"{one['name']}={one['value']}" for one in page.context.cookies())
     own = {"Origin": served.base, "Cookie": cookies, **FORM}
     spoiled = re.sub(r"token=[^&]*", "token=", fields)
@@ -330,13 +406,20 @@ def test_a_form_that_is_forged_sent_twice_or_not_signed_in_does_nothing(
     assert served.ask("/open", "PUT", fields, **own)[0] == 405
     wrong = fields.replace("epsilon=4", "epsilon=nan")
     assert served.ask("/open", "POST", wrong, **own)[0] == 400
-    assert served.ask("/open", "POST", fields, **own)[0] == 403, "its token was used up by the one before"
+    assert served.ask("/open", "POST", fields, **own)[0] == 403, (
+        "its token was used up by the one before"
+    )
     assert served.ask(f"/rounds/{answered}/abort", "POST", "token=x", **own)[0] == 403
     assert aside(rounds()) == before
 
 
 def test_a_foreign_name_that_leads_here_is_refused(served: Served) -> None:
-    for host in ("evil.example", f"evil.example:{served.port}", f"localhost.evil.example:{served.port}", ""):
+    for host in (
+        "evil.example",
+        f"evil.example:{served.port}",
+        f"localhost.evil.example:{served.port}",
+        "",
+    ):
         status, words = served.ask("/", Host=host)
         assert status == 421, host
         assert "demo" not in words
@@ -351,15 +434,28 @@ def test_who_is_not_signed_in_reads_and_no_more(served: Served, answered: str) -
     key = served.link.partition("key=")[2]
     for path in ("/", f"/rounds/{answered}/", "/populations/demo/"):
         assert key not in served.ask(path)[1]
-    for path in ("/open", "/open/confirm", f"/rounds/{answered}/abort", f"/sign-in?key={key[:-1]}", "/sign-in?key=ä"):
+    for path in (
+        "/open",
+        "/open/confirm",
+        f"/rounds/{answered}/abort",
+        f"/sign-in?key={key[:-1]}",
+        "/sign-in?key=ä",
+    ):
         assert served.ask(path.replace("ä", "%C3%A4"))[0] == 403, path
-    for path in ("/nothing", "/rounds/../../etc/passwd/", f"/rounds/{'0' * 32}/", f"/rounds/{answered}/tls-key.pem"):
+    for path in (
+        "/nothing",
+        "/rounds/../../etc/passwd/",
+        f"/rounds/{'0' * 32}/",
+        f"/rounds/{answered}/tls-key.pem",
+    ):
         assert served.ask(path)[0] == 404, path
 
 
 def test_streams_are_bounded_and_their_places_come_back(served: Served) -> None:
     def stream(stack: ExitStack) -> http.client.HTTPResponse:
-        connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)))
+        connection = stack.enter_context(
+            closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30))
+        )
         connection.request("GET", "/events")
         return connection.getresponse()
 
@@ -384,7 +480,9 @@ def test_an_analyst_that_goes_away_is_said_so_and_comes_back(
         expect(page.locator("#troubles")).to_contain_text("What to do:")
         expect(page.locator("#rounds")).to_contain_text(answered[:8])
     finally:
-        running.processes["analyst"].start()  # in this thread: a child ends with the thread that began it
+        running.processes[
+            "analyst"
+        ].start()  # in this thread: a child ends with the thread that began it
         aside(running.until_healthy("analyst"))
     expect(page.locator("#troubles")).not_to_contain_text("No answer", timeout=MINUTE)
 
@@ -408,7 +506,9 @@ def test_saved_rounds_are_shown_alone_and_a_changed_one_is_not_believed(
     save(report, tmp_path, deployment.folder, trusted_files(deployment.folder))
     forged = tmp_path / ("0" * 32)
     shutil.copytree(tmp_path / answered, forged)
-    (forged / "result.json").write_bytes((forged / "result.json").read_bytes().replace(b"A", b"B", 1))
+    (forged / "result.json").write_bytes(
+        (forged / "result.json").read_bytes().replace(b"A", b"B", 1)
+    )
     saved = Saved(tmp_path)
     saved.look()
     outcomes = {one.round_id: (one.outcome, one.error) for one in saved.snapshot.rounds}

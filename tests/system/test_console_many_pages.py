@@ -36,8 +36,12 @@ pytestmark = [
 def served(saved: Saved) -> Iterator[str]:
     """The pages of saved rounds, from a thread; their address."""
     app = application(Pages(saved), [], LOOPBACK, tls=False)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # who comes before the thread is ready waits
+    server = uvicorn.Server(
+        uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+    )
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as listening:  # who comes before the thread is ready waits
         thread = Thread(target=server.run, args=([listening],))
         thread.start()
         try:
@@ -48,7 +52,9 @@ def served(saved: Saved) -> Iterator[str]:
 
 
 def looked_at(page: Page, *, yes: bool) -> None:
-    page.evaluate("yes => { window.away = !yes; document.dispatchEvent(new Event('visibilitychange')) }", yes)
+    page.evaluate(
+        "yes => { window.away = !yes; document.dispatchEvent(new Event('visibilitychange')) }", yes
+    )
 
 
 def leave(folder: Path, number: int) -> None:

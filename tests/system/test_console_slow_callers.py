@@ -1,4 +1,5 @@
-"""Callers of a running console who send half of a request: none of them keeps a connection, and others are served."""
+"""Callers of a running console who send half of a request: none of them keeps a connection, and
+others are served."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 @contextmanager
 def running(folder: Path, port: int) -> Iterator[None]:
-    """The console, from the moment at which it listens; what it says beside its address is the failure."""
+    """The console, from the moment at which it listens.
+
+    What it says beside its address is the failure.
+    """
     command = [sys.executable, "-m", "shuffledp.cli", "console", str(folder), "--port", str(port)]
     with subprocess.Popen(
         [*command, "--host", EVERYWHERE, "--plaintext"],
@@ -118,7 +122,9 @@ def caller_of(key: selectors.SelectorKey) -> socket.socket:
 
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("dripping", [False, True])
-def test_half_a_request_is_hung_up_on_and_the_console_serves_again(port: int, *, dripping: bool) -> None:
+def test_half_a_request_is_hung_up_on_and_the_console_serves_again(
+    port: int, *, dripping: bool
+) -> None:
     begun = [HEAD] if dripping else list(BEGUN.values())
     assert status_of(port) == 200
     callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS)]
@@ -133,7 +139,10 @@ def test_half_a_request_is_hung_up_on_and_the_console_serves_again(port: int, *,
 
 
 def test_half_requests_at_one_address_keep_no_other_address_out(port: int) -> None:
-    """An attacker replaces every connection that the console closes; each of 20 honest requests is answered."""
+    """An attacker replaces every connection that the console closes.
+
+    Each of 20 honest requests is answered.
+    """
     callers = [half_of_a_request(port) for _ in range(CONNECTIONS)]
     try:
         statuses = []
@@ -154,7 +163,10 @@ def half_of_a_request(port: int) -> socket.socket:
 
 
 def test_streams_of_events_are_bounded_and_shared_between_addresses(port: int) -> None:
-    """Forty streams are asked for at the same moment; a page at another address is brought up to date all the same."""
+    """Forty streams are asked for at the same moment.
+
+    A page at another address is brought up to date all the same.
+    """
     callers = [half_of_a_stream(port, "127.0.0.2") for _ in range(MOST_STREAMS + 8)]
     try:
         for caller in callers:
@@ -171,7 +183,9 @@ def test_streams_of_events_are_bounded_and_shared_between_addresses(port: int) -
 
 
 def half_of_a_stream(port: int, source: str) -> socket.socket:
-    caller = socket.create_connection(("127.0.0.1", port), timeout=NEVER, source_address=(source, 0))
+    caller = socket.create_connection(
+        ("127.0.0.1", port), timeout=NEVER, source_address=(source, 0)
+    )
     caller.sendall(b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n")
     return caller
 

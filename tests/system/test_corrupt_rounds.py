@@ -1,8 +1,9 @@
-"""Rounds with corrupt nodes over real processes: everybody is traced when none is honest, nobody while one is.
+"""Rounds with corrupt nodes over real processes: everybody is traced when none is honest, nobody
+while one is.
 
-Each set of corrupt nodes starts a system of its own. That of all three also says what any two of them would find; of
-the sets of two, the one around an honest node is played in every run of the tests, the others with the slow.
-"""
+Each set of corrupt nodes starts a system of its own. That of all three also says what any two of
+them would find; of the sets of two, the one around an honest node is played in every run of the
+tests, the others with the slow."""
 
 from __future__ import annotations
 
@@ -40,9 +41,14 @@ SETS = [
 
 
 @pytest.fixture(scope="module", params=SETS, ids=str)
-def corrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
+def corrupted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalSystem]:
     system = LocalSystem(
-        tmp_path_factory.mktemp("corrupt"), nodes=3, budget=LocalBudget(1e9, 1e-2), corrupt=request.param
+        tmp_path_factory.mktemp("corrupt"),
+        nodes=3,
+        budget=LocalBudget(1e9, 1e-2),
+        corrupt=request.param,
     )
     try:
         asyncio.run(system.start())
@@ -63,7 +69,9 @@ async def played(
         for path in earlier:
             path.unlink()
     await keep_evidence(system, report, who, values, folder)
-    keys = {name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")}
+    keys = {
+        name: (system.deployment.folder / name).read_bytes() for name in ("roster.json", "root.pub")
+    }
     write_documents(report, folder, keys)
     return report, load_captured(folder)
 
@@ -106,9 +114,12 @@ async def test_without_the_plan_s_consent_the_analyst_opens_no_such_round(
         await played(corrupted, pool, tmp_path, allow_corrupt=False)
 
 
-async def test_a_corrupt_node_announces_itself_and_a_client_refuses_it_by_name(corrupted: LocalSystem) -> None:
+async def test_a_corrupt_node_announces_itself_and_a_client_refuses_it_by_name(
+    corrupted: LocalSystem,
+) -> None:
     assert await statuses(corrupted) == {
-        name: b"online, corrupt" if name in corrupted.corrupt else b"online" for name in corrupted.route
+        name: b"online, corrupt" if name in corrupted.corrupt else b"online"
+        for name in corrupted.route
     }
     async with control_of(corrupted.deployment) as control:
         opened = await open_round(control, small_plan(corrupted, allow_corrupt=True))
@@ -116,14 +127,19 @@ async def test_a_corrupt_node_announces_itself_and_a_client_refuses_it_by_name(c
         assert said.corrupt == corrupted.corrupt
         with pytest.raises(ClientPolicyRefusal, match=", ".join(corrupted.corrupt)):
             verify_announced(corrupted, opened.announcement, allow_corrupt=False)
-        await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=opened.round_id, reason="the test is over"))
+        await control.AbortRound(
+            analyst_pb2.AbortRoundRequest(round_id=opened.round_id, reason="the test is over")
+        )
 
 
 async def statuses(system: LocalSystem) -> dict[str, object]:
     """The retained status of every node."""
     found: dict[str, object] = {}
     assert system.broker is not None
-    async with asyncio.timeout(60), aiomqtt.Client(system.broker.host, system.broker.port) as client:
+    async with (
+        asyncio.timeout(60),
+        aiomqtt.Client(system.broker.host, system.broker.port) as client,
+    ):
         await client.subscribe(status_topic(system.deployment.roster.deployment, "+"), qos=1)
         async for message in client.messages:
             found[message.topic.value.split("/")[-2]] = message.payload
@@ -132,6 +148,12 @@ async def statuses(system: LocalSystem) -> dict[str, object]:
     return found
 
 
-def verify_announced(system: LocalSystem, announcement: Announcement, *, allow_corrupt: bool) -> VerifiedRound:
-    policy = Policy(epsilon=4.0, delta=1e-3, epsilon_corrupted=math.inf, allow_corrupt=allow_corrupt)
-    return verify_round(announcement, system.deployment.roster, policy, system.population, system_clock())
+def verify_announced(
+    system: LocalSystem, announcement: Announcement, *, allow_corrupt: bool
+) -> VerifiedRound:
+    policy = Policy(
+        epsilon=4.0, delta=1e-3, epsilon_corrupted=math.inf, allow_corrupt=allow_corrupt
+    )
+    return verify_round(
+        announcement, system.deployment.roster, policy, system.population, system_clock()
+    )

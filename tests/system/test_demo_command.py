@@ -1,4 +1,5 @@
-"""`shuffledp demo` as a user types it: what it prints, what it leaves, and what it says when something is wrong."""
+"""`shuffledp demo` as a user types it: what it prints, what it leaves, and what it says when
+something is wrong."""
 
 import json
 import os
@@ -16,7 +17,8 @@ from shuffledp.columns import load_column
 from shuffledp_core.errors import UsageError
 
 KEYS = {
-    "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon", "delta", "adjacency",
+    "mechanism", "users", "accepted", "estimate", "standard_error", "true_value", "epsilon",
+    "delta", "adjacency",
     "max_distance", "epsilon_corrupted", "messages", "seconds",
 }  # fmt: skip
 COMMAND = [sys.executable, "-m", "shuffledp.cli"]
@@ -24,14 +26,23 @@ COMMAND = [sys.executable, "-m", "shuffledp.cli"]
 
 def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, "demo", *options], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [*COMMAND, "demo", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
-def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture(tmp_path: Path) -> None:
-    """Of more users than the file has rows: they are drawn with replacement, and the answer says so."""
+def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture(
+    tmp_path: Path,
+) -> None:
+    """Of more users than the file has rows: they are drawn with replacement, and the answer says
+    so."""
     (tmp_path / "people.csv").write_text("age\n1\n2\n\n")
-    done = demo(tmp_path, "--users", "60", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value", "3",
+    done = demo(tmp_path, "--users", "60", "--mechanism", "krr-histogram", "--epsilon", "3",
+    "--max-value", "3",
                 "--data", "people.csv", "--format", "json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -40,18 +51,41 @@ def test_a_demo_prints_one_json_object_and_leaves_signed_documents_and_a_picture
     assert len(answer["estimate"]) == len(answer["true_value"]) == 4
     assert sum(answer["true_value"]) == 60
     assert min(answer["true_value"][1:3]) > 0
-    assert set(answer["seconds"]) >= {"start", "open", "sealing", "upload", "node-1 mixing", "decoding", "total"}
+    assert set(answer["seconds"]) >= {
+        "start",
+        "open",
+        "sealing",
+        "upload",
+        "node-1 mixing",
+        "decoding",
+        "total",
+    }
     folder = tmp_path / "out" / answer["round"]
     saved = json.loads((folder / "report.json").read_text())
     assert answer["drawn_with_replacement_from"] == saved["drawn_with_replacement_from"] == 2
     assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
     for name in ("certificate", "plan-certificate", "manifest", "result"):
-        assert set(json.loads((folder / f"{name}.json").read_text())) == {"label", "signer", "body", "signature"}
+        assert set(json.loads((folder / f"{name}.json").read_text())) == {
+            "label",
+            "signer",
+            "body",
+            "signature",
+        }
 
 
 def test_a_demo_for_people_shows_answer_guarantee_and_time(tmp_path: Path) -> None:
     """A metric one with a smaller distance, which is not refused for a budget that nobody set."""
-    done = demo(tmp_path, "--mechanism", "geo-shuffle", "--users", "40", "--adjacency", "metric", "--max-distance", "2")
+    done = demo(
+        tmp_path,
+        "--mechanism",
+        "geo-shuffle",
+        "--users",
+        "40",
+        "--adjacency",
+        "metric",
+        "--max-distance",
+        "2",
+    )
     assert done.returncode == 0, done.stderr
     for words in ("estimate", "true value", "ε certified", "ε_L", "Seconds by stage"):
         assert words in done.stdout
@@ -91,7 +125,10 @@ def test_bad_input_is_named_before_anything_is_started(
 def test_a_column_that_is_not_there_or_not_whole_is_named(shuffledp: Shell, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("age,height\n3,1.7\n4,1.8\n")
-    for column, says in (("weight", "no column 'weight'; choose one of age, height"), ("height", "line 2")):
+    for column, says in (
+        ("weight", "no column 'weight'; choose one of age, height"),
+        ("height", "line 2"),
+    ):
         options = ("--data", "people.csv", "--column", column, "--users", "2")
         ended, _, errors = shuffledp("demo", "--mechanism", "geo-shuffle", *options)
         assert ended == 2
@@ -114,7 +151,9 @@ def test_a_file_that_is_no_table_of_whole_numbers_is_named_with_the_cause(
     shuffledp: Shell, tmp_path: Path, content: bytes, name: str, says: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    ended, _, errors = shuffledp("demo", "--mechanism", "geo-shuffle", "--data", name, "--users", "2")
+    ended, _, errors = shuffledp(
+        "demo", "--mechanism", "geo-shuffle", "--data", name, "--users", "2"
+    )
     assert ended == 2
     assert says in errors
     assert "None" not in errors
@@ -124,7 +163,11 @@ def test_a_column_of_names_is_counted_by_name_in_the_order_of_the_alphabet(tmp_p
     file = tmp_path / "people.csv"
     file.write_text("by\nfoot\n car\nfoot\ntram\n")
     found = load_column(file, None, users=4, max_value=2, names=True)
-    assert (found.labels, found.values.tolist(), found.capped) == (("car", "foot", "tram"), [1, 0, 1, 2], 0)
+    assert (found.labels, found.values.tolist(), found.capped) == (
+        ("car", "foot", "tram"),
+        [1, 0, 1, 2],
+        0,
+    )
     with pytest.raises(UsageError, match="line 2: the column needs whole numbers"):
         load_column(file, None, users=4, max_value=2)
 
@@ -132,7 +175,9 @@ def test_a_column_of_names_is_counted_by_name_in_the_order_of_the_alphabet(tmp_p
 def test_two_spellings_of_one_name_are_counted_as_one(tmp_path: Path) -> None:
     """Composed, as most systems write it, and decomposed, as macOS does in file names."""
     file = tmp_path / "people.csv"
-    file.write_text("by\ntrain \u00e0 v\u00e9lo\n train a\u0300 ve\u0301lo\nfoot\n", encoding="utf-8")
+    file.write_text(
+        "by\ntrain \u00e0 v\u00e9lo\n train a\u0300 ve\u0301lo\nfoot\n", encoding="utf-8"
+    )
     found = load_column(file, None, users=3, max_value=2, names=True)
     assert (found.labels, found.values.tolist()) == (("foot", "train \u00e0 v\u00e9lo"), [1, 1, 0])
 
@@ -148,16 +193,22 @@ def test_a_column_that_stands_there_twice_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("by\nfoot\ncar\ntram\n", "line 4: the column has more than 2 different answers; allow more with --max-value"),
+        (
+            "by\nfoot\ncar\ntram\n",
+            "line 4: the column has more than 2 different answers; allow more with --max-value",
+        ),
         ("by,x\nfoot,1\n,1\n", "line 3: a name has from 1 to 100 characters, not 0"),
         (f"by\nfoot\n{'x' * 101}\n", "not 101"),
         ("by\nfoot\nfoot\n", "everybody in column 'by'"),
         ("by\n3\nfoot\n", "line 3: the column needs whole numbers"),
     ],
 )
-def test_names_that_are_no_answers_are_refused(shuffledp: Shell, tmp_path: Path, content: str, says: str) -> None:
+def test_names_that_are_no_answers_are_refused(
+    shuffledp: Shell, tmp_path: Path, content: str, says: str
+) -> None:
     (tmp_path / "people.csv").write_text(content)
-    code, _, errors = shuffledp("demo", "--mechanism", "krr-histogram", "--data", "people.csv", "--column", "by",
+    code, _, errors = shuffledp("demo", "--mechanism", "krr-histogram", "--data", "people.csv",
+    "--column", "by",
                                 "--max-value", "1", "--users", "4")  # fmt: skip
     assert code == 2
     assert says in errors
@@ -165,7 +216,9 @@ def test_names_that_are_no_answers_are_refused(shuffledp: Shell, tmp_path: Path,
 
 
 def test_drawn_users_are_the_same_each_time_and_enough_rows_are_taken_in_order() -> None:
-    first, again = (load_column(None, None, users=50_000, max_value=20, draw=True) for _ in range(2))
+    first, again = (
+        load_column(None, None, users=50_000, max_value=20, draw=True) for _ in range(2)
+    )
     assert (first.values == again.values).all()
     assert (len(first.values), first.drawn_from) == (50_000, 20_190)
     rows = load_column(None, None, users=20_190, max_value=20, draw=True)
@@ -186,7 +239,8 @@ def test_bad_input_of_the_real_command_is_no_traceback(tmp_path: Path) -> None:
 
 @pytest.fixture
 def ctrl_c_counts() -> Iterator[None]:
-    """A shell that starts the tests in the background has them ignore Ctrl-C, and with them every child: not here."""
+    """A shell that starts the tests in the background has them ignore Ctrl-C, and with them every
+    child: not here."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -195,7 +249,11 @@ def ctrl_c_counts() -> Iterator[None]:
 @pytest.mark.usefixtures("ctrl_c_counts")
 def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> None:
     began = subprocess.Popen(
-        [*COMMAND, "demo", "--users", "2000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*COMMAND, "demo", "--users", "2000"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         group_members = _until_processes_run(began.pid)
@@ -213,7 +271,8 @@ def test_ctrl_c_ends_the_demo_and_leaves_no_process_behind(tmp_path: Path) -> No
 
 
 def _until_processes_run(parent: int) -> list[int]:
-    """All below the demo, once the six parties run, which have one parent, and peeling processes of some node."""
+    """All below the demo, once the six parties run, which have one parent, and peeling processes of
+    some node."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         parties, workers = _descendants(parent, 2), _descendants(parent, 3)

@@ -1,4 +1,7 @@
-"""`shuffledp deploy`: what is made fits together, and processes are found again, or let alone. The rest: the page."""
+"""`shuffledp deploy`: what is made fits together, and processes are found again, or let alone.
+
+The rest: the page.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,18 @@ def until(reached: Callable[[], bool]) -> None:
 
 def test_what_is_made_is_what_the_programs_read_and_every_port_is_another(tmp_path: Path) -> None:
     deployment = make(tmp_path / "lab", devices=5, nodes=3)
-    nodes = [load_config(tmp_path / "lab" / f"node-{number}.toml", NodeConfig) for number in (1, 2, 3)]
+    nodes = [
+        load_config(tmp_path / "lab" / f"node-{number}.toml", NodeConfig) for number in (1, 2, 3)
+    ]
     analyst = load_config(tmp_path / "lab" / "analyst.toml", AnalystConfig)
     accountant = load_config(tmp_path / "lab" / "accountant.toml", AccountantConfig)
     services = [*nodes, analyst, accountant]
     assert analyst.broker is not None
     addresses = [one.listen for one in services] + [str(one.metrics) for one in services]
     assert len({*addresses, f"127.0.0.1:{analyst.broker.port}"}) == 11
-    assert {party.address for party in deployment.roster.parties} == {one.listen for one in services}
+    assert {party.address for party in deployment.roster.parties} == {
+        one.listen for one in services
+    }
     for one in services:
         roster = load_roster(one.roster, one.root_key)
         load_party(roster, roster.party(one.name).role, one.name, one.keys)
@@ -73,7 +80,9 @@ def test_free_ports_are_free() -> None:
             probe.bind(("127.0.0.1", port))
 
 
-def test_what_is_not_started_is_stopped_and_stop_has_nothing_to_do(tmp_path: Path, shuffledp: Shell) -> None:
+def test_what_is_not_started_is_stopped_and_stop_has_nothing_to_do(
+    tmp_path: Path, shuffledp: Shell
+) -> None:
     make(tmp_path / "lab", devices=1, nodes=2)
     code, said, _ = shuffledp("deploy", "status", "lab")
     assert (code, said.count("stopped")) == (1, 5)
@@ -81,7 +90,9 @@ def test_what_is_not_started_is_stopped_and_stop_has_nothing_to_do(tmp_path: Pat
     assert (code, said) == (0, "nothing of it runs\n")
 
 
-def test_a_party_that_does_not_start_is_named_and_the_others_are_stopped_again(tmp_path: Path) -> None:
+def test_a_party_that_does_not_start_is_named_and_the_others_are_stopped_again(
+    tmp_path: Path,
+) -> None:
     make(tmp_path / "lab", devices=1, nodes=2)
     file = tmp_path / "lab" / "node-1.toml"
     file.write_text(file.read_text().replace("keys/node-1", "keys/node-2"))
@@ -93,7 +104,8 @@ def test_a_party_that_does_not_start_is_named_and_the_others_are_stopped_again(t
 def test_a_process_outlives_the_terminal_and_whoever_started_it(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, signal; from shuffledp_sim.deploy.detached import Detached;"
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"  # a caller such as nohup may have had it ignored
+        # a caller such as nohup may have had it ignored
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
         f"Detached('one', {ENDLESS!r}, pathlib.Path({str(tmp_path)!r})).start(); signal.pause()"
     )
     starter, terminal = pty.fork()
@@ -125,7 +137,12 @@ def test_the_children_of_a_process_that_was_killed_end_with_stop(tmp_path: Path)
     number = int(child.read_text())
     os.kill(number, 0)  # it lives
     one.clear()
-    until(lambda: not Path(f"/proc/{number}/cmdline").exists() or not Path(f"/proc/{number}/cmdline").read_bytes())
+    until(
+        lambda: (
+            not Path(f"/proc/{number}/cmdline").exists()
+            or not Path(f"/proc/{number}/cmdline").read_bytes()
+        )
+    )
 
 
 def test_a_number_that_belongs_to_somebody_else_by_now_is_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Devices of the kit, half over gRPC and half over a gateway, in one round of a real system. 20 of them: about 12 s."""
+"""Devices of the kit, half over gRPC and half over a gateway, in one round of a real system.
+
+20 of them: about 12 s.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,10 @@ def gateway(system: LocalSystem, tmp_path: Path) -> Iterator[str]:
         address = f"127.0.0.1:{ports.numbers[0]}"
         config = tmp_path / "gateway.toml"
         config.write_text(
-            f'keys = "{system.deployment.keys_of(GATEWAY)}"\nroster = "{system.deployment.roster_file}"\n'
-            f'root_key = "{system.deployment.root_key}"\nlisten = "{address}"\nstate = "{tmp_path / "gateway"}"\n'
+            f'keys = "{system.deployment.keys_of(GATEWAY)}"\nroster = '
+            f'"{system.deployment.roster_file}"\n'
+            f'root_key = "{system.deployment.root_key}"\nlisten = "{address}"\nstate = '
+            f'"{tmp_path / "gateway"}"\n'
             "requests_per_minute = 1000000\n"
         )
         command = ["shuffledp_client.gateway.cli", "--config", str(config)]
@@ -70,7 +75,10 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
     assert system.broker is not None
     bundles = []
     for way, over in {"grpc": None, "https": gateway}.items():
-        text = POLICY + outside(deployment, [], f"{system.broker.host}:{system.broker.port}", over).settings()
+        text = (
+            POLICY
+            + outside(deployment, [], f"{system.broker.host}:{system.broker.port}", over).settings()
+        )
         names = [f"{way}-{count}-{number}" for number in range(count // 2)]
         bundles += enrol(deployment, names, population=system.population, settings=text)
     await until_it_listens(gateway)
@@ -90,7 +98,9 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
     async with control_of(deployment) as control:
         opened = await open_round(control, small_plan(system, min_reports=count, max_reports=count))
     async with asyncio.timeout(240):
-        devices = await asyncio.gather(*(app(number, bundle) for number, bundle in enumerate(bundles)))
+        devices = await asyncio.gather(
+            *(app(number, bundle) for number, bundle in enumerate(bundles))
+        )
         signed = await ended(system, opened.round_id)
 
         async def check(device: Device) -> Standing:
@@ -108,7 +118,9 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
     assert abs(total - true) <= 7 * error  # false alarm below 1e-11
 
 
-async def test_who_is_no_device_of_the_deployment_gets_no_word_from_the_gateway(gateway: str) -> None:
+async def test_who_is_no_device_of_the_deployment_gets_no_word_from_the_gateway(
+    gateway: str,
+) -> None:
     await until_it_listens(gateway)
     async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - a stranger trusts anybody
         with pytest.raises(httpx.TransportError):
@@ -120,7 +132,9 @@ async def test_the_app_of_the_page_takes_part_as_typed(system: LocalSystem, tmp_
     assert len(blocks) == 2
     (tmp_path / "app.py").write_text(blocks[0])
     (tmp_path / "blocking.py").write_text(blocks[1])
-    bundles = enrol(system.deployment, ["alice", "bob"], population=system.population, settings=POLICY)
+    bundles = enrol(
+        system.deployment, ["alice", "bob"], population=system.population, settings=POLICY
+    )
     places = [bundle.rename(tmp_path / bundle.name) for bundle in bundles]
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system, min_reports=2, max_reports=2))
@@ -128,10 +142,14 @@ async def test_the_app_of_the_page_takes_part_as_typed(system: LocalSystem, tmp_
         async with await Device.load(places[1]) as bob:
             await bob.answer(opened.round_id, 3)
         command = [sys.executable, "app.py", "alice.bundle"]
-        done = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE)
+        done = await asyncio.create_subprocess_exec(
+            *command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+        )
         said = (await done.communicate())[0].decode().splitlines()
         assert done.returncode == 0, said
-        shown = re.search(r"^ {4}(asked: .*)\n {4}(.*)\n {4}(.*)\n {4}(.*)$", PAGE.read_text(), flags=re.MULTILINE)
+        shown = re.search(
+            r"^ {4}(asked: .*)\n {4}(.*)\n {4}(.*)\n {4}(.*)$", PAGE.read_text(), flags=re.MULTILINE
+        )
         assert shown is not None
         for line, page in zip(said, shown.groups(), strict=True):
             assert re.sub(r"[\d.]+", "#", line) == re.sub(r"[\d.]+", "#", page)

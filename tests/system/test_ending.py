@@ -1,4 +1,5 @@
-"""How a command ends when it is told to: no process, no key and no traceback is left, whenever it happens."""
+"""How a command ends when it is told to: no process, no key and no traceback is left, whenever it
+happens."""
 
 from __future__ import annotations
 
@@ -12,17 +13,30 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "shuffledp.cli", "demo", "--users", "20000", "--mechanism", "rr-shuffle"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "shuffledp.cli",
+    "demo",
+    "--users",
+    "20000",
+    "--mechanism",
+    "rr-shuffle",
+]
 
 
 def offspring(scratch: Path) -> set[int]:
-    """Every process that was started with this folder for its temporary files, whoever its parent is now."""
+    """Every process that was started with this folder for its temporary files, whoever its parent
+    is now."""
     marker = f"TMPDIR={scratch}\0".encode()
     found = set()
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             try:
-                stat, environment = (process / "stat").read_text(), (process / "environ").read_bytes()
+                stat, environment = (
+                    (process / "stat").read_text(),
+                    (process / "environ").read_bytes(),
+                )
             except OSError:  # it has ended meanwhile
                 continue
             if marker in environment and stat.rpartition(")")[2].split()[0] != "Z":
@@ -57,7 +71,9 @@ def signals_count() -> Iterator[None]:
     [
         (signal.SIGTERM, "*/system/keys/root/identity.pem"),  # the first key is made
         (signal.SIGHUP, "*/system/node-3.log"),  # processes start
-        pytest.param(signal.SIGTERM, "*/system/state/node-1/**/envelopes*", marks=pytest.mark.slow),  # users submit
+        pytest.param(
+            signal.SIGTERM, "*/system/state/node-1/**/envelopes*", marks=pytest.mark.slow
+        ),  # users submit
     ],
 )
 def test_a_demo_that_is_told_to_end_takes_keys_and_processes_with_it(
@@ -66,7 +82,8 @@ def test_a_demo_that_is_told_to_end_takes_keys_and_processes_with_it(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     demo = subprocess.Popen(
-        COMMAND, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True,
+        COMMAND, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
     )  # fmt: skip
     try:
@@ -84,16 +101,23 @@ def test_a_demo_that_is_told_to_end_takes_keys_and_processes_with_it(
 
 
 @pytest.mark.usefixtures("signals_count")
-def test_ctrl_c_at_the_start_reaches_every_process_of_the_terminal_and_is_no_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_at_the_start_reaches_every_process_of_the_terminal_and_is_no_traceback(
+    tmp_path: Path,
+) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     demo = subprocess.Popen(
-        COMMAND, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True,
+        COMMAND, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
     )  # fmt: skip
 
     def workers() -> list[int]:  # in the terminal's foreground group, as the demo itself
-        return [pid for pid in offspring(scratch) - {demo.pid} if group(pid) == demo.pid and "spawn_main" in words(pid)]
+        return [
+            pid
+            for pid in offspring(scratch) - {demo.pid}
+            if group(pid) == demo.pid and "spawn_main" in words(pid)
+        ]
 
     try:
         until(lambda: bool(workers()), "a sealing process has begun")

@@ -1,4 +1,5 @@
-"""Devices of a deployment that exists: enrolled, brought there in one file, used, renewed, withdrawn. About 25 s."""
+"""Devices of a deployment that exists: enrolled, brought there in one file, used, renewed,
+withdrawn. About 25 s."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from shuffledp_client.bundle import install, read_bundle, renew
 from shuffledp_client.device import Device
 from shuffledp_core.documents.models import Credential, RoundPlan, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
-from shuffledp_core.errors import ConfigError, ShuffleDPError, StaleRosterError, UsageError, WithdrawnCredentialError
+from shuffledp_core.errors import (
+    ConfigError,
+    ShuffleDPError,
+    StaleRosterError,
+    UsageError,
+    WithdrawnCredentialError,
+)
 from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_ops.keys import enrolment, renewal
 from shuffledp_ops.keys.enrolment import Outside
@@ -27,7 +34,10 @@ from shuffledp_ops.keys.pki import Deployment, create_deployment, next_roster, o
 from shuffledp_ops.rounds.running import abort_round, control_of, open_round
 from shuffledp_sim.system.processes import LocalSystem
 
-ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
+ADDRESSES = {
+    name: f"127.0.0.1:{7001 + at}"
+    for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))
+}
 SETTINGS = "[policy]\nepsilon = 5.0\ndelta = 1e-2\nepsilon_corrupted = inf\nmin_colluding = 1\n"
 
 
@@ -61,7 +71,9 @@ def test_a_client_is_enrolled_after_the_deployment_was_made_and_its_bundle_is_a_
     assert deployment.root_key in done.stdout
     assert "epsilon = 2.0" in done.stdout
     device = tmp_path / "phone"
-    assert {stat.S_IMODE(path.stat().st_mode) for path in device.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in device.rglob("*") if path.is_file()} == {
+        0o600
+    }
     assert {stat.S_IMODE(path.stat().st_mode) for path in (device, device / "keys")} == {0o700}
     config, roster = install(read_bundle(file), tmp_path / "fresh" / "device")
     Device(config)
@@ -72,14 +84,20 @@ def test_many_are_enrolled_at_once_by_number_and_from_a_list(
     shuffledp: Shell, deployment: Deployment, tmp_path: Path
 ) -> None:
     (tmp_path / "people.csv").write_text("id,name\n1,carol\n2,dan\n")
-    code, printed, _ = shuffledp("keys", "enrol", "keys", "bob", "--count", "12", "--csv", "people.csv", "--days", "30")
+    code, printed, _ = shuffledp(
+        "keys", "enrol", "keys", "bob", "--count", "12", "--csv", "people.csv", "--days", "30"
+    )
     assert (code, "and 14 more" in printed) == (0, True)
     names = {"alice", "bob", "carol", "dan", *(f"device-{number}" for number in range(1, 13))}
     bundles = {f"{name}.bundle" for name in names - {"alice"}}
     assert clients(deployment) == names | bundles
-    keys = {(deployment.folder / "clients" / name / "credential.json").read_bytes() for name in names}
+    keys = {
+        (deployment.folder / "clients" / name / "credential.json").read_bytes() for name in names
+    }
     assert len(keys) == len(names)
-    signed = Signed.from_bytes((deployment.folder / "clients" / "bob" / "credential.json").read_bytes())
+    signed = Signed.from_bytes(
+        (deployment.folder / "clients" / "bob" / "credential.json").read_bytes()
+    )
     assert from_json(signed.body, Credential).expires_at is not None
     shuffledp("keys", "enrol", "keys", "--count", "1")
     assert "device-13" in clients(deployment)
@@ -150,7 +168,9 @@ def test_where_devices_find_the_deployment_from_outside_is_in_the_bundle(
 ) -> None:
     outside = ["--address", "node-1=mix.example.org:443", "--address", "analyst=10.0.0.1:7004"]
     shuffledp("keys", "enrol", "keys", "bob", *outside, "--broker", "10.0.0.1:1883")
-    config, _ = install(read_bundle(deployment.folder / "clients" / "bob.bundle"), tmp_path / "phone")
+    config, _ = install(
+        read_bundle(deployment.folder / "clients" / "bob.bundle"), tmp_path / "phone"
+    )
     assert config.addresses == {"node-1": "mix.example.org:443", "analyst": "10.0.0.1:7004"}
     assert config.broker is not None
     assert (config.broker.host, config.broker.port) == ("10.0.0.1", 1883)
@@ -166,7 +186,13 @@ def test_where_devices_find_the_deployment_from_outside_is_in_the_bundle(
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("root_key", "00" * 32), ("name", "x\ny"), ("identity", "no key"), ("settings", "surprise = 1"), ("version", 2)],
+    [
+        ("root_key", "00" * 32),
+        ("name", "x\ny"),
+        ("identity", "no key"),
+        ("settings", "surprise = 1"),
+        ("version", 2),
+    ],
 )
 def test_a_bundle_that_is_not_whole_leaves_nothing_behind(
     deployment: Deployment, tmp_path: Path, field: str, value: object
@@ -241,11 +267,18 @@ def device_plan(system: LocalSystem) -> RoundPlan:
 async def test_a_running_deployment_takes_a_new_device_in_and_a_withdrawn_one_no_more(
     system: LocalSystem, tmp_path: Path
 ) -> None:
-    """The enrolled device reaches the system by the addresses of its bundle: those of its roster lead nowhere."""
+    """The enrolled device reaches the system by the addresses of its bundle: those of its roster
+    lead nowhere."""
     deployment = open_deployment(system.deployment.folder)
     where = {party.name: party.address for party in deployment.roster.parties}
-    settings = SETTINGS + enrolment.Outside({"node-1": where["node-1"], "analyst": where["analyst"]}).settings()
-    inside = tuple(msgspec.structs.replace(party, address="inside.invalid:7000") for party in deployment.roster.parties)
+    settings = (
+        SETTINGS
+        + enrolment.Outside({"node-1": where["node-1"], "analyst": where["analyst"]}).settings()
+    )
+    inside = tuple(
+        msgspec.structs.replace(party, address="inside.invalid:7000")
+        for party in deployment.roster.parties
+    )
     roster = load_identity(deployment.folder / "root", ROOT).sign(
         next_roster(deployment.roster, dt.datetime.now(dt.UTC), parties=inside)
     )
@@ -260,7 +293,9 @@ async def test_a_running_deployment_takes_a_new_device_in_and_a_withdrawn_one_no
             command = ["submit", "--config", str(tmp_path / "new" / "client.toml"), "--value", "3"]
             taken = await asyncio.to_thread(run_client, *command)
             assert taken.returncode == 0, taken.stderr
-            refused = await asyncio.to_thread(run_client, *[word.replace("/new/", "/lost/") for word in command])
+            refused = await asyncio.to_thread(
+                run_client, *[word.replace("/new/", "/lost/") for word in command]
+            )
             assert refused.returncode == WithdrawnCredentialError.exit_code
             assert "was withdrawn" in refused.stderr
         finally:
@@ -268,5 +303,6 @@ async def test_a_running_deployment_takes_a_new_device_in_and_a_withdrawn_one_no
 
 
 def test_a_broker_with_an_ipv6_address_is_set_as_it_is_connected_to() -> None:
-    """Brackets keep address and port apart where they stand together, and nobody can look them up."""
+    """Brackets keep address and port apart where they stand together, and nobody can look them
+    up."""
     assert '\nhost = "::1"\nport = 1883\n' in Outside({}, "[::1]:1883").settings()

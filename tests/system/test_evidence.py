@@ -1,4 +1,5 @@
-"""What counts prove: every statement here is computed by summing probabilities or on counts made up for it."""
+"""What counts prove: every statement here is computed by summing probabilities or on counts made up
+for it."""
 
 import itertools
 import math
@@ -28,10 +29,13 @@ def test_different_outcomes_are_numbered_in_rising_order(largest: int) -> None:
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, STRICT])
 @pytest.mark.parametrize("chance", [0.0, 1e-3, 0.1, 0.5, 0.77, 1.0])
-def test_an_interval_covers_every_probability_as_often_as_it_says(chance: float, confidence: float) -> None:
+def test_an_interval_covers_every_probability_as_often_as_it_says(
+    chance: float, confidence: float
+) -> None:
     trials = 25
     covered = [
-        low <= chance <= high for low, high in (clopper_pearson(s, trials, confidence) for s in range(trials + 1))
+        low <= chance <= high
+        for low, high in (clopper_pearson(s, trials, confidence) for s in range(trials + 1))
     ]
     missed = math.fsum(binom.pmf(s, trials, chance) for s in range(trials + 1) if not covered[s])
     assert missed <= (1 - confidence) * (1 + 1e-9)
@@ -46,14 +50,25 @@ def test_the_ends_of_an_interval_are_where_the_tail_has_its_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "other", "delta"), [(0.5, 0.5, 0.0), (0.7, 0.5, 0.1), (0.9, 0.4, 0.0), (0.99, 0.6, 0.1)]
+    ("chance", "other", "delta"),
+    [(0.5, 0.5, 0.0), (0.7, 0.5, 0.1), (0.9, 0.4, 0.0), (0.99, 0.6, 0.1)],
 )
-def test_a_true_guarantee_is_refuted_no_more_often_than_it_may(chance: float, other: float, delta: float) -> None:
-    """Every possible pair of samples of a coin, with its probability: no randomness in this test. 3 s each."""
+def test_a_true_guarantee_is_refuted_no_more_often_than_it_may(
+    chance: float, other: float, delta: float
+) -> None:
+    """Every possible pair of samples of a coin, with its probability: no randomness in this test.
+
+    3 s each.
+    """
     confidence, trials = 0.6, 5
     truth = max(
         math.log((p - delta) / q)
-        for p, q in ((chance, other), (1 - chance, 1 - other), (other, chance), (1 - other, 1 - chance))
+        for p, q in (
+            (chance, other),
+            (1 - chance, 1 - other),
+            (other, chance),
+            (1 - other, 1 - chance),
+        )
         if p > delta
     )
     truth = max(0.0, truth)
@@ -68,14 +83,21 @@ def test_a_true_guarantee_is_refuted_no_more_often_than_it_may(chance: float, ot
         if epsilon_bound(first, second, delta, confidence).lower > truth
     )
     assert refuted <= 1 - confidence
-    assert epsilon_bound(np.ones(5, dtype=np.int64), np.zeros(5, dtype=np.int64), delta, confidence).lower > 0
+    assert (
+        epsilon_bound(
+            np.ones(5, dtype=np.int64), np.zeros(5, dtype=np.int64), delta, confidence
+        ).lower
+        > 0
+    )
 
 
 def test_a_bound_approaches_the_truth_from_below() -> None:
     """Randomised response with 3 : 1, at its exact shares."""
     lowers = []
     for times in (100, 1000, 10_000):
-        bound = epsilon_bound(repeated([1, 1, 1, 0], times), repeated([0, 0, 0, 1], times), 0.0, STRICT)
+        bound = epsilon_bound(
+            repeated([1, 1, 1, 0], times), repeated([0, 0, 0, 1], times), 0.0, STRICT
+        )
         assert bound.estimate == pytest.approx(math.log(3))
         lowers.append(bound.lower)
     assert lowers == sorted(lowers)
@@ -85,7 +107,10 @@ def test_a_bound_approaches_the_truth_from_below() -> None:
 def test_delta_is_taken_off() -> None:
     bound = epsilon_bound(repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500), 0.25, 0.95)
     assert bound.estimate == pytest.approx(math.log(2))
-    assert epsilon_bound(repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500), 0.8, 0.95).lower == 0.0
+    assert (
+        epsilon_bound(repeated([1, 1, 1, 0], 500), repeated([0, 0, 0, 1], 500), 0.8, 0.95).lower
+        == 0.0
+    )
 
 
 def test_equal_samples_prove_nothing() -> None:

@@ -1,9 +1,9 @@
-"""The exchange attack, by its command: each tampering of a real node is noticed by whom and by what it must be.
+"""The exchange attack, by its command: each tampering of a real node is noticed by whom and by what
+it must be.
 
-One run of the command (about 35 s on two free cores) serves all tests that look at it; they are slow. What is sampled
-in it has a false-alarm rate below 1e-9: the adversary of the guarded rounds would have to guess a message or a 16-byte
-tag.
-"""
+One run of the command (about 35 s on two free cores) serves all tests that look at it; they are
+slow. What is sampled in it has a false-alarm rate below 1e-9: the adversary of the guarded rounds
+would have to guess a message or a 16-byte tag."""
 
 import json
 import subprocess
@@ -21,7 +21,9 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
 
-pytestmark = pytest.mark.timeout(900)  # the command is all work: a loaded machine takes several times longer
+pytestmark = pytest.mark.timeout(
+    900
+)  # the command is all work: a loaded machine takes several times longer
 
 MISCOUNTED = ("CountMismatchError", "failed", "reserved")
 MISSED = ("ReceiptMissingError", "published, 12 reports", "settled")
@@ -35,11 +37,17 @@ ANYBODY = {*ONE_USER, *OTHERS, "3 other users", "the victim and 1 more", "the vi
 SLOW_RUN = pytest.param("0.999999999", marks=pytest.mark.slow, id="run")
 
 
-@pytest.fixture(scope="module", params=[SLOW_RUN])  # a parameter's marks are those of all tests that look at the run
+@pytest.fixture(
+    scope="module", params=[SLOW_RUN]
+)  # a parameter's marks are those of all tests that look at the run
 def report(request: pytest.FixtureRequest) -> dict[str, Any]:
     command = [sys.executable, "-m", "shuffledp.cli", "attack", "exchange", "--format", "json"]
     done = subprocess.run(
-        [*command, "--confidence", request.param], capture_output=True, text=True, timeout=840, check=False
+        [*command, "--confidence", request.param],
+        capture_output=True,
+        text=True,
+        timeout=840,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -49,7 +57,9 @@ def report(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def observed(report: dict[str, Any], tampering: str, position: int) -> dict[str, Any]:
     (row,) = [
-        row for row in report["details"]["observations"] if (row["tampering"], row["position"]) == (tampering, position)
+        row
+        for row in report["details"]["observations"]
+        if (row["tampering"], row["position"]) == (tampering, position)
     ]
     return dict(row)
 
@@ -72,7 +82,12 @@ def observed(report: dict[str, Any], tampering: str, position: int) -> dict[str,
         ("alter", 3, ONE_USER, MISSED),
         ("shrink", 1, {"analyst"}, MISCOUNTED),
         ("shrink", 3, {"analyst"}, MISCOUNTED),
-        ("shrink-silently", 1, {"the victim"}, ("ReceiptMissingError", "published, 11 reports", "settled")),
+        (
+            "shrink-silently",
+            1,
+            {"the victim"},
+            ("ReceiptMissingError", "published, 11 reports", "settled"),
+        ),
         ("grow", 1, {"analyst"}, MISCOUNTED),
         ("grow", 3, {"analyst"}, MISCOUNTED),
         ("isolate", 1, {"11 other users"}, MISSED),
@@ -88,7 +103,9 @@ def test_a_tampering_is_noticed_by_this_party_with_this_error(
 
 def test_every_scenario_is_looked_at(report: dict[str, Any]) -> None:
     played = {(row["tampering"], row["position"]) for row in report["details"]["observations"]}
-    assert played >= {(name, position) for name, positions in SCENARIOS.items() for position in positions}
+    assert played >= {
+        (name, position) for name, positions in SCENARIOS.items() for position in positions
+    }
 
 
 def test_honest_work_of_the_same_node_alarms_nobody(report: dict[str, Any]) -> None:
@@ -102,11 +119,16 @@ def test_copies_replays_and_marks_show_the_adversary_nothing(report: dict[str, A
         for position in SCENARIOS[tampering]:
             row = observed(report, tampering, position)
             assert not row["got"]
-            assert row["candidates"] > 20  # of 24 messages: whatever is left on the board may be anybody's
+            assert (
+                row["candidates"] > 20
+            )  # of 24 messages: whatever is left on the board may be anybody's
 
 
 def test_what_is_exchanged_changes_the_answer_until_its_owner_looks(report: dict[str, Any]) -> None:
-    assert observed(report, "substitute", 1)["changed"] == observed(report, "substitute", 1)["messages"]
+    assert (
+        observed(report, "substitute", 1)["changed"]
+        == observed(report, "substitute", 1)["messages"]
+    )
     for tampering, position in (("exchange", 1), ("exchange", 3), ("alter", 3), ("substitute", 2)):
         assert observed(report, tampering, position)["changed"] == 1
         assert observed(report, tampering, position)["got"]
@@ -125,7 +147,9 @@ def test_a_user_without_a_crowd_is_identified(
     assert row["noticed_by"] == noticed_by
 
 
-def test_at_the_door_only_the_very_same_submission_gets_its_receipt_again(report: dict[str, Any]) -> None:
+def test_at_the_door_only_the_very_same_submission_gets_its_receipt_again(
+    report: dict[str, Any],
+) -> None:
     assert report["details"]["at_the_door"] == {
         "the same submission again": None,
         "a stolen envelope, claimed with the thief's own credential": "InvalidSubmissionError",
@@ -155,13 +179,17 @@ def test_a_marked_onion_is_traced_unless_layers_are_authenticated() -> None:
         assert flipped(suite).found == 0
 
 
-def test_an_adversary_would_know_a_repeated_or_replayed_message_if_it_ever_reached_a_board() -> None:
+def test_an_adversary_would_know_a_repeated_or_replayed_message_if_it_ever_reached_a_board() -> (
+    None
+):
     assert suspects([b"a", b"b", b"c", b"b"], [b"c"]) == {b"b"}
     assert suspects([b"a", b"b", b"c"], [b"c"], earlier={b"a"}) == {b"a"}
     assert suspects([b"a", b"b", b"c"], [b"c"]) == {b"a", b"b"}
 
 
-def test_a_tampering_that_cannot_be_is_our_own_misuse(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_tampering_that_cannot_be_is_our_own_misuse(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
     pool = Pool(geometry, "a-round", [], 1, [b"record"], [b"record"])
     with pytest.raises(ValueError, match="last node"):
@@ -174,7 +202,9 @@ def test_a_tampering_that_cannot_be_is_our_own_misuse(tmp_path_factory: pytest.T
         Orders(tmp_path_factory.mktemp("orders")).give("nonsense")
 
 
-@pytest.mark.parametrize("wrong", [{"confidence": 1.0}, {"confidence": float("nan")}, {"trials": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"confidence": 1.0}, {"confidence": float("nan")}, {"trials": 0}]
+)
 def test_a_number_out_of_range_is_named_before_anything_is_started(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         run_exchange(**wrong)

@@ -1,4 +1,7 @@
-"""The exchange attack on verified rounds: tampering nodes and users are named. About 60 s, mostly slow."""
+"""The exchange attack on verified rounds: tampering nodes and users are named.
+
+About 60 s, mostly slow.
+"""
 
 import json
 import subprocess
@@ -13,7 +16,11 @@ from shuffledp_adversary.attacks.exchange.attack import run_exchange
 from shuffledp_adversary.attacks.exchange.culprits import LAYERS, CulpritsObservation
 from shuffledp_adversary.attacks.exchange.framing import FRAME
 from shuffledp_adversary.attacks.exchange.rounds import tamperable_system
-from shuffledp_adversary.attacks.exchange.verified import SCENARIOS, observe_node, observe_respelled_claim
+from shuffledp_adversary.attacks.exchange.verified import (
+    SCENARIOS,
+    observe_node,
+    observe_respelled_claim,
+)
 from shuffledp_core.errors import UsageError
 from shuffledp_core.vocabulary import Mix
 
@@ -28,7 +35,9 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     assert "Traceback" not in done.stderr
     details = json.loads(done.stdout)["details"]
     played = [(row["tampering"], row["position"]) for row in details["observations"]]
-    assert played == [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    assert played == [
+        (name, position) for name, positions in SCENARIOS.items() for position in positions
+    ]
     for row in details["observations"]:
         assert row["public"] == "failed", row
         assert row["names_node"], row
@@ -43,7 +52,12 @@ def test_whoever_tampers_with_a_verified_round_is_named() -> None:
     ]
     for row in details["users"]:
         number = row["culprits"]
-        assert (row["published"], row["accepted"], row["complaints"], row["reason"]) == (True, 15 - number, 0, None)
+        assert (row["published"], row["accepted"], row["complaints"], row["reason"]) == (
+            True,
+            15 - number,
+            0,
+            None,
+        )
         assert (row["named"], row["framed"]) == (number, 0)
     assert details["broken"] == []
     assert {who: sum(outcomes.values()) for who, outcomes in details["random"].items()} == {
@@ -72,7 +86,9 @@ async def test_a_second_spelling_of_an_element_frames_nobody(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("culprits", ["0", "14", "1,1", "x", "", "1,", "-1", "1e3", "٣"])
 def test_other_numbers_of_culprits_than_a_round_can_have_start_nothing(culprits: str) -> None:
-    with pytest.raises(UsageError, match="--culprits takes different numbers from 1 to 13, such as 1,10"):
+    with pytest.raises(
+        UsageError, match="--culprits takes different numbers from 1 to 13, such as 1,10"
+    ):
         run_exchange(mix=Mix.VERIFIED, users=15, culprits=culprits)
 
 
@@ -83,13 +99,17 @@ def test_a_round_of_other_sizes_than_can_be_played_starts_nothing(users: int) ->
 
 
 @pytest.mark.parametrize("option", [{"users": 15}, {"culprits": "1,3"}, {"tamperings": 5}])
-def test_what_is_of_verified_rounds_is_not_passed_over_in_plain_ones(option: dict[str, Any]) -> None:
+def test_what_is_of_verified_rounds_is_not_passed_over_in_plain_ones(
+    option: dict[str, Any],
+) -> None:
     with pytest.raises(UsageError, match="add --mix verified"):
         run_exchange(**option)
 
 
 @pytest.mark.parametrize("option", [{"trials": 7}, {"confidence": 0.5}])
-def test_what_is_of_plain_rounds_is_not_passed_over_in_verified_ones(option: dict[str, Any]) -> None:
+def test_what_is_of_plain_rounds_is_not_passed_over_in_verified_ones(
+    option: dict[str, Any],
+) -> None:
     with pytest.raises(UsageError, match="are for --mix plain"):
         run_exchange(mix=Mix.VERIFIED, **option)
 
@@ -109,8 +129,11 @@ SEEN = CulpritsObservation(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"named": 2}, {"framed": 1}, {"accepted": 11}, {"complaints": 1}, {"published": False}]
+    "wrong",
+    [{"named": 2}, {"framed": 1}, {"accepted": 11}, {"complaints": 1}, {"published": False}],
 )
-def test_a_round_that_misses_a_culprit_frames_somebody_or_loses_a_report_is_not_right(wrong: dict[str, Any]) -> None:
+def test_a_round_that_misses_a_culprit_frames_somebody_or_loses_a_report_is_not_right(
+    wrong: dict[str, Any],
+) -> None:
     assert SEEN.right
     assert not replace(SEEN, **wrong).right

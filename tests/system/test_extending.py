@@ -1,7 +1,8 @@
-"""docs/extending.md does what it says: its files become an outside package, and its commands run with that installed.
+"""docs/extending.md does what it says: its files become an outside package, and its commands run
+with that installed.
 
-Nothing here imports the page's code: it is in processes of its own that a mechanism and an attack are found.
-"""
+Nothing here imports the page's code: it is in processes of its own that a mechanism and an attack
+are found."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ INSTALLING = "pip install ."
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the page's files, and with what pip would write down of them; no index is asked."""
+    """A folder with the page's files, and with what pip would write down of them.
+
+    No index is asked.
+    """
     folder = tmp_path_factory.mktemp("outside")
     files: dict[str, str] = {}
     for name, block in FILE.findall(PAGE.read_text()):
@@ -34,10 +38,14 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     project = tomllib.loads(files["pyproject.toml"])
     named = project["project"]
-    assert {f"{module}.py" for module in project["tool"]["setuptools"]["py-modules"]} == set(files) - {"pyproject.toml"}
+    assert {f"{module}.py" for module in project["tool"]["setuptools"]["py-modules"]} == set(
+        files
+    ) - {"pyproject.toml"}
     written = folder / f"{named['name'].replace('-', '_')}-{named['version']}.dist-info"
     written.mkdir()
-    (written / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {named['name']}\nVersion: {named['version']}\n")
+    (written / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {named['name']}\nVersion: {named['version']}\n"
+    )
     groups = (
         "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in points.items())])
         for group, points in named["entry-points"].items()
@@ -67,15 +75,26 @@ def run(line: str, outside: Path, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_run_with_its_package_installed(outside: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run_with_its_package_installed(
+    outside: Path, tmp_path: Path
+) -> None:
     lines = [line for line in typed() if line.startswith("shuffledp ")]
     assert INSTALLING in typed()
     assert len(lines) == 4
     with ThreadPoolExecutor() as pool:
-        calibrated, certified, played, attacked = pool.map(lambda line: run(line, outside, tmp_path), lines)
-    assert "subset-selection: target_epsilon = 1.0, symbols = 10, subset = 2" in " ".join(calibrated.split())
+        calibrated, certified, played, attacked = pool.map(
+            lambda line: run(line, outside, tmp_path), lines
+        )
+    assert "subset-selection: target_epsilon = 1.0, symbols = 10, subset = 2" in " ".join(
+        calibrated.split()
+    )
     answer = json.loads(certified)
-    assert 0 < answer["epsilon"]["attained"] < answer["epsilon"]["certified"] < answer["corrupted"]["epsilon"]
+    assert (
+        0
+        < answer["epsilon"]["attained"]
+        < answer["epsilon"]["certified"]
+        < answer["corrupted"]["epsilon"]
+    )
     assert answer["messages_per_user"] == 2
     report = json.loads(played)
     assert report["mechanism"] == "subset-selection"
@@ -109,7 +128,9 @@ assert attack_named("bare").summary == summaries()["bare"]
 """
 
 
-def test_the_page_s_mechanism_may_be_imported_before_all_others_and_its_law_is_right(outside: Path) -> None:
+def test_the_page_s_mechanism_may_be_imported_before_all_others_and_its_law_is_right(
+    outside: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LAWS],
         env={**os.environ, "PYTHONPATH": str(outside)},

@@ -1,4 +1,5 @@
-"""What happens when parts die, lie or are missing: a clear end in bounded time, and the next round works."""
+"""What happens when parts die, lie or are missing: a clear end in bounded time, and the next round
+works."""
 
 import asyncio
 import subprocess
@@ -58,7 +59,8 @@ async def test_killing_a_process_fails_the_round_clearly_and_the_next_round_work
 async def test_an_analyst_that_is_killed_while_nodes_mix_publishes_when_it_is_back(
     system: LocalSystem, pool: ProcessPoolExecutor
 ) -> None:
-    """The last receipt closes the round: the kill hits the closing, the mixing or the delivery, and each must do."""
+    """The last receipt closes the round: the kill hits the closing, the mixing or the delivery, and
+    each must do."""
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
     await submit_some(system, pool, opened.round_id, USERS)
@@ -69,17 +71,23 @@ async def test_an_analyst_that_is_killed_while_nodes_mix_publishes_when_it_is_ba
     assert await charge_of(system, opened.round_id) == "settled"
 
 
-async def test_a_round_below_its_minimum_ends_without_a_result(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
+async def test_a_round_below_its_minimum_ends_without_a_result(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         await submit_some(system, pool, opened.round_id, USERS - 1)
         async with translated("analyst"):
-            await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=opened.round_id))
+            await control.EndSubmissions(
+                analyst_pb2.EndSubmissionsRequest(round_id=opened.round_id)
+            )
     with pytest.raises(TooFewReportsError, match="39"):
         await within_a_minute(ended(system, opened.round_id))
 
 
-async def test_a_round_goes_on_without_the_broker(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
+async def test_a_round_goes_on_without_the_broker(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
     system.processes["broker"].kill()
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
@@ -87,13 +95,18 @@ async def test_a_round_goes_on_without_the_broker(system: LocalSystem, pool: Pro
     await within_a_minute(ended(system, opened.round_id))
 
 
-async def test_a_lying_broker_cannot_mislead_a_client(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
+async def test_a_lying_broker_cannot_mislead_a_client(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
     assert system.broker is not None
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         other = await open_round(control, small_plan(system))
     liar = Announcer(system.broker)
-    liar.publish(manifest_topic(system.deployment.roster.deployment, opened.round_id), to_json(other.announcement))
+    liar.publish(
+        manifest_topic(system.deployment.roster.deployment, opened.round_id),
+        to_json(other.announcement),
+    )
     task = asyncio.ensure_future(liar.run())
     fleet = Fleet(system, opened.round_id, small_values(), pool, quiet(), {})
     verified = await fleet.find_round()
@@ -112,8 +125,10 @@ async def test_the_round_that_would_overspend_is_refused_with_what_is_left(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"mechanism": "nope"}, {"epsilon": float("inf")}, {"delta": 2.0}, {"size": 0}, {"route": ("node-1",)},
-     {"route": ("node-1", "node-9")}, {"suite": "rot13"}, {"population": "nobody"}, {"max_distance": 99}],
+    [{"mechanism": "nope"}, {"epsilon": float("inf")}, {"delta": 2.0}, {"size": 0},
+    {"route": ("node-1",)},
+     {"route": ("node-1", "node-9")}, {"suite": "rot13"}, {"population": "nobody"},
+     {"max_distance": 99}],
 )  # fmt: skip
 async def test_a_plan_that_cannot_be_is_refused_before_anything_is_reserved(
     system: LocalSystem, wrong: dict[str, object]
@@ -125,14 +140,21 @@ async def test_a_plan_that_cannot_be_is_refused_before_anything_is_reserved(
 
 
 @pytest.mark.parametrize("name", ["node-1", "analyst", "accountant"])
-def test_a_port_in_use_is_one_line_and_exit_code_2(running: LocalSystem, tmp_path: Path, name: str) -> None:
-    config = (running.folder / f"{name}.toml").read_text().replace(f"state/{name}", str(tmp_path / "state"))
+def test_a_port_in_use_is_one_line_and_exit_code_2(
+    running: LocalSystem, tmp_path: Path, name: str
+) -> None:
+    config = (
+        (running.folder / f"{name}.toml")
+        .read_text()
+        .replace(f"state/{name}", str(tmp_path / "state"))
+    )
     file = running.folder / f"second-{name}.toml"
     file.write_text(config)
     role = running.deployment.roster.party(name).role
     module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
     done = subprocess.run(
-        [sys.executable, "-m", f"{module}.cli", "--config", str(file)], capture_output=True, text=True, timeout=240,
+        [sys.executable, "-m", f"{module}.cli", "--config", str(file)], capture_output=True,
+        text=True, timeout=240,
         check=False,
     )  # fmt: skip
     assert done.returncode == 2
@@ -144,7 +166,13 @@ def test_a_port_in_use_is_one_line_and_exit_code_2(running: LocalSystem, tmp_pat
 def test_a_second_process_on_the_same_state_is_refused(running: LocalSystem, name: str) -> None:
     role = running.deployment.roster.party(name).role
     module = "shuffledp_shuffler" if role == "node" else f"shuffledp_{role}"
-    command = [sys.executable, "-m", f"{module}.cli", "--config", str(running.folder / f"{name}.toml")]
+    command = [
+        sys.executable,
+        "-m",
+        f"{module}.cli",
+        "--config",
+        str(running.folder / f"{name}.toml"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2
     assert "another process" in done.stderr
@@ -152,7 +180,8 @@ def test_a_second_process_on_the_same_state_is_refused(running: LocalSystem, nam
 
 
 class Interrupted(Stages):
-    """Interrupts the work it shows when the first users are sealed: most of them are not even begun then."""
+    """Interrupts the work it shows when the first users are sealed: most of them are not even begun
+    then."""
 
     work: asyncio.Future[None]
 

@@ -1,4 +1,7 @@
-"""`shuffledp fleet`: users of a deployment whose processes run elsewhere. About 20 seconds on two cores."""
+"""`shuffledp fleet`: users of a deployment whose processes run elsewhere.
+
+About 20 seconds on two cores.
+"""
 
 import asyncio
 import json
@@ -22,7 +25,14 @@ Line = dict[str, Any]
 
 
 async def fleet(system: LocalSystem, *options: str) -> Process:
-    command = [sys.executable, "-m", "shuffledp.cli", "fleet", str(system.deployment.folder), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "shuffledp.cli",
+        "fleet",
+        str(system.deployment.folder),
+        *options,
+    ]
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
 
 
@@ -45,7 +55,9 @@ async def next_line(process: Process, event: str) -> Line:
     raise AssertionError(f"the fleet ended without {event!r}")
 
 
-async def test_several_fleets_fill_one_round_and_those_beyond_it_are_refused(system: LocalSystem) -> None:
+async def test_several_fleets_fill_one_round_and_those_beyond_it_are_refused(
+    system: LocalSystem,
+) -> None:
     round_id = await open_small(system)
     fleets = [
         await fleet(system, "--once", "--users", "30", *options)
@@ -58,17 +70,23 @@ async def test_several_fleets_fill_one_round_and_those_beyond_it_are_refused(sys
     assert sum(sum(line["refused"].values()) for line in lines) == 60 - USERS
 
 
-async def test_a_fleet_caps_its_values_to_the_round_and_says_so(system: LocalSystem, tmp_path: Path) -> None:
+async def test_a_fleet_caps_its_values_to_the_round_and_says_so(
+    system: LocalSystem, tmp_path: Path
+) -> None:
     await open_small(system)
     file = tmp_path / "values.csv"
     file.write_text("value\n" + "1\n" * 10 + "9\n" * 5 + "2\n" * (USERS - 5))
-    one = await fleet(system, "--once", "--users", str(USERS), "--offset", "10", "--data", str(file))
+    one = await fleet(
+        system, "--once", "--users", str(USERS), "--offset", "10", "--data", str(file)
+    )
     line = await within_a_minute(next_line(one, "round verified"))
     assert await one.wait() == 0
     assert (line["accepted"], line["capped"], line["largest"]) == (USERS, 5, 3)
 
 
-async def test_a_fleet_takes_part_in_round_after_round_until_it_is_told_to_stop(system: LocalSystem) -> None:
+async def test_a_fleet_takes_part_in_round_after_round_until_it_is_told_to_stop(
+    system: LocalSystem,
+) -> None:
     one = await fleet(system, "--users", str(USERS), *broker_of(system))
     await within_a_minute(next_line(one, "fleet waits for a round"))
     for _ in range(2):
@@ -81,7 +99,9 @@ async def test_a_fleet_takes_part_in_round_after_round_until_it_is_told_to_stop(
     assert b"Traceback" not in rest
 
 
-async def test_a_failed_round_is_the_exit_code_of_a_fleet_for_one_round(system: LocalSystem) -> None:
+async def test_a_failed_round_is_the_exit_code_of_a_fleet_for_one_round(
+    system: LocalSystem,
+) -> None:
     round_id = await open_small(system)
     one = await fleet(system, "--once", "--users", str(USERS - 1))
     async with control_of(system.deployment) as control, translated("analyst"):

@@ -1,4 +1,5 @@
-"""The values of a fleet's users: rows of the data, or draws from them where there are more users than rows."""
+"""The values of a fleet's users: rows of the data, or draws from them where there are more users
+than rows."""
 
 from __future__ import annotations
 

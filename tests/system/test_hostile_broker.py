@@ -1,4 +1,5 @@
-"""A broker can only delay: a live attack on what publishes (announcer, node) and on what listens (device, client)."""
+"""A broker can only delay: a live attack on what publishes (announcer, node) and on what listens
+(device, client)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,16 @@ from pathlib import Path
 import hostile_broker as tricks
 import msgspec
 import pytest
-from hostile_broker import DOCUMENT_TOPIC, STATUS, HostileBroker, Line, Trick, document, peak, subscribed
+from hostile_broker import (
+    DOCUMENT_TOPIC,
+    STATUS,
+    HostileBroker,
+    Line,
+    Trick,
+    document,
+    peak,
+    subscribed,
+)
 from shuffler_world import World
 
 from shuffledp_client.transport import announced
@@ -23,10 +33,13 @@ from shuffledp_core.transport import announce, broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, listening, manifest_topic
 
 GROWTH = 64 * 2**20
-"""Bytes that a broker may make a publisher's memory grow by: copies of its 8 MiB document, and what allocators keep."""
+"""Bytes that a broker may make a publisher's memory grow by: copies of its 8 MiB document, and what
+allocators keep.
+"""
 
 TAKEN = 16 * 2**20
-"""Bytes of one connection that a broker gets rid of: what is read, and the buffers of two sockets."""
+"""Bytes of one connection that a broker gets rid of: what is read, and the buffers of two sockets.
+"""
 
 AGAINST_PUBLISHERS: tuple[Trick, ...] = (
     tricks.silence,
@@ -49,7 +62,11 @@ AGAINST_PUBLISHERS: tuple[Trick, ...] = (
 async def victim(broker: HostileBroker) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real announcer as a process of its own."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, tricks.__file__, str(broker.port), "announce", stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        tricks.__file__,
+        str(broker.port),
+        "announce",
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield process
@@ -59,15 +76,21 @@ async def victim(broker: HostileBroker) -> AsyncIterator[asyncio.subprocess.Proc
         await process.communicate()
 
 
-async def alive_until(event: Awaitable[object], broker: HostileBroker, process: asyncio.subprocess.Process) -> None:
+async def alive_until(
+    event: Awaitable[object], broker: HostileBroker, process: asyncio.subprocess.Process
+) -> None:
     """Fails when the process ends before."""
     happened, ended = asyncio.ensure_future(event), asyncio.ensure_future(process.wait())
     await asyncio.wait({happened, ended}, return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
-    assert happened.done(), f"the broker ended it with code {process.returncode}; done so far: {broker.sent}"
+    assert happened.done(), (
+        f"the broker ended it with code {process.returncode}; done so far: {broker.sent}"
+    )
 
 
-async def test_an_announcer_outlives_every_trick_in_bounded_memory_and_publishes_afterwards() -> None:
+async def test_an_announcer_outlives_every_trick_in_bounded_memory_and_publishes_afterwards() -> (
+    None
+):
     async with HostileBroker(AGAINST_PUBLISHERS) as broker, victim(broker) as process:
         await alive_until(broker.connected.wait(), broker, process)
         before = peak(process.pid)
@@ -83,7 +106,9 @@ async def test_an_announcer_outlives_every_trick_in_bounded_memory_and_publishes
     assert said.count('"warning"') == 1, "one warning, however often the broker is away"
 
 
-async def test_a_node_outlives_its_broker_and_says_that_it_is_online_afterwards(world: World) -> None:
+async def test_a_node_outlives_its_broker_and_says_that_it_is_online_afterwards(
+    world: World,
+) -> None:
     script = (tricks.one_endless_packet, tricks.a_wrong_topic_after_the_acknowledgement)
     async with HostileBroker(script) as broker:
         config = f'{{ host = "127.0.0.1", port = {broker.port} }}'
@@ -151,7 +176,10 @@ AGAINST_LISTENERS: dict[str, Trick] = {
 
 @pytest.mark.parametrize("trick", AGAINST_LISTENERS.values(), ids=AGAINST_LISTENERS)
 async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick: Trick) -> None:
-    """Each is consumed slowly, as by a device that verifies it; the limit of ten seconds is for a busy machine."""
+    """Each is consumed slowly, as by a device that verifies it.
+
+    The limit of ten seconds is for a busy machine.
+    """
     async with HostileBroker([trick]) as broker, asyncio.timeout(10):
         began, found = time.monotonic(), 0
         async for payload in announced(broker.config, "demo", None, 0.5):
@@ -163,7 +191,8 @@ async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick
 
 
 async def drops_of_a_handshake(line: Line) -> None:
-    """One TLS record of 16 KiB, byte after byte: each comes within the time-out of a single read."""
+    """One TLS record of 16 KiB, byte after byte: each comes within the time-out of a single
+    read."""
     await line.say(b"\x16\x03\x03\x40\x00")
     while True:
         await line.say(b"\2")
@@ -171,11 +200,14 @@ async def drops_of_a_handshake(line: Line) -> None:
 
 
 async def test_a_device_is_done_with_a_broker_whose_handshake_never_ends() -> None:
-    """Done means that the device's process could end, too: no thread is left that waits for the broker."""
+    """Done means that the device's process could end, too: no thread is left that waits for the
+    broker."""
     async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(10):
         secret = msgspec.structs.replace(broker.config, tls=True)
         assert [found async for found in announced(secret, "demo", None, 0.5)] == []
-        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
+        assert not [
+            thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")
+        ]
 
 
 @pytest.mark.parametrize("name", sorted(AGAINST_LISTENERS.keys() - {"nothing"}))

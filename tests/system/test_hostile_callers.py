@@ -1,8 +1,9 @@
-"""Devices without a credential, and strangers without anything, against real processes: memory, places, descriptors.
+"""Devices without a credential, and strangers without anything, against real processes: memory,
+places, descriptors.
 
-Each attack was seen to work before there were limits: 800 stuck readers took the analyst to 4 GiB, 500 unfinished
-messages node 1 to 1.9 GiB; 1,500 silent calls and 2,500 silent connections kept every honest submission out.
-"""
+Each attack was seen to work before there were limits: 800 stuck readers took the analyst to 4 GiB,
+500 unfinished messages node 1 to 1.9 GiB; 1,500 silent calls and 2,500 silent connections kept
+every honest submission out."""
 
 from __future__ import annotations
 
@@ -42,9 +43,15 @@ LIMITS: dict[str, float | str] = {
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSystem]:
-    """A system whose services are patient with silence, so that only their bounds in number help."""
+    """A system whose services are patient with silence, so that only their bounds in number
+    help."""
     settings = dict.fromkeys(("node", "analyst"), LIMITS)
-    local = LocalSystem(tmp_path_factory.mktemp("attacked"), nodes=2, budget=LocalBudget(1e9, 1e-2), settings=settings)
+    local = LocalSystem(
+        tmp_path_factory.mktemp("attacked"),
+        nodes=2,
+        budget=LocalBudget(1e9, 1e-2),
+        settings=settings,
+    )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, USUAL_FILES), hard))
     try:
@@ -70,10 +77,12 @@ def attackers_of(system: LocalSystem, name: str) -> Devices:
 def from_now(system: LocalSystem, name: str) -> int:
     """Memory now; `peak` is the largest since.
 
-    Parties are not dumpable, so only root may reset the peak. Without root it counts from the peak so far.
-    """
+    Parties are not dumpable, so only root may reset the peak. Without root it counts from the peak
+    so far."""
     with suppress(PermissionError):
-        Path(f"/proc/{system.processes[name].pid}/clear_refs").write_text("5")  # see proc(5): resets VmHWM
+        Path(f"/proc/{system.processes[name].pid}/clear_refs").write_text(
+            "5"
+        )  # see proc(5): resets VmHWM
     return peak(system, name)
 
 
@@ -105,7 +114,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("method", [GET_BOARD, GET_RESULT])
-async def test_readers_that_take_nothing_in_cost_little_and_shut_nobody_out(system: LocalSystem, method: str) -> None:
+async def test_readers_that_take_nothing_in_cost_little_and_shut_nobody_out(
+    system: LocalSystem, method: str
+) -> None:
     round_id, board = published(system)
     before = from_now(system, "analyst")
     async with attackers_of(system, "analyst").stuck_readers(round_id, 600, method) as attackers:
@@ -130,19 +141,25 @@ async def test_envelopes_that_nobody_signed_cost_little_and_shut_nobody_out(
     system: LocalSystem, pool: ProcessPoolExecutor, opened: str
 ) -> None:
     before = from_now(system, "node-1")
-    async with attackers_of(system, "node-1").unbacked_envelopes(opened, 400, CHUNK_BYTES) as attackers:
+    async with attackers_of(system, "node-1").unbacked_envelopes(
+        opened, 400, CHUNK_BYTES
+    ) as attackers:
         await within_a_minute(submit_some(system, pool, opened, 2))
         await until(lambda: sum(len(one.ended) for one in attackers) >= 400)
     assert peak(system, "node-1") - before < 200 * MIB
 
 
-async def test_silent_calls_shut_nobody_out(system: LocalSystem, pool: ProcessPoolExecutor, opened: str) -> None:
+async def test_silent_calls_shut_nobody_out(
+    system: LocalSystem, pool: ProcessPoolExecutor, opened: str
+) -> None:
     async with attackers_of(system, "node-1").silent_calls(1500, connections=4) as attackers:
         await within_a_minute(submit_some(system, pool, opened, 2))
         assert all(one.open_still for one in attackers)  # they are there, and may stay
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="parties are not dumpable: only root may see their descriptors")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="parties are not dumpable: only root may see their descriptors"
+)
 async def test_silent_connections_take_a_bounded_number_of_descriptors_and_shut_nobody_out(
     system: LocalSystem, pool: ProcessPoolExecutor, opened: str
 ) -> None:
@@ -154,7 +171,8 @@ async def test_silent_connections_take_a_bounded_number_of_descriptors_and_shut_
 
 @pytest.fixture
 async def besieged(system: LocalSystem) -> AsyncIterator[None]:
-    """Silent calls and connections at the entry node and at the analyst, as long as the test lasts."""
+    """Silent calls and connections at the entry node and at the analyst, as long as the test
+    lasts."""
     addresses = [system.deployment.roster.party(name).address for name in ("node-1", "analyst")]
     node, analyst = (attackers_of(system, name) for name in ("node-1", "analyst"))
     async with node.silent_calls(600), analyst.silent_calls(600, method=GET_BOARD):

@@ -23,13 +23,17 @@ USERS = 40
 SPEC = RRShuffle(max_value=3, randomise=Fraction(1, 2))
 
 
-def played(conduct: Conduct | None = None, suite: str = "sealed-box", seed: int | None = None) -> PlayedRound:
+def played(
+    conduct: Conduct | None = None, suite: str = "sealed-box", seed: int | None = None
+) -> PlayedRound:
     geometry = Geometry.of(SPEC, suite, 3)
     answers = [user % 4 for user in range(USERS)]
     if seed is None:
         return play(geometry, plain_messages(geometry, SPEC, answers), conduct or Conduct())
     random = stream(seed.to_bytes(32, "big"))
-    return play(geometry, plain_messages(geometry, SPEC, answers, random), conduct or Conduct(), random)
+    return play(
+        geometry, plain_messages(geometry, SPEC, answers, random), conduct or Conduct(), random
+    )
 
 
 def board_of(one: PlayedRound) -> np.ndarray:
@@ -41,7 +45,10 @@ def test_the_board_holds_what_was_sent_and_all_logs_together_tell_whose_it_is(su
     one = played(suite=suite)
     assert Counter(one.board) == Counter(message for own in one.messages for message in own)
     links = join_logs(one.logs, board_of(one))
-    assert all(message in one.messages[sender] for message, sender in zip(one.board, links.senders, strict=True))
+    assert all(
+        message in one.messages[sender]
+        for message, sender in zip(one.board, links.senders, strict=True)
+    )
     for honest in (1, 2, 3):
         rest = {position: log for position, log in one.logs.items() if position != honest}
         assert (join_logs(rest, board_of(one)).senders == NOBODY).all()
@@ -50,18 +57,26 @@ def test_the_board_holds_what_was_sent_and_all_logs_together_tell_whose_it_is(su
 def test_envelopes_are_those_of_the_entry_node_and_logs_name_what_was_sent_on() -> None:
     one = played()
     opens = suite_named(one.geometry.suite).opener(one.route[0][0], b"")
-    assert all(len(opens(envelope)) == 3 * one.geometry.record_bytes(2) for envelope in one.envelopes)
+    assert all(
+        len(opens(envelope)) == 3 * one.geometry.record_bytes(2) for envelope in one.envelopes
+    )
     for position, log in one.logs.items():
         assert log.header.batch == hashlib.sha256(one.batches[position]).hexdigest()
         assert sorted(log.permutation.tolist()) == list(range(3 * USERS))
 
 
 def test_a_node_that_sleeps_gives_everybody_away_by_place_and_no_other_does() -> None:
-    """An honest node: each of 120 messages stays in place with chance 1/120; all of them with 1/120! < 1e-198."""
+    """An honest node: each of 120 messages stays in place with chance 1/120.
+
+    All of them with 1/120! < 1e-198.
+    """
     asleep = played(Conduct(asleep=(2,)))
     without = {position: log for position, log in asleep.logs.items() if position != 2}
     placed = join_logs(without, board_of(asleep)).placed
-    assert all(message in asleep.messages[sender] for message, sender in zip(asleep.board, placed, strict=True))
+    assert all(
+        message in asleep.messages[sender]
+        for message, sender in zip(asleep.board, placed, strict=True)
+    )
     assert asleep.logs[2].permutation.tolist() == list(range(3 * USERS))
     assert played().logs[2].permutation.tolist() != list(range(3 * USERS))
 

@@ -1,15 +1,17 @@
-"""What every registered mechanism must be, checked for every one that is installed, ours or another package's.
+"""What every registered mechanism must be, checked for every one that is installed, ours or another
+package's.
 
-Sampler, estimator, bounds on both sides, calibration, the code of its messages, what a trace guesses by, audit and
-command line. A whole round over real processes and the trace of one: `test_whole_rounds`, `test_corrupt_rounds`, for
-every mechanism too. Nothing is known of a mechanism here but what its class and the accountant say, so that they are
-held against each other: the sampler and the estimate against the registered law of answers, the bounds against brute
-force with that law over all datasets of two users. `tests/client/test_sampling`, `tests/core/test_estimation` and
-`tests/system/test_likelihoods` hold ours against independent computations.
+Sampler, estimator, bounds on both sides, calibration, the code of its messages, what a trace
+guesses by, audit and command line. A whole round over real processes and the trace of one:
+`test_whole_rounds`, `test_corrupt_rounds`, for every mechanism too. Nothing is known of a mechanism
+here but what its class and the accountant say, so that they are held against each other: the
+sampler and the estimate against the registered law of answers, the bounds against brute force with
+that law over all datasets of two users. `tests/client/test_sampling`, `tests/core/test_estimation`
+and `tests/system/test_likelihoods` hold ours against independent computations.
 
-False alarms: a chi-square test at 1e-12 with at least 100 expected in every cell is off by a factor below 10^4 (see
-test_sampling for the factor), two of them a mechanism; the audit's claim is broken with probability 1e-9 at most.
-"""
+False alarms: a chi-square test at 1e-12 with at least 100 expected in every cell is off by a factor
+below 10^4 (see test_sampling for the factor), two of them a mechanism; the audit's claim is broken
+with probability 1e-9 at most."""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism, SumSpec
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds, delta_bounds, standard_error
+from shuffledp_privacy.bounds import (
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    delta_bounds,
+    standard_error,
+)
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.calibration.target import certified_epsilon_of
 
@@ -73,7 +81,9 @@ def law_of(kind: str) -> NDArray[np.float64]:
 
 
 @KINDS
-def test_an_answer_is_said_by_as_many_symbols_as_any_other_and_is_the_sum_of_their_weights(kind: str) -> None:
+def test_an_answer_is_said_by_as_many_symbols_as_any_other_and_is_the_sum_of_their_weights(
+    kind: str,
+) -> None:
     spec, answers = calibrated(kind), answers_of(kind)
     said = [symbols(spec, answer) for answer in answers.tolist()]
     weighed = np.array([int(spec.weigh(np.array(one)).sum()) for one in said])
@@ -108,7 +118,10 @@ def test_the_sampler_follows_the_registered_law(kind: str) -> None:
 
 @KINDS
 def test_the_estimate_is_the_truth_in_expectation(kind: str) -> None:
-    """Of one user, for every value: estimates are linear in the counts. Clamping is allowed its δ and no more."""
+    """Of one user, for every value: estimates are linear in the counts.
+
+    Clamping is allowed its δ and no more.
+    """
     spec = calibrated(kind)
     counts = spec.count(answers_of(kind)[:, np.newaxis])
     estimates = np.array([estimate(spec, row, 1).values for row in counts])
@@ -122,7 +135,8 @@ def exact_delta(first: NDArray[np.float64], second: NDArray[np.float64], epsilon
 
 @cache
 def boards(kind: str) -> dict[tuple[int, int], NDArray[np.float64]]:
-    """The law of what two users' shuffled messages show, by their values: of one message each, which ones they are."""
+    """The law of what two users' shuffled messages show, by their values: of one message each,
+    which ones they are."""
     law, answers = law_of(kind), answers_of(kind)
     pairs = np.stack(np.meshgrid(answers, answers, indexing="ij"), axis=-1).reshape(-1, 2)
     alone = calibrated(kind).messages_per_user == 1
@@ -130,14 +144,17 @@ def boards(kind: str) -> dict[tuple[int, int], NDArray[np.float64]]:
     _, place = np.unique(seen, axis=0, return_inverse=True)
     domain = range(law.shape[1])
     return {
-        (one, other): np.bincount(place.ravel(), weights=np.outer(law[:, one], law[:, other]).ravel()).astype(float)
+        (one, other): np.bincount(
+            place.ravel(), weights=np.outer(law[:, one], law[:, other]).ravel()
+        ).astype(float)
         for one in domain
         for other in domain
     }
 
 
 def worst_delta(kind: str, epsilon: float) -> float:
-    """δ of two users by brute force: one changes its value in any way, the other holds any value."""
+    """δ of two users by brute force: one changes its value in any way, the other holds any
+    value."""
     found, domain = boards(kind), range(calibrated(kind).domain)
     changes = itertools.permutations(domain, 2)
     return max(exact_delta(found[a, z], found[b, z], epsilon) for a, b in changes for z in domain)
@@ -151,7 +168,10 @@ def test_the_bounds_hold_the_truth_between_them(kind: str, epsilon: float) -> No
     assert bounds.attained * (1 - 1e-9) - 1e-12 <= truth <= bounds.certified * (1 + 1e-9) + 1e-12
     assert bounds.basis
     distances = range(1, spec.domain)
-    curves = [certified_curve(spec, Setting(2, 2), distance, np.array([epsilon])) for distance in distances]
+    curves = [
+        certified_curve(spec, Setting(2, 2), distance, np.array([epsilon]))
+        for distance in distances
+    ]
     assert truth <= max(float(curve[0]) for curve in curves) * (1 + 1e-9) + 1e-12
 
 
@@ -194,9 +214,15 @@ def test_an_audit_contradicts_nothing(kind: str, pool: ProcessPoolExecutor) -> N
 def test_the_command_line_knows_it(kind: str, shuffledp: Shell) -> None:
     spec = calibrated(kind)
     options = {
-        option.name: getattr(spec, option.name) for option in options_of(kind) if option.name in spec.__struct_fields__
+        option.name: getattr(spec, option.name)
+        for option in options_of(kind)
+        if option.name in spec.__struct_fields__
     }
-    told = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    told = [
+        word
+        for name, value in options.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     code, out, _ = shuffledp("certify", kind, *told, "--users", "12", "--delta", "0.01")
     assert code == 0
     assert f"{kind}: " in out

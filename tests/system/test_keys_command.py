@@ -1,4 +1,7 @@
-"""`shuffledp keys init` with the addresses of a deployment whose parties are on other machines. About 3 s."""
+"""`shuffledp keys init` with the addresses of a deployment whose parties are on other machines.
+
+About 3 s.
+"""
 
 from pathlib import Path
 
@@ -11,7 +14,9 @@ from shuffledp_ops.keys.pki import create_deployment, open_deployment, replace_a
 REGULAR = {"node-1": "127.0.0.1:7001", "node-2": "127.0.0.1:7002", "analyst": "127.0.0.1:7003"}
 
 
-def test_an_address_that_is_given_stands_in_the_signed_roster_and_the_others_stay(tmp_path: Path) -> None:
+def test_an_address_that_is_given_stands_in_the_signed_roster_and_the_others_stay(
+    tmp_path: Path,
+) -> None:
     keys_init(tmp_path / "keys", nodes=3, host="10.0.0.1", first_port=7001, population="demo",
               address=["node-2=node-2:7000", "analyst=[::1]:7000"])  # fmt: skip
     roster = open_deployment(tmp_path / "keys").roster
@@ -25,7 +30,9 @@ def test_an_address_that_is_given_stands_in_the_signed_roster_and_the_others_sta
     assert [node.name for node in roster.nodes()] == ["node-1", "node-2", "node-3"]
 
 
-@pytest.mark.parametrize("text", ["node-9=host:1", "node-1", "node-1=host", "node-1=:7000", "node-1=host:0", "=host:1"])
+@pytest.mark.parametrize(
+    "text", ["node-9=host:1", "node-1", "node-1=host", "node-1=:7000", "node-1=host:0", "=host:1"]
+)
 def test_an_address_that_means_nothing_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(UsageError, match=text):
         replace_addresses(REGULAR, [text])

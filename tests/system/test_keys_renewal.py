@@ -1,4 +1,5 @@
-"""`shuffledp keys show` and `keys renew`: what changes on disk, what does not, and what a crash leaves. About 5 s."""
+"""`shuffledp keys show` and `keys renew`: what changes on disk, what does not, and what a crash
+leaves. About 5 s."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deploymen
 from shuffledp_ops.keys.renewal import renew
 
 NOW = dt.datetime.now(dt.UTC)
-ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
+ADDRESSES = {
+    name: f"127.0.0.1:{7001 + at}"
+    for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))
+}
 EVERYBODY = (*ADDRESSES, "client", "operator", "viewer", "gateway")
 TLS = ("tls.pem", "tls-key.pem")
 
@@ -44,7 +48,10 @@ def deployment(tmp_path: Path) -> Deployment:
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Mode and bytes of everything in a folder."""
     return {
-        str(path.relative_to(folder)): (stat.S_IMODE(path.stat().st_mode), b"" if path.is_dir() else path.read_bytes())
+        str(path.relative_to(folder)): (
+            stat.S_IMODE(path.stat().st_mode),
+            b"" if path.is_dir() else path.read_bytes(),
+        )
         for path in sorted(folder.rglob("*"))
     }
 
@@ -52,7 +59,9 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
 def changed(before: dict[str, tuple[int, bytes]], folder: Path) -> set[str]:
     """Files that are new, gone or have other bytes; modes must be the same."""
     after = contents(folder)
-    assert {name: mode for name, (mode, _) in before.items()} == {name: after[name][0] for name in before}
+    assert {name: mode for name, (mode, _) in before.items()} == {
+        name: after[name][0] for name in before
+    }
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
@@ -60,14 +69,20 @@ def end_of(folder: Path) -> dt.datetime:
     return x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes()).not_valid_after_utc
 
 
-def test_everybody_gets_a_new_pair_that_fits_and_nothing_else_changes(deployment: Deployment) -> None:
+def test_everybody_gets_a_new_pair_that_fits_and_nothing_else_changes(
+    deployment: Deployment,
+) -> None:
     before = contents(deployment.folder)
     assert renew(deployment.folder).names == EVERYBODY
     folders = (*EVERYBODY, "clients/alice")
-    assert changed(before, deployment.folder) == {f"{name}/{file}" for name in folders for file in TLS}
+    assert changed(before, deployment.folder) == {
+        f"{name}/{file}" for name in folders for file in TLS
+    }
     authority = x509.load_pem_x509_certificate(deployment.roster.tls_authority.encode())
     for name in EVERYBODY:
-        certificate = x509.load_pem_x509_certificate((deployment.keys_of(name) / "tls.pem").read_bytes())
+        certificate = x509.load_pem_x509_certificate(
+            (deployment.keys_of(name) / "tls.pem").read_bytes()
+        )
         certificate.verify_directly_issued_by(authority)
         key = load_pem_private_key((deployment.keys_of(name) / "tls-key.pem").read_bytes(), None)
         assert key.public_key() == certificate.public_key()
@@ -86,7 +101,9 @@ def test_a_party_at_an_address_of_ipv6_is_certified_for_it(tmp_path: Path) -> No
 def test_only_those_who_are_named_get_a_new_pair(deployment: Deployment) -> None:
     before = contents(deployment.folder)
     renew(deployment.folder, ["node-2", "operator"])
-    assert changed(before, deployment.folder) == {f"{name}/{file}" for name in ("node-2", "operator") for file in TLS}
+    assert changed(before, deployment.folder) == {
+        f"{name}/{file}" for name in ("node-2", "operator") for file in TLS
+    }
 
 
 def test_a_new_authority_comes_with_a_roster_under_the_same_root_and_the_same_identities(
@@ -107,13 +124,19 @@ def test_a_new_authority_comes_with_a_roster_under_the_same_root_and_the_same_id
 
 
 def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
-    made = create_deployment(tmp_path / "keys", ADDRESSES, now=NOW - dt.timedelta(days=3 * 365 - 100))
+    made = create_deployment(
+        tmp_path / "keys", ADDRESSES, now=NOW - dt.timedelta(days=3 * 365 - 100)
+    )
     done = renew(made.folder, ["node-1"])
     assert end_of(made.keys_of("node-1")) == done.authority_ends < NOW + dt.timedelta(days=101)
 
 
-def test_an_authority_that_ends_soon_issues_nothing_and_the_error_says_what_does(tmp_path: Path) -> None:
-    made = create_deployment(tmp_path / "keys", ADDRESSES, now=NOW - dt.timedelta(days=3 * 365 - 29))
+def test_an_authority_that_ends_soon_issues_nothing_and_the_error_says_what_does(
+    tmp_path: Path,
+) -> None:
+    made = create_deployment(
+        tmp_path / "keys", ADDRESSES, now=NOW - dt.timedelta(days=3 * 365 - 29)
+    )
     before = contents(made.folder)
     with pytest.raises(ConfigError, match=r"ends on .* less than 30 days.*--authority"):
         renew(made.folder)
@@ -141,7 +164,11 @@ def test_a_party_whose_folder_was_carried_away_gets_a_new_one(deployment: Deploy
     [
         ("root/ca-key.pem", False, "cannot read the TLS authority's key"),
         ("root/ca-key.pem", True, "cannot read the TLS authority's key"),
-        ("root/identity.pem", True, "the root key .*/keys/root/identity.pem is not here; run this where it is"),
+        (
+            "root/identity.pem",
+            True,
+            "the root key .*/keys/root/identity.pem is not here; run this where it is",
+        ),
         ("roster.json", False, "is not a deployment folder: it has no roster.json"),
         ("root.pub", False, "is not a deployment folder: it has no root.pub"),
     ],
@@ -176,8 +203,12 @@ def test_another_authoritys_key_issues_nothing(deployment: Deployment, tmp_path:
         renew(deployment.folder)
 
 
-def test_a_name_that_the_deployment_does_not_have_is_refused_with_those_it_has(deployment: Deployment) -> None:
-    with pytest.raises(UsageError, match=r"no party 'node-9'; choose from node-1, node-2, .*operator"):
+def test_a_name_that_the_deployment_does_not_have_is_refused_with_those_it_has(
+    deployment: Deployment,
+) -> None:
+    with pytest.raises(
+        UsageError, match=r"no party 'node-9'; choose from node-1, node-2, .*operator"
+    ):
         renew(deployment.folder, ["node-1", "node-9"])
 
 
@@ -224,7 +255,9 @@ def test_the_copy_is_closed_to_others_before_there_is_a_key_in_it(
     assert stat.S_IMODE(deployment.folder.stat().st_mode) == 0o755
 
 
-def test_a_folder_of_another_user_is_left_alone(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_left_alone(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = contents(deployment.folder)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(ConfigError, match="belongs to another user"):
@@ -239,7 +272,9 @@ def test_an_authority_that_may_certify_no_other_has_a_successor_without_a_bridge
     root = deployment.folder / "root"
     present = Authority.load(root)
     limited = (
-        x509.CertificateBuilder(present.certificate.issuer, present.certificate.subject, present.key.public_key(), 1)
+        x509.CertificateBuilder(
+            present.certificate.issuer, present.certificate.subject, present.key.public_key(), 1
+        )
         .not_valid_before(NOW)
         .not_valid_after(present.ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -268,7 +303,8 @@ renewal.renew(Path(sys.argv[1]), new_authority=True)
 
 @pytest.mark.parametrize(
     ("step", "when", "is_new"),
-    [("_succeed", "before", False), ("_succeed", "after", False), ("_hand_to_users", "after", False),
+    [("_succeed", "before", False), ("_succeed", "after", False), ("_hand_to_users", "after",
+    False),
      ("_sync", "after", False), ("_exchange", "before", False), ("_exchange", "after", True)],
 )  # fmt: skip
 def test_a_crash_leaves_the_old_folder_or_the_new_one_and_the_next_renewal_cleans_up(
@@ -281,7 +317,9 @@ def test_a_crash_leaves_the_old_folder_or_the_new_one_and_the_next_renewal_clean
     assert stat.S_IMODE(kept.stat().st_mode) == 0o700
     if is_new:
         assert changed(before, kept) == set()
-        assert {"roster.json", "root/ca-key.pem", "clients/alice/tls.pem"} < changed(before, deployment.folder)
+        assert {"roster.json", "root/ca-key.pem", "clients/alice/tls.pem"} < changed(
+            before, deployment.folder
+        )
     else:
         assert changed(before, deployment.folder) == set()
     renew(deployment.folder)
@@ -324,7 +362,9 @@ def test_the_overview_says_what_is_kept_elsewhere(deployment: Deployment) -> Non
     assert "not here" in next(line for line in text.splitlines() if line.startswith("node-2"))
 
 
-def test_the_command_says_what_is_to_be_done_next(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_to_be_done_next(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
     keys_renew(deployment.folder, party=["node-1"], authority=False)
     assert "new TLS keys and certificates: node-1\n" in capsys.readouterr().out
     keys_renew(deployment.folder, party=None, authority=True)

@@ -1,4 +1,5 @@
-"""What an adversary computes from an answer: the laws against independent computations, and the guess.
+"""What an adversary computes from an answer: the laws against independent computations, and the
+guess.
 
 Two seconds.
 """
@@ -38,7 +39,9 @@ RR = RRShuffle(max_value=4, randomise=Fraction(2, 5))
 GEO = GeoShuffle(max_value=3, epsilon_geo=Fraction(3, 4), padding=2)
 SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=4)
 HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
-RAPPOR = RapporHistogram(symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 5), when_one=Fraction(3, 4))
+RAPPOR = RapporHistogram(
+    symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 5), when_one=Fraction(3, 4)
+)
 ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
 QUANTISED = QuantisedRR(max_value=4, bits=3, randomise=Fraction(2, 5))
 SPLIT = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, modulus=29, pieces=3)
@@ -65,7 +68,11 @@ def clamped(spec: GeoShuffle | SGDLShuffle, law: dict[int, mpmath.mpf]) -> list[
 
 def negative_binomial(shape: mpmath.mpf, ratio: mpmath.mpf, last: int) -> list[mpmath.mpf]:
     return [
-        mpmath.gamma(shape + j) / mpmath.gamma(shape) / mpmath.factorial(j) * (1 - ratio) ** shape * ratio**j
+        mpmath.gamma(shape + j)
+        / mpmath.gamma(shape)
+        / mpmath.factorial(j)
+        * (1 - ratio) ** shape
+        * ratio**j
         for j in range(last)
     ]
 
@@ -81,26 +88,34 @@ def test_randomised_response_is_the_sum_over_all_flips() -> None:
     for value, flips in itertools.product(range(5), itertools.product((0, 1), repeat=4)):
         bits = [(place < value) ^ one for place, one in enumerate(flips)]
         rows[sum(bits), value] += flip ** sum(flips) * (1 - flip) ** (4 - sum(flips))
-    assert table(RR) == [[pytest.approx(float(rows[answer, value])) for value in range(5)] for answer in range(5)]
+    assert table(RR) == [
+        [pytest.approx(float(rows[answer, value])) for value in range(5)] for answer in range(5)
+    ]
 
 
 def test_k_ary_randomised_response_keeps_the_symbol_or_draws_any() -> None:
     same, other = float(Fraction(2, 3) + Fraction(1, 12)), float(Fraction(1, 12))
-    assert table(KRR) == [[pytest.approx(same if a == x else other) for x in range(4)] for a in range(4)]
+    assert table(KRR) == [
+        [pytest.approx(same if a == x else other) for x in range(4)] for a in range(4)
+    ]
 
 
 def test_a_hadamard_index_is_in_the_half_of_its_row_or_anywhere() -> None:
     outside = Fraction(1, 3) / 8
     inside = outside + Fraction(2, 3) / 4
     rows = hadamard(8)
-    wanted = [[float(inside if rows[x + 1, y] == 1 else outside) for x in range(4)] for y in range(8)]
+    wanted = [
+        [float(inside if rows[x + 1, y] == 1 else outside) for x in range(4)] for y in range(8)
+    ]
     assert np.array(table(HADAMARD)) == pytest.approx(np.array(wanted))
 
 
 def test_quantised_bits_are_sure_or_rounded_and_flipped() -> None:
     wanted = [[0.0] * 5 for _ in range(4)]
     for value, flips in itertools.product(range(5), itertools.product((0, 1), repeat=3)):
-        rounded = [min(max(Fraction(3 * value, 4) - place, Fraction(0)), Fraction(1)) for place in range(3)]
+        rounded = [
+            min(max(Fraction(3 * value, 4) - place, Fraction(0)), Fraction(1)) for place in range(3)
+        ]
         ones = [Fraction(1, 5) + Fraction(3, 5) * one for one in rounded]
         chance = math.prod(one if flip else 1 - one for one, flip in zip(ones, flips, strict=True))
         wanted[sum(flips)][value] += float(chance)
@@ -140,11 +155,18 @@ def test_the_guess_is_the_likeliest_value_under_the_prior(spec: Mechanism) -> No
 
 @pytest.mark.parametrize(
     "spec",
-    [RRShuffle(max_value=2, randomise=Fraction(1, 2)), GeoShuffle(max_value=2, epsilon_geo=Fraction(1), padding=4)],
+    [
+        RRShuffle(max_value=2, randomise=Fraction(1, 2)),
+        GeoShuffle(max_value=2, epsilon_geo=Fraction(1), padding=4),
+    ],
     ids=lambda spec: spec.kind,
 )
-def test_the_local_epsilon_that_is_measured_comes_close_to_the_certified_one_and_not_beyond(spec: Mechanism) -> None:
-    """20,000 answers a value. The bound exceeds a true ε_L with probability at most 1e-9; the estimate's standard
+def test_the_local_epsilon_that_is_measured_comes_close_to_the_certified_one_and_not_beyond(
+    spec: Mechanism,
+) -> None:
+    """20,000 answers a value.
+
+    The bound exceeds a true ε_L with probability at most 1e-9; the estimate's standard
     deviation is 0.023 at most, so that 15 % are more than seven of them (below 1e-11)."""
     bound = local_epsilon(spec, 20_000, CERTAIN)
     assert bound.lower <= local_claim(spec)

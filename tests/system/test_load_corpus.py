@@ -1,4 +1,5 @@
-"""Submissions on disk, without a system: a folder that cannot be used is refused, and nothing stays open. A second."""
+"""Submissions on disk, without a system: a folder that cannot be used is refused, and nothing stays
+open. A second."""
 
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def open_files_in(folder: Path) -> list[Path]:
-    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]  # that of the listing is gone
+    links = [
+        link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()
+    ]  # that of the listing is gone
     return [target for link in links if (target := link.readlink()).is_relative_to(folder)]
 
 
@@ -34,8 +37,12 @@ def test_a_corpus_that_fits_is_open_until_it_is_left(corpus: Path) -> None:
     assert corpus / "submissions" not in open_files_in(corpus)
 
 
-@pytest.mark.parametrize(("round_id", "users", "says"), [("1" * 32, 2, "sealed for round"), (ROUND, 3, "at most")])
-def test_a_corpus_that_is_refused_leaves_no_file_open(corpus: Path, round_id: str, users: int, says: str) -> None:
+@pytest.mark.parametrize(
+    ("round_id", "users", "says"), [("1" * 32, 2, "sealed for round"), (ROUND, 3, "at most")]
+)
+def test_a_corpus_that_is_refused_leaves_no_file_open(
+    corpus: Path, round_id: str, users: int, says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
         Corpus(corpus, round_id, users)
     assert open_files_in(corpus) == []

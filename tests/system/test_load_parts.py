@@ -1,4 +1,5 @@
-"""The parts of the load test without a system: arrivals in virtual time, exact figures, what is lost. A second."""
+"""The parts of the load test without a system: arrivals in virtual time, exact figures, what is
+lost. A second."""
 
 import asyncio
 import selectors
@@ -15,7 +16,14 @@ from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
 from shuffledp_sim.load.connections import EntryConnections
 from shuffledp_sim.load.corpus import Corpus
-from shuffledp_sim.load.figures import ACCEPTED, UNANSWERED, Spread, accepted_users, count_lost, outcomes_of
+from shuffledp_sim.load.figures import (
+    ACCEPTED,
+    UNANSWERED,
+    Spread,
+    accepted_users,
+    count_lost,
+    outcomes_of,
+)
 from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.load.run import Users
 
@@ -95,7 +103,13 @@ def test_a_driver_that_is_late_says_so_and_counts_it_as_latency() -> None:
 
 
 def test_outcomes_are_counted_by_what_users_were_told() -> None:
-    told = [ACCEPTED, "SubmissionClosedError", f"{UNANSWERED}socket closed", ACCEPTED, "SubmissionClosedError"]
+    told = [
+        ACCEPTED,
+        "SubmissionClosedError",
+        f"{UNANSWERED}socket closed",
+        ACCEPTED,
+        "SubmissionClosedError",
+    ]
 
     async def tell(user: int) -> str:
         return told[user]
@@ -116,7 +130,10 @@ def test_a_user_without_an_outcome_ends_the_test_and_is_in_no_column() -> None:
 
 
 class ScriptedEntry:
-    """An entry node that gives each user the answers of its script, one a call; an exception is raised."""
+    """An entry node that gives each user the answers of its script, one a call.
+
+    An exception is raised.
+    """
 
     def __init__(self, script: dict[str, list[Exception | None]]) -> None:
         self._script = script
@@ -131,7 +148,9 @@ class ScriptedEntry:
 def played(script: dict[str, list[Exception | None]], attempts: int) -> tuple[Timeline, Users]:
     """One user per script, all at the same moment; a submission is the user's name."""
     connections = cast("EntryConnections", SimpleNamespace(entries=(ScriptedEntry(script),)))
-    users = Users(connections, cast("Corpus", list(script)), len(script), Backoff(attempts, first=2.0))
+    users = Users(
+        connections, cast("Corpus", list(script)), len(script), Backoff(attempts, first=2.0)
+    )
     return in_virtual_time([1.0] * len(script), users.submit), users
 
 
@@ -171,7 +190,10 @@ def test_uniform_arrivals_keep_their_distance() -> None:
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_a_poisson_process() -> None:
-    """Mean and standard deviation of 40,000 gaps; 8 standard errors on a fixed seed: it cannot flake."""
+    """Mean and standard deviation of 40,000 gaps.
+
+    8 standard errors on a fixed seed: it cannot flake.
+    """
     gaps = np.diff(arrival_times(ArrivalProcess.POISSON, 50.0, 40_001, np.random.default_rng(7)))
     error = 1 / (50 * np.sqrt(len(gaps)))
     assert gaps.mean() == pytest.approx(1 / 50, abs=8 * error)
@@ -214,9 +236,13 @@ def test_a_user_is_lost_whose_message_is_missing_from_the_board() -> None:
     assert count_lost(GEOMETRY, b"".join(row for row in board if row not in gone), sent) == 2
 
 
-def test_a_user_is_lost_whose_message_was_changed_on_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_lost_whose_message_was_changed_on_the_board(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sent, board = users_on_a_board(20)
     board[7] = bytes([board[7][0] ^ 1]) + board[7][1:]
     assert count_lost(GEOMETRY, b"".join(board), sent) == 1
-    monkeypatch.setattr("shuffledp_sim.load.figures.MESSAGES_AT_ONCE", 10)  # in pieces it is the same
+    monkeypatch.setattr(
+        "shuffledp_sim.load.figures.MESSAGES_AT_ONCE", 10
+    )  # in pieces it is the same
     assert count_lost(GEOMETRY, b"".join(board), sent) == 1

@@ -1,7 +1,8 @@
-"""The pages of metrics of real processes, and what Prometheus, its alerts and the dashboards make of them.
+"""The pages of metrics of real processes, and what Prometheus, its alerts and the dashboards make
+of them.
 
-About 15 seconds; what needs the programs `prometheus` or `promtool` is skipped where they are not installed.
-"""
+About 15 seconds; what needs the programs `prometheus` or `promtool` is skipped where they are not
+installed."""
 
 import asyncio
 import json
@@ -31,7 +32,8 @@ DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 DATASOURCE = (DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml").read_text()
 
 MAY_BE_EMPTY = {
-    "Refusals by reason", "Refusals of the accountant", "Records in work", "Rounds by phase", "Through the phase"
+    "Refusals by reason", "Refusals of the accountant", "Records in work", "Rounds by phase",
+    "Through the phase"
 }  # fmt: skip
 """Panels of work under way and of trouble: empty after one small round that went well."""
 
@@ -68,7 +70,8 @@ def round_done(running: LocalSystem, pool: ProcessPoolExecutor) -> LocalSystem:
 
 @pytest.fixture(scope="module")
 def prometheus(round_done: LocalSystem, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real Prometheus with the deployed configuration, but for addresses and a faster pace."""
+    """The address of a real Prometheus with the deployed configuration, but for addresses and a
+    faster pace."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed")
@@ -83,7 +86,8 @@ def prometheus(round_done: LocalSystem, tmp_path_factory: pytest.TempPathFactory
     address = f"127.0.0.1:{ports.numbers[0]}"
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [program, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+            [program, f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
              f"--web.listen-address={address}"], stdout=log, stderr=log,
         )  # fmt: skip
     try:
@@ -95,7 +99,10 @@ def prometheus(round_done: LocalSystem, tmp_path_factory: pytest.TempPathFactory
 
 
 def alerts_page(address: str) -> str:
-    """Beside the page that Prometheus shows first; versions and distributions differ in where that is."""
+    """Beside the page that Prometheus shows first.
+
+    Versions and distributions differ in where that is.
+    """
     with urlopen(f"http://{address}/", timeout=10) as answer:
         first: str = answer.url
     return first.removeprefix("http://").rstrip("/").rpartition("/")[0] + "/alerts"
@@ -138,7 +145,10 @@ async def test_the_pages_tell_the_round(round_done: LocalSystem) -> None:
         assert page["shuffledp_node_workers_resident_bytes"] > 1e6
         for stage in ("check", "peel", "permute", "write", "relay"):
             assert page[f'shuffledp_node_stage_seconds{{stage="{stage}"}}'] > 0
-        one, both = (page[f'shuffledp_node_peel_capacity_records_per_second{{workers="{w}"}}'] for w in ("one", "all"))
+        one, both = (
+            page[f'shuffledp_node_peel_capacity_records_per_second{{workers="{w}"}}']
+            for w in ("one", "all")
+        )
         assert min(one, both) > 0
     for giver, taker in (("node-1", "node-2"), ("node-2", "node-3")):
         out = pages[giver]['shuffledp_node_batch_bytes_total{direction="out"}']
@@ -150,7 +160,9 @@ async def test_the_pages_tell_the_round(round_done: LocalSystem) -> None:
     for name in round_done.route:
         assert analyst[f'shuffledp_analyst_node_phase{{node="{name}",phase="done"}}'] == 1
     for stage in ("plan", "final"):
-        assert pages["accountant"][f'shuffledp_accountant_certificates_total{{stage="{stage}"}}'] == 1
+        assert (
+            pages["accountant"][f'shuffledp_accountant_certificates_total{{stage="{stage}"}}'] == 1
+        )
 
 
 async def test_the_accountant_shows_what_the_ledger_says(round_done: LocalSystem) -> None:
@@ -162,7 +174,8 @@ async def test_the_accountant_shows_what_the_ledger_says(round_done: LocalSystem
                 break
             await asyncio.sleep(0.1)
     spent, left, limit = (
-        page[f'shuffledp_accountant_epsilon_{what}{{population="demo"}}'] for what in ("spent", "left", "limit")
+        page[f'shuffledp_accountant_epsilon_{what}{{population="demo"}}']
+        for what in ("spent", "left", "limit")
     )
     assert 0 < spent <= 4.0
     assert left == limit - spent
@@ -176,7 +189,9 @@ async def test_no_series_names_a_round(round_done: LocalSystem) -> None:
 
 async def test_dashboards_and_alerts_use_metrics_that_exist(round_done: LocalSystem) -> None:
     known = {
-        re.split(r"[{ ]", line)[0] for page in (await metrics_of(round_done)).values() for line in page.split("\n")
+        re.split(r"[{ ]", line)[0]
+        for page in (await metrics_of(round_done)).values()
+        for line in page.split("\n")
     }
     used = set[str]().union(*map(names_in, expressions()), names_in(ALERTS.read_text()))
     assert len(used) > 30
@@ -194,8 +209,12 @@ def test_a_dashboard_reads_from_the_provisioned_source_and_explains_every_panel(
             assert f"uid: {target['datasource']['uid']} " in DATASOURCE
 
 
-async def test_prometheus_reaches_everybody_and_answers_for_the_round(prometheus: str, running: LocalSystem) -> None:
-    up = await until(prometheus, "up", lambda found: sum(one["value"][1] == "1" for one in found) == 5)
+async def test_prometheus_reaches_everybody_and_answers_for_the_round(
+    prometheus: str, running: LocalSystem
+) -> None:
+    up = await until(
+        prometheus, "up", lambda found: sum(one["value"][1] == "1" for one in found) == 5
+    )
     assert {one["metric"]["instance"] for one in up} == set(running.metrics)
     (accepted,) = await until(prometheus, "shuffledp_analyst_round_accepted_reports", bool)
     assert accepted["value"][1] == str(USERS)
@@ -210,7 +229,9 @@ async def test_every_panel_of_every_dashboard_has_data(prometheus: str) -> None:
     for panel in panels():
         for target in panel["targets"]:
             found = await query(prometheus, target["expr"])
-            assert found or panel["title"] in MAY_BE_EMPTY, f"{panel['title']}: nothing for {target['expr']}"
+            assert found or panel["title"] in MAY_BE_EMPTY, (
+                f"{panel['title']}: nothing for {target['expr']}"
+            )
 
 
 async def test_prometheus_has_every_alert_and_each_says_what_to_do(prometheus: str) -> None:
@@ -223,11 +244,15 @@ async def test_prometheus_has_every_alert_and_each_says_what_to_do(prometheus: s
         assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{rule['name'].lower()}"
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["health"] != "err", rule
-    assert "<title>" in await asyncio.to_thread(fetch, await asyncio.to_thread(alerts_page, prometheus))
+    assert "<title>" in await asyncio.to_thread(
+        fetch, await asyncio.to_thread(alerts_page, prometheus)
+    )
 
 
 @pytest.mark.parametrize("name", ["node-1", "analyst", "accountant"])
-def test_a_taken_metrics_port_is_one_line_and_exit_code_2(running: LocalSystem, tmp_path: Path, name: str) -> None:
+def test_a_taken_metrics_port_is_one_line_and_exit_code_2(
+    running: LocalSystem, tmp_path: Path, name: str
+) -> None:
     config = (running.folder / f"{name}.toml").read_text()
     listen = running.deployment.roster.party(name).address
     config = config.replace(f"state/{name}", str(tmp_path / "state")).replace(
@@ -245,14 +270,18 @@ def test_a_taken_metrics_port_is_one_line_and_exit_code_2(running: LocalSystem, 
 
 
 @pytest.mark.parametrize(
-    "command", [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")], ids=lambda c: c[0]
+    "command",
+    [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")],
+    ids=lambda c: c[0],
 )
 def test_promtool_is_content(command: tuple[str, ...]) -> None:
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed")
     folder = DEPLOY / "prometheus"
-    done = subprocess.run([program, *command], cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        [program, *command], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

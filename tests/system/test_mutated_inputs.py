@@ -1,8 +1,9 @@
-"""Nothing that others write ends in anything but a typed error: documents, bundles, state files, configurations, calls.
+"""Nothing that others write ends in anything but a typed error: documents, bundles, state files,
+configurations, calls.
 
-Each input is genuine at first; then one thing in it is changed, in its text or in its structure, and what is signed is
-signed again by who may sign it: a party that lies has a key. 1,150,000 such documents once gave 18 untyped errors.
-"""
+Each input is genuine at first; then one thing in it is changed, in its text or in its structure,
+and what is signed is signed again by who may sign it: a party that lies has a key. 1,150,000 such
+documents once gave 18 untyped errors."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, ROUTE, Draft, make_deployment, make_members, settled
+from client_rounds import (
+    LENIENT,
+    NOW,
+    POPULATION,
+    ROUND_ID,
+    ROUTE,
+    Draft,
+    make_deployment,
+    make_members,
+    settled,
+)
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +36,11 @@ from hypothesis import strategies as st
 from shuffledp_accountant import plans as accountant_plans
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
-from shuffledp_analyst.opening import check_final_certificate, check_plan_certificate, check_round_key
+from shuffledp_analyst.opening import (
+    check_final_certificate,
+    check_plan_certificate,
+    check_round_key,
+)
 from shuffledp_analyst.opening import read_plan as analyst_plan
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
@@ -56,7 +71,13 @@ from shuffledp_core.transport.requests import _tolerant
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_ops.keys.pki import write_client
 from shuffledp_proto.v1 import accountant_pb2, analyst_pb2, batch_pb2, node_pb2
-from shuffledp_shuffler.checks import check_batch, check_certificate, check_claim, check_header, check_manifest
+from shuffledp_shuffler.checks import (
+    check_batch,
+    check_certificate,
+    check_claim,
+    check_header,
+    check_manifest,
+)
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.round_state import RoundRecord
 from shuffledp_shuffler.store import RoundFolder
@@ -64,14 +85,28 @@ from shuffledp_shuffler.store import RoundFolder
 REPOSITORY = Path(__file__).parents[2]
 
 HOSTILE: list[Any] = [
-    None, True, -1, 0, 1, 7, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30, 10**400, 0.0, -0.5, 1e308, 5e-324,
-    "", "x", "0", "00", "zz", "00" * 32, "ff" * 32, "0" * 64, "0" * 128, "../../etc", "a\x00b", "é" * 40, "x" * 5000,
-    "1/0", "1/3", "0/1", "9223372036854775808/1", "node-1", "analyst", "accountant", "sealed-box", "krr-histogram",
-    "metric", "final", [], {}, [[]], [None], ["node-1", "node-1"], {"mechanism": "rr-shuffle"}, [1] * 50,
+    None, True, -1, 0, 1, 7, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30, 10**400,
+    0.0, -0.5, 1e308, 5e-324,
+    "", "x", "0", "00", "zz", "00" * 32, "ff" * 32, "0" * 64, "0" * 128, "../../etc", "a\x00b",
+    "é" * 40, "x" * 5000,
+    "1/0", "1/3", "0/1", "9223372036854775808/1", "node-1", "analyst", "accountant", "sealed-box",
+    "krr-histogram",
+    "metric", "final", [], {}, [[]], [None], ["node-1", "node-1"], {"mechanism": "rr-shuffle"},
+    [1] * 50,
 ]  # fmt: skip
 """What stands in place of a value."""
 
-INSERTED = [b"\x00", b"\xff", b'"', b"[" * 2000, b"{", b"\\ud800", b"\\u0000", b"1e999", b"9" * 5000]
+INSERTED = [
+    b"\x00",
+    b"\xff",
+    b'"',
+    b"[" * 2000,
+    b"{",
+    b"\\ud800",
+    b"\\u0000",
+    b"1e999",
+    b"9" * 5000,
+]
 """What stands between two bytes."""
 
 Consumer = Callable[[bytes], object]
@@ -99,27 +134,37 @@ class World:
         self.sent = prepare(verified, 3, make_members(self.deployment, 1)[0])
         self.board = self.sent.messages
         receipt = Receipt(
-            round_id=ROUND_ID, credential=self.sent.claim.signer, submission_digest=digest(self.sent.envelope)
+            round_id=ROUND_ID,
+            credential=self.sent.claim.signer,
+            submission_digest=digest(self.sent.envelope),
         )
         self.receipt = self.signed("node-1", receipt)
         fields = settled(self.draft, self.board, 1)
-        self.result = self.signed("analyst", Result(deployment=self.roster.deployment, round_id=ROUND_ID, **fields))
+        self.result = self.signed(
+            "analyst", Result(deployment=self.roster.deployment, round_id=ROUND_ID, **fields)
+        )
         self.headers = fields["headers"]
         self.final = fields["final_certificate"]
         self.member = folder / "member"
         write_client(self.member, self.deployment, POPULATION)
         self.plan = RoundPlan(
-            population=POPULATION, mechanism="sgdl-shuffle", size=4, epsilon=1.0, delta=1e-6, min_reports=100,
+            population=POPULATION, mechanism="sgdl-shuffle", size=4, epsilon=1.0, delta=1e-6,
+            min_reports=100,
             max_reports=1000, colluding=10, route=ROUTE,
         )  # fmt: skip
         self.record = RoundRecord(
-            round_id=ROUND_ID, position=1, certificate=self.manifest.certificate, round_key=self.manifest.route[0]
+            round_id=ROUND_ID,
+            position=1,
+            certificate=self.manifest.certificate,
+            round_key=self.manifest.route[0],
         )
 
     def signed(self, name: str, document: Any) -> Signed:
         return self.draft.signed_by(name, document)
 
-    def again(self, signer: str, label: str, read: Callable[[Signed], object], body: bytes) -> object:
+    def again(
+        self, signer: str, label: str, read: Callable[[Signed], object], body: bytes
+    ) -> object:
         """Reads a body that its party has signed as it is."""
         key = (
             load_identity(self.deployment.folder / "root", "root")
@@ -162,7 +207,11 @@ def body_targets(world: World) -> dict[str, Target]:
         typed(lambda: check_headers((signed, *world.headers[1:]), nodes, ROUND_ID, 10, 1))
 
     def result(signed: Signed) -> None:
-        typed(lambda: check_board(check_result(sent, roster, signed), sent.geometry, world.board, [sent.messages]))
+        typed(
+            lambda: check_board(
+                check_result(sent, roster, signed), sent.geometry, world.board, [sent.messages]
+            )
+        )
         typed(lambda: check_evidence(bundle(world, result=signed), roster, world.board))
 
     def manifest(signed: Signed) -> None:
@@ -178,7 +227,8 @@ def body_targets(world: World) -> dict[str, Target]:
 
     def countersigned(signed: Signed) -> object:
         said = msgspec.structs.replace(
-            world.announcement, countersignatures=(signed, *world.announcement.countersignatures[1:])
+            world.announcement,
+            countersignatures=(signed, *world.announcement.countersignatures[1:]),
         )
         return verify_round(said, roster, LENIENT, POPULATION, NOW)
 
@@ -187,17 +237,29 @@ def body_targets(world: World) -> dict[str, Target]:
         path.write_bytes(signed.to_bytes())
         own = load_roster(path, world.deployment.root_key)
         typed(lambda: verify_round(world.announcement, own, LENIENT, POPULATION, NOW))
-        typed(lambda: check_board(check_result(sent, own, world.result), sent.geometry, world.board, [sent.messages]))
+        typed(
+            lambda: check_board(
+                check_result(sent, own, world.result), sent.geometry, world.board, [sent.messages]
+            )
+        )
         typed(lambda: check_evidence(bundle(world), own, world.board))
         typed(lambda: check_claim(terms, own, sent.credential, sent.claim))
         typed(lambda: check_manifest(world.announcement.manifest, world.record, own))
         typed(lambda: analyst_plan(to_json(world.plan), own))
         typed(lambda: load_member(world.member, own))
-        typed(lambda: TLSFiles.load(world.deployment.keys_of("node-1"), own.tls_authority).require_valid())
+        typed(
+            lambda: TLSFiles.load(
+                world.deployment.keys_of("node-1"), own.tls_authority
+            ).require_valid()
+        )
 
     discard = world.signed("node-1", Discard(round_id=ROUND_ID, node="node-1", forwarded=False))
     parts: dict[str, tuple[Signed, str, Callable[[Signed], object]]] = {
-        "roster": (Signed.from_bytes(world.deployment.roster_file.read_bytes()), "root", other_roster),
+        "roster": (
+            Signed.from_bytes(world.deployment.roster_file.read_bytes()),
+            "root",
+            other_roster,
+        ),
         "manifest": (world.announcement.manifest, "analyst", manifest),
         "certificate": (plan_certificate, "accountant", certificate),
         "final certificate": (world.final, "accountant", certificate),
@@ -205,7 +267,11 @@ def body_targets(world: World) -> dict[str, Target]:
         "countersignature": (world.announcement.countersignatures[0], "node-1", countersigned),
         "receipt": (world.receipt, "node-1", lambda signed: check_receipt(sent, nodes[0], signed)),
         "batch": (world.headers[0], "node-1", header),
-        "discard": (discard, "node-1", lambda signed: still_open(world.announcement, roster, (signed,))),
+        "discard": (
+            discard,
+            "node-1",
+            lambda signed: still_open(world.announcement, roster, (signed,)),
+        ),
         "result": (world.result, "analyst", result),
     }
     return {
@@ -216,9 +282,15 @@ def body_targets(world: World) -> dict[str, Target]:
 
 def _credential(world: World, terms: Any, body: bytes) -> None:
     """An enrolment authority that signs nonsense; then what a client may claim under it."""
-    credential = signed_text(world.deployment.enrolment_of(POPULATION), POPULATION, "credential", body.decode())
+    credential = signed_text(
+        world.deployment.enrolment_of(POPULATION), POPULATION, "credential", body.decode()
+    )
     enrolment, sent = world.deployment.enrolment_of(POPULATION).public_key, world.sent
-    typed(lambda: check_submission(ROUND_ID, POPULATION, enrolment, credential, sent.claim, sent.envelope))
+    typed(
+        lambda: check_submission(
+            ROUND_ID, POPULATION, enrolment, credential, sent.claim, sent.envelope
+        )
+    )
     typed(lambda: check_claim(terms, world.roster, credential, sent.claim))
 
 
@@ -226,9 +298,14 @@ def with_certificate(world: World, certificate: Signed) -> Signed:
     """A manifest and round keys that fit another certificate."""
     keys = []
     for one in world.manifest.route:
-        key = msgspec.structs.replace(from_json(one.body, RoundKey), certificate_digest=document_digest(certificate))
+        key = msgspec.structs.replace(
+            from_json(one.body, RoundKey), certificate_digest=document_digest(certificate)
+        )
         keys.append(world.signed(one.signer, key))
-    return world.signed("analyst", msgspec.structs.replace(world.manifest, certificate=certificate, route=tuple(keys)))
+    return world.signed(
+        "analyst",
+        msgspec.structs.replace(world.manifest, certificate=certificate, route=tuple(keys)),
+    )
 
 
 def bundle(world: World, **changes: Any) -> Evidence:
@@ -286,12 +363,18 @@ def file_targets(world: World) -> dict[str, Target]:
     store.keep(world.sent, world.announcement)
     store.add_receipt(ROUND_ID, world.receipt)
     keys, samples = world.deployment.keys_of("node-1"), REPOSITORY / "deploy" / "config"
-    configs = {"node-1": NodeConfig, "analyst": AnalystConfig, "accountant": AccountantConfig, "client": ClientConfig}
+    configs = {
+        "node-1": NodeConfig,
+        "analyst": AnalystConfig,
+        "accountant": AccountantConfig,
+        "client": ClientConfig,
+    }
     return {
         "signed frame": Target(world.receipt.to_bytes(), frame),
         "announcement": Target(to_json(world.announcement), announcement),
         "evidence": Target(
-            to_json(bundle(world)), lambda data: check_evidence(from_json(data, Evidence), roster, world.board)
+            to_json(bundle(world)),
+            lambda data: check_evidence(from_json(data, Evidence), roster, world.board),
         ),
         "plan at the analyst": Target(to_json(world.plan), lambda data: analyst_plan(data, roster)),
         "plan at the accountant": Target(
@@ -333,7 +416,10 @@ def wounded_text(chance: random.Random, genuine: bytes) -> bytes:
 
 
 def wounded_structure(chance: random.Random, genuine: bytes) -> bytes:
-    """One value replaced, one key removed, added or doubled; at any depth, also inside of texts that are JSON."""
+    """One value replaced, one key removed, added or doubled.
+
+    At any depth, also inside of texts that are JSON.
+    """
     value = json.loads(genuine)
     places = list(_places(value))
     holder, key = chance.choice(places)
@@ -390,7 +476,9 @@ def test_every_input_is_read_as_it_is(bodies: dict[str, Target], files: dict[str
 
 @given(seed=st.integers(0, 2**48))
 @settings(max_examples=400, deadline=None)
-def test_a_body_changed_by_its_own_signer_is_a_typed_error(seed: int, bodies: dict[str, Target]) -> None:
+def test_a_body_changed_by_its_own_signer_is_a_typed_error(
+    seed: int, bodies: dict[str, Target]
+) -> None:
     chance = random.Random(seed)  # noqa: S311 - what is changed, reproducibly
     target = bodies[chance.choice(sorted(bodies))]
     changed = wounded_structure(chance, target.genuine)
@@ -399,13 +487,19 @@ def test_a_body_changed_by_its_own_signer_is_a_typed_error(seed: int, bodies: di
 
 @given(seed=st.integers(0, 2**48))
 @settings(max_examples=400, deadline=None)
-def test_a_file_or_frame_changed_by_anybody_is_a_typed_error(seed: int, files: dict[str, Target]) -> None:
+def test_a_file_or_frame_changed_by_anybody_is_a_typed_error(
+    seed: int, files: dict[str, Target]
+) -> None:
     chance = random.Random(seed)  # noqa: S311
     name = chance.choice(sorted(files))
     target = files[name]
     json_like = target.genuine.startswith(b"{")
     structural = json_like and chance.random() < 0.5
-    changed = wounded_structure(chance, target.genuine) if structural else wounded_text(chance, target.genuine)
+    changed = (
+        wounded_structure(chance, target.genuine)
+        if structural
+        else wounded_text(chance, target.genuine)
+    )
     typed(lambda: target.read(changed))
 
 

@@ -1,4 +1,5 @@
-"""Processes that are forked: each is as one that was started from nothing, and none outlives whom it belongs to."""
+"""Processes that are forked: each is as one that was started from nothing, and none outlives whom
+it belongs to."""
 
 import json
 import os
@@ -16,7 +17,9 @@ from shuffledp_core.errors import ConfigError, UnreachableError
 from shuffledp_sim.system import nursery
 from shuffledp_sim.system.nursery import Nursery
 
-pytestmark = pytest.mark.skipif(not nursery.available(), reason="processes are forked on Linux only")
+pytestmark = pytest.mark.skipif(
+    not nursery.available(), reason="processes are forked on Linux only"
+)
 
 PROGRAM = """
 import json, os, random, signal, sys
@@ -39,7 +42,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-"""
+"""  # noqa: E501, RUF100
 """Says what it is and has drawn; then it ends, fails, or stays."""
 
 
@@ -143,7 +146,9 @@ process.ended(None)
     until(lambda: not runs(found["pid"]) and not runs(found["parent"]))
 
 
-def test_a_nursery_that_cannot_start_or_has_died_is_a_typed_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nursery_that_cannot_start_or_has_died_is_a_typed_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / "amqtt.py").write_text("raise ImportError('of the wrong kind')")
     broken = Nursery(place / "nursery.log")
     with pytest.raises(ConfigError, match="of the wrong kind"):

@@ -20,7 +20,11 @@ def config_of(system: LocalSystem, name: str) -> ProbedConfig:
 @pytest.mark.parametrize("name", ["node-1", "node-3", "analyst", "accountant"])
 async def test_a_service_that_serves_is_healthy(system: LocalSystem, name: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shuffledp_core.transport.probe", str(system.folder / f"{name}.toml"), stderr=PIPE
+        sys.executable,
+        "-m",
+        "shuffledp_core.transport.probe",
+        str(system.folder / f"{name}.toml"),
+        stderr=PIPE,
     )
     _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
@@ -32,7 +36,9 @@ async def test_a_service_that_is_gone_is_not_healthy(system: LocalSystem) -> Non
         await probe(config_of(system, "node-2"))
 
 
-async def test_another_partys_service_is_not_taken_for_ones_own(system: LocalSystem, tmp_path: Path) -> None:
+async def test_another_partys_service_is_not_taken_for_ones_own(
+    system: LocalSystem, tmp_path: Path
+) -> None:
     text = (system.folder / "node-2.toml").read_text()
     own, other = (system.deployment.roster.party(name).address for name in ("node-2", "node-1"))
     file = system.folder / f"{tmp_path.name}.toml"
@@ -41,7 +47,9 @@ async def test_another_partys_service_is_not_taken_for_ones_own(system: LocalSys
         await probe(load_config(file, ProbedConfig))
 
 
-async def test_a_party_that_the_roster_does_not_have_is_a_configuration_error(system: LocalSystem) -> None:
+async def test_a_party_that_the_roster_does_not_have_is_a_configuration_error(
+    system: LocalSystem,
+) -> None:
     text = (system.folder / "node-1.toml").read_text()
     file = system.folder / "stranger.toml"
     file.write_text(text.replace('name = "node-1"', 'name = "node-9"'))
@@ -58,7 +66,9 @@ async def test_a_roster_of_another_root_is_not_believed(system: LocalSystem) -> 
 
 
 async def test_without_a_configuration_the_probe_says_how_it_is_used() -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "shuffledp_core.transport.probe", stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shuffledp_core.transport.probe", stderr=PIPE
+    )
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert b"usage" in errors

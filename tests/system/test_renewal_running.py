@@ -1,4 +1,5 @@
-"""TLS is renewed while a deployment runs: services are restarted one by one, and rounds work all the time.
+"""TLS is renewed while a deployment runs: services are restarted one by one, and rounds work all
+the time.
 
 About 40 s on a quiet machine. Nothing waits for time to pass: what has ended is issued in the past.
 """
@@ -13,7 +14,15 @@ from concurrent.futures import ProcessPoolExecutor
 import grpc
 import pytest
 from pages import metrics_of
-from rounds_for_tests import USERS, ended, restart, small_plan, small_round, submit_some, within_a_minute
+from rounds_for_tests import (
+    USERS,
+    ended,
+    restart,
+    small_plan,
+    small_round,
+    submit_some,
+    within_a_minute,
+)
 
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
 from shuffledp_core.transport.tls import server_credentials, server_options
@@ -37,13 +46,16 @@ def stop(system: LocalSystem, name: str) -> None:
 async def ends_shown(system: LocalSystem, name: str) -> dict[str, float]:
     page = (await metrics_of(system))[name]
     return {
-        line.split('"')[1]: float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(SERIES + "{")
+        line.split('"')[1]: float(line.rsplit(" ", 1)[1])
+        for line in page.splitlines()
+        if line.startswith(SERIES + "{")
     }
 
 
 def ends_on_disk(system: LocalSystem, name: str) -> dict[str, float]:
     files = TLSFiles.load(
-        system.deployment.keys_of(name), open_deployment(system.deployment.folder).roster.tls_authority
+        system.deployment.keys_of(name),
+        open_deployment(system.deployment.folder).roster.tls_authority,
     )
     return {"own": files.own_end.timestamp(), "authority": files.authority_end.timestamp()}
 
@@ -54,7 +66,9 @@ async def test_services_are_restarted_one_by_one_and_rounds_work_before_between_
 ) -> None:
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
-    yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)  # another end than that of the first certificates
+    yesterday = dt.datetime.now(dt.UTC) - dt.timedelta(
+        days=1
+    )  # another end than that of the first certificates
     assert renew(system.deployment.folder, new_authority=True, now=yesterday).bridged
     for name in system.route:  # within a round that was opened before
         assert await ends_shown(system, name) != ends_on_disk(system, name)
@@ -69,18 +83,22 @@ async def test_services_are_restarted_one_by_one_and_rounds_work_before_between_
         stop(system, name)
         await restart(system, name)
         assert await ends_shown(system, name) == ends_on_disk(system, name)
-    assert (await small_round(system, pool)).accepted == USERS  # operator and devices have the old roster
+    assert (
+        await small_round(system, pool)
+    ).accepted == USERS  # operator and devices have the old roster
     system.deployment = open_deployment(system.deployment.folder)
     assert (await small_round(system, pool)).accepted == USERS
 
 
-async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_works_when_it_is_renewed(
+async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_works_when_it_is_renewed(  # noqa: E501, RUF100
     system: LocalSystem, pool: ProcessPoolExecutor
 ) -> None:
     folder, roster = system.deployment.folder, system.deployment.roster
     stop(system, "node-2")
     renew(folder, ["node-2"], now=dt.datetime.now(dt.UTC) - dt.timedelta(days=400))
-    with pytest.raises(ConfigError, match=r"did not start: .*tls\.pem ended on .*shuffledp keys renew"):
+    with pytest.raises(
+        ConfigError, match=r"did not start: .*tls\.pem ended on .*shuffledp keys renew"
+    ):
         await restart(system, "node-2")
     # One that was started in time, and runs on: only its certificate matters here.
     server = grpc.aio.server(options=server_options())
@@ -89,7 +107,9 @@ async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_w
     await server.start()
     try:
         async with control_of(system.deployment) as control:
-            with pytest.raises(ExpiredTLSCertificateError, match=r"node-2 .* has ended; .*shuffledp keys renew"):
+            with pytest.raises(
+                ExpiredTLSCertificateError, match=r"node-2 .* has ended; .*shuffledp keys renew"
+            ):
                 await within_a_minute(open_round(control, small_plan(system)))
     finally:
         await server.stop(None)

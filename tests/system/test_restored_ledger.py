@@ -1,4 +1,5 @@
-"""A ledger restored from a backup has forgotten charges: nodes refuse it until they are charged again."""
+"""A ledger restored from a backup has forgotten charges: nodes refuse it until they are charged
+again."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ A_MINUTE = 60_000
 
 
 class Operator:
-    """An accountant with a ledger in a file, the nodes of a world, and a folder where announced documents are kept."""
+    """An accountant with a ledger in a file, the nodes of a world, and a folder where announced
+    documents are kept."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -81,7 +83,13 @@ class Operator:
         records = users * plan.mechanism.messages_per_user
         headers = [
             self.world.deployment.identity_of(name).sign(
-                BatchHeader(round_id=plan.round_id, position=place, users=users, records=records, digest="0" * 64)
+                BatchHeader(
+                    round_id=plan.round_id,
+                    position=place,
+                    users=users,
+                    records=records,
+                    digest="0" * 64,
+                )
             )
             for place, name in enumerate(self.world.names, 2)
         ]
@@ -135,7 +143,9 @@ async def operator(tmp_path: Path) -> AsyncIterator[Operator]:
         await world.close()
 
 
-async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charged_again(operator: Operator) -> None:
+async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charged_again(
+    operator: Operator,
+) -> None:
     await operator.open()
     backup = operator.file.read_bytes()
     lost = [await operator.open() for _ in range(2)]
@@ -145,7 +155,8 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
 
     operator.file.write_bytes(backup)
     operator.ahead = A_MINUTE
-    # Each refused round takes an entry, and the higher ones are no way out either: not now, nor after a restart.
+    # Each refused round takes an entry, and the higher ones are no way out either: not now, nor
+    # after a restart.
     assert [(await operator.refused()).ledger.entry for _ in range(3)] == [2, 3, 4]
     await operator.world.hang_up()
     for name in list(operator.world.running):
@@ -153,7 +164,8 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     await operator.world.start()
     await operator.refused()
 
-    # One certificate is not found: what is there is charged, the gap is named, and nodes still refuse.
+    # One certificate is not found: what is there is charged, the gap is named, and nodes still
+    # refuse.
     kept = operator.documents / f"{lost[0].round_id}.json"
     elsewhere = Path(shutil.move(kept, operator.world.folder / kept.name))
     with pytest.raises(LedgerError, match="incomplete"):
@@ -175,8 +187,11 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     assert operator.restore().count("charged again") == 0  # nothing is charged twice
 
 
-async def test_a_round_that_the_backup_holds_as_reserved_is_settled_again(operator: Operator) -> None:
-    """15 invalid messages are of at least 5 users: fewer honest ones were left than reserved, so it cost more."""
+async def test_a_round_that_the_backup_holds_as_reserved_is_settled_again(
+    operator: Operator,
+) -> None:
+    """15 invalid messages are of at least 5 users: fewer honest ones were left than reserved, so it
+    cost more."""
     plan = await operator.open()
     backup = operator.file.read_bytes()
     final = operator.settle(plan, 200, invalid=15)
@@ -212,12 +227,16 @@ async def test_the_gap_is_named(operator: Operator) -> None:
 
 async def test_files_of_others_charge_nothing(operator: Operator) -> None:
     signed = operator.certify()
-    forged = operator.world.deployment.identity_of("node-1").sign(from_json(signed.body, Certificate))
+    forged = operator.world.deployment.identity_of("node-1").sign(
+        from_json(signed.body, Certificate)
+    )
     folder = operator.world.folder / "theirs"
     folder.mkdir()
     (folder / "forged.json").write_bytes(forged.to_bytes())
     (folder / "rubbish.json").write_bytes(b"\x00" * 100)
-    (folder / "link.json").symlink_to(operator.documents / f"{from_json(signed.body, Certificate).round_id}.json")
+    (folder / "link.json").symlink_to(
+        operator.documents / f"{from_json(signed.body, Certificate).round_id}.json"
+    )
     operator.documents = folder
     with pytest.raises(LedgerError, match="no plan certificate"):
         operator.restore()
@@ -226,8 +245,12 @@ async def test_files_of_others_charge_nothing(operator: Operator) -> None:
 # The rule by itself.
 
 
-def certificate(world: World, entry: int, issued_at: int, population: str = POPULATION) -> Certificate:
-    found = from_json(world.round(issued_at=issued_at, population=population).certificate.body, Certificate)
+def certificate(
+    world: World, entry: int, issued_at: int, population: str = POPULATION
+) -> Certificate:
+    found = from_json(
+        world.round(issued_at=issued_at, population=population).certificate.body, Certificate
+    )
     return msgspec.structs.replace(found, ledger=msgspec.structs.replace(found.ledger, entry=entry))
 
 
@@ -257,7 +280,9 @@ def test_a_lower_entry_that_was_signed_later_is_refused_for_good(tmp_path: Path)
             again.admit(certificate(world, entry, later))
     for reconciled, accepted in ((8, False), (9, True)):
         found = certificate(world, 11, later)
-        found = msgspec.structs.replace(found, ledger=msgspec.structs.replace(found.ledger, reconciled=reconciled))
+        found = msgspec.structs.replace(
+            found, ledger=msgspec.structs.replace(found.ledger, reconciled=reconciled)
+        )
         if accepted:
             again.admit(found)
         else:
@@ -275,7 +300,9 @@ def test_only_populations_of_the_roster_are_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"demo": {}}', b"\xff"])
-def test_a_damaged_memory_is_named_and_not_taken_for_an_empty_one(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_memory_is_named_and_not_taken_for_an_empty_one(
+    tmp_path: Path, damage: bytes
+) -> None:
     world = World(tmp_path)
     path = tmp_path / "seen.json"
     path.write_bytes(damage)

@@ -1,4 +1,5 @@
-"""A round that was given back to the budget is not mixed again by nodes whose state comes from a copy. About 15 s.
+"""A round that was given back to the budget is not mixed again by nodes whose state comes from a
+copy. About 15 s.
 
 The test plays the analyst: it has a certificate for which nothing is charged any more.
 """
@@ -31,13 +32,20 @@ async def released(system: LocalSystem, round_id: str) -> None:
 
 async def prepare(system: LocalSystem, name: str, certificate: bytes, position: int) -> None:
     deployment = system.deployment
-    request = node_pb2.PrepareRoundRequest(certificate=certificate, position=position, suite="sealed-box")
+    request = node_pb2.PrepareRoundRequest(
+        certificate=certificate, position=position, suite="sealed-box"
+    )
     keys = deployment.keys_of(ANALYST)
-    async with channel_to(deployment.roster.party(name), keys, deployment.roster) as channel, translated(name):
+    async with (
+        channel_to(deployment.roster.party(name), keys, deployment.roster) as channel,
+        translated(name),
+    ):
         await node_pb2_grpc.NodeStub(channel).PrepareRound(request)
 
 
-async def test_restored_nodes_do_not_take_part_in_a_round_that_costs_nothing(system: LocalSystem) -> None:
+async def test_restored_nodes_do_not_take_part_in_a_round_that_costs_nothing(
+    system: LocalSystem,
+) -> None:
     backup = shutil.copytree(system.folder / "state", system.folder / "backup")
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
@@ -53,5 +61,9 @@ async def test_restored_nodes_do_not_take_part_in_a_round_that_costs_nothing(sys
     for position, name in enumerate(system.route, 1):
         with pytest.raises(ExpiredDocumentError, match="before this node was started"):
             await prepare(system, name, certificate, position)
-    async with control_of(system.deployment) as control:  # a new round, for which is paid, works at once
-        await abort_round(control, (await open_round(control, small_plan(system))).round_id, "for the test")
+    async with control_of(
+        system.deployment
+    ) as control:  # a new round, for which is paid, works at once
+        await abort_round(
+            control, (await open_round(control, small_plan(system))).round_id, "for the test"
+        )

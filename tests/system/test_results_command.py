@@ -1,4 +1,5 @@
-"""`shuffledp results`, and `shuffledp round` whose folder goes away: what is published and charged can be had again."""
+"""`shuffledp results`, and `shuffledp round` whose folder goes away: what is published and charged
+can be had again."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from shuffledp_ops.rounds.saving import writable_folder
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.processes import LocalSystem
 
-SAVED = {"certificate.json", "plan-certificate.json", "manifest.json", "result.json", "report.json", "report.html",
+SAVED = {"certificate.json", "plan-certificate.json", "manifest.json", "result.json",
+"report.json", "report.html",
          "plot.png", "roster.json", "root.pub"}  # fmt: skip
 
 
@@ -55,15 +57,25 @@ def keys(running: LocalSystem) -> str:
     return str(running.deployment.folder)
 
 
-def test_list_names_every_round_newest_first(shuffledp: Shell, keys: str, rounds: dict[str, str]) -> None:
+def test_list_names_every_round_newest_first(
+    shuffledp: Shell, keys: str, rounds: dict[str, str]
+) -> None:
     code, out, errors = shuffledp("results", "list", keys, "--format", "json")
     assert code == 0, errors
     listed = json.loads(out)
-    assert [one["round"] for one in listed] == [rounds["failed"], rounds["histogram"], rounds["sum"]]
+    assert [one["round"] for one in listed] == [
+        rounds["failed"],
+        rounds["histogram"],
+        rounds["sum"],
+    ]
     assert [(one["outcome"], one["error"], one["accepted"]) for one in listed] == [
-        ("failed", "TooFewReportsError", None), ("published", None, USERS), ("published", None, USERS),
+        ("failed", "TooFewReportsError", None), ("published", None, USERS), ("published", None,
+        USERS),
     ]  # fmt: skip
-    assert len(json.loads(shuffledp("results", "list", keys, "--limit", "1", "--format", "json")[1])) == 1
+    assert (
+        len(json.loads(shuffledp("results", "list", keys, "--limit", "1", "--format", "json")[1]))
+        == 1
+    )
     for words in (rounds["sum"], "krr-histogram", "failed: TooFewReportsError", str(USERS)):
         assert words in shuffledp("results", "list", keys)[1]
 
@@ -82,19 +94,27 @@ def test_a_viewers_folder_is_enough_to_read_and_not_to_ask(
     code, out, errors = shuffledp("results", "list", "looking", "--format", "json")
     assert code == 0, errors
     assert {one["round"] for one in json.loads(out)} == set(rounds.values())
-    code, _, errors = shuffledp("results", "export", "looking", "--to", "all.csv", "--round", rounds["histogram"])
+    code, _, errors = shuffledp(
+        "results", "export", "looking", "--to", "all.csv", "--round", rounds["histogram"]
+    )
     assert (code, (tmp_path / "all.csv").is_file()) == (0, True), errors
     plan = ("--mechanism", "krr-histogram", "--max-value", "3", "--epsilon", "3", "--delta", "1e-3")
-    code, _, errors = shuffledp("round", "looking", *plan, "--min-reports", "5", "--max-reports", "5")
+    code, _, errors = shuffledp(
+        "round", "looking", *plan, "--min-reports", "5", "--max-reports", "5"
+    )
     assert code != 0
     assert "'viewer' may not call" in " ".join(errors.split())
 
 
-async def test_a_page_is_bounded_and_the_next_one_goes_on(system: LocalSystem, rounds: dict[str, str]) -> None:
+async def test_a_page_is_bounded_and_the_next_one_goes_on(
+    system: LocalSystem, rounds: dict[str, str]
+) -> None:
     async with control_of(system.deployment) as control:
         first = await control.ListRounds(analyst_pb2.ListRoundsRequest(limit=2))
         assert first.more
-        second = await control.ListRounds(analyst_pb2.ListRoundsRequest(limit=2, after=first.rounds[-1].round_id))
+        second = await control.ListRounds(
+            analyst_pb2.ListRoundsRequest(limit=2, after=first.rounds[-1].round_id)
+        )
     assert not second.more
     listed = [one.round_id for one in (*first.rounds, *second.rounds)]
     assert listed == [one.round_id async for one in summaries(system.deployment)]
@@ -104,14 +124,18 @@ async def test_a_page_is_bounded_and_the_next_one_goes_on(system: LocalSystem, r
 def test_show_leaves_what_the_round_would_have_left(
     shuffledp: Shell, keys: str, rounds: dict[str, str], tmp_path: Path
 ) -> None:
-    code, out, errors = shuffledp("results", "show", keys, rounds["sum"], "--out", "again", "--format", "json")
+    code, out, errors = shuffledp(
+        "results", "show", keys, rounds["sum"], "--out", "again", "--format", "json"
+    )
     assert code == 0, errors
     answer = json.loads(out)
     assert (answer["round"], answer["accepted"]) == (rounds["sum"], USERS)
     assert [one["stage"] for one in answer["checked"]] == ["plan", "final"]
     folder = tmp_path / "again" / rounds["sum"]
     assert {path.name for path in folder.iterdir()} == SAVED
-    code, out, _ = shuffledp("verify", str(folder / "result.json"), "--root-key", f"{keys}/root.pub")
+    code, out, _ = shuffledp(
+        "verify", str(folder / "result.json"), "--root-key", f"{keys}/root.pub"
+    )
     assert code == 0
     assert "genuine and right" in out
 
@@ -121,7 +145,11 @@ def test_without_a_name_the_newest_published_round_is_shown(
 ) -> None:
     code, out, errors = shuffledp("results", "show", keys)
     assert code == 0, errors
-    for words in ("The answer: histogram", "ε certified", "final certificate in the result (final): genuine"):
+    for words in (
+        "The answer: histogram",
+        "ε certified",
+        "final certificate in the result (final): genuine",
+    ):
         assert words in out
     assert rounds["histogram"] in shuffledp("results", "show", keys, "--format", "json")[1]
 
@@ -156,7 +184,8 @@ def from_parquet(file: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "read"), [("all.json", from_json), ("all.csv", from_csv), ("all.parquet", from_parquet)]
+    ("name", "read"),
+    [("all.json", from_json), ("all.csv", from_csv), ("all.parquet", from_parquet)],
 )
 def test_export_writes_every_published_answer_as_one_table(
     shuffledp: Shell,
@@ -212,7 +241,8 @@ ASKING = [
     ["results", "export", "KEYS", "--to", "new/deep/all.csv"],
     ["results", "export", "KEYS", "--to", "new/deep/all.json", "--round", "1" * 32],
     ["results", "show", "KEYS", "--out", "new/deep"],
-    ["round", "KEYS", "--mechanism", "rr-shuffle", "--max-value", "3", "--epsilon", "4", "--min-reports", "5",
+    ["round", "KEYS", "--mechanism", "rr-shuffle", "--max-value", "3", "--epsilon", "4",
+    "--min-reports", "5",
      "--max-reports", "5", "--out", "new/deep"],
 ]  # fmt: skip
 
@@ -252,8 +282,10 @@ def test_a_round_whose_folder_goes_away_is_printed_and_fetched_again(
 ) -> None:
     out = tmp_path / "out"
     operator = subprocess.Popen(
-        [sys.executable, "-m", "shuffledp.cli", "round", keys, "--mechanism", "rr-shuffle", "--max-value", "3",
-         "--min-reports", "5", "--max-reports", "5", "--epsilon", "4", "--delta", "1e-3", "--out", str(out),
+        [sys.executable, "-m", "shuffledp.cli", "round", keys, "--mechanism", "rr-shuffle",
+        "--max-value", "3",
+         "--min-reports", "5", "--max-reports", "5", "--epsilon", "4", "--delta", "1e-3", "--out",
+         str(out),
          "--format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -271,8 +303,12 @@ def test_a_round_whose_folder_goes_away_is_printed_and_fetched_again(
     assert "is published, but its documents could not be written" in errors
     assert "Traceback" not in errors
     command = errors.partition("`shuffledp ")[2].partition("`")[0]
-    code, again, errors = shuffledp(*command.replace("FOLDER", "rescued").split(), "--format", "json")
+    code, again, errors = shuffledp(
+        *command.replace("FOLDER", "rescued").split(), "--format", "json"
+    )
     assert code == 0, errors
     assert json.loads(again)["estimate"] == answer["estimate"]
-    signed = Signed.from_bytes((tmp_path / "rescued" / answer["round"] / "result.json").read_bytes())
+    signed = Signed.from_bytes(
+        (tmp_path / "rescued" / answer["round"] / "result.json").read_bytes()
+    )
     assert signed.label == Result.label

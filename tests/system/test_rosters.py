@@ -1,4 +1,5 @@
-"""Who is who, and until when: a roster that has ended, has no number, or is older than one seen before. About 10 s."""
+"""Who is who, and until when: a roster that has ended, has no number, or is older than one seen
+before. About 10 s."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ from shuffledp_ops.keys.renewal import renew
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.config import NodeConfig
 
-ADDRESSES = {name: f"127.0.0.1:{7001 + at}" for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))}
+ADDRESSES = {
+    name: f"127.0.0.1:{7001 + at}"
+    for at, name in enumerate(("node-1", "node-2", "analyst", "accountant"))
+}
 NOW = dt.datetime.now(dt.UTC)
 
 
@@ -43,13 +47,16 @@ def rewritten(deployment: Deployment, **fields: object) -> None:
 
 
 def loaded(deployment: Deployment, state: Path | None = None, ahead: int = 0) -> Roster:
-    return load_roster(deployment.roster_file, deployment.root_key, state, lambda: system_clock() + ahead)
+    return load_roster(
+        deployment.roster_file, deployment.root_key, state, lambda: system_clock() + ahead
+    )
 
 
 def service(deployment: Deployment, name: str) -> dict[str, object]:
     return {
         "name": name, "keys": deployment.keys_of(name), "roster": deployment.roster_file,
-        "root_key": deployment.root_key, "listen": "127.0.0.1:0", "state": deployment.folder.parent / name,
+        "root_key": deployment.root_key, "listen": "127.0.0.1:0",
+        "state": deployment.folder.parent / name,
     }  # fmt: skip
 
 
@@ -84,7 +91,9 @@ STATES = dict(zip(EVERYBODY, ("node-1", "analyst", "accountant", "alice"), stric
 async def test_no_process_lives_by_a_roster_that_has_ended(
     tmp_path: Path, process: Callable[[Deployment], None]
 ) -> None:
-    ended = create_deployment(tmp_path / "keys", ADDRESSES, clients=["alice"], now=NOW - dt.timedelta(days=366))
+    ended = create_deployment(
+        tmp_path / "keys", ADDRESSES, clients=["alice"], now=NOW - dt.timedelta(days=366)
+    )
     with pytest.raises(StaleRosterError, match=r"ended on .*`shuffledp keys renew --roster`"):
         process(ended)
 
@@ -93,7 +102,8 @@ async def test_no_process_lives_by_a_roster_that_has_ended(
 async def test_no_process_goes_back_to_a_roster_older_than_one_it_has_lived_by(
     deployment: Deployment, process: Callable[[Deployment], None]
 ) -> None:
-    """What the process remembers is all that it has: the old roster is genuine, and has not ended."""
+    """What the process remembers is all that it has: the old roster is genuine, and has not
+    ended."""
     first = deployment.roster_file.read_bytes()
     renew(deployment.folder, new_roster=True)
     loaded(deployment, deployment.folder.parent / STATES[process])
@@ -102,7 +112,9 @@ async def test_no_process_goes_back_to_a_roster_older_than_one_it_has_lived_by(
         process(deployment)
 
 
-def test_the_first_start_and_the_next_roster_are_remembered(deployment: Deployment, tmp_path: Path) -> None:
+def test_the_first_start_and_the_next_roster_are_remembered(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
     first = shutil.copy(deployment.roster_file, tmp_path / "first.json")
     for serial in (1, 1):
@@ -116,7 +128,9 @@ def test_the_first_start_and_the_next_roster_are_remembered(deployment: Deployme
     assert [file.name for file in state.iterdir()] == ["roster-seen"]
 
 
-def test_two_rosters_of_one_serial_are_not_both_believed(deployment: Deployment, tmp_path: Path) -> None:
+def test_two_rosters_of_one_serial_are_not_both_believed(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     loaded(deployment, tmp_path / "state")
     rewritten(deployment, tls_authority="another")
     with pytest.raises(StaleRosterError, match="with other contents"):
@@ -130,9 +144,14 @@ def test_a_damaged_memory_is_not_taken_for_none(deployment: Deployment, tmp_path
         loaded(deployment, tmp_path / "state")
 
 
-def test_a_roster_of_an_older_version_is_read_for_old_documents_and_lived_by_by_nobody(deployment: Deployment) -> None:
+def test_a_roster_of_an_older_version_is_read_for_old_documents_and_lived_by_by_nobody(
+    deployment: Deployment,
+) -> None:
     rewritten(deployment, serial=0, issued_at=0, expires_at=0)
-    assert read_roster(deployment.roster_file, deployment.root_key).parties == deployment.roster.parties
+    assert (
+        read_roster(deployment.roster_file, deployment.root_key).parties
+        == deployment.roster.parties
+    )
     with pytest.raises(StaleRosterError, match=r"older version.*`shuffledp keys renew --roster`"):
         loaded(deployment)
     renew(deployment.folder, new_roster=True)
@@ -156,8 +175,13 @@ def test_a_new_roster_has_the_next_serial_and_nothing_else_changes(deployment: D
     before = {file: file.read_bytes() for file in deployment.folder.rglob("*") if file.is_file()}
     later = NOW + dt.timedelta(days=1)
     done = renew(deployment.folder, new_roster=True, now=later)
-    assert {file.name for file, data in before.items() if file.read_bytes() != data} == {"roster.json"}
+    assert {file.name for file, data in before.items() if file.read_bytes() != data} == {
+        "roster.json"
+    }
     new = open_deployment(deployment.folder).roster
     assert (new.serial, new.issued_at) == (done.serial, round(later.timestamp() * 1000))
     assert done.serial == 2
-    assert (new.parties, new.tls_authority) == (deployment.roster.parties, deployment.roster.tls_authority)
+    assert (new.parties, new.tls_authority) == (
+        deployment.roster.parties,
+        deployment.roster.tls_authority,
+    )

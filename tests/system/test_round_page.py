@@ -1,4 +1,5 @@
-"""`report.html` of a round and `shuffledp report`: the numbers of the signed documents, as text and nothing else."""
+"""`report.html` of a round and `shuffledp report`: the numbers of the signed documents, as text and
+nothing else."""
 
 from __future__ import annotations
 
@@ -80,13 +81,18 @@ def reports(running: LocalSystem, pool: ProcessPoolExecutor) -> dict[str, RoundR
 
     async def play() -> dict[str, RoundReport]:
         total = await small_round(running, pool)
-        return {"sum": total, "histogram": await small_round(running, pool, mechanism="krr-histogram", size=4)}
+        return {
+            "sum": total,
+            "histogram": await small_round(running, pool, mechanism="krr-histogram", size=4),
+        }
 
     return asyncio.run(play())
 
 
 @pytest.fixture(scope="module")
-def saved(running: LocalSystem, reports: dict[str, RoundReport], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(
+    running: LocalSystem, reports: dict[str, RoundReport], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Both rounds as they are saved, the histogram last."""
     keys, place = running.deployment.folder, tmp_path_factory.mktemp("saved") / "out"
     for report in reports.values():
@@ -123,8 +129,12 @@ def test_the_page_has_the_numbers_of_the_report_and_links_to_every_document(
     if kind == "sum":
         assert f"Sum: {charts.figure(numbers['estimate'])} " in text
     else:
-        rows = zip(numbers["estimate"], numbers["standard_error"], *numbers["interval_95"], strict=True)
-        for symbol, ((value, error, low, high), true) in enumerate(zip(rows, numbers["true_value"], strict=True)):
+        rows = zip(
+            numbers["estimate"], numbers["standard_error"], *numbers["interval_95"], strict=True
+        )
+        for symbol, ((value, error, low, high), true) in enumerate(
+            zip(rows, numbers["true_value"], strict=True)
+        ):
             assert f"{symbol} {value:,.1f} {error:,.1f} {low:,.1f} .. {high:,.1f} {true:,}" in text
 
 
@@ -132,8 +142,22 @@ def test_the_page_allows_itself_nothing_but_its_own_style(out: Path) -> None:
     found = parsed(out / LATEST)
     (policy,) = (value for value in found.values("content") if "default-src" in value)
     digest = base64.b64encode(hashlib.sha256(found.style.encode()).digest()).decode()
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    assert not set(found.tags) & {"script", "img", "iframe", "object", "embed", "link", "form", "base", "use", "image"}
+    assert (
+        policy
+        == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    assert not set(found.tags) & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "link",
+        "form",
+        "base",
+        "use",
+        "image",
+    }
     assert not any(name == "style" or name.startswith("on") for _, name, _ in found.attributes)
     assert not re.search(r"url\(|@import|https?:", found.style)
     assert "prefers-color-scheme: dark" in found.style
@@ -144,8 +168,13 @@ def test_bars_stand_where_their_numbers_are(out: Path, reports: dict[str, RoundR
     """Heights of the bars, from the axis up, are proportional to the estimates."""
     estimate = reports["histogram"].estimate
     wide = parsed(out / LATEST)
-    path = next(value for (_, name, value) in wide.attributes if name == "d" and value.count("z") == 4)
-    heights = [float(zero) - float(top) for zero, top in re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)h[\d.]+V[\d.]+z", path)]
+    path = next(
+        value for (_, name, value) in wide.attributes if name == "d" and value.count("z") == 4
+    )
+    heights = [
+        float(zero) - float(top)
+        for zero, top in re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)h[\d.]+V[\d.]+z", path)
+    ]
     scale = heights[0] / estimate.values[0]
     assert heights == pytest.approx([value * scale for value in estimate.values], abs=0.2)
 
@@ -153,19 +182,34 @@ def test_bars_stand_where_their_numbers_are(out: Path, reports: dict[str, RoundR
 def test_hostile_names_are_text_and_nothing_else(reports: dict[str, RoundReport]) -> None:
     before = reports["histogram"]
     final = msgspec.structs.replace(
-        before.final, population=HOSTILE, deployment=HOSTILE, route=(HOSTILE,), assumptions=(HOSTILE,)
+        before.final,
+        population=HOSTILE,
+        deployment=HOSTILE,
+        route=(HOSTILE,),
+        assumptions=(HOSTILE,),
     )
-    hostile = replace(before, final=final, column=HOSTILE, labels=(HOSTILE,) * 4, suite=HOSTILE, seconds={HOSTILE: 1.0})
+    hostile = replace(
+        before,
+        final=final,
+        column=HOSTILE,
+        labels=(HOSTILE,) * 4,
+        suite=HOSTILE,
+        seconds={HOSTILE: 1.0},
+    )
     found, plain = Parsed(page(hostile, ())), Parsed(page(before, ()))
     assert set(found.tags) == set(plain.tags)
-    assert {name for _, name, _ in found.attributes} <= {name for _, name, _ in plain.attributes} | {"transform"}
+    assert {name for _, name, _ in found.attributes} <= {
+        name for _, name, _ in plain.attributes
+    } | {"transform"}
     assert found.style == plain.style
     assert "onerror=alert(1)>\ufffd&amp;" in found.text
     assert "\u202e" not in found.text
 
 
 def test_capped_values_and_a_simulation_are_said(reports: dict[str, RoundReport]) -> None:
-    text = Parsed(page(replace(reports["histogram"], capped=2, column="visits", drawn_from=7), ())).text
+    text = Parsed(
+        page(replace(reports["histogram"], capped=2, column="visits", drawn_from=7), ())
+    ).text
     assert "≥ 3" in text
     assert "How many people hold each value of “visits”?" in text
     assert "Values above 3 are counted as 3; this affected 2 people." in text
@@ -194,7 +238,9 @@ def test_a_factor_is_never_below_the_truth_and_hardly_above(epsilon: float) -> N
 
 def test_a_thousand_bars_are_one_path_and_their_names_do_not_touch() -> None:
     count = 1000
-    bars = charts.Bars([str(place) for place in range(count)], [5.0] * count, [4.0] * count, [6.0] * count)
+    bars = charts.Bars(
+        [str(place) for place in range(count)], [5.0] * count, [4.0] * count, [6.0] * count
+    )
     drawn = charts.histogram(bars, "title")
     assert drawn.count("<path") == 4
     for part in drawn.split("</svg>")[:2]:
@@ -203,9 +249,13 @@ def test_a_thousand_bars_are_one_path_and_their_names_do_not_touch() -> None:
         assert min(after - before for before, after in pairwise(places)) > 4 * 7.2
 
 
-def test_latest_is_the_round_that_was_saved_last(out: Path, reports: dict[str, RoundReport]) -> None:
+def test_latest_is_the_round_that_was_saved_last(
+    out: Path, reports: dict[str, RoundReport]
+) -> None:
     assert (out / LATEST).readlink() == Path(reports["histogram"].round_id)
-    assert sorted(path.name for path in out.iterdir()) == sorted([LATEST, *(one.round_id for one in reports.values())])
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [LATEST, *(one.round_id for one in reports.values())]
+    )
     point_latest(out / reports["sum"].round_id)
     assert (out / LATEST / "result.json").samefile(out / reports["sum"].round_id / "result.json")
 
@@ -268,13 +318,19 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
     "no roster": (lambda f: (f / "roster.json").unlink(), "there is no roster", 2),
     "no root key": (lambda f: (f / "root.pub").unlink(), "there is no root key", 2),
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "there is no document", 2),
-    "root key is not hex": (lambda f: (f / "root.pub").write_text("zz"), "root key is not hexadecimal", 2),
-    "root key is binary": (lambda f: (f / "root.pub").write_bytes(b"\xff\x00"), "root key is not hexadecimal", 2),
-    "root key of another": (lambda f: (f / "root.pub").write_text("ab" * 32), "does not carry a valid signature", 1),
-    "root key without end": (lambda f: (f / "root.pub").write_text("a" * 9999), "is longer than 1,000 bytes", 1),
-    "result is no JSON": (lambda f: (f / "result.json").write_text("<html>"), "not a signed document", 1),
+    "root key is not hex": (lambda f: (f / "root.pub").write_text("zz"),
+    "root key is not hexadecimal", 2),
+    "root key is binary": (lambda f: (f / "root.pub").write_bytes(b"\xff\x00"),
+    "root key is not hexadecimal", 2),
+    "root key of another": (lambda f: (f / "root.pub").write_text("ab" * 32),
+        "does not carry a valid signature", 1),
+    "root key without end": (lambda f: (f / "root.pub").write_text("a" * 9999),
+    "is longer than 1,000 bytes", 1),
+    "result is no JSON": (lambda f: (f / "result.json").write_text("<html>"),
+    "not a signed document", 1),
     "result is empty": (lambda f: (f / "result.json").write_text(""), "not a signed document", 1),
-    "result is too long": (lambda f: (f / "result.json").write_text(" " * 2**23), "is longer than", 1),
+    "result is too long": (lambda f: (f / "result.json").write_text(" " * 2**23),
+    "is longer than", 1),
     "result is a device": (
         lambda f: instead(f / "result.json").symlink_to("/dev/zero"),
         "there is no document",
@@ -286,7 +342,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
         1,
     ),
     "result was touched": (
-        lambda f: (f / "result.json").write_text((f / "result.json").read_text().replace("accepted", "acceptes")),
+        lambda f: (f / "result.json").write_text((f / "result.json").read_text().replace("accepted", "acceptes")),  # noqa: E501, RUF100
         "does not carry a valid signature",
         1,
     ),
@@ -305,28 +361,32 @@ WRONG: dict[str, tuple[Callable[[Path], object], str, int]] = {
         "report.json is of another round",
         1,
     ),
-    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"), "is not a round's report", 1),
+    "report.json is no JSON": (lambda f: (f / "report.json").write_text("{"),
+    "is not a round's report", 1),
     "report.json with NaN": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(capped=math.nan)),
         "is not a round's report",
         1,
     ),
     "too few truths": (
-        lambda f: rewritten(f / "report.json", lambda c: c.update(true_value=[1])), "does not fit", 1
+        lambda f: rewritten(f / "report.json", lambda c: c.update(true_value=[1])),
+        "does not fit", 1
     ),
     "negative seconds": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(seconds={"open": -1})),
         "does not fit",
         1,
     ),
-    "a share of 7": (lambda f: rewritten(f / "report.json", lambda c: c.update(traced=7)), "does not fit", 1),
+    "a share of 7": (lambda f: rewritten(f / "report.json", lambda c: c.update(traced=7)),
+    "does not fit", 1),
     "a name without end": (
         lambda f: rewritten(f / "report.json", lambda c: c.update(column="x" * 300)),
         "does not fit",
         1,
     ),
     "too many names": (
-        lambda f: rewritten(f / "report.json", lambda c: c.update(labels=["x"] * 9)), "does not fit", 1
+        lambda f: rewritten(f / "report.json", lambda c: c.update(labels=["x"] * 9)),
+        "does not fit", 1
     ),
     "a page that is a folder": (
         lambda f: instead(f / "report.html").mkdir(),
@@ -342,7 +402,9 @@ def other(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_folder_that_cannot_be_believed_is_named_and_no_page_is_made(out: Path, shuffledp: Shell, case: str) -> None:
+def test_a_folder_that_cannot_be_believed_is_named_and_no_page_is_made(
+    out: Path, shuffledp: Shell, case: str
+) -> None:
     spoil, says, expected = WRONG[case]
     folder = (out / LATEST).resolve()
     (folder / "report.html").write_text("before")
@@ -351,15 +413,20 @@ def test_a_folder_that_cannot_be_believed_is_named_and_no_page_is_made(out: Path
     assert (code, printed) == (expected, "")
     assert says in errors
     assert "Traceback" not in errors
-    assert not (folder / "report.html").is_file() or (folder / "report.html").read_text() == "before"
+    assert (
+        not (folder / "report.html").is_file() or (folder / "report.html").read_text() == "before"
+    )
     assert not list(folder.glob(".*"))
 
 
 @pytest.mark.parametrize(
-    "case", ["no result", "no roster", "root key of another", "result is empty", "manifest of another round",
+    "case", ["no result", "no roster", "root key of another", "result is empty",
+    "manifest of another round",
              "certificate of another round"]
 )  # fmt: skip
-def test_what_no_page_is_made_of_is_not_verified_either(out: Path, shuffledp: Shell, case: str) -> None:
+def test_what_no_page_is_made_of_is_not_verified_either(
+    out: Path, shuffledp: Shell, case: str
+) -> None:
     """Whoever verifies a folder believes each of its documents afterwards, not the result alone."""
     folder = (out / LATEST).resolve()
     assert shuffledp("verify", str(folder))[0] == 0
@@ -370,7 +437,9 @@ def test_what_no_page_is_made_of_is_not_verified_either(out: Path, shuffledp: Sh
 
 
 @pytest.mark.parametrize("named", ["nowhere", "file", "out", "/dev/null", "a" * 300])
-def test_what_is_no_folder_of_a_round_is_refused_with_what_to_name(out: Path, shuffledp: Shell, named: str) -> None:
+def test_what_is_no_folder_of_a_round_is_refused_with_what_to_name(
+    out: Path, shuffledp: Shell, named: str
+) -> None:
     (out.parent / "file").write_text("no folder")
     code, printed, errors = shuffledp("report", named)
     assert (code, printed) == (2, "")
@@ -395,7 +464,9 @@ def test_an_analyst_who_signs_nonsense_gets_no_page(
     file = out / LATEST / "result.json"
     result = from_json(Signed.from_bytes(file.read_bytes()).body, Result)
     assert result.estimate is not None
-    lie = msgspec.structs.replace(result, estimate=msgspec.structs.replace(result.estimate, **change))
+    lie = msgspec.structs.replace(
+        result, estimate=msgspec.structs.replace(result.estimate, **change)
+    )
     analyst = load_identity(running.deployment.folder / "analyst", "analyst")
     file.write_bytes(sign(lie, "analyst", analyst.key).to_bytes())
     code, _, errors = shuffledp("report")
@@ -403,8 +474,11 @@ def test_an_analyst_who_signs_nonsense_gets_no_page(
     assert says in errors
 
 
-async def test_the_console_serves_no_file_through_a_link_in_a_saved_round(out: Path, tmp_path: Path) -> None:
-    """Somebody hands over a round whose picture, or whose folder, is a link to a file of the console's user."""
+async def test_the_console_serves_no_file_through_a_link_in_a_saved_round(
+    out: Path, tmp_path: Path
+) -> None:
+    """Somebody hands over a round whose picture, or whose folder, is a link to a file of the
+    console's user."""
     private = tmp_path / "private.txt"
     private.write_text("the user's own secret")
     first, second = sorted(one for one in out.iterdir() if not one.is_symlink())  # noqa: ASYNC240
@@ -413,7 +487,9 @@ async def test_the_console_serves_no_file_through_a_link_in_a_saved_round(out: P
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         saved.look()
         for folder in (first, second):
-            assert (await client.get(f"/rounds/{folder.name}/plot.png")).content.startswith(b"\x89PNG")
+            assert (await client.get(f"/rounds/{folder.name}/plot.png")).content.startswith(
+                b"\x89PNG"
+            )
         link_instead(first / "plot.png", private)
         assert "symbolic link" in await refused(client, first)  # as the console remembers the round
         saved.look()

@@ -1,4 +1,5 @@
-"""A demo whose answer cannot be saved: refused before anything starts, and printed where it fails afterwards."""
+"""A demo whose answer cannot be saved: refused before anything starts, and printed where it fails
+afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from shuffledp_core.errors import OutputError, RoundFailed
 from shuffledp_sim.system import workplace as module
 from shuffledp_sim.system.workplace import workplace
 
-DEMO = ["demo", "--users", "60", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value", "3", "--format",
+DEMO = ["demo", "--users", "60", "--mechanism", "krr-histogram", "--epsilon", "3", "--max-value",
+"3", "--format",
         "json"]  # fmt: skip
 
 
@@ -35,13 +37,20 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_starts(
 
 def limited(tmp_path: Path, bytes_a_file: int, *words: str) -> subprocess.CompletedProcess[str]:
     """The command where no file may be longer."""
-    start = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_a_file},) * 2); "
+    start = (
+        f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_a_file},) * "
+        f"2); "
+    )
     start += "runpy.run_module('shuffledp.cli', run_name='__main__')"
     command = [sys.executable, "-c", start, *words]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
-def test_a_disk_without_room_for_the_documents_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_disk_without_room_for_the_documents_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     done = limited(tmp_path, 100_000, *DEMO)
     assert done.returncode == 2
     assert "cannot write into the folder out: File too large" in done.stderr
@@ -52,7 +61,8 @@ def test_a_demo_whose_folder_goes_away_is_printed_and_kept_elsewhere(tmp_path: P
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     demo = subprocess.Popen(
-        [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
+        [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ,
+        "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -87,7 +97,9 @@ def test_a_full_disk_for_temporary_files_is_named_at_once_and_when_it_fills_up(
             free[0] = left
             raise RoundFailed(words)
 
-    with pytest.raises(OutputError, match=f"the disk of {tmp_path}, .* is full: .* TMPDIR .*the index is odd"):
+    with pytest.raises(
+        OutputError, match=f"the disk of {tmp_path}, .* is full: .* TMPDIR .*the index is odd"
+    ):
         work(0, "the index is odd")
     with pytest.raises(OutputError, match=r"is full: 0\.0 MiB are left") as refused:
         work(0, "not begun")
@@ -102,12 +114,16 @@ def test_a_full_disk_for_temporary_files_is_named_at_once_and_when_it_fills_up(
 def test_a_small_disk_is_named_by_the_real_command(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(small)], check=False)  # noqa: S607
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(small)],  # noqa: S607
+        check=False,
+    )
     if mounted.returncode != 0:
         pytest.skip("this machine mounts nothing")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ, "TMPDIR": str(small)},
+            [sys.executable, "-m", "shuffledp.cli", *DEMO], cwd=tmp_path, env={**os.environ,
+            "TMPDIR": str(small)},
             capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 2

@@ -1,4 +1,5 @@
-"""The parts of the site that code writes: nothing is left out, and nothing is loaded from elsewhere."""
+"""The parts of the site that code writes: nothing is left out, and nothing is loaded from
+elsewhere."""
 
 import re
 from importlib.metadata import entry_points
@@ -17,7 +18,11 @@ from shuffledp_core.mechanisms import MECHANISMS
 
 
 def test_every_program_is_on_the_page_of_commands() -> None:
-    ours = {point.name for point in entry_points(group="console_scripts") if point.name.startswith("shuffledp")}
+    ours = {
+        point.name
+        for point in entry_points(group="console_scripts")
+        if point.name.startswith("shuffledp")
+    }
     assert set(commands_page.PROGRAMS) == ours
 
 
@@ -26,7 +31,9 @@ def test_every_command_of_every_package_is_on_the_page_with_its_options() -> Non
     for names in EXTRAS.values():
         assert [name for name in names if f"`shuffledp {name}`" not in page] == []
     demo = page.split("### `shuffledp demo`")[1].split("###")[0]
-    assert re.search(r"^\* `--users .*`: Simulated users. \[default: 2000", demo, flags=re.MULTILINE)
+    assert re.search(
+        r"^\* `--users .*`: Simulated users. \[default: 2000", demo, flags=re.MULTILINE
+    )
 
 
 def test_every_error_is_on_the_page_of_errors() -> None:
@@ -55,7 +62,9 @@ def test_every_field_of_a_certificate_and_every_mechanism_is_on_the_page_of_docu
         ("_static/page.css", '@import "https://fonts.example/a.css";'),
     ],
 )
-def test_a_page_that_loads_something_from_elsewhere_is_found(tmp_path: Path, name: str, text: str) -> None:
+def test_a_page_that_loads_something_from_elsewhere_is_found(
+    tmp_path: Path, name: str, text: str
+) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -63,5 +72,7 @@ def test_a_page_that_loads_something_from_elsewhere_is_found(tmp_path: Path, nam
 
 
 def test_a_link_that_a_reader_may_follow_is_none(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text('<a href="https://example.org">there</a> <img src="here.png">')
+    (tmp_path / "page.html").write_text(
+        '<a href="https://example.org">there</a> <img src="here.png">'
+    )
     assert from_elsewhere(tmp_path) == []

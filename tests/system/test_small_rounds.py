@@ -15,7 +15,10 @@ from shuffledp_sim.users.small_round import open_small
 
 
 class Proxy:
-    """Passes bytes on, and counts those towards the party behind it. `close` when the parties have ended."""
+    """Passes bytes on, and counts those towards the party behind it.
+
+    `close` when the parties have ended.
+    """
 
     def __init__(self, behind: str) -> None:
         self.host, _, port = behind.partition(":")
@@ -34,7 +37,9 @@ class Proxy:
         self._writers += [writer, back]
         await asyncio.gather(self._pass(reader, back, place), self._pass(onward, writer, None))
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: int | None) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: int | None
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(2**16):
                 if place is not None:
@@ -47,11 +52,17 @@ class Proxy:
         for writer in self._writers:
             writer.close()
         await asyncio.gather(*self._serving, return_exceptions=True)
-        await asyncio.gather(*(writer.wait_closed() for writer in self._writers), return_exceptions=True)
+        await asyncio.gather(
+            *(writer.wait_closed() for writer in self._writers), return_exceptions=True
+        )
 
 
-async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of_the_entry_node(tmp_path: Path) -> None:
-    system = LocalSystem(tmp_path, nodes=3, budget=LocalBudget(1e9, 1e-2), broker=False, proxied=("node-1",))
+async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of_the_entry_node(
+    tmp_path: Path,
+) -> None:
+    system = LocalSystem(
+        tmp_path, nodes=3, budget=LocalBudget(1e9, 1e-2), broker=False, proxied=("node-1",)
+    )
     proxy = Proxy(system.listens["node-1"])
     roster = system.deployment.roster
     assert system.listens["node-1"] != roster.party("node-1").address
@@ -59,7 +70,9 @@ async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of
     async with system:
         host, _, port = roster.party("node-1").address.partition(":")
         async with await asyncio.start_server(proxy.serve, host, int(port)):
-            one = await open_small(system, small_plan(system, min_reports=11, max_reports=13, epsilon=6.0))
+            one = await open_small(
+                system, small_plan(system, min_reports=11, max_reports=13, epsilon=6.0)
+            )
             randomised, given = one.prepared([0, 1, 2, 3, 0, 1]), one.sealed([3, 3, 3, 0, 0, 3])
             one.honest += [*randomised, *given]
             await one.send(one.honest)
@@ -68,7 +81,14 @@ async def test_a_small_round_with_given_answers_goes_through_a_proxy_in_front_of
             board = await one.board(result)
             assert result.accepted == 12
             assert all(one.complaint(signed, board, user) is None for user in range(12))
-            assert [sum(message[0] for message in one.split(own.messages)) for own in given] == [3, 3, 3, 0, 0, 3]
+            assert [sum(message[0] for message in one.split(own.messages)) for own in given] == [
+                3,
+                3,
+                3,
+                0,
+                0,
+                3,
+            ]
             one.honest.append(one.sealed([1])[0])  # it was never sent
             assert type(one.complaint(signed, board, 12)).__name__ == "ReceiptMissingError"
             await proxy.close()  # before the server, which waits for its connections

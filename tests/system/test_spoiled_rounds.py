@@ -1,4 +1,5 @@
-"""One malicious credential tries to spoil rounds of real processes: each is published, says so, and is charged once."""
+"""One malicious credential tries to spoil rounds of real processes: each is published, says so, and
+is charged once."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def garbage_inside(verified: VerifiedRound) -> bytes:
     """An envelope that the entry node opens, around onions that nobody can."""
     geometry = verified.geometry
     inside = system_random(geometry.messages_per_user * geometry.record_bytes(2))
-    return suite_named(geometry.suite).sealer(verified.public_keys[0], binding(verified.round_id, 1))(inside)
+    return suite_named(geometry.suite).sealer(
+        verified.public_keys[0], binding(verified.round_id, 1)
+    )(inside)
 
 
 def outside_the_alphabet(verified: VerifiedRound) -> bytes:
@@ -49,7 +52,9 @@ def outside_the_alphabet(verified: VerifiedRound) -> bytes:
 
 def one_tag_for_all(verified: VerifiedRound) -> bytes:
     tag = system_random(TAG_BYTES)
-    return sealed(verified, [plain(verified.geometry, place % 2, tag) for place in range(messages(verified))])
+    return sealed(
+        verified, [plain(verified.geometry, place % 2, tag) for place in range(messages(verified))]
+    )
 
 
 def one_onion_twice(verified: VerifiedRound) -> bytes:
@@ -57,7 +62,8 @@ def one_onion_twice(verified: VerifiedRound) -> bytes:
     geometry, round_id, keys = verified.geometry, verified.round_id, verified.public_keys
     suite = suite_named(geometry.suite)
     inner = [
-        suite.sealer(keys[2], binding(round_id, 3))(plain(geometry, 0)) for _ in range(geometry.messages_per_user - 1)
+        suite.sealer(keys[2], binding(round_id, 3))(plain(geometry, 0))
+        for _ in range(geometry.messages_per_user - 1)
     ]
     outer = suite.sealer(keys[1], binding(round_id, 2))
     onions = [outer(onion) for onion in [*inner, inner[0]]]
@@ -79,7 +85,9 @@ def plain(geometry: Geometry, symbol: int, tag: bytes | None = None) -> bytes:
 def spoiled(verified: VerifiedRound, member: Member, envelope: bytes) -> PreparedSubmission:
     """What a malicious device sends: all signatures are right."""
     identity = member.identity()
-    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    claim = SubmissionClaim(
+        round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope)
+    )
     honest = prepare(verified, 0, member)
     return msgspec.structs.replace(honest, envelope=envelope, claim=identity.sign(claim))
 
@@ -95,7 +103,9 @@ async def round_with(
     verified = await fleet.find_round()
     await fleet.submit(verified)
     ((key, credential),) = issue_credentials(system.deployment.enrolment_of(system.population), 1)
-    async with EntryNode(verified.entry, system.deployment.keys_of(CLIENT), system.deployment.roster) as entry:
+    async with EntryNode(
+        verified.entry, system.deployment.keys_of(CLIENT), system.deployment.roster
+    ) as entry:
         await entry.submit(spoiled(verified, Member.of(key, credential), envelope(verified)))
     return fleet, opened.round_id
 

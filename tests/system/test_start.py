@@ -11,7 +11,9 @@ print(*sorted({"numpy", "scipy", "matplotlib", "sqlalchemy"} & set(sys.modules))
 
 
 def test_the_command_starts_without_numerics() -> None:
-    done = subprocess.run([sys.executable, "-c", WAITED_FOR], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WAITED_FOR], capture_output=True, text=True, timeout=120, check=True
+    )
     assert done.stdout.strip() == ""
 
 
@@ -19,5 +21,7 @@ def test_what_traces_and_attacks_wait_for_is_no_library_of_statistics() -> None:
     """scipy.stats takes as long to import as all else that they need."""
     parts = "shuffledp_adversary.tracing.trace, shuffledp_adversary.attacks.spoil"
     code = f"import sys, {parts}; print('scipy.stats' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert done.stdout.strip() == "False"

@@ -1,9 +1,19 @@
-"""What was acknowledged survives kill -9 of any process, once, in exactly one round (invariant 4)."""
+"""What was acknowledged survives kill -9 of any process, once, in exactly one round (invariant
+4)."""
 
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from rounds_for_tests import USERS, ended, quiet, restart, small_plan, small_values, submit_some, within_a_minute
+from rounds_for_tests import (
+    USERS,
+    ended,
+    quiet,
+    restart,
+    small_plan,
+    small_values,
+    submit_some,
+    within_a_minute,
+)
 
 from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import LocalSystem

@@ -1,4 +1,5 @@
-"""What commands write on terminals that lack letters, into pipes, and while something takes its time."""
+"""What commands write on terminals that lack letters, into pipes, and while something takes its
+time."""
 
 from __future__ import annotations
 
@@ -31,7 +32,18 @@ from shuffledp_ops.rounds.present import print_report
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_privacy.analysis import analyse, cost_of
 
-CERTIFY = ["certify", "krr-histogram", "--users", "1000", "--symbols", "3", "--epsilon0", "1", "--delta", "1e-6"]
+CERTIFY = [
+    "certify",
+    "krr-histogram",
+    "--users",
+    "1000",
+    "--symbols",
+    "3",
+    "--epsilon0",
+    "1",
+    "--delta",
+    "1e-6",
+]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +59,8 @@ def test_a_terminal_without_greek_gets_words_and_no_traceback(
     tmp_path: Path, environment: dict[str, str], words: list[str]
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "shuffledp.cli", *words], cwd=tmp_path, env={**os.environ, **environment},
+        [sys.executable, "-m", "shuffledp.cli", *words], cwd=tmp_path, env={**os.environ,
+        **environment},
         capture_output=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -57,7 +70,9 @@ def test_a_terminal_without_greek_gets_words_and_no_traceback(
     assert words is not CERTIFY or "?" not in said
 
 
-def test_letters_of_the_field_become_words_and_others_lose_their_accents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_of_the_field_become_words_and_others_lose_their_accents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
     prepare_terminal()
@@ -79,7 +94,8 @@ def test_a_terminal_with_all_letters_gets_them(monkeypatch: pytest.MonkeyPatch) 
 def test_an_output_that_takes_nothing_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "shuffledp.cli", *CERTIFY], stdout=full, stderr=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "shuffledp.cli", *CERTIFY], stdout=full,
+            stderr=subprocess.PIPE, text=True,
             timeout=240, check=False,
         )  # fmt: skip
     assert done.returncode == 2
@@ -111,7 +127,9 @@ def test_in_a_pipe_a_line_says_how_far_the_newest_stage_is(monkeypatch: pytest.M
     assert re.fullmatch(r"sealing: 1,234 of 20,000 \(\d+ s\)\n", pipe.getvalue())
 
 
-def test_in_a_pipe_a_stage_that_nobody_can_count_has_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_pipe_a_stage_that_nobody_can_count_has_no_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     pipe = Listening()
     stages = Stages(Console(file=pipe))
@@ -145,15 +163,23 @@ def test_on_a_terminal_there_are_bars(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 UNDER_ANY_SHELL = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
-"""Typer looks for the shell among the processes above; under make there may be none that it knows."""
+"""Typer looks for the shell among the processes above; under make there may be none that it knows.
+"""
 
 
-def test_the_version_help_and_completion_are_there(shuffledp: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_help_and_completion_are_there(
+    shuffledp: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(UNDER_ANY_SHELL, "1")
     code, out, _ = shuffledp("--version")
     assert code == 0
     assert out.split()[0] == "shuffledp"
-    for words in (["-h"], ["demo", "-h"], ["results", "list", "-h"], ["certify", "geo-shuffle", "-h"]):
+    for words in (
+        ["-h"],
+        ["demo", "-h"],
+        ["results", "list", "-h"],
+        ["certify", "geo-shuffle", "-h"],
+    ):
         code, out, _ = shuffledp(*words)
         assert code == 0
         assert "Usage:" in out
@@ -191,7 +217,16 @@ def test_so_they_are_for_every_party(
 
 def test_a_claim_that_holds_although_the_estimate_is_beyond_it_is_explained() -> None:
     def finding(measured: float, low: float) -> Finding:
-        return Finding("s", "ε", Claim("certificate", 2.096), measured, low, float("inf"), 20_000, defended=True)
+        return Finding(
+            "s",
+            "ε",
+            Claim("certificate", 2.096),
+            measured,
+            low,
+            float("inf"),
+            20_000,
+            defended=True,
+        )
 
     chance = finding(2.134, 1.98)
     assert chance.verdict is Verdict.HOLDS
@@ -200,17 +235,24 @@ def test_a_claim_that_holds_although_the_estimate_is_beyond_it_is_explained() ->
     assert not finding(2.2, 2.1).beyond_by_chance
     table = Listening()
     Console(file=table, width=200).print(verdict_words(chance))
-    assert "the estimate is beyond it by chance: the interval reaches down to 1.98" in table.getvalue()
+    assert (
+        "the estimate is beyond it by chance: the interval reaches down to 1.98" in table.getvalue()
+    )
 
 
 def test_an_estimate_outside_its_interval_is_said_to_be_noise() -> None:
     def report(value: float) -> RoundReport:
-        estimate = Estimate(quantity="sum", values=(value,), standard_errors=(36.6,), lows=(0.0,), highs=(40.0,))
-        plan = RoundPlan(population="demo", mechanism="rr-shuffle", size=20, epsilon=1.0, delta=1e-3, min_reports=2,
+        estimate = Estimate(
+            quantity="sum", values=(value,), standard_errors=(36.6,), lows=(0.0,), highs=(40.0,)
+        )
+        plan = RoundPlan(population="demo", mechanism="rr-shuffle", size=20, epsilon=1.0,
+        delta=1e-3, min_reports=2,
                          max_reports=2, route=("node-1", "node-2"))  # fmt: skip
         cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 2)
         account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
-        final = certificate(CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1)
+        final = certificate(
+            CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1
+        )
         return RoundReport("ab" * 16, 2, 2, 40, estimate, final, "sealed-box", {}, {}, drawn_from=1)
 
     noisy, usual = report(-29.0), report(12.0)

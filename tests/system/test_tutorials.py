@@ -26,6 +26,8 @@ def test_the_first_attack(tmp_path: Path) -> None:
     assert typed.said.count("claim broken") == 0
 
 
-@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs" / "tutorials").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", sorted((REPOSITORY / "docs" / "tutorials").glob("*.md")), ids=lambda page: page.stem
+)
 def test_every_tutorial_is_typed(page: Path) -> None:
     assert f'type_page("tutorials/{page.name}"' in Path(__file__).read_text()

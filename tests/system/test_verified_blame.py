@@ -1,4 +1,5 @@
-"""Users and nodes of verified rounds who break the protocol, over real processes: who is named, and who goes on."""
+"""Users and nodes of verified rounds who break the protocol, over real processes: who is named, and
+who goes on."""
 
 from __future__ import annotations
 
@@ -27,24 +28,39 @@ HONEST = 12
 
 async def open_with_room(system: LocalSystem, room: int) -> SmallRound:
     """A verified round that goes on when up to `room` of its users are excluded."""
-    changes = {"min_reports": HONEST, "max_reports": HONEST + room, "mix": Mix.VERIFIED, "epsilon": 8.0}
+    changes = {
+        "min_reports": HONEST,
+        "max_reports": HONEST + room,
+        "mix": Mix.VERIFIED,
+        "epsilon": 8.0,
+    }
     return await open_small(system, small_plan(system, **changes))
 
 
-async def played(played_round: SmallRound, layers: Sequence[int]) -> tuple[Signed, list[PreparedSubmission]]:
-    """Plays the round with twelve honest users, and one for each layer at which a message says nothing."""
+async def played(
+    played_round: SmallRound, layers: Sequence[int]
+) -> tuple[Signed, list[PreparedSubmission]]:
+    """Plays the round with twelve honest users, and one for each layer at which a message says
+    nothing."""
     played_round.honest += played_round.prepared(small_values(HONEST).tolist())
     members = played_round.members(len(layers))
-    bad = [spoiled_submission(played_round.verified, *pair) for pair in zip(members, layers, strict=True)]
+    bad = [
+        spoiled_submission(played_round.verified, *pair)
+        for pair in zip(members, layers, strict=True)
+    ]
     await played_round.send([*played_round.honest, *bad])
     return await within_a_minute(played_round.finish()), bad
 
 
-async def saved(system: LocalSystem, played_round: SmallRound, signed: Signed, folder: Path) -> History:
+async def saved(
+    system: LocalSystem, played_round: SmallRound, signed: Signed, folder: Path
+) -> History:
     """Saves the round's documents; its history."""
     result = read_result(system.deployment, signed)
     opened = OpenedRound(played_round.round_id, played_round.announcement)
-    report = await with_published(system.deployment, make_report(system.deployment, opened, signed, result, {}))
+    report = await with_published(
+        system.deployment, make_report(system.deployment, opened, signed, result, {})
+    )
     save_round(report, folder, trusted_files(system.deployment.folder))
     return History.from_bytes(report.published["history.bin"])
 
@@ -57,7 +73,11 @@ async def test_users_whose_messages_say_nothing_are_named_and_the_round_goes_on_
     small = await open_with_room(system, len(layers))
     signed, bad = await played(small, layers)
     history = await saved(system, small, signed, tmp_path)
-    named = [passage.credential.hex() for transcript in history.transcripts for passage in transcript.passages]
+    named = [
+        passage.credential.hex()
+        for transcript in history.transcripts
+        for passage in transcript.passages
+    ]
     assert sorted(named) == sorted(submission.claim.signer for submission in bad)
     assert [transcript.position for transcript in history.transcripts] == [2, 3, 4]
     result = from_json(signed.body, Result)
@@ -77,5 +97,8 @@ async def test_a_round_that_would_be_too_small_without_the_named_user_fails_and_
     [member] = small.members(1)
     await small.send([*small.honest, spoiled_submission(small.verified, member, layer)])
     signed = await within_a_minute(small.finish())
-    with pytest.raises(TooFewReportsError, match=f"{HONEST - 1} of at least {HONEST} users are left after exclusions"):
+    with pytest.raises(
+        TooFewReportsError,
+        match=f"{HONEST - 1} of at least {HONEST} users are left after exclusions",
+    ):
         read_result(system.deployment, signed)

@@ -20,11 +20,13 @@ TAIL_ERRORS = {
     "rr-shuffle": 7.0,
     "geo-shuffle": 8.0,
 }
-"""Standard errors beyond which an estimate falls with probability below 1e-9 (per test, union over bins): binomial
+"""Standard errors beyond which an estimate falls with probability below 1e-9 (per test, union over
+bins): binomial
 and near-normal tails."""
 
 LONG_TAIL = 16.0
-"""The same for any mechanism whose tails are at least exponential: exp(-sqrt(2) t), as of SGDL's one discrete Laplace
+"""The same for any mechanism whose tails are at least exponential: exp(-sqrt(2) t), as of SGDL's
+one discrete Laplace
 noise."""
 
 
@@ -60,8 +62,12 @@ async def test_every_suite_carries_a_round(system: LocalSystem, pool: ProcessPoo
         check(report)
 
 
-async def test_a_metric_guarantee_is_per_unit(system: LocalSystem, pool: ProcessPoolExecutor) -> None:
-    report = await small_round(system, pool, adjacency=Adjacency.METRIC, max_distance=2, epsilon=3.0)
+async def test_a_metric_guarantee_is_per_unit(
+    system: LocalSystem, pool: ProcessPoolExecutor
+) -> None:
+    report = await small_round(
+        system, pool, adjacency=Adjacency.METRIC, max_distance=2, epsilon=3.0
+    )
     check(report)
     assert report.final.adjacency is Adjacency.METRIC
     assert report.final.max_distance == 2

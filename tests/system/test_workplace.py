@@ -1,4 +1,5 @@
-"""What killed processes have left in the folder for temporary files is removed by the next one, and nothing else is."""
+"""What killed processes have left in the folder for temporary files is removed by the next one, and
+nothing else is."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def test_the_folder_of_a_killed_process_goes_and_that_of_a_living_one_stays(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_marked_and_what_a_link_leads_to_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_marked_and_what_a_link_leads_to_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     for folder in (place / "shuffledp-round-1", place / "other", elsewhere):

@@ -1,4 +1,5 @@
-"""Wrong inputs to the commands of an operator and of a device: an exit code, a sentence, and no file more or less."""
+"""Wrong inputs to the commands of an operator and of a device: an exit code, a sentence, and no
+file more or less."""
 
 from __future__ import annotations
 
@@ -50,7 +51,10 @@ WRONG: list[tuple[str, str]] = [
     ("round {keys} --adjacency near", "'near' is not one of 'standard', 'metric'"),
     ("round {keys} --max-distance 0", "greater than or equal to 1"),
     ("round {keys} --out a-file", "cannot write into the folder a-file: File exists"),
-    ("round {keys} --out a-file/below", "cannot write into the folder a-file/below: Not a directory"),
+    (
+        "round {keys} --out a-file/below",
+        "cannot write into the folder a-file/below: Not a directory",
+    ),
     ("round {keys} --format xml", "'xml' is not one of 'text', 'json'"),
     ("round nowhere", NO_DEPLOYMENT),
     ("results list nowhere", NO_DEPLOYMENT),
@@ -112,14 +116,19 @@ DEVICE: list[tuple[str, str]] = [
     ("submit --config a-file --value 1", NO_TOML),
     ("submit --config phone --value 1", "Is a directory"),
     ("submit --config phone/client.toml", "Missing option '--value'"),
-    *((f"submit --config phone/client.toml --value {value}", "the value must be a whole number, 0 or larger")
+    *((f"submit --config phone/client.toml --value {value}",
+        "the value must be a whole number, 0 or larger")
       for value in ("-1", "1.5", "x", "1e3", "٣", "1" * 11)),
-    ("submit --config phone/client.toml --value 1 --round ../x", "a round id is 32 digits of lower-case hex"),
+    ("submit --config phone/client.toml --value 1 --round ../x",
+        "a round id is 32 digits of lower-case hex"),
     ("verify --config phone/client.toml", "no submission waits for verification here"),
     (f"verify --config phone/client.toml --round {'1' * 32}", "nothing was submitted to round"),
     ("evidence --config phone/client.toml --out new", "no submission waits for verification here"),
-    (f"evidence --config phone/client.toml --out new --yes --round {'1' * 32}", "nothing was submitted to round"),
-    ("check-evidence nowhere --roster a-file --root-key 0", "cannot read the evidence nowhere/evidence.json"),
+    (f"evidence --config phone/client.toml --out new --yes "
+     f"--round {'1' * 32}",
+        "nothing was submitted to round"),
+    ("check-evidence nowhere --roster a-file --root-key 0",
+        "cannot read the evidence nowhere/evidence.json"),
     ("check-evidence half --roster a-file --root-key 0", "not a valid Evidence"),
     ("import nowhere.bundle new", "cannot read the bundle nowhere.bundle"),
     ("import a-file new", "a-file is not a device's bundle"),
@@ -150,13 +159,18 @@ def places(tmp_path: Path, deployment: Deployment) -> dict[str, str]:
     (tmp_path / "full" / "kept").write_text("x")
     for name in ("result.json", "evidence.json"):
         (tmp_path / "half" / name).write_text("{}")
-    return {"keys": str(deployment.folder), "bundle": str(deployment.folder / "clients" / "alice.bundle")}
+    return {
+        "keys": str(deployment.folder),
+        "bundle": str(deployment.folder / "clients" / "alice.bundle"),
+    }
 
 
 def everything(*folders: Path) -> dict[Path, tuple[int, bytes]]:
     """Every file and folder below these: its mode, and what is in it."""
     found = (path for folder in folders for path in folder.rglob("*"))
-    return {path: (path.stat().st_mode, path.read_bytes() if path.is_file() else b"") for path in found}
+    return {
+        path: (path.stat().st_mode, path.read_bytes() if path.is_file() else b"") for path in found
+    }
 
 
 def one_sentence(errors: str) -> str:
@@ -167,11 +181,18 @@ def one_sentence(errors: str) -> str:
 
 @pytest.mark.parametrize(("words", "says"), WRONG, ids=[words for words, _ in WRONG])
 def test_an_operators_wrong_words_change_nothing(
-    shuffledp: Shell, deployment: Deployment, places: dict[str, str], tmp_path: Path, words: str, says: str
+    shuffledp: Shell,
+    deployment: Deployment,
+    places: dict[str, str],
+    tmp_path: Path,
+    words: str,
+    says: str,
 ) -> None:
     given = words.format(**places).split()
     before = everything(tmp_path, deployment.folder)
-    code, printed, errors = shuffledp(*given[:2], *(ROUND if given[0] == "round" else []), *given[2:])
+    code, printed, errors = shuffledp(
+        *given[:2], *(ROUND if given[0] == "round" else []), *given[2:]
+    )
     assert (code, printed) == (2, ""), errors
     assert says in one_sentence(errors)
     assert everything(tmp_path, deployment.folder) == before
@@ -187,8 +208,11 @@ def test_the_wrong_words_of_a_devices_owner_change_nothing(
     words: str,
     says: str,
 ) -> None:
-    """But for the number of the roster that the device has seen, which it writes down when it starts."""
-    monkeypatch.setattr(client_cli, "configure_logs", lambda _: None)  # of this process: other tests read its logs
+    """But for the number of the roster that the device has seen, which it writes down when it
+    starts."""
+    monkeypatch.setattr(
+        client_cli, "configure_logs", lambda _: None
+    )  # of this process: other tests read its logs
     install(read_bundle(Path(places["bundle"])), tmp_path / "phone")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["shuffledp-client", *words.format(**places).split()])

@@ -1,4 +1,5 @@
-"""Wrong inputs to what people type first: one sentence that says what to do, an exit code, and nothing half done."""
+"""Wrong inputs to what people type first: one sentence that says what to do, an exit code, and
+nothing half done."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def bundle_of(deployment: Deployment) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., object]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., object]:
     """Runs a program's `main` in an empty folder; exit code and standard error."""
     monkeypatch.chdir(tmp_path)
 
@@ -87,7 +90,11 @@ BUNDLES: dict[str, tuple[Callable[[bytes], bytes] | None, str, str]] = {
     "without end": (None, "phone", "has more than 4,194,304 bytes"),
     "into a file": (lambda data: data, "the.bundle", "can be no folder (Not a directory)"),
     "below a file": (lambda data: data, "the.bundle/phone", "nothing of it is left"),
-    "a name that is too long": (lambda data: data, "x" * 300, "can be no folder (File name too long)"),
+    "a name that is too long": (
+        lambda data: data,
+        "x" * 300,
+        "can be no folder (File name too long)",
+    ),
 }
 
 
@@ -112,17 +119,28 @@ def test_a_bundle_that_cannot_be_installed_leaves_no_key(
 def test_a_signal_in_the_midst_of_an_import_leaves_no_key(
     deployment: Deployment, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The import stands still, keys written, where it checks them: it ends there, and takes all of it back."""
+    """The import stands still, keys written, where it checks them: it ends there, and takes all of
+    it back."""
     code = (
         "import signal, sys\n"
         "for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
-        "    signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)\n"
+        "    signal.signal(one, signal.default_int_handler if one == signal.SIGINT else "
+        "signal.SIG_DFL)\n"
         "from shuffledp_client import bundle, cli\n"
         "bundle._checked = lambda folder: (print('keys are written', flush=True), signal.pause())\n"
         "cli.main()\n"
     )
-    command = [sys.executable, "-c", code, "import", str(bundle_of(deployment)), str(tmp_path / "phone")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "import",
+        str(bundle_of(deployment)),
+        str(tmp_path / "phone"),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "keys are written\n"
@@ -150,13 +168,16 @@ GATEWAYS = {
 def test_a_gateway_with_a_wrong_configuration_says_what_is_wrong_and_does_not_start(
     run: Run, deployment: Deployment, tmp_path: Path, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_cli, "configure_logs", lambda _: None)  # of this process: other tests read its logs
+    monkeypatch.setattr(
+        gateway_cli, "configure_logs", lambda _: None
+    )  # of this process: other tests read its logs
     endless = deployment.folder.parent / "endless"
     if not endless.is_symlink():
         endless.symlink_to(ENDLESS)
     text = (
         f'keys = "{deployment.keys_of(GATEWAY)}"\nroster = "{deployment.roster_file}"\n'
-        f'root_key = "{deployment.root_key}"\nlisten = "127.0.0.1:9"\nstate = "state"\nboards = 16\n'
+        f'root_key = "{deployment.root_key}"\nlisten = "127.0.0.1:9"\nstate = "state"\nboards = '
+        f"16\n"
     )
     old, new = GATEWAYS[says]
     assert old in text

@@ -1,8 +1,8 @@
-"""A page of the docs, typed: its ```sh boxes in one shell, in an empty folder, with the programs that people have.
+"""A page of the docs, typed: its ```sh boxes in one shell, in an empty folder, with the programs
+that people have.
 
-A ```text box shows what the box before it prints: each of its lines must be said, whatever stands around it. What
-differs from run to run stands in indented boxes, which nobody compares.
-"""
+A ```text box shows what the box before it prints: each of its lines must be said, whatever stands
+around it. What differs from run to run stands in indented boxes, which nobody compares."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ _BOX = re.compile(r"^```(sh|text)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Typed:
-    """A page that was typed: what was said by all of its boxes together, and how many there were."""
+    """A page that was typed: what was said by all of its boxes together, and how many there
+    were."""
 
     said: str
     boxes: int
 
 
 def type_page(name: str, folder: Path) -> Typed:
-    """Types docs/NAME into one shell in `folder`; fails where a box fails, or does not say what the page shows."""
+    """Types docs/NAME into one shell in `folder`.
+
+    Fails where a box fails, or does not say what the page shows.
+    """
     boxes = _BOX.findall((REPOSITORY / "docs" / name).read_text())
     typed = [text for kind, text in boxes if kind == "sh"]
     script = "".join(f'{text}echo "box {at} ended with $?"\n' for at, text in enumerate(typed))
@@ -63,7 +67,11 @@ def processes_of(folder: Path) -> list[str]:
     for entry in Path("/proc").iterdir():
         try:
             session = os.getsid(int(entry.name)) if entry.name.isdecimal() else 0
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode() if session in numbers else ""
+            line = (
+                (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if session in numbers
+                else ""
+            )
         except OSError:  # it ended meanwhile
             continue
         found += [line] if line else []
@@ -77,9 +85,12 @@ def stopped_after(lab: Path) -> Iterator[Path]:
         yield lab
     finally:
         if processes_of(lab):
-            subprocess.run([sys.executable, "-m", "shuffledp.cli", "deploy", "stop", str(lab)], check=False)
+            subprocess.run(
+                [sys.executable, "-m", "shuffledp.cli", "deploy", "stop", str(lab)], check=False
+            )
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without what is only layout: indentation, the dashes of a list, columns and their width."""
+    """The lines without what is only layout: indentation, the dashes of a list, columns and their
+    width."""
     return [" ".join(line.split()).removeprefix("- ") for line in text.splitlines()]

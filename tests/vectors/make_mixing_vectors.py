@@ -1,4 +1,5 @@
-"""Makes mixing.json: a small verified round with one spoiled message, its secrets, and defects. docs/mixing.md.
+"""Makes mixing.json: a small verified round with one spoiled message, its secrets, and defects.
+docs/mixing.md.
 
     PYTHONPATH=tests/verified python tests/vectors/make_mixing_vectors.py
 
@@ -61,7 +62,9 @@ def defects(world: World) -> list[dict[str, Any]]:
     doubled = multiply(Scalar((2).to_bytes(32, "little")), GENERATOR)
     symbol = [board[0][:32] + bytes([(board[0][32] + 1) % ALPHABET]) + board[0][33:], *board[1:]]
     first = route_keys()[1][0]
-    owner = next(user for user in range(USERS) if honest_user(user).claim.credential == claim.credential)
+    owner = next(
+        user for user in range(USERS) if honest_user(user).claim.credential == claim.credential
+    )
     own = [
         ("one key twice", replace(claim, keys=claim.keys[:32] * MESSAGES)),
         ("identity as a key", replace(claim, keys=bytes(32) + claim.keys[32:])),
@@ -75,7 +78,10 @@ def defects(world: World) -> list[dict[str, Any]]:
         *((what, mixing_attacks.resigned(value, owner)) for what, value in own),
     ]
     return [
-        *({"of": "claim", "what": what, "value": plain(value), "error": "BadClaimError"} for what, value in claims),
+        *(
+            {"of": "claim", "what": what, "value": plain(value), "error": "BadClaimError"}
+            for what, value in claims
+        ),
         {
             "of": "header",
             "what": "another sum",
@@ -125,13 +131,17 @@ def defects(world: World) -> list[dict[str, Any]]:
 
 
 def second_spellings(world: World) -> list[dict[str, Any]]:
-    """Elements with bit 255 set, whose proofs and signatures hold for a decoder that ignores that bit."""
+    """Elements with bit 255 set, whose proofs and signatures hold for a decoder that ignores that
+    bit."""
     secret, key = route_keys()[0][0], route_keys()[1][0]
     point, bound = respelled(key.blinding), (CONTEXT, NAMES[0].encode(), number(1))
     proof = prove_knowledge("blinding", bound, GENERATOR, point, secret.blinding, randomness("key"))
     found = {
         "claim": (key_in_two_spellings(7).claim, "BadClaimError"),
-        "header": (respelled_sum(world.hops[1], world.headers[1], randomness("sum")), "BadHopError"),
+        "header": (
+            respelled_sum(world.hops[1], world.headers[1], randomness("sum")),
+            "BadHopError",
+        ),
         "key": (replace(key, blinding=point, blinding_proof=proof), "RoundKeyError"),
     }
     return [
@@ -155,18 +165,25 @@ def vectors() -> dict[str, Any]:
         "route_context": {"digest": plain(CONTEXT), "parts": ["clinic", "00" * 16, "11" * 32]},
         "names": list(NAMES),
         "parameters": plain(
-            {name: getattr(world.terms, name) for name in ("messages_per_user", "symbol_bytes", "alphabet")}
+            {
+                name: getattr(world.terms, name)
+                for name in ("messages_per_user", "symbol_bytes", "alphabet")
+            }
         ),
         "min_reports": world.terms.min_reports,
         "max_reports": world.terms.max_reports,
-        "identity_seeds": [plain(identity_seed(position)) for position in range(1, world.terms.analyst + 1)],
+        "identity_seeds": [
+            plain(identity_seed(position)) for position in range(1, world.terms.analyst + 1)
+        ],
         "identities": plain(world.terms.identities),
         "node_secrets": plain(secrets),
         "node_keys": plain(keys),
         "claims": plain(world.listed.claims),
         "list_digest": plain(world.listed.digest),
         "list_signature": plain(list_signature(world.terms, world.listed.claims)),
-        "submissions": {user.claim.credential.hex(): plain(user.submission) for user in world.users},
+        "submissions": {
+            user.claim.credential.hex(): plain(user.submission) for user in world.users
+        },
         "headers": plain(world.headers),
         "batches": [plain(hop.release(world.random)[1]) for hop in world.hops],
         "transcripts": plain(world.transcripts),

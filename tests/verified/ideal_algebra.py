@@ -1,10 +1,11 @@
-"""Ideal stand-ins for rbcl, Ed25519 and its check, for searches: an element is its own logarithm, a signature a hash.
+"""Ideal stand-ins for rbcl, Ed25519 and its check, for searches: an element is its own logarithm, a
+signature a hash.
 
-Nobody may use that they could compute logarithms or sign for others: the moves of `small_cheats` do not. In return a
-whole round takes about a millisecond, so that all of them can be played.
+Nobody may use that they could compute logarithms or sign for others: the moves of `small_cheats` do
+not. In return a whole round takes about a millisecond, so that all of them can be played.
 
-Like libsodium 1.0.18, the group ignores bit 255 of an element that it decodes: every element has a second spelling.
-"""
+Like libsodium 1.0.18, the group ignores bit 255 of an element that it decodes: every element has a
+second spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The attacks of docs/mixing.md, "Which check stops what". Each plays one and says what came of it: see `outcome`."""
+"""The attacks of docs/mixing.md, "Which check stops what".
+
+Each plays one and says what came of it: see `outcome`.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,8 @@ def user_name(user: int) -> str:
 
 
 def outcome(attack: Callable[[], World | None]) -> tuple[str, str]:
-    """What came of it: (class of the error, party at fault), or ("unnoticed", users that were excluded).
+    """What came of it: (class of the error, party at fault), or ("unnoticed", users that were
+    excluded).
 
     Excluded users are the only ones that a round is published without.
     """
@@ -91,7 +95,10 @@ def spoiled(layer: int, how: str = "box") -> World:
 
 
 def three_spoiled() -> World:
-    return World(users=with_users(*(spoiled_user(user, 2 + user % NODES) for user in (5, 6, 7))), terms=terms(5)).play()
+    return World(
+        users=with_users(*(spoiled_user(user, 2 + user % NODES) for user in (5, 6, 7))),
+        terms=terms(5),
+    ).play()
 
 
 def too_many_spoiled() -> World:
@@ -106,7 +113,10 @@ def other_claims_to_another_node() -> World:
     """User 7 colludes: it has two claims whose keys have the same sum."""
     first, second = secrets_of(7)
     shift = random_scalar(randomness("shift"))
-    moved = [cheats.minus_secret([first, shift], Scalar(bytes(WIDTH))), cheats.subtracted(second, shift)]
+    moved = [
+        cheats.minus_secret([first, shift], Scalar(bytes(WIDTH))),
+        cheats.subtracted(second, shift),
+    ]
     lists = [
         with_users(sign_claim(terms(), *records_of(7, own), credential_seed(7), randomness("two")))
         for own in ([first, second], moved)
@@ -117,7 +127,8 @@ def other_claims_to_another_node() -> World:
 
 
 def second_batch() -> None:
-    """Node 1 gives rubbish, sees what node 2 opens for it, and tries again with a batch in order."""
+    """Node 1 gives rubbish, sees what node 2 opens for it, and tries again with a batch in
+    order."""
     world = World().put(cheats.Rubbish, 1)
     with suppress(ShuffleDPError):
         world.play()
@@ -145,7 +156,9 @@ def cancelled_key() -> None:
     point = multiply(r, first)
     proof = prove_knowledge("blinding", bound, first, point, r, randomness("proof"))
     check_route(
-        CONTEXT, NAMES, [*route_keys()[1][:2], replace(route_keys()[1][2], blinding=point, blinding_proof=proof)]
+        CONTEXT,
+        NAMES,
+        [*route_keys()[1][:2], replace(route_keys()[1][2], blinding=point, blinding_proof=proof)],
     )
 
 
@@ -160,7 +173,9 @@ def key_of_another_round() -> None:
 
 
 def identity_key() -> None:
-    check_route(CONTEXT, NAMES, [replace(route_keys()[1][0], blinding=bytes(WIDTH)), *route_keys()[1][1:]])
+    check_route(
+        CONTEXT, NAMES, [replace(route_keys()[1][0], blinding=bytes(WIDTH)), *route_keys()[1][1:]]
+    )
 
 
 def resigned(claim: Claim, user: int) -> Claim:
@@ -189,7 +204,9 @@ def made_up_user() -> None:
     seed = b"nobody enrolled this".ljust(WIDTH)
     records = [seal_record(terms(), secret, 0) for secret in secrets_of(0)]
     claim = sign_claim(terms(), records, secrets_of(0), seed, randomness("seed")).claim
-    claims = sorted((*(user.claim for user in honest_users()[:7]), claim), key=lambda each: each.credential)
+    claims = sorted(
+        (*(user.claim for user in honest_users()[:7]), claim), key=lambda each: each.credential
+    )
     check_own_list(claims)
 
 
@@ -197,8 +214,12 @@ def somebody_elses_signature() -> None:
     """Node 1 claims in the name of a user who never came."""
     claim = sign_claim(terms(), *records_of(7), credential_seed(6), randomness("forged")).claim
     victim = honest_user(7).claim.credential
-    keys = tuple(Element(claim.keys[start : start + WIDTH]) for start in range(0, len(claim.keys), WIDTH))
-    proof = prove_all((terms().manifest, victim, claim.root), keys, secrets_of(7), randomness("forged"))
+    keys = tuple(
+        Element(claim.keys[start : start + WIDTH]) for start in range(0, len(claim.keys), WIDTH)
+    )
+    proof = prove_all(
+        (terms().manifest, victim, claim.root), keys, secrets_of(7), randomness("forged")
+    )
     check_claim(terms(), replace(claim, credential=victim, proof=proof), ENROLLED)
 
 
@@ -218,21 +239,31 @@ def claim_for_another_round() -> None:
 
 def one_key_twice() -> None:
     records, own = records_of(7, [secrets_of(7)[0]] * MESSAGES)
-    check_claim(terms(), sign_claim(terms(), records, own, credential_seed(7), randomness("twice")).claim, ENROLLED)
+    check_claim(
+        terms(),
+        sign_claim(terms(), records, own, credential_seed(7), randomness("twice")).claim,
+        ENROLLED,
+    )
 
 
 def key_in_two_claims() -> None:
     shared = [
-        sign_claim(terms(), *records_of(7), credential_seed(user), randomness(f"shared {user}")).claim
+        sign_claim(
+            terms(), *records_of(7), credential_seed(user), randomness(f"shared {user}")
+        ).claim
         for user in (6, 7)
     ]
-    claims = sorted((*(user.claim for user in honest_users()[:6]), *shared), key=lambda claim: claim.credential)
+    claims = sorted(
+        (*(user.claim for user in honest_users()[:6]), *shared), key=lambda claim: claim.credential
+    )
     check_own_list(claims)
 
 
 def listed_twice() -> None:
     first = honest_user(0).claim
-    check_own_list(sorted([first, *(user.claim for user in honest_users()[:7])], key=lambda c: c.credential))
+    check_own_list(
+        sorted([first, *(user.claim for user in honest_users()[:7])], key=lambda c: c.credential)
+    )
 
 
 def victim_alone() -> None:
@@ -245,7 +276,8 @@ def other_records_than_claimed() -> None:
 
 
 def partly_traced() -> None:
-    """Two records fail at node 2: the spoiled one of user 7, and one that node 1 spoiled and does not answer for."""
+    """Two records fail at node 2: the spoiled one of user 7, and one that node 1 spoiled and does
+    not answer for."""
     world = World(users=with_users(spoiled_user(7, 2))).put(cheats.Rubbish, 1)
     first, second = world.hops[:2]
     first.take({user.claim.credential: user.submission for user in world.users})
@@ -289,7 +321,9 @@ def asked_before_shown() -> None:
         header, records = hop.release(world.random)
         world.headers.append(header)
     world.hops[2].receive(world.headers, [], records)
-    world.hops[1].show(world.question(3, Trace(world.hops[2].accuse(world.random)[0])), world.random)
+    world.hops[1].show(
+        world.question(3, Trace(world.hops[2].accuse(world.random)[0])), world.random
+    )
 
 
 def stopped_at(position: int, *users: Prepared) -> tuple[World, tuple[Accused, ...]]:
@@ -308,15 +342,21 @@ def stopped_at(position: int, *users: Prepared) -> tuple[World, tuple[Accused, .
 
 
 def answers_exchanged() -> None:
-    """An accuser puts the honest node 2's step for one record into the trace of another one, to have it named."""
+    """An accuser puts the honest node 2's step for one record into the trace of another one, to
+    have it named."""
     world, accused = stopped_at(3, spoiled_user(6, 3), spoiled_user(7, 3))
-    first, second = (world.hops[1].show(world.question(3, Trace(one)), world.random) for one in accused)
+    first, second = (
+        world.hops[1].show(world.question(3, Trace(one)), world.random) for one in accused
+    )
     case = follow(world.terms, world.listed, world.headers, []).case
     check_trace(case, 3, replace(first, steps=second.steps))
 
 
 def other_header_before() -> None:
-    """Node 1 signs a second header; node 3 asks node 2 for its step behind that one, where node 2's record is not."""
+    """Node 1 signs a second header.
+
+    Node 3 asks node 2 for its step behind that one, where node 2's record is not.
+    """
     world, accused = stopped_at(3, spoiled_user(7, 3))
     other = world.node(cheats.Rubbish, 1)
     other.take({user.claim.credential: user.submission for user in world.users})
@@ -354,7 +394,12 @@ def changed_board(how: str) -> World:
     if how == "exchanged":
         secret = random_scalar(randomness("board"))
         proof = prove_knowledge(
-            "message", (terms().manifest, b"\x00"), base, multiply(secret, base), secret, world.random
+            "message",
+            (terms().manifest, b"\x00"),
+            base,
+            multiply(secret, base),
+            secret,
+            world.random,
         )
         board[0] = multiply(secret, base) + b"\x00" + proof
     if how == "symbol":
@@ -367,7 +412,10 @@ def changed_board(how: str) -> World:
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack and what must come of it; `removed` are the checks without which something else comes of it."""
+    """One attack and what must come of it.
+
+    `removed` are the checks without which something else comes of it.
+    """
 
     play: Callable[[], World | None]
     error: str
@@ -378,9 +426,15 @@ class Attack:
 def attacks() -> dict[str, Attack]:
     """Every attack by name."""
     seven = user_name(7)
-    several = ", ".join(user_name(user) for user in sorted((5, 6, 7), key=lambda user: 2 + user % NODES))
+    several = ", ".join(
+        user_name(user) for user in sorted((5, 6, 7), key=lambda user: 2 + user % NODES)
+    )
     bad_user = {
-        f"damaged box at layer {layer}": Attack(lambda layer=layer: spoiled(layer), "unnoticed", seven)  # type: ignore[misc]
+        f"damaged box at layer {layer}": Attack(
+            lambda layer=layer: spoiled(layer),  # type: ignore[misc]
+            "unnoticed",
+            seven,
+        )
         for layer in range(2, NODES + 2)
     }
     nodes = {
@@ -408,13 +462,22 @@ def attacks() -> dict[str, Attack]:
         **bad_user,
         **nodes,
         **carried(),
-        "symbol outside the alphabet": Attack(lambda: spoiled(NODES + 1, "symbol"), "unnoticed", seven, ("F1",)),
-        "proof of another symbol": Attack(lambda: spoiled(NODES + 1, "proof"), "unnoticed", seven, ("F2",)),
+        "symbol outside the alphabet": Attack(
+            lambda: spoiled(NODES + 1, "symbol"), "unnoticed", seven, ("F1",)
+        ),
+        "proof of another symbol": Attack(
+            lambda: spoiled(NODES + 1, "proof"), "unnoticed", seven, ("F2",)
+        ),
         "three bad users": Attack(three_spoiled, "unnoticed", several),
         "fewer left than needed": Attack(
-            too_many_spoiled, "TooFewReportsError", "5 of at least 6 users are left after exclusions", ("F3",)
+            too_many_spoiled,
+            "TooFewReportsError",
+            "5 of at least 6 users are left after exclusions",
+            ("F3",),
         ),
-        "accuser lies": Attack(lambda: put(cheats.FalseAccuser, 3), "BadBlameError", "node 3", ("T2 opens",)),
+        "accuser lies": Attack(
+            lambda: put(cheats.FalseAccuser, 3), "BadBlameError", "node 3", ("T2 opens",)
+        ),
         "accuser shows a false share": Attack(
             lambda: put(cheats.FalseShare, 3), "BadBlameError", "node 3", ("T2 share",)
         ),
@@ -424,21 +487,32 @@ def attacks() -> dict[str, Attack]:
         "accuser shows a foreign record": Attack(
             lambda: put(cheats.ForeignRecord, 3), "BadBlameError", "node 3", ("T1",)
         ),
-        "rubbish, and a true history": Attack(lambda: put(cheats.TrueHistory, 2), "BadBlameError", "node 2", ("T4",)),
+        "rubbish, and a true history": Attack(
+            lambda: put(cheats.TrueHistory, 2), "BadBlameError", "node 2", ("T4",)
+        ),
         "rubbish, and a false input": Attack(
             lambda: put(cheats.FalseInput, 2), "BadBlameError", "node 2", ("T3 path",)
         ),
         "rubbish, and a colluder's history": Attack(
-            lambda: put(cheats.Blamer, 2, spoiled_user(7, 3)), "BadBlameError", "node 2", ("T3 blinding",)
+            lambda: put(cheats.Blamer, 2, spoiled_user(7, 3)),
+            "BadBlameError",
+            "node 2",
+            ("T3 blinding",),
         ),
         "rubbish, and its owner is named": Attack(
             lambda: put(cheats.FalseOrigin, 1), "BadBlameError", "node 1", ("T5 path",)
         ),
         "rubbish, and a colluder is named": Attack(
-            lambda: put(cheats.OtherOwner, 1, spoiled_user(7, 2)), "BadBlameError", "node 1", ("T5 blinding",)
+            lambda: put(cheats.OtherOwner, 1, spoiled_user(7, 2)),
+            "BadBlameError",
+            "node 1",
+            ("T5 blinding",),
         ),
         "an honest user's keys as the named user's": Attack(
-            lambda: put(cheats.FalsePassage, 1, spoiled_user(7, 2)), "BadBlameError", "node 1", ("T6",)
+            lambda: put(cheats.FalsePassage, 1, spoiled_user(7, 2)),
+            "BadBlameError",
+            "node 1",
+            ("T6",),
         ),
         "a named user's key that was exchanged": Attack(
             lambda: put(cheats.Placeless, 1, spoiled_user(6, 9), spoiled_user(7, 2)),
@@ -446,7 +520,9 @@ def attacks() -> dict[str, Attack]:
             "node 1",
             ("T6 path",),
         ),
-        "two headers of one node": Attack(other_header_before, "UnansweredError", "no answer", ("H1 link",)),
+        "two headers of one node": Attack(
+            other_header_before, "UnansweredError", "no answer", ("H1 link",)
+        ),
         "a header behind the last node": Attack(header_too_many, "UnansweredError", "no answer"),
         "excluded record kept": Attack(
             lambda: put(cheats.Hoarder, 2, spoiled_user(6, 9), both_spoiled(7)),
@@ -457,18 +533,32 @@ def attacks() -> dict[str, Attack]:
         "two keys of the named user add up to nothing": Attack(
             lambda: World(users=with_users(cheats.opposite_keys(7))).play(), "unnoticed", seven
         ),
-        "an honest node's answers exchanged": Attack(answers_exchanged, "UnansweredError", "no answer", ("T0 step",)),
-        "a bit flipped on the way": Attack(header_damaged, "UnansweredError", "no answer", ("H1 signed",)),
-        "silence": Attack(lambda: put(cheats.Silent, 1), "UnansweredError", "no answer from node 1"),
-        "let out after silence": Attack(nobody_answers, "RoundStateError", "position 2 has no batch"),
+        "an honest node's answers exchanged": Attack(
+            answers_exchanged, "UnansweredError", "no answer", ("T0 step",)
+        ),
+        "a bit flipped on the way": Attack(
+            header_damaged, "UnansweredError", "no answer", ("H1 signed",)
+        ),
+        "silence": Attack(
+            lambda: put(cheats.Silent, 1), "UnansweredError", "no answer from node 1"
+        ),
+        "let out after silence": Attack(
+            nobody_answers, "RoundStateError", "position 2 has no batch"
+        ),
         "let out before settling": Attack(
             let_out_before_settling, "RoundStateError", "records may be accused", ("H7 left",)
         ),
-        "two failures, one traced": Attack(partly_traced, "UnansweredError", "no answer", ("H7 traced",)),
-        "asked before the failure is shown": Attack(asked_before_shown, "BadBlameError", "node 3", ("T7",)),
+        "two failures, one traced": Attack(
+            partly_traced, "UnansweredError", "no answer", ("H7 traced",)
+        ),
+        "asked before the failure is shown": Attack(
+            asked_before_shown, "BadBlameError", "node 3", ("T7",)
+        ),
         "second batch after a share": Attack(second_batch, "BadHopError", "node 1", ("H1 once",)),
         "asked for the batch again": Attack(asked_again, "unnoticed", "", ("H8",)),
-        "other lists at two nodes": Attack(other_claims_to_another_node, "UnansweredError", "no answer", ("H1 list",)),
+        "other lists at two nodes": Attack(
+            other_claims_to_another_node, "UnansweredError", "no answer", ("H1 list",)
+        ),
         "a report more than people": Attack(
             lambda: put(cheats.Adder, 1, spoiled_user(7, 9)), "BadHopError", "node 1", ("H2",)
         ),
@@ -485,17 +575,25 @@ def attacks() -> dict[str, Attack]:
         "copied opening key": Attack(copied_opening_key, "RoundKeyError", "node 3", ("K3",)),
         "keys of another round": Attack(key_of_another_round, "RoundKeyError", "node 1"),
         "identity as a round key": Attack(identity_key, "RoundKeyError", "node 1"),
-        "keys that hide a victim's in their sum": Attack(summed_keys, "BadClaimError", seven, ("C3 powers",)),
+        "keys that hide a victim's in their sum": Attack(
+            summed_keys, "BadClaimError", seven, ("C3 powers",)
+        ),
         "claim copied to another credential": Attack(copied_claim, "BadClaimError", seven, ("C3",)),
-        "claim without a signature": Attack(somebody_elses_signature, "BadClaimError", "no claim", ("C1 signed",)),
+        "claim without a signature": Attack(
+            somebody_elses_signature, "BadClaimError", "no claim", ("C1 signed",)
+        ),
         "claim for another round": Attack(claim_for_another_round, "BadClaimError", "no claim"),
         "made-up user": Attack(made_up_user, "BadListError", "node 1", ("C1 enrolled",)),
         "one key twice in a claim": Attack(one_key_twice, "BadClaimError", seven, ("C2",)),
-        "one key in two spellings": Attack(spellings.claim_with_two_spellings, "BadClaimError", seven),
+        "one key in two spellings": Attack(
+            spellings.claim_with_two_spellings, "BadClaimError", seven
+        ),
         "one key in two claims": Attack(key_in_two_claims, "BadListError", "node 1", ("L4",)),
         "one claim twice": Attack(listed_twice, "BadListError", "node 1", ()),
         "the victim alone": Attack(victim_alone, "BadListError", "node 1", ("L3",)),
-        "other records than claimed": Attack(other_records_than_claimed, "BadClaimError", user_name(0), ("C4",)),
+        "other records than claimed": Attack(
+            other_records_than_claimed, "BadClaimError", user_name(0), ("C4",)
+        ),
         **{
             f"board with a {how} message": Attack(
                 lambda how=how: changed_board(how),  # type: ignore[misc]
@@ -544,16 +642,24 @@ def carried() -> dict[str, Attack]:
         "a passage of a stranger": Attack(couriers.passage_of_a_stranger, *no_answer),
         "a passage longer than the route": Attack(couriers.passage_too_long, *no_answer),
         "an accuser behind the analyst": Attack(couriers.accuser_behind_the_analyst, *no_answer),
-        "asked behind a bad header": Attack(couriers.asked_behind_a_bad_header, *no_answer, ("T7 own",)),
+        "asked behind a bad header": Attack(
+            couriers.asked_behind_a_bad_header, *no_answer, ("T7 own",)
+        ),
     }
     return {
         **found,
         "an honest user's passage for the named user's": Attack(
             couriers.passage_of_somebody_else, *no_answer, ("T6 named",)
         ),
-        "board with two messages more": Attack(couriers.board_stuffed, "BadHopError", "analyst", ("H2 board",)),
-        "claim cut elsewhere": Attack(couriers.claim_cut_elsewhere, "BadClaimError", "no claim", ("C1 lengths",)),
-        "a damaged transcript before the whole one": Attack(couriers.damaged_then_whole, "unnoticed", ""),
+        "board with two messages more": Attack(
+            couriers.board_stuffed, "BadHopError", "analyst", ("H2 board",)
+        ),
+        "claim cut elsewhere": Attack(
+            couriers.claim_cut_elsewhere, "BadClaimError", "no claim", ("C1 lengths",)
+        ),
+        "a damaged transcript before the whole one": Attack(
+            couriers.damaged_then_whole, "unnoticed", ""
+        ),
         "settled after refusal": Attack(
             couriers.settled_after_refusal, "RoundStateError", "there is no open accusation"
         ),
@@ -565,6 +671,7 @@ def both_spoiled(user: int) -> Prepared:
     """A user whose first message says nothing to node 2, and whose second nothing to node 3."""
     secrets = secrets_of(user)
     records = [
-        cheats.spoiled_record(terms(), secret, 0, layer, "box") for secret, layer in zip(secrets, (2, 3), strict=True)
+        cheats.spoiled_record(terms(), secret, 0, layer, "box")
+        for secret, layer in zip(secrets, (2, 3), strict=True)
     ]
     return sign_claim(terms(), records, secrets, credential_seed(user), randomness("both"))

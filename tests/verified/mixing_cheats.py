@@ -1,4 +1,5 @@
-"""Users and nodes that cheat, for the attacks: they use the real code, and change what they send."""
+"""Users and nodes that cheat, for the attacks: they use the real code, and change what they
+send."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from shuffledp_core.verified.blame import Case
 from shuffledp_core.verified.chain import follow
 from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
 from shuffledp_core.verified.evidence import Accused, Moves, Passage, Step, Trace
-from shuffledp_core.verified.group import GENERATOR, WIDTH, Element, Scalar, minus, multiply, random_scalar, total
+from shuffledp_core.verified.group import (
+    GENERATOR,
+    WIDTH,
+    Element,
+    Scalar,
+    minus,
+    multiply,
+    random_scalar,
+    total,
+)
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Hop, Question
 from shuffledp_core.verified.proofs import prove_knowledge
@@ -23,7 +33,8 @@ Records = list[bytes]
 
 
 def opposite_keys(user: int) -> Prepared:
-    """A user whose two keys add up to the identity, and whose first message says nothing to node 2."""
+    """A user whose two keys add up to the identity, and whose first message says nothing to node
+    2."""
     secret = secrets_of(user)[0]
     pair = [secret, minus_secret([], secret)]
     records = [spoiled_record(terms(), secret, 0, 2, "box"), seal_record(terms(), pair[1], 0)]
@@ -39,16 +50,26 @@ def secrets_of(user: int) -> list[Scalar]:
     return [random_scalar(random) for _ in range(MESSAGES)]
 
 
-def spoiled_record(round_terms: MixTerms, secret: Scalar, symbol: int, layer: int, how: str) -> bytes:
-    """A record that says nothing at `layer`: its box is damaged there, or its symbol or proof are bad."""
+def spoiled_record(
+    round_terms: MixTerms, secret: Scalar, symbol: int, layer: int, how: str
+) -> bytes:
+    """A record that says nothing at `layer`: its box is damaged there, or its symbol or proof are
+    bad."""
     random, base = randomness(f"spoiled {layer} {how}"), round_terms.route.blinding[-1]
-    key, said = multiply(secret, base), (ALPHABET + 7 if how == "symbol" else symbol).to_bytes(1, "big")
+    key, said = (
+        multiply(secret, base),
+        (ALPHABET + 7 if how == "symbol" else symbol).to_bytes(1, "big"),
+    )
     claimed = flipped(said) if how == "proof" else said
-    content = said + prove_knowledge("message", (round_terms.manifest, claimed), base, key, secret, random)
+    content = said + prove_knowledge(
+        "message", (round_terms.manifest, claimed), base, key, secret, random
+    )
     box = round_terms.seal(round_terms.analyst, key, content)
     box = flipped(box) if (layer, how) == (round_terms.analyst, "box") else box
     for position in range(round_terms.hops, 1, -1):
-        box = round_terms.seal(position, multiply(secret, round_terms.route.opener(position)[1]), box)
+        box = round_terms.seal(
+            position, multiply(secret, round_terms.route.opener(position)[1]), box
+        )
         box = flipped(box) if (layer, how) == (position, "box") else box
     return multiply(secret, GENERATOR) + box
 
@@ -56,13 +77,17 @@ def spoiled_record(round_terms: MixTerms, secret: Scalar, symbol: int, layer: in
 def spoiled_user(user: int, layer: int, how: str = "box", message: int = 0) -> Prepared:
     """A user one of whose messages says nothing; the claim is in order."""
     random, secrets = randomness(f"spoiled user {user}"), secrets_of(user)
-    records = [seal_record(terms(), secret, symbol) for secret, symbol in zip(secrets, symbols(user), strict=True)]
+    records = [
+        seal_record(terms(), secret, symbol)
+        for secret, symbol in zip(secrets, symbols(user), strict=True)
+    ]
     records[message] = spoiled_record(terms(), secrets[message], symbols(user)[message], layer, how)
     return sign_claim(terms(), records, secrets, credential_seed(user), random)
 
 
 class Cheat(Hop):
-    """A node that sends other records than it should, with a header that fits them as far as it can."""
+    """A node that sends other records than it should, with a header that fits them as far as it
+    can."""
 
     def changed(self, records: Records) -> Records:
         return records
@@ -76,8 +101,12 @@ class Cheat(Hop):
 
     def header(self, records: Records, random: RandomBytes) -> Header:
         chain, root = self.chain, Tree(records).root
-        stated = Header(self.position, chain.link, self._listed.digest, chain.digest, len(records), root)
-        return make_header(self._terms, stated, chain.total, self._secrets.blinding, self._sign, random)
+        stated = Header(
+            self.position, chain.link, self._listed.digest, chain.digest, len(records), root
+        )
+        return make_header(
+            self._terms, stated, chain.total, self._secrets.blinding, self._sign, random
+        )
 
     def made_up(self, secret: Scalar, symbol: int = 0) -> bytes:
         """A record of its own making that opens at every layer behind this node."""
@@ -87,15 +116,21 @@ class Cheat(Hop):
         box = round_terms.seal(
             round_terms.analyst,
             key,
-            said + prove_knowledge("message", (round_terms.manifest, said), base, key, secret, random),
+            said
+            + prove_knowledge("message", (round_terms.manifest, said), base, key, secret, random),
         )
         for position in range(round_terms.hops, max(1, self.position), -1):
-            box = round_terms.seal(position, multiply(secret, round_terms.route.opener(position)[1]), box)
+            box = round_terms.seal(
+                position, multiply(secret, round_terms.route.opener(position)[1]), box
+            )
         return multiply(secret, round_terms.route.blinding[self.position]) + box
 
     def place(self, secret: Scalar) -> int:
         """Where a colluding user's message stands in what this node puts out."""
-        key, records = multiply(secret, self._terms.route.blinding[self.position]), super().release(randomness("x"))[1]
+        key, records = (
+            multiply(secret, self._terms.route.blinding[self.position]),
+            super().release(randomness("x"))[1],
+        )
         return next(index for index, record in enumerate(records) if record[:WIDTH] == key)
 
 
@@ -189,7 +224,8 @@ class Adder(Cheat):
 
 
 class DoubleForColluder(Cheat):
-    """User 7's spoiled record goes out as it is, and its key once more with a box that opens, in the place of user 6's.
+    """User 7's spoiled record goes out as it is, and its key once more with a box that opens, in
+    the place of user 6's.
 
     User 6 colludes, too: its other key makes up for the sum.
     """
@@ -204,13 +240,17 @@ class DoubleForColluder(Cheat):
 
 
 class SymbolChanger(Cheat):
-    """The last node opens a message with the key that it makes, and seals another symbol with the old proof."""
+    """The last node opens a message with the key that it makes, and seals another symbol with the
+    old proof."""
 
     def changed(self, records: Records) -> Records:
         key, box = Element(records[0][:WIDTH]), split(records[0])[1]
         content = self._terms.open(self._terms.analyst, key, box) or b""
         symbol = bytes([(content[0] + 1) % ALPHABET])
-        return [key + self._terms.seal(self._terms.analyst, key, symbol + content[1:]), *records[1:]]
+        return [
+            key + self._terms.seal(self._terms.analyst, key, symbol + content[1:]),
+            *records[1:],
+        ]
 
 
 class FalseAccuser(Hop):
@@ -260,12 +300,15 @@ class FalseInput(TrueHistory):
         case, last = self._checked(question)
         step = trace.steps[-1]
         box = self._terms.seal(self.position, Element(step.share), split(last)[1])
-        false = self._answered(case, question.trace, replace(step, record=step.record[:WIDTH] + box))
+        false = self._answered(
+            case, question.trace, replace(step, record=step.record[:WIDTH] + box)
+        )
         return replace(trace, steps=(*trace.steps[:-1], false))
 
 
 class Blamer(Cheat):
-    """Gives honest records the box of the colluding user 7's spoiled one, and says that they came from it."""
+    """Gives honest records the box of the colluding user 7's spoiled one, and says that they came
+    from it."""
 
     def changed(self, records: Records) -> Records:
         at = self.place(secrets_of(7)[0])
@@ -288,13 +331,21 @@ class FalseOrigin(Rubbish):
     """Node 1 puts out rubbish and says that its owner sent it."""
 
     def show(self, question: Question, random: RandomBytes) -> Trace:
-        place = next(index for index, record in enumerate(self._released[1]) if record == last_record(question.trace))
+        place = next(
+            index
+            for index, record in enumerate(self._released[1])
+            if record == last_record(question.trace)
+        )
         origin = self._origin(self._order[place], random)
-        return replace(question.trace, origin=self._answered(unchecked(self, question)[0], question.trace, origin))
+        return replace(
+            question.trace,
+            origin=self._answered(unchecked(self, question)[0], question.trace, origin),
+        )
 
 
 class OtherOwner(Rubbish):
-    """Node 1 puts out what the colluding user 7 committed to under a victim's key, and names user 7 for it."""
+    """Node 1 puts out what the colluding user 7 committed to under a victim's key, and names user 7
+    for it."""
 
     def changed(self, records: Records) -> Records:
         at = self.place(secrets_of(7)[0])
@@ -306,7 +357,10 @@ class OtherOwner(Rubbish):
     def show(self, question: Question, random: RandomBytes) -> Trace:
         own = self._order[self.place(secrets_of(7)[0])]
         origin = self._origin(own, random)
-        return replace(question.trace, origin=self._answered(unchecked(self, question)[0], question.trace, origin))
+        return replace(
+            question.trace,
+            origin=self._answered(unchecked(self, question)[0], question.trace, origin),
+        )
 
 
 class FalsePassage(Cheat):
@@ -326,7 +380,8 @@ class FalsePassage(Cheat):
 
 
 class Placeless(Cheat):
-    """Exchanges user 7's second key (user 6's makes up for it), and still shows its way as it should be."""
+    """Exchanges user 7's second key (user 6's makes up for it), and still shows its way as it
+    should be."""
 
     def changed(self, records: Records) -> Records:
         secret = random_scalar(randomness("placeless"))
@@ -340,22 +395,31 @@ class Placeless(Cheat):
     def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
         found = super().show_passage(question, passage, random)
         moves = tuple(
-            replace(moved, record=multiply(secret, self._terms.route.blinding[self.position]) + split(moved.record)[1])
+            replace(
+                moved,
+                record=multiply(secret, self._terms.route.blinding[self.position])
+                + split(moved.record)[1],
+            )
             for moved, secret in zip(found.hops[-1].moves, secrets_of(7), strict=True)
         )
         return self._moved(unchecked(self, question)[0], passage, Moves(moves))
 
 
 class Hoarder(Cheat):
-    """Excludes the colluding user 7, and puts its second record out all the same, in the place of user 6's."""
+    """Excludes the colluding user 7, and puts its second record out all the same, in the place of
+    user 6's."""
 
     def changed(self, records: Records) -> Records:
         kept, (gone, other) = secrets_of(7)[1], secrets_of(6)
         places = self.place(gone), self.place(other)
         changed = list(records)
-        index = self._taken.keys.index(multiply(kept, self._terms.route.blinding[self.position - 1]))
+        index = self._taken.keys.index(
+            multiply(kept, self._terms.route.blinding[self.position - 1])
+        )
         self._order[places[0]] = index
-        changed[places[0]] = self._blinded(self._taken.keys[index]) + (self._taken.contents[index] or b"")
+        changed[places[0]] = self._blinded(self._taken.keys[index]) + (
+            self._taken.contents[index] or b""
+        )
         changed[places[1]] = self.made_up(minus_secret([gone, other], kept))
         return changed
 
@@ -375,7 +439,9 @@ def last_record(trace: Trace) -> bytes:
 
 def minus_secret(summands: Sequence[Scalar], less: Scalar) -> Scalar:
     order = 2**252 + 27742317777372353535851937790883648493
-    value = sum(int.from_bytes(each, "little") for each in summands) - int.from_bytes(less, "little")
+    value = sum(int.from_bytes(each, "little") for each in summands) - int.from_bytes(
+        less, "little"
+    )
     return Scalar((value % order).to_bytes(WIDTH, "little"))
 
 

@@ -50,9 +50,12 @@ def case_and_transcript() -> tuple[Case, Transcript]:
 def part(transcript: Transcript, where: str) -> Any:
     """The accused record, the step, the origin, or the first key's move at the first hop."""
     trace, moves = transcript.traces[0], moves_of(transcript)
-    return {"accused": trace.accused, "step": next(iter(trace.steps), None), "origin": trace.origin, "moves": moves[0]}[
-        where
-    ]
+    return {
+        "accused": trace.accused,
+        "step": next(iter(trace.steps), None),
+        "origin": trace.origin,
+        "moves": moves[0],
+    }[where]
 
 
 def moves_of(transcript: Transcript) -> tuple[Moved, ...]:
@@ -61,7 +64,11 @@ def moves_of(transcript: Transcript) -> tuple[Moved, ...]:
 
 def put(transcript: Transcript, where: str, **fields: Any) -> Transcript:
     """The transcript with fields of one part changed; nobody signs it again."""
-    trace, passage, new = transcript.traces[0], transcript.passages[0], replace(part(transcript, where), **fields)
+    trace, passage, new = (
+        transcript.traces[0],
+        transcript.passages[0],
+        replace(part(transcript, where), **fields),
+    )
     if where == "moves":
         hop = replace(passage.hops[0], moves=(new, *moves_of(transcript)[1:]))
         return replace(transcript, passages=(replace(passage, hops=(hop, *passage.hops[1:])),))
@@ -118,12 +125,17 @@ def passage_of_somebody_else() -> None:
     """Node 1 colludes, and shows an honest user's keys in the place of the named one's."""
     world, transcript = accused_at_2()
     first, victim = world.hops[0], honest_user(0).claim
-    records, case = first.release(world.random)[1], follow(world.terms, world.listed, world.headers, []).case
+    records, case = (
+        first.release(world.random)[1],
+        follow(world.terms, world.listed, world.headers, []).case,
+    )
     tree, moves = Tree(records), []
     for key in victim.key_list:
         at = first._taken.keys.index(key)
         place = first._order.index(at)
-        moves.append(Moved(place, records[place], tree.path(place), first._blinding_proof(at, world.random)))
+        moves.append(
+            Moved(place, records[place], tree.path(place), first._blinding_proof(at, world.random))
+        )
     passage, hop = Passage(victim.credential), Moves(tuple(moves))
     signed = replace(hop, signature=signer(1)(signed_moves(case, 1, passage, hop)))
     judge(case, replace(transcript, passages=(replace(passage, hops=(signed,)),)))
@@ -158,18 +170,22 @@ def settled_after_refusal() -> None:
 
 
 def other_proof_of_a_header() -> None:
-    """Node 1 signs a second proof of the same fields: whoever has that one still takes node 2's header."""
+    """Node 1 signs a second proof of the same fields: whoever has that one still takes node 2's
+    header."""
     world = excluding_at(3)
     first, secret = world.headers[0], route_keys()[0][0]
     stated = replace(first, total=b"", proof=b"", signature=b"")
-    again = make_header(terms(), stated, world.listed.total, secret.blinding, signer(1), randomness("again"))
+    again = make_header(
+        terms(), stated, world.listed.total, secret.blinding, signer(1), randomness("again")
+    )
     assert again.parts() == first.parts()
     assert again.proof != first.proof
     follow(world.terms, world.listed, [again, *world.headers[1:2]], [])
 
 
 def asked_behind_a_bad_header() -> None:
-    """Node 2 is asked about another header than its own, behind one that fails: it must not even begin to judge it."""
+    """Node 2 is asked about another header than its own, behind one that fails: it must not even
+    begin to judge it."""
     world, transcript = excluding_at(3), case_and_transcript()[1]
     bad = replace(world.headers[0], total=multiply(random_scalar(randomness("bad")), GENERATOR))
     bad = replace(bad, signature=signer(1)(signed_header(terms(), bad)))
@@ -184,7 +200,11 @@ def board_shown(how: str) -> None:
     kept = {
         "without the transcript": (world.headers, [], world.board),
         "without a header": (world.headers[:-1], [], world.board),
-        "with a bit flipped": (world.headers, world.transcripts, (flipped(world.board[0]), *world.board[1:])),
+        "with a bit flipped": (
+            world.headers,
+            world.transcripts,
+            (flipped(world.board[0]), *world.board[1:]),
+        ),
         "empty": (world.headers, world.transcripts, ()),
     }
     check_board(world.terms, world.listed, *kept[how], world.board_signature)
@@ -213,6 +233,9 @@ def list_shown(how: str) -> None:
 
 
 def claim_cut_elsewhere() -> None:
-    """The first byte of the proof is given to the root: the joined bytes, and so the signature, stay."""
+    """The first byte of the proof is given to the root: the joined bytes, and so the signature,
+    stay."""
     claim = honest_user(0).claim
-    check_claim(terms(), replace(claim, root=claim.root + claim.proof[:1], proof=claim.proof[1:]), ENROLLED)
+    check_claim(
+        terms(), replace(claim, root=claim.root + claim.proof[:1], proof=claim.proof[1:]), ENROLLED
+    )

@@ -1,4 +1,7 @@
-"""A small verified round in memory: three nodes, eight users, two messages each; parties can be replaced by cheats."""
+"""A small verified round in memory: three nodes, eight users, two messages each.
+
+Parties can be replaced by cheats.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ def route_keys() -> tuple[tuple[NodeSecret, ...], tuple[NodeKey, ...]]:
 @cache
 def terms(min_reports: int = 6, manifest: bytes = MANIFEST) -> MixTerms:
     route = check_route(CONTEXT, NAMES, route_keys()[1])
-    identities = tuple(bindings.crypto_sign_seed_keypair(identity_seed(at))[0] for at in range(1, NODES + 2))
+    identities = tuple(
+        bindings.crypto_sign_seed_keypair(identity_seed(at))[0] for at in range(1, NODES + 2)
+    )
     return MixTerms(manifest, route, identities, MESSAGES, 1, ALPHABET, min_reports, USERS)
 
 
@@ -146,14 +151,23 @@ class World:
         return self
 
     def check(self) -> None:
-        check_board(self.terms, self.listed, self.headers, self.transcripts, self.board, self.board_signature)
+        check_board(
+            self.terms,
+            self.listed,
+            self.headers,
+            self.transcripts,
+            self.board,
+            self.board_signature,
+        )
 
     def settle(self, party: Receiver, accused: Sequence[Accused]) -> None:
         try:
             transcript = self.blame(party.position, accused)
         except ShuffleDPError:
             with suppress(UnansweredError, RoundStateError):
-                party.settle(None)  # what an honest party does when its trace fails: it refuses, and erases
+                party.settle(
+                    None
+                )  # what an honest party does when its trace fails: it refuses, and erases
             raise
         party.settle(transcript)
         self.transcripts.append(transcript)
@@ -179,7 +193,9 @@ class World:
         for credential in sorted(named):
             passage = Passage(credential)
             for hop in before:
-                passage = hop.show_passage(self.question(position, named[credential]), passage, self.random)
+                passage = hop.show_passage(
+                    self.question(position, named[credential]), passage, self.random
+                )
                 check_passage(case, passage)
             passages.append(passage)
         return Transcript(position, tuple(traces), tuple(passages))

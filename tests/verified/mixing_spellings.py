@@ -1,4 +1,5 @@
-"""Attacks with a second encoding of a group element: with bit 255 set, which old libsodium versions ignore."""
+"""Attacks with a second encoding of a group element: with bit 255 set, which old libsodium versions
+ignore."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from shuffledp_core.verified.vectors import with_bit_255
 
 
 def respelled(data: bytes) -> Element:
-    """The second spelling of an element, which a decoder that ignores bit 255 takes for the first."""
+    """The second spelling of an element, which a decoder that ignores bit 255 takes for the
+    first."""
     return Element(with_bit_255(data))
 
 
@@ -44,7 +46,8 @@ def respelled_sum(hop: Hop, header: Header, random: RandomBytes) -> Header:
 
 
 class ShareRespeller(Hop):
-    """Accuses a record that opens: its share is right, but spelled so that it hashes to another layer key."""
+    """Accuses a record that opens: its share is right, but spelled so that it hashes to another
+    layer key."""
 
     def _opened(self, records: Sequence[bytes], keys: Elements) -> Opened:
         batch = super()._opened(records, keys)
@@ -59,7 +62,9 @@ def key_in_two_spellings(user: int) -> Prepared:
     secret = secrets_of(user)[0]
     record = seal_record(terms(), secret, 0)
     records = [record, respelled(record[:WIDTH]) + record[WIDTH:]]
-    return sign_claim(terms(), records, [secret] * 2, credential_seed(user), randomness("two spellings"))
+    return sign_claim(
+        terms(), records, [secret] * 2, credential_seed(user), randomness("two spellings")
+    )
 
 
 def claim_with_two_spellings() -> None:

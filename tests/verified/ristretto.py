@@ -1,4 +1,7 @@
-"""ristretto255 in plain Python, from RFC 9496, section 4: for comparison with the libraries. Not constant time."""
+"""ristretto255 in plain Python, from RFC 9496, section 4: for comparison with the libraries.
+
+Not constant time.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ D = -121665 * pow(121666, -1, FIELD) % FIELD
 ROOT_OF_MINUS_ONE = pow(2, (FIELD - 1) // 4, FIELD)
 
 Point = tuple[int, int]
-"""Affine (x, y) on -x^2 + y^2 = 1 + d x^2 y^2: one of the four or eight that stand for an element."""
+"""Affine (x, y) on -x^2 + y^2 = 1 + d x^2 y^2: one of the four or eight that stand for an element.
+"""
 
 
 def square_root_of_ratio(numerator: int, denominator: int) -> tuple[bool, int]:
-    """SQRT_RATIO_M1 (section 4.2): whether u/v is a square, and the non-negative root of it or of i u/v."""
+    """SQRT_RATIO_M1 (section 4.2): whether u/v is a square, and the non-negative root of it or of i
+    u/v."""
     ratio = numerator * pow(denominator, -1, FIELD) % FIELD if denominator else 0
     is_square = pow(ratio, (FIELD - 1) // 2, FIELD) in (0, 1)
     root = _root(ratio if is_square else ratio * ROOT_OF_MINUS_ONE % FIELD)

@@ -37,11 +37,15 @@ class Blame(Table):
             traces.append(trace)
             self.check_excluded(party, trace.origin.credential if trace.origin else b"")
         named = {trace.origin.credential: trace for trace in traces if trace.origin}
-        passages = tuple(self.passage(position, credential, named[credential]) for credential in sorted(named))
+        passages = tuple(
+            self.passage(position, credential, named[credential]) for credential in sorted(named)
+        )
         transcript = Transcript(position, tuple(traces), passages)
         if not self.is_corrupt(party):
             for who in ("carrier", "node 1") if position == 2 else ("carrier",):
-                move = self.pick(who, carriers.answered(transcript) if who == "carrier" else carriers.STRANGER)
+                move = self.pick(
+                    who, carriers.answered(transcript) if who == "carrier" else carriers.STRANGER
+                )
                 if move:
                     damaged = carriers.damaged_transcript(self, move, transcript)
                     self.harmless(lambda damaged=damaged: judge(case, damaged))  # type: ignore[misc]
@@ -64,13 +68,25 @@ class Blame(Table):
             self.harmless(lambda: self.judged_behind(headers, accuser, hop, trace))
         return self.asked_truly(hop, question)
 
-    def judged_behind(self, headers: tuple[Header, ...], accuser: Receiver, hop: Hop, trace: Trace) -> None:
-        """The accuser signs again, for other headers, and has the node's answer judged behind those."""
+    def judged_behind(
+        self, headers: tuple[Header, ...], accuser: Receiver, hop: Hop, trace: Trace
+    ) -> None:
+        """The accuser signs again, for other headers, and has the node's answer judged behind
+        those."""
         case = Case(self.terms, self.listed, headers)
-        again = replace(trace.accused, signature=accuser._sign(signed_accused(case, accuser.position, trace.accused)))
-        question = Question(accuser.position, headers, tuple(self.transcripts), replace(trace, accused=again))
+        again = replace(
+            trace.accused,
+            signature=accuser._sign(signed_accused(case, accuser.position, trace.accused)),
+        )
+        question = Question(
+            accuser.position, headers, tuple(self.transcripts), replace(trace, accused=again)
+        )
         answer = hop.show(question, self.random)
-        check_trace(follow(self.terms, self.listed, headers, self.transcripts).case, accuser.position, answer)
+        check_trace(
+            follow(self.terms, self.listed, headers, self.transcripts).case,
+            accuser.position,
+            answer,
+        )
 
     def asked_truly(self, hop: Hop, question: Question) -> Trace:
         with self.by(hop):

@@ -1,4 +1,5 @@
-"""What somebody can do to what others signed, on its way: damage it, cut it elsewhere, keep a part back."""
+"""What somebody can do to what others signed, on its way: damage it, cut it elsewhere, keep a part
+back."""
 
 from __future__ import annotations
 
@@ -19,8 +20,20 @@ if TYPE_CHECKING:
 
 Play: TypeAlias = Callable[[], object]
 
-DELIVERED = ("a damaged record", "one record less", "a damaged sum", "no transcripts", "one header less")
-PUBLISHED = ("a damaged message", "no message", "no transcripts", "one header less", "a damaged sum")
+DELIVERED = (
+    "a damaged record",
+    "one record less",
+    "a damaged sum",
+    "no transcripts",
+    "one header less",
+)
+PUBLISHED = (
+    "a damaged message",
+    "no message",
+    "no transcripts",
+    "one header less",
+    "a damaged sum",
+)
 STRANGER = ("somebody else's passage",)
 
 
@@ -46,7 +59,10 @@ def _on_the_way(
 
 
 def delivered(
-    move: str, headers: Sequence[Header], transcripts: Sequence[Transcript], records: tuple[bytes, ...]
+    move: str,
+    headers: Sequence[Header],
+    transcripts: Sequence[Transcript],
+    records: tuple[bytes, ...],
 ) -> tuple[Sequence[Header], Sequence[Transcript], tuple[bytes, ...]]:
     """A batch with what led to it."""
     if move == "a damaged record":
@@ -57,7 +73,10 @@ def delivered(
 
 
 def published(
-    move: str, headers: Sequence[Header], transcripts: Sequence[Transcript], board: tuple[bytes, ...]
+    move: str,
+    headers: Sequence[Header],
+    transcripts: Sequence[Transcript],
+    board: tuple[bytes, ...],
 ) -> tuple[Sequence[Header], Sequence[Transcript], tuple[bytes, ...]]:
     """A board with what led to it."""
     if move == "a damaged message":
@@ -67,7 +86,12 @@ def published(
     return *_on_the_way(move, headers, transcripts), board
 
 
-HOW = ("with a damaged proof", "with a longer path", "with a path in one piece", "with a number that is none")
+HOW = (
+    "with a damaged proof",
+    "with a longer path",
+    "with a path in one piece",
+    "with a number that is none",
+)
 
 
 def answered(transcript: Transcript) -> tuple[str, ...]:
@@ -85,14 +109,21 @@ def damaged_transcript(game: Table, move: str, transcript: Transcript) -> Transc
         left = tuple(passage for passage in transcript.passages if passage.credential in named)
         return replace(transcript, traces=traces, passages=left)
     if move in STRANGER:
-        honest = next(claim for claim in game.listed.claims if claim == game.sent[game.honest_users()[0]].claim)
+        honest = next(
+            claim
+            for claim in game.listed.claims
+            if claim == game.sent[game.honest_users()[0]].claim
+        )
         hop: Any = game.parties[0]
         shown = hop.shown_of(transcript, Passage(honest.credential), game.random)
         return replace(transcript, passages=(shown, *transcript.passages[1:]))
     part, how = move.split(" ", 1)
     trace, passage = transcript.traces[0], transcript.passages[0]
     if part == "accusation":
-        traces = (replace(trace, accused=_damaged(trace.accused, "proof", how)), *transcript.traces[1:])
+        traces = (
+            replace(trace, accused=_damaged(trace.accused, "proof", how)),
+            *transcript.traces[1:],
+        )
         return replace(transcript, traces=traces)
     if part == "step":
         steps = (_damaged(trace.steps[0], "blinding_proof", how), *trace.steps[1:])
@@ -101,7 +132,10 @@ def damaged_transcript(game: Table, move: str, transcript: Transcript) -> Transc
         origin = _damaged(trace.origin, "blinding_proof", how)
         return replace(transcript, traces=(replace(trace, origin=origin), *transcript.traces[1:]))
     moves = passage.hops[0].moves
-    hops = (replace(passage.hops[0], moves=(_damaged(moves[0], "blinding_proof", how), *moves[1:])), *passage.hops[1:])
+    hops = (
+        replace(passage.hops[0], moves=(_damaged(moves[0], "blinding_proof", how), *moves[1:])),
+        *passage.hops[1:],
+    )
     return replace(transcript, passages=(replace(passage, hops=hops), *transcript.passages[1:]))
 
 

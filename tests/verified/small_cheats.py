@@ -14,8 +14,26 @@ from shuffledp_core.randomness import RandomBytes
 from shuffledp_core.verified.batches import Elements
 from shuffledp_core.verified.blame import Case
 from shuffledp_core.verified.chain import follow, signed_board
-from shuffledp_core.verified.evidence import Accused, Moved, Moves, Origin, Passage, Step, Trace, Transcript
-from shuffledp_core.verified.group import WIDTH, Element, Scalar, challenge, element, less, multiply, total
+from shuffledp_core.verified.evidence import (
+    Accused,
+    Moved,
+    Moves,
+    Origin,
+    Passage,
+    Step,
+    Trace,
+    Transcript,
+)
+from shuffledp_core.verified.group import (
+    WIDTH,
+    Element,
+    Scalar,
+    challenge,
+    element,
+    less,
+    multiply,
+    total,
+)
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Analyst, Hop, Question, Receiver
 from shuffledp_core.verified.proofs import prove_knowledge
@@ -51,7 +69,13 @@ OUT = (
     "two headers, one after the other",
     "says nothing",
 )
-SHOWN = ("a colluder's history", "a made-up input", "its share in a second spelling", "nothing", "not signed")
+SHOWN = (
+    "a colluder's history",
+    "a made-up input",
+    "its share in a second spelling",
+    "nothing",
+    "not signed",
+)
 MOVED = ("somebody else's records", "keys that were not put out", "nothing")
 ACCUSED = (
     "accuses nobody",
@@ -81,7 +105,9 @@ def made_up(terms: MixTerms, position: int, secret: Scalar, symbol: int = 0) -> 
 
 def message_of(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     base, said = terms.route.blinding[-1], symbol.to_bytes(1, "big")
-    return said + prove_knowledge("message", (terms.manifest, said), base, multiply(secret, base), secret, bytes)
+    return said + prove_knowledge(
+        "message", (terms.manifest, said), base, multiply(secret, base), secret, bytes
+    )
 
 
 def fresh(what: str) -> Scalar:
@@ -89,12 +115,18 @@ def fresh(what: str) -> Scalar:
 
 
 class Corrupt(Receiver):
-    """What a corrupt node and a corrupt analyst have in common: they take anything, and accuse whom they like."""
+    """What a corrupt node and a corrupt analyst have in common: they take anything, and accuse whom
+    they like."""
 
     game: Table
 
-    def receive(self, headers: Sequence[Header], transcripts: Sequence[Transcript], records: Sequence[bytes]) -> None:
-        self._header, self._chain = headers[-1], follow(self._terms, self._listed, headers, transcripts)
+    def receive(
+        self, headers: Sequence[Header], transcripts: Sequence[Transcript], records: Sequence[bytes]
+    ) -> None:
+        self._header, self._chain = (
+            headers[-1],
+            follow(self._terms, self._listed, headers, transcripts),
+        )
         try:
             self._batch = self._opened(records, Elements(record[:WIDTH] for record in records))
         except Exception as error:
@@ -120,7 +152,11 @@ class Corrupt(Receiver):
             return replace(true, share=share, proof=proof)
         if move == "shows a false share":
             return replace(true, share=multiply(fresh("share"), Element(true.share)))
-        return replace(true, record=flipped(true.record)) if move == "accuses a record that it made up" else true
+        return (
+            replace(true, record=flipped(true.record))
+            if move == "accuses a record that it made up"
+            else true
+        )
 
 
 class CorruptHop(Corrupt, Hop):
@@ -133,7 +169,9 @@ class CorruptHop(Corrupt, Hop):
         if self._output is None:
             self._settled, batch = True, self._taken
             rubbish = bytes(self._terms.record_bytes(self.position + 1) - WIDTH)
-            self._batch = replace(batch, contents=tuple(content or rubbish for content in batch.contents))
+            self._batch = replace(
+                batch, contents=tuple(content or rubbish for content in batch.contents)
+            )
             super().release(random)
             move = self.game.pick(self, OUT)
             if move:
@@ -156,15 +194,28 @@ class CorruptHop(Corrupt, Hop):
             return respelled_sum(self, header, random), records
         changed = self.changed(move, list(records))
         if move == "exchanges a record, and signs the sum":
-            found = replace(self.header(changed, random), total=total(Element(each[:WIDTH]) for each in changed))
-            return replace(found, signature=self._sign(signed_header(self._terms, found))), tuple(changed)
+            found = replace(
+                self.header(changed, random), total=total(Element(each[:WIDTH]) for each in changed)
+            )
+            return replace(found, signature=self._sign(signed_header(self._terms, found))), tuple(
+                changed
+            )
         count = len(records) if move == "drops a record, and counts it" else len(changed)
         return self.header(changed, random, count), tuple(changed)
 
     def header(self, records: Records, random: RandomBytes, count: int = 0) -> Header:
         chain, root = self.chain, Tree(records).root
-        stated = Header(self.position, chain.link, self._listed.digest, chain.digest, count or len(records), root)
-        return make_header(self._terms, stated, chain.total, self._secrets.blinding, self._sign, random)
+        stated = Header(
+            self.position,
+            chain.link,
+            self._listed.digest,
+            chain.digest,
+            count or len(records),
+            root,
+        )
+        return make_header(
+            self._terms, stated, chain.total, self._secrets.blinding, self._sign, random
+        )
 
     def changed(self, move: str, records: Records) -> Records:  # noqa: C901, PLR0912 - a menu
         """The records after a move."""
@@ -183,7 +234,10 @@ class CorruptHop(Corrupt, Hop):
         box = {index: split(record)[1] for index, record in enumerate(records)}
         if move == "exchanges two records, and compensates":
             records[victim] = made_up(terms, at, mine)
-            records[other] = less(total((keys[victim], keys[other])), (Element(records[victim][:WIDTH]),)) + box[other]
+            records[other] = (
+                less(total((keys[victim], keys[other])), (Element(records[victim][:WIDTH]),))
+                + box[other]
+            )
         elif move == "doubles a key, and compensates":
             records[victim] = total((keys[victim], keys[victim])) + box[victim]
             records[other] = less(keys[other], (keys[victim],)) + box[other]
@@ -210,7 +264,8 @@ class CorruptHop(Corrupt, Hop):
         return records
 
     def _with_two_colluders(self, move: str, records: Records, keys: list[Element]) -> None:
-        """Moves that need a second colluder, both of whose keys are exchanged to make up for the sum."""
+        """Moves that need a second colluder, both of whose keys are exchanged to make up for the
+        sum."""
         terms, at, mine = self._terms, self.position, fresh("exchange")
         first, second = (self.game.colluders() * 2)[:2]
         if first == second or len(first) < 2:
@@ -249,7 +304,10 @@ class CorruptHop(Corrupt, Hop):
         case = follow(self._terms, self._listed, question.headers, question.transcripts).case
         last, keys = last_record(question.trace), [self._blinded(key) for key in self._taken.keys]
         if move == "a colluder's history":
-            colluders = [multiply(own[0], self._terms.route.blinding[self.position]) for own in self.game.colluders()]
+            colluders = [
+                multiply(own[0], self._terms.route.blinding[self.position])
+                for own in self.game.colluders()
+            ]
             wanted: bytes = next((key for key in colluders if key in keys), b"")
         else:
             wanted = last[:WIDTH]
@@ -272,7 +330,10 @@ class CorruptHop(Corrupt, Hop):
             answer = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
         if isinstance(answer, Origin):
             signed = self._answered(case, trace, answer)
-            return replace(trace, origin=replace(answer, signature=bytes(64)) if move == "not signed" else signed)
+            return replace(
+                trace,
+                origin=replace(answer, signature=bytes(64)) if move == "not signed" else signed,
+            )
         step = answer if move == "not signed" else self._answered(case, trace, answer)
         return replace(trace, steps=(*trace.steps, step))
 
@@ -285,18 +346,26 @@ class CorruptHop(Corrupt, Hop):
         keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
         if passage.hops:
             keys = tuple(Element(moved.record[:WIDTH]) for moved in passage.hops[-1].moves)
-        return self._moved(case, passage, Moves(tuple(self._where(key, move, random) for key in keys)))
+        return self._moved(
+            case, passage, Moves(tuple(self._where(key, move, random) for key in keys))
+        )
 
     def shown_of(self, transcript: Transcript, passage: Passage, random: RandomBytes) -> Passage:
         """Somebody else's passage, signed for the question about a transcript."""
-        case = follow(self._terms, self._listed, self.game.headers[: transcript.position - 1], ()).case
+        case = follow(
+            self._terms, self._listed, self.game.headers[: transcript.position - 1], ()
+        ).case
         keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
-        return self._moved(case, passage, Moves(tuple(self._where(key, "", random) for key in keys)))
+        return self._moved(
+            case, passage, Moves(tuple(self._where(key, "", random) for key in keys))
+        )
 
     def _where(self, key: Element, move: str, random: RandomBytes) -> Moved:
         records, blinded = self._released[1], self._blinded(key)
         tree = Tree(records)
-        at = next((index for index, record in enumerate(records) if record[:WIDTH] == blinded), None)
+        at = next(
+            (index for index, record in enumerate(records) if record[:WIDTH] == blinded), None
+        )
         if key not in self._taken.keys:
             raise Over
         proof = self._blinding_proof(self._taken.keys.index(key), random)
@@ -326,7 +395,11 @@ class CorruptAnalyst(Corrupt, Analyst):
         if move == "exchanges a message":
             board[0] = self._own(fresh("board"))
         if move == "changes a symbol":
-            board[0] = board[0][:WIDTH] + bytes([(board[0][WIDTH] + 1) % terms.alphabet]) + board[0][WIDTH + 1 :]
+            board[0] = (
+                board[0][:WIDTH]
+                + bytes([(board[0][WIDTH] + 1) % terms.alphabet])
+                + board[0][WIDTH + 1 :]
+            )
         if move == "a key in a second spelling":
             board[0] = respelled(board[0][:WIDTH]) + board[0][WIDTH:]
         if move == "adds two messages":

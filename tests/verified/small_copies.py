@@ -1,4 +1,5 @@
-"""The package with ideal algebra, and without one of its checks: for searches through small rounds."""
+"""The package with ideal algebra, and without one of its checks: for searches through small
+rounds."""
 
 from __future__ import annotations
 
@@ -32,9 +33,16 @@ IDEAL = {
 
 
 def copy_of_all(folder: Path) -> ModuleType:
-    """`small_rounds` over a copy of the package that computes with `ideal_algebra`. Imported once: see `forget`."""
+    """`small_rounds` over a copy of the package that computes with `ideal_algebra`.
+
+    Imported once: see `forget`.
+    """
     (folder / NAME).mkdir()
-    sources = [TESTS / "ideal_algebra.py", *PACKAGE.glob("*.py"), *(TESTS / f"{stem}.py" for stem in OURS)]
+    sources = [
+        TESTS / "ideal_algebra.py",
+        *PACKAGE.glob("*.py"),
+        *(TESTS / f"{stem}.py" for stem in OURS),
+    ]
     for source in sources:
         text = source.read_text()
         for real, ideal in IDEAL.items():
@@ -92,7 +100,10 @@ def _functions(namespace: Any, file: str) -> Iterator[FunctionType]:
     """The functions and methods that a file defines; not those that a dataclass makes."""
     for value in namespace.values():
         inner = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if isinstance(value, type) and getattr(sys.modules.get(value.__module__), "__file__", "") == file:
+        if (
+            isinstance(value, type)
+            and getattr(sys.modules.get(value.__module__), "__file__", "") == file
+        ):
             yield from _functions(vars(value), file)
         elif isinstance(inner, FunctionType) and inner.__code__.co_filename == file:
             yield inner

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-ALL_RULES = frozenset({"a round is charged once", "every node says that nothing left it", "a round is released once"})
+ALL_RULES = frozenset(
+    {"a round is charged once", "every node says that nothing left it", "a round is released once"}
+)
 
 
 class Ledger:
@@ -23,7 +25,9 @@ class Ledger:
 
     def release(self, round_id: str, forwarded: Sequence[bool], nodes: int) -> None:
         """Gives a failed round back, by what the nodes signed."""
-        if "every node says that nothing left it" in self._rules and (len(forwarded) < nodes or any(forwarded)):
+        if "every node says that nothing left it" in self._rules and (
+            len(forwarded) < nodes or any(forwarded)
+        ):
             return
         if "a round is released once" in self._rules and round_id not in self._charged:
             return

@@ -68,11 +68,13 @@ class Opening(Table):
             keys.append(key)
             checked_route(tuple(keys))
         identities = tuple(
-            bindings.crypto_sign_seed_keypair(identity_seed(at))[0] for at in range(1, self.setting.nodes + 2)
+            bindings.crypto_sign_seed_keypair(identity_seed(at))[0]
+            for at in range(1, self.setting.nodes + 2)
         )
         most = self.setting.people
         self.terms = MixTerms(
-            bytes(WIDTH), checked_route(tuple(keys)), identities, self.setting.messages, 1, ALPHABET,
+            bytes(WIDTH), checked_route(tuple(keys)), identities, self.setting.messages, 1,
+            ALPHABET,
             self.setting.min_reports, most,
         )  # fmt: skip
         self.secrets = secrets
@@ -90,7 +92,9 @@ class Opening(Table):
             return secret, replace(key, blinding=point, blinding_proof=proof)
         if move == "cancels the key before it":
             point = multiply(own, route.blinding[-2])
-            proof = prove_knowledge("blinding", bound, route.blinding[-2], point, own, Drawn("proof"))
+            proof = prove_knowledge(
+                "blinding", bound, route.blinding[-2], point, own, Drawn("proof")
+            )
             return replace(secret, blinding=own), replace(key, blinding=point, blinding_proof=proof)
         base = GENERATOR if move == "an opening key of another base" else route.blinding[-1]
         point = multiply(own, base) if base == GENERATOR else route.blinding[-1]
@@ -105,7 +109,9 @@ class Opening(Table):
             if move == "no claim":
                 continue
             corrupt = self.is_corrupt(f"user {user}")
-            sent = users.corrupt(self.terms, user, move) if corrupt else users.honest(self.terms, user)
+            sent = (
+                users.corrupt(self.terms, user, move) if corrupt else users.honest(self.terms, user)
+            )
             if self.is_corrupt("node 1") or self.accepted(user, sent, taken):
                 self.sent[user] = sent
                 taken.append(sent.claim)
@@ -124,7 +130,8 @@ class Opening(Table):
             self.check_named(error)
 
     def accepted(self, user: int, sent: Prepared, taken: list[Claim]) -> bool:
-        """Whether an honest node 1 gives a receipt: C1 to C4 hold, and no key is in a claim before it (L4)."""
+        """Whether an honest node 1 gives a receipt: C1 to C4 hold, and no key is in a claim before
+        it (L4)."""
         try:
             check_claim(self.terms, sent.claim, self.enrolled)
             open_submission(self.terms, sent.claim, sent.submission)
@@ -139,7 +146,9 @@ class Opening(Table):
         return True
 
     def make_list(self) -> None:
-        claims = sorted((sent.claim for sent in self.sent.values()), key=lambda claim: claim.credential)
+        claims = sorted(
+            (sent.claim for sent in self.sent.values()), key=lambda claim: claim.credential
+        )
         if not self.is_corrupt("node 1") and len(claims) < self.setting.min_reports:
             raise Over
         move = self.pick("node 1", LIST)
@@ -152,7 +161,9 @@ class Opening(Table):
         if damage:
             signature = signer(1)(signed_list(self.terms, list_digest(self.terms, claims)))
             shown = (
-                claims[1:] if damage == CLAIMED[0] else [carriers.damaged_claim(PASSED_ON[1], claims[0]), *claims[1:]]
+                claims[1:]
+                if damage == CLAIMED[0]
+                else [carriers.damaged_claim(PASSED_ON[1], claims[0]), *claims[1:]]
             )
             self.harmless(lambda: check_list(self.terms, shown, self.enrolled, signature))
         self.listed = self.listed_by_node_1(claims)
@@ -164,7 +175,9 @@ class Opening(Table):
     def corrupt_list(self, move: str, claims: list[Claim]) -> list[Claim]:
         if move == "lists somebody made up":
             self.sent[STRANGER] = users.corrupt(self.terms, STRANGER, "")
-            return sorted([*claims[1:], self.sent[STRANGER].claim], key=lambda claim: claim.credential)
+            return sorted(
+                [*claims[1:], self.sent[STRANGER].claim], key=lambda claim: claim.credential
+            )
         if move == "lists user 0 alone":
             return [claim for claim in claims if claim.credential == users.credential(0)]
         if move == "lists a damaged claim":
@@ -177,8 +190,15 @@ class Opening(Table):
         if not corrupt or self.setting.messages < 2:
             raise Moot
         own = users.secrets_of(corrupt[-1], self.setting.messages)
-        moved = [minus_secret([own[0]], fresh("shift")), minus_secret([own[1], fresh("shift")], Scalar(bytes(WIDTH)))]
+        moved = [
+            minus_secret([own[0]], fresh("shift")),
+            minus_secret([own[1], fresh("shift")], Scalar(bytes(WIDTH))),
+        ]
         records = [seal_record(self.terms, secret, 0) for secret in moved]
-        made = sign_claim(self.terms, records, moved, users.credential_seed(corrupt[-1]), Drawn("second"))
+        made = sign_claim(
+            self.terms, records, moved, users.credential_seed(corrupt[-1]), Drawn("second")
+        )
         self.second_submission = made.claim.credential, made.submission
-        return [made.claim if claim.credential == made.claim.credential else claim for claim in claims]
+        return [
+            made.claim if claim.credential == made.claim.credential else claim for claim in claims
+        ]

@@ -1,7 +1,9 @@
-"""A whole small round, in which whoever is corrupt chooses at each step; and what must hold of it however they choose.
+"""A whole small round, in which whoever is corrupt chooses at each step.
 
-`play` raises `Broken` where a property of docs/mixing.md does not hold. See "An exhaustive search" there.
-"""
+And what must hold of it however they choose.
+
+`play` raises `Broken` where a property of docs/mixing.md does not hold. See "An exhaustive search"
+there."""
 
 from __future__ import annotations
 
@@ -40,24 +42,35 @@ class Round(Opening, Blame):
             self.publish()
             published, self.choices.ended = True, "published"
         except (Over, Moot) as end:
-            self.excused, self.choices.ended = True, "moot" if isinstance(end, Moot) else "no answer"
+            self.excused, self.choices.ended = (
+                True,
+                "moot" if isinstance(end, Moot) else "no answer",
+            )
         except ShuffleDPError as error:
             self.choices.ended = str(error)
             named = self.check_named(error)
             few = "users are left" in str(error) or "too few" in str(error)
             if not (named or few or self.excused):
-                raise Broken(f"P2 (c): nobody said nothing, and nobody is named: {error}") from error
+                raise Broken(
+                    f"P2 (c): nobody said nothing, and nobody is named: {error}"
+                ) from error
         self.settle(published=published)
         if hasattr(self, "terms") and (self.shown or self.odd_keys):
             check_links(self)
 
     def party(self, position: int) -> Receiver:
-        corrupt = self.is_corrupt("analyst" if position > self.setting.nodes else f"node {position}")
+        corrupt = self.is_corrupt(
+            "analyst" if position > self.setting.nodes else f"node {position}"
+        )
         if position > self.setting.nodes:
-            analyst = (CorruptAnalyst if corrupt else Analyst)(self.terms, self.listed, signer(position))
+            analyst = (CorruptAnalyst if corrupt else Analyst)(
+                self.terms, self.listed, signer(position)
+            )
             return self.seated(analyst)
         mine = self.second_list if self.second_list and position == 1 else self.listed
-        hop = (CorruptHop if corrupt else Hop)(self.terms, mine, position, self.secrets[position - 1], signer(position))
+        hop = (CorruptHop if corrupt else Hop)(
+            self.terms, mine, position, self.secrets[position - 1], signer(position)
+        )
         return self.seated(hop)
 
     def seated(self, party: Receiver) -> Receiver:
@@ -93,7 +106,9 @@ class Round(Opening, Blame):
         before = self.parties[party.position - 2]
         if isinstance(before, CorruptHop) and before.first_try and not self.is_corrupt(party):
             header, torn = before.first_try
-            self.harmless(lambda: party.receive([*self.headers[:-1], header], self.transcripts, torn))
+            self.harmless(
+                lambda: party.receive([*self.headers[:-1], header], self.transcripts, torn)
+            )
         if not self.is_corrupt(party):
             move = self.pick("carrier", carriers.DELIVERED)
             if move:
@@ -102,7 +117,11 @@ class Round(Opening, Blame):
         taken = party._header
         with self.by(party):
             party.receive(self.headers, self.transcripts, records)
-        if taken is not None and taken.parts() != self.headers[-1].parts() and not self.is_corrupt(party):
+        if (
+            taken is not None
+            and taken.parts() != self.headers[-1].parts()
+            and not self.is_corrupt(party)
+        ):
             raise Broken("P1: an honest party takes a second header for its batch")
 
     def note_shown(self, party: Receiver, accused: Sequence[Accused]) -> None:
@@ -124,7 +143,9 @@ class Round(Opening, Blame):
         if not self.is_corrupt(party):
             self.forwarded.add(party.position)
             check_crowd(self, party)
-            if self.pick("carrier", ("asks for the batch again",)) and party.release(self.random) != (header, records):
+            if self.pick("carrier", ("asks for the batch again",)) and party.release(
+                self.random
+            ) != (header, records):
                 raise Broken("P1: an honest node puts out two batches")
         return records
 
@@ -137,11 +158,16 @@ class Round(Opening, Blame):
         if move:
             damaged = carriers.published(move, self.headers, self.transcripts, board)
             self.harmless(lambda: check_board(self.terms, self.listed, *damaged, signature))
-        chain = check_board(self.terms, self.listed, self.headers, self.transcripts, board, signature)
+        chain = check_board(
+            self.terms, self.listed, self.headers, self.transcripts, board, signature
+        )
         check_board_truth(self, chain, board)
 
     def settle(self, *, published: bool) -> None:
-        """Every node forgets the round and says whether it let anything out; then the budget is settled."""
+        """Every node forgets the round and says whether it let anything out.
+
+        Then the budget is settled.
+        """
         ledger, words = Ledger(self.setting.ledger), []
         ledger.charge("round")
         if self.pick("analyst", ("asks for the certificate again",)):
@@ -155,10 +181,15 @@ class Round(Opening, Blame):
         if not published or self.is_corrupt("analyst"):
             for _ in range(2 if self.pick("analyst", ("asks for the release twice",)) else 1):
                 ledger.release("round", words, self.setting.nodes)
-        everybody = all(self.is_corrupt(f"node {position}") for position in range(1, self.setting.nodes + 1))
+        everybody = all(
+            self.is_corrupt(f"node {position}") for position in range(1, self.setting.nodes + 1)
+        )
         spent = ledger.spent
         if not 0 <= spent <= 1 or (self.forwarded and not spent and not everybody):
-            raise Broken(f"budget: {spent} is charged, and the honest nodes {sorted(self.forwarded)} let something out")
+            raise Broken(
+                f"budget: {spent} is charged, and the honest nodes {sorted(self.forwarded)} let "
+                f"something out"
+            )
 
     def forget(self, position: int) -> None:
         hop = self.parties[position - 1]

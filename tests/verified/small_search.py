@@ -18,12 +18,16 @@ class Over(Exception):  # noqa: N818
 
 
 class Moot(Exception):  # noqa: N818
-    """A move that changes nothing here, or that only other corrupt parties see: the run says nothing."""
+    """A move that changes nothing here, or that only other corrupt parties see: the run says
+    nothing."""
 
 
 @dataclass
 class Choices:
-    """The choices of one run: those of `plan` first, and from then on nobody deviates. `ended` is how it went."""
+    """The choices of one run: those of `plan` first, and from then on nobody deviates.
+
+    `ended` is how it went.
+    """
 
     plan: Sequence[int]
     taken: list[tuple[int, int]] = field(default_factory=list)
@@ -41,8 +45,11 @@ class Choices:
         return moves[index - 1]
 
 
-def every_run(play: Callable[[Choices], ResultT], deviations: int) -> Iterator[tuple[Choices, ResultT]]:
-    """Every run with at most so many choices that are not the honest ones, each once, by depth-first search."""
+def every_run(
+    play: Callable[[Choices], ResultT], deviations: int
+) -> Iterator[tuple[Choices, ResultT]]:
+    """Every run with at most so many choices that are not the honest ones, each once, by
+    depth-first search."""
     plan: list[int] | None = []
     while plan is not None:
         choices = Choices(plan)

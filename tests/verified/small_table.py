@@ -25,7 +25,14 @@ from shuffledp_core.verified.evidence import Transcript
 from shuffledp_core.verified.group import WIDTH, Element, Scalar, multiply, number
 from shuffledp_core.verified.headers import Header, Signer
 from shuffledp_core.verified.hops import Receiver
-from shuffledp_core.verified.keys import NodeKey, NodeSecret, Route, check_route, make_key, route_context
+from shuffledp_core.verified.keys import (
+    NodeKey,
+    NodeSecret,
+    Route,
+    check_route,
+    make_key,
+    route_context,
+)
 from shuffledp_core.verified.terms import MixTerms
 
 STRANGER = 99
@@ -40,7 +47,13 @@ KEYS = (
     "the identity",
     "a key in a second spelling",
 )
-LIST = ("lists somebody made up", "lists user 0 alone", "lists somebody twice", "lists a damaged claim", "two lists")
+LIST = (
+    "lists somebody made up",
+    "lists user 0 alone",
+    "lists somebody twice",
+    "lists a damaged claim",
+    "two lists",
+)
 PASSED_ON = ("a claim cut elsewhere", "a claim with a damaged proof")
 CLAIMED = ("the list without a claim", "the list with a damaged claim")
 
@@ -49,9 +62,9 @@ CLAIMED = ("the list without a claim", "the list with a damaged claim")
 class Setting:
     """How large a round is, who is corrupt, and by which rules its budget is settled.
 
-    Parties are "node 1", .., "analyst", "user 0", .. and "carrier", who brings what others signed. With `shared_keys`
-    an honest node 1 does not look whether two claims share a key. What is `given` ("who: move") is no choice.
-    """
+    Parties are "node 1", .., "analyst", "user 0", .. and "carrier", who brings what others signed.
+    With `shared_keys` an honest node 1 does not look whether two claims share a key. What is
+    `given` ("who: move") is no choice."""
 
     corrupt: frozenset[str]
     nodes: int = 2
@@ -86,7 +99,9 @@ def identity_seed(position: int) -> bytes:
 
 @cache
 def node_key(position: int, before: Route) -> tuple[NodeSecret, NodeKey]:
-    return make_key(CONTEXT, f"mix-{position}", position, before.blinding[-1], Drawn(f"key {position}"))
+    return make_key(
+        CONTEXT, f"mix-{position}", position, before.blinding[-1], Drawn(f"key {position}")
+    )
 
 
 @cache
@@ -95,7 +110,9 @@ def checked_route(keys: tuple[NodeKey, ...]) -> Route:
 
 
 @cache
-def checked_list(terms: MixTerms, claims: tuple[Claim, ...], enrolled: frozenset[bytes], signature: bytes) -> ClaimList:
+def checked_list(
+    terms: MixTerms, claims: tuple[Claim, ...], enrolled: frozenset[bytes], signature: bytes
+) -> ClaimList:
     return check_list(terms, claims, enrolled, signature)
 
 
@@ -175,7 +192,9 @@ class Table:
         """P2: nobody honest is named. True if somebody is."""
         said = str(error).split(":")[0]
         if said.startswith("user "):
-            owners = {users.credential(user).hex(): f"user {user}" for user in range(self.setting.people)}
+            owners = {
+                users.credential(user).hex(): f"user {user}" for user in range(self.setting.people)
+            }
             said = owners.get(said[5:], "user unknown")
             if said == "user unknown":
                 return True
@@ -186,7 +205,8 @@ class Table:
         return True
 
     def harmless(self, play: carriers.Play) -> None:
-        """Plays what somebody on the way damaged: nobody honest is named, and all goes on as if it had not come."""
+        """Plays what somebody on the way damaged: nobody honest is named, and all goes on as if it
+        had not come."""
         self.excused = True
         try:
             play()
@@ -194,6 +214,7 @@ class Table:
             pass
         except ShuffleDPError as error:
             self.check_named(error)
-            raise Moot from error  # somebody corrupt is named by what was damaged: as if it had come so
+            # somebody corrupt is named by what was damaged: as if it had come so
+            raise Moot from error
         except (ValueError, KeyError, IndexError) as error:
             raise Broken(f"somebody honest breaks down: {error!r}") from error

@@ -1,4 +1,5 @@
-"""What is true of a small round, by those who know all secrets: P1, P2 (d) and P3 of docs/mixing.md."""
+"""What is true of a small round, by those who know all secrets: P1, P2 (d) and P3 of
+docs/mixing.md."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 def boxes(terms: MixTerms, user: int, message: int) -> dict[int, bytes]:
     """The box of an honest user's message as it stands at each position, as the user made it."""
     prepared, width = users.honest(terms, user), terms.record_bytes(1)
-    secret, box = prepared.secrets[message], prepared.submission[WIDTH + message * width + WIDTH :][: width - WIDTH]
+    secret, box = (
+        prepared.secrets[message],
+        prepared.submission[WIDTH + message * width + WIDTH :][: width - WIDTH],
+    )
     found = {1: box, 2: box}
     for position in range(2, terms.hops + 1):
         box = terms.open(position, multiply(secret, terms.route.opener(position)[1]), box) or b""
@@ -55,7 +59,8 @@ def check_crowd(game: Table, hop: Hop) -> None:
             found = batch.get(key_at(terms, user, message, at))
             if found != (boxes(terms, user, message)[at] if listed else None):
                 raise Broken(
-                    f"P1: honest node {at} lets a batch out in which an honest user's message is not as it was"
+                    f"P1: honest node {at} lets a batch out in which an honest user's message is "
+                    f"not as it was"
                 )
     left = hop._left()
     if len(left) != terms.messages_per_user * (len(claims) - len(excluded)):
@@ -80,7 +85,9 @@ def check_board_truth(game: Table, chain: Chain, board: Sequence[bytes]) -> None
     """P3, of a board that anybody takes."""
     terms, listed = game.terms, chain.case.listed.by_credential
     said = {message[:WIDTH]: message[WIDTH : WIDTH + terms.symbol_bytes] for message in board}
-    if len(said) != len(board) or len(board) != terms.messages_per_user * (len(listed) - len(chain.excluded)):
+    if len(said) != len(board) or len(board) != terms.messages_per_user * (
+        len(listed) - len(chain.excluded)
+    ):
         raise Broken("P3: the board has more or less than the messages of the users that are left")
     if any(int.from_bytes(symbol, "big") >= terms.alphabet for symbol in said.values()):
         raise Broken("P3: the board has a symbol that there is not")

@@ -1,4 +1,7 @@
-"""Users of small rounds: honest ones, and what a corrupt one can send. `small_rounds` plays the rounds."""
+"""Users of small rounds: honest ones, and what a corrupt one can send.
+
+`small_rounds` plays the rounds.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ from mixing_spellings import respelled
 from nacl import bindings
 from small_search import Moot
 
-from shuffledp_core.verified.claims import Claim, Prepared, claim_bytes, make_claim, seal_record, sign_claim
+from shuffledp_core.verified.claims import (
+    Claim,
+    Prepared,
+    claim_bytes,
+    make_claim,
+    seal_record,
+    sign_claim,
+)
 from shuffledp_core.verified.group import (
     GENERATOR,
     WIDTH,
@@ -74,7 +84,10 @@ def honest(terms: MixTerms, user: int) -> Prepared:
 
 @cache
 def corrupt(terms: MixTerms, user: int, move: str) -> Prepared:
-    """What a corrupt user sends; without a move what an honest one would, from secrets that all corrupt ones know."""
+    """What a corrupt user sends.
+
+    Without a move what an honest one would, from secrets that all corrupt ones know.
+    """
     own = list(secrets_of(user, terms.messages_per_user))
     if move.startswith("one key"):
         own = own[:1] * len(own)
@@ -105,22 +118,40 @@ def _with_keys_of(terms: MixTerms, user: int, records: list[bytes], move: str) -
     if len(own) < 2:
         raise Moot
     theirs = tuple(map(element, victim.claim.key_list))
-    hidden = [total((theirs[0], multiply(own[0], GENERATOR))), less(multiply(own[1], GENERATOR), (theirs[0],))]
+    hidden = [
+        total((theirs[0], multiply(own[0], GENERATOR))),
+        less(multiply(own[1], GENERATOR), (theirs[0],)),
+    ]
     keys = list(theirs) if move == "a victim's keys" else hidden
     packed = [key + record[WIDTH:] for key, record in zip(keys, records, strict=True)]
     made = sign_claim(terms, packed, own, credential_seed(user), randomness(f"hidden {user}"))
-    proof = _plain_sum(terms, made.claim, keys, own) if move != "a victim's keys" else victim.claim.proof
+    proof = (
+        _plain_sum(terms, made.claim, keys, own)
+        if move != "a victim's keys"
+        else victim.claim.proof
+    )
     return Prepared(
-        signed(terms, user, Claim(made.claim.credential, made.claim.root, proof, b"".join(keys), b"")),
+        signed(
+            terms, user, Claim(made.claim.credential, made.claim.root, proof, b"".join(keys), b"")
+        ),
         made.submission,
         (),
     )
 
 
-def _plain_sum(terms: MixTerms, claim: Claim, keys: list[Element], own: tuple[Scalar, ...]) -> bytes:
+def _plain_sum(
+    terms: MixTerms, claim: Claim, keys: list[Element], own: tuple[Scalar, ...]
+) -> bytes:
     """A proof that holds only if powers of the challenge are left out: of the keys' sum."""
     r = challenge("r", b"")
-    c = challenge("claim", terms.manifest, claim.credential, claim.root, b"".join(keys), multiply(r, GENERATOR))
+    c = challenge(
+        "claim",
+        terms.manifest,
+        claim.credential,
+        claim.root,
+        b"".join(keys),
+        multiply(r, GENERATOR),
+    )
     z = r
     for secret in own:
         z = multiply_add(c, secret, z)

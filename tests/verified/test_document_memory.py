@@ -16,7 +16,14 @@ from mixing_model import NODES, World, honest_users
 from shuffledp_core.errors import MalformedDocumentError
 from shuffledp_core.verified import frames
 from shuffledp_core.verified.evidence import Transcript
-from shuffledp_core.verified.history import MEMORY_PER_BYTE, Accusation, History, Inquiry, packed, unpacked
+from shuffledp_core.verified.history import (
+    MEMORY_PER_BYTE,
+    Accusation,
+    History,
+    Inquiry,
+    packed,
+    unpacked,
+)
 
 ITEMS = 2**13
 EMPTY = {"withdrawals": b"", "list_signature": b"", "enrolment_signature": b"", "claims": []}
@@ -42,7 +49,13 @@ def accusation_of(**fields: Any) -> Any:
 
 
 def inquiry_of(trace: Any, passages: list[Any]) -> Any:
-    return {"position": 2, "headers": [], "transcripts": [], "traces": [trace] * ITEMS, "passages": passages}
+    return {
+        "position": 2,
+        "headers": [],
+        "transcripts": [],
+        "traces": [trace] * ITEMS,
+        "passages": passages,
+    }
 
 
 TRACE: Any = {"accused": ACCUSED, "steps": [], "origin": None}
@@ -51,10 +64,19 @@ HOSTILE: dict[str, tuple[type[Any], Any]] = {
     "claims without bytes": (History, history_of(b"")),
     "claims of two bytes": (History, history_of(b"ab")),
     "accused records of which only the index is there": (Accusation, accusation_of()),
-    "a path of empty partners": (Accusation, accusation_of() | {"accused": [ACCUSED | {"path": [b""] * ITEMS}]}),
+    "a path of empty partners": (
+        Accusation,
+        accusation_of() | {"accused": [ACCUSED | {"path": [b""] * ITEMS}]},
+    ),
     "traces without records": (Inquiry, inquiry_of(TRACE, [])),
-    "passages without moves": (Inquiry, inquiry_of(TRACE, [{"credential": b"", "hops": []}] * ITEMS)),
-    "steps of nothing": (Transcript, {"position": 2, "traces": [TRACE | {"steps": [STEP] * ITEMS}], "passages": []}),
+    "passages without moves": (
+        Inquiry,
+        inquiry_of(TRACE, [{"credential": b"", "hops": []}] * ITEMS),
+    ),
+    "steps of nothing": (
+        Transcript,
+        {"position": 2, "traces": [TRACE | {"steps": [STEP] * ITEMS}], "passages": []},
+    ),
 }
 
 
@@ -88,7 +110,9 @@ def test_what_is_read_takes_a_small_constant_times_its_bytes(name: str) -> None:
     documents = (msgspec.msgpack.encode(padded(content, size)) for size in range(0, 200, 4))
     data = next(filter(_is_let_through, documents))
     # The comparison with what was read, in `unpacked`, takes these bytes once more.
-    assert peak_of(lambda: msgspec.msgpack.decode(data, type=kind)) < (MEMORY_PER_BYTE - 1) * len(data)
+    assert peak_of(lambda: msgspec.msgpack.decode(data, type=kind)) < (MEMORY_PER_BYTE - 1) * len(
+        data
+    )
 
 
 def padded(content: Any, size: int) -> Any:
@@ -111,26 +135,38 @@ def _is_let_through(data: bytes) -> bool:
 
 
 def test_honest_documents_have_far_fewer_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two thirds of the values that are let through: a round in which two users were excluded."""
+    """With two thirds of the values that are let through: a round in which two users were
+    excluded."""
     users = (*honest_users()[:-2], spoiled_user(6, NODES), spoiled_user(7, NODES + 1))
     world = World(users=users).play()
     assert [transcript.position for transcript in world.transcripts] == [NODES, NODES + 1]
     claims = tuple(bytes(264 + len(user.claim.keys)) for user in users)
-    history = History(b"", bytes(64), bytes(64), claims, tuple(world.headers), tuple(world.transcripts), bytes(64))
+    history = History(
+        b"", bytes(64), bytes(64), claims, tuple(world.headers), tuple(world.transcripts), bytes(64)
+    )
     monkeypatch.setattr(frames, "_FREE_VALUES", 0)
     monkeypatch.setattr(frames, "_BYTES_OF_A_VALUE", 24)
     frames.check_frame(packed(history))
     for transcript in world.transcripts:
         frames.check_frame(packed(transcript))
         before = tuple(world.headers[: transcript.position - 1])
-        frames.check_frame(packed(Inquiry(transcript.position, before, (), transcript.traces, transcript.passages)))
+        frames.check_frame(
+            packed(Inquiry(transcript.position, before, (), transcript.traces, transcript.passages))
+        )
         accused = tuple(trace.accused for trace in transcript.traces)
         frames.check_frame(packed(Accusation(history, accused)))
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary(max_size=300) | st.text(),
-    lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=300)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=20) | st.dictionaries(st.text(max_size=40), inner, max_size=20)
+    ),
     max_leaves=40,
 )
 
@@ -153,7 +189,9 @@ def test_any_bytes_are_followed_or_refused(data: bytes) -> None:
             unpacked(data, History)
 
 
-@pytest.mark.parametrize("head", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdc\xff\xff"])
+@pytest.mark.parametrize(
+    "head", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdc\xff\xff"]
+)
 def test_an_array_that_names_more_items_than_there_can_be_is_not_followed(head: bytes) -> None:
     with pytest.raises(MalformedDocumentError, match="more than 1,024 values"):
         frames.check_frame(head + b"\xc4\x00")

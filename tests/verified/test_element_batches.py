@@ -1,4 +1,5 @@
-"""Many elements at a time: what comes out is that of one at a time, with the accelerator and without it."""
+"""Many elements at a time: what comes out is that of one at a time, with the accelerator and
+without it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Batches by this library alone."""
     if request.param == "accelerator" and WHEEL is None:
         pytest.skip("shuffledp-accel is not installed: make accel, where cargo is")
-    monkeypatch.setattr(batches, "points", lambda: WHEEL if request.param == "accelerator" else None)
+    monkeypatch.setattr(
+        batches, "points", lambda: WHEEL if request.param == "accelerator" else None
+    )
 
 
 def some(what: str, count: int) -> tuple[Element, list[Scalar], list[Element]]:
@@ -63,7 +66,10 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
         power = multiply_add(power, c, ZERO)
     assert elements.powers(c) == added(weighted)
     proofs = list(zip(factors, reversed(factors), strict=True))
-    expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
+    expected = [
+        minus(multiply(z, base), multiply(c, point))
+        for point, (c, z) in zip(points, proofs, strict=True)
+    ]
     assert elements.commitments(base, proofs) == expected
 
 
@@ -83,7 +89,10 @@ def test_a_process_that_gets_other_cores_meanwhile_goes_on(monkeypatch: pytest.M
     elements = Elements(points)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     proofs = list(zip(factors, reversed(factors), strict=True))
-    expected = [minus(multiply(z, base), multiply(c, point)) for point, (c, z) in zip(points, proofs, strict=True)]
+    expected = [
+        minus(multiply(z, base), multiply(c, point))
+        for point, (c, z) in zip(points, proofs, strict=True)
+    ]
     assert elements.commitments(base, proofs) == expected
 
 
@@ -104,13 +113,20 @@ def test_what_gives_the_identity_is_refused_except_as_a_sum() -> None:
     opposite = multiply(_number(int.from_bytes(ORDER, "little") - 1), point)
     assert Elements((point, opposite)).total == IDENTITY
     elements = Elements((point,))
-    for refused in (lambda: elements.times(ZERO), lambda: elements.powers(ZERO), lambda: multiples(base, [c, ZERO])):
+    for refused in (
+        lambda: elements.times(ZERO),
+        lambda: elements.powers(ZERO),
+        lambda: multiples(base, [c, ZERO]),
+    ):
         with pytest.raises(ProofError):
             refused()
     # z base = c point for point = (z / c) base: as 2 base is for z = 2 and c = 1.
     one, two = _number(1), _number(2)
     same = Elements((multiply(two, base),) * 4)
-    assert same.commitments(base, [(one, two), (ZERO, two), (one, ZERO), (one, other)])[:3] == [None] * 3
+    assert (
+        same.commitments(base, [(one, two), (ZERO, two), (one, ZERO), (one, other)])[:3]
+        == [None] * 3
+    )
 
 
 def _number(value: int) -> Scalar:
@@ -129,14 +145,19 @@ def test_the_first_error_in_the_order_of_the_items_is_the_one_that_is_raised() -
 
 
 class _Batch:
-    """Elements of the wheel, with one answer changed; "many powers": only where there are many elements."""
+    """Elements of the wheel, with one answer changed.
+
+    "many powers": only where there are many elements.
+    """
 
     def __init__(self, right: Any, changed: str) -> None:
         self._right, self._changed = right, changed
 
     def __getattr__(self, name: str) -> Callable[..., bytes]:
         answer: Callable[..., bytes] = getattr(self._right, name)
-        changed = name == self._changed or (f"many {name}" == self._changed and len(self._right) > 100)
+        changed = name == self._changed or (
+            f"many {name}" == self._changed and len(self._right) > 100
+        )
         return (lambda *given: bytes(32) + answer(*given)[32:]) if changed else answer
 
 
@@ -174,21 +195,30 @@ class _Wheel:
         return _Base(WHEEL.Base(encoded), self._changed)
 
 
-@pytest.mark.skipif(WHEEL is None, reason="shuffledp-accel is not installed: make accel, where cargo is")
-@pytest.mark.parametrize(
-    "changed", ["multiples", "table", "times", "total", "powers", "many powers", "commitments", "refuses"]
+@pytest.mark.skipif(
+    WHEEL is None, reason="shuffledp-accel is not installed: make accel, where cargo is"
 )
-def test_a_wheel_that_computes_otherwise_is_left_with_a_warning(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    ["multiples", "table", "times", "total", "powers", "many powers", "commitments", "refuses"],
+)
+def test_a_wheel_that_computes_otherwise_is_left_with_a_warning(
+    changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(acceleration, "wheel", lambda: _Wheel(changed))
     acceleration.points.cache_clear()
     try:
-        with pytest.warns(AcceleratorWarning, match="not agree|accepts|times the generator|adds the generator"):
+        with pytest.warns(
+            AcceleratorWarning, match="not agree|accepts|times the generator|adds the generator"
+        ):
             assert acceleration.points() is None
     finally:
         acceleration.points.cache_clear()
 
 
-def test_a_wheel_from_before_it_had_elements_is_left_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_from_before_it_had_elements_is_left_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(acceleration, "wheel", lambda: ModuleType("shuffledp_accel"))
     acceleration.points.cache_clear()
     try:
@@ -198,7 +228,9 @@ def test_a_wheel_from_before_it_had_elements_is_left_with_a_warning(monkeypatch:
         acceleration.points.cache_clear()
 
 
-@pytest.mark.skipif(WHEEL is None, reason="shuffledp-accel is not installed: make accel, where cargo is")
+@pytest.mark.skipif(
+    WHEEL is None, reason="shuffledp-accel is not installed: make accel, where cargo is"
+)
 def test_arguments_of_other_lengths_and_scalars_beyond_the_order_are_refused() -> None:
     base, (c, _), points = some("lengths", 2)
     elements = WHEEL.Elements(b"".join(points))

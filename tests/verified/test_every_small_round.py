@@ -1,7 +1,8 @@
-"""Every small round, whoever is corrupt and however they choose: docs/mixing.md, "An exhaustive search".
+"""Every small round, whoever is corrupt and however they choose: docs/mixing.md, "An exhaustive
+search".
 
-The real core is searched, over `ideal_algebra`. Without any one of its checks the search finds a broken promise.
-"""
+The real core is searched, over `ideal_algebra`. Without any one of its checks the search finds a
+broken promise."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ COALITIONS = (
 
 @dataclass(frozen=True)
 class Found:
-    """Where the search finds that a check is missing: who is corrupt, how often they deviate, what is broken."""
+    """Where the search finds that a check is missing: who is corrupt, how often they deviate, what
+    is broken."""
 
     corrupt: str
     broken: str
@@ -70,7 +72,12 @@ FOUND = {
     "H5": Found("node 1", "P1"),
     "H6": Found("node 1", "P1"),
     "H7 left": Found("carrier, user 2", "P1", 2),
-    "H7 traced": Found("carrier, user 1, user 2", "P1", 2, more={**given("user 1: a bad box at 2"), "min_reports": 1}),
+    "H7 traced": Found(
+        "carrier, user 1, user 2",
+        "P1",
+        2,
+        more={**given("user 1: a bad box at 2"), "min_reports": 1},
+    ),
     "H8": Found("carrier", "P1"),
     "F1": Found("user 2", "P3"),
     "F2": Found("node 2", "P3"),
@@ -111,7 +118,13 @@ CUTS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "after a discard": (
         "hops",
-        (("self._secret, self._order, self._seeds, self._output, self._history = None, [], {}, None, None", "pass"),),
+        (
+            (
+                "self._secret, self._order, self._seeds, self._output, self._history = None, [], "
+                "{}, None, None",
+                "pass",
+            ),
+        ),
     ),
 }
 
@@ -123,10 +136,15 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     forget()
 
 
-def search(rounds: ModuleType, corrupt: Iterable[str], deviations: int, **size: Any) -> tuple[int, str, list[str]]:
-    """How many runs were played, and the first broken promise, if any, with the moves that led to it."""
+def search(
+    rounds: ModuleType, corrupt: Iterable[str], deviations: int, **size: Any
+) -> tuple[int, str, list[str]]:
+    """How many runs were played, and the first broken promise, if any, with the moves that led to
+    it."""
     played = 0
-    for choices, broken in every_run(lambda choices: str(rounds.played(corrupt, choices, **size)), deviations):
+    for choices, broken in every_run(
+        lambda choices: str(rounds.played(corrupt, choices, **size)), deviations
+    ):
         played += 1
         if broken:
             return played, broken, choices.said
@@ -141,16 +159,24 @@ def test_no_small_round_breaks_a_promise(rounds: ModuleType, corrupt: tuple[str,
 
 
 @pytest.mark.parametrize("corrupt", COALITIONS, ids=", ".join)
-def test_no_small_round_with_two_messages_breaks_a_promise(rounds: ModuleType, corrupt: tuple[str, ...]) -> None:
+def test_no_small_round_with_two_messages_breaks_a_promise(
+    rounds: ModuleType, corrupt: tuple[str, ...]
+) -> None:
     assert search(rounds, corrupt, 1, messages=2)[1:] == ("", [])
 
 
 @pytest.mark.parametrize("check", FOUND)
-def test_without_the_check_the_search_finds_a_broken_promise(rounds: ModuleType, check: str) -> None:
+def test_without_the_check_the_search_finds_a_broken_promise(
+    rounds: ModuleType, check: str
+) -> None:
     found = FOUND[check]
     with without(*CUTS[check]):
         played, broken, said = search(
-            rounds, found.corrupt.split(", "), found.deviations, messages=found.messages, **found.more
+            rounds,
+            found.corrupt.split(", "),
+            found.deviations,
+            messages=found.messages,
+            **found.more,
         )
     assert broken.startswith(found.broken), (broken, said, played)
 
@@ -180,9 +206,14 @@ def test_a_decoder_that_ignores_bit_255_breaks_promises_and_one_encoding_keeps_t
 
 
 @pytest.mark.parametrize("rule", sorted(ALL_RULES))
-def test_without_a_rule_of_the_ledger_the_search_finds_a_wrong_budget(rounds: ModuleType, rule: str) -> None:
+def test_without_a_rule_of_the_ledger_the_search_finds_a_wrong_budget(
+    rounds: ModuleType, rule: str
+) -> None:
     left = ALL_RULES - {rule}
-    broken = [search(rounds, corrupt, 2, ledger=left)[1] for corrupt in (("analyst",), ("node 1", "analyst"))]
+    broken = [
+        search(rounds, corrupt, 2, ledger=left)[1]
+        for corrupt in (("analyst",), ("node 1", "analyst"))
+    ]
     assert any(each.startswith("budget") for each in broken)
 
 
@@ -198,7 +229,8 @@ def test_without_a_rule_of_the_ledger_the_search_finds_a_wrong_budget(rounds: Mo
 def test_the_search_sees_what_the_secrets_of_an_honest_node_would_tell(
     rounds: ModuleType, told: tuple[str, ...], seen: str
 ) -> None:
-    """With both of them no element is of one side alone: the claim is read without anything of the other one."""
+    """With both of them no element is of one side alone: the claim is read without anything of the
+    other one."""
     game = rounds.Round(rounds.Setting(frozenset({"node 1"})), Choices(()))
     game.play()
     assert game.choices.ended == "published"
@@ -219,26 +251,47 @@ def test_every_check_is_searched_or_said_not_to_be_needed() -> None:
 def test_every_move_is_made_in_some_run_that_says_something(rounds: ModuleType) -> None:
     said = set()
     for corrupt in COALITIONS:
-        for choices, _ in every_run(lambda choices, corrupt=corrupt: rounds.played(corrupt, choices, messages=2), 2):  # type: ignore[misc]
+        for choices, _ in every_run(
+            lambda choices, corrupt=corrupt: rounds.played(corrupt, choices, messages=2),  # type: ignore[misc]
+            2,
+        ):
             if choices.ended != "moot":
                 said |= {each.split(": ")[1] for each in choices.said}
-    menus = (small_cheats.OUT, small_cheats.SHOWN, small_cheats.MOVED, small_cheats.ACCUSED, small_cheats.BOARD)
-    others = (small_users.MOVES, small_table.KEYS, small_table.LIST, small_table.PASSED_ON, small_table.CLAIMED)
+    menus = (
+        small_cheats.OUT,
+        small_cheats.SHOWN,
+        small_cheats.MOVED,
+        small_cheats.ACCUSED,
+        small_cheats.BOARD,
+    )
+    others = (
+        small_users.MOVES,
+        small_table.KEYS,
+        small_table.LIST,
+        small_table.PASSED_ON,
+        small_table.CLAIMED,
+    )
     carried = (small_carriers.DELIVERED, small_carriers.PUBLISHED, small_carriers.STRANGER)
     assert {move for menu in (*menus, *others, *carried) for move in menu} - said == set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", NOT_NEEDED)
-def test_without_a_check_that_is_not_needed_nothing_is_broken(rounds: ModuleType, check: str) -> None:
+def test_without_a_check_that_is_not_needed_nothing_is_broken(
+    rounds: ModuleType, check: str
+) -> None:
     with without(*CUTS[check]):
         assert search(rounds, ("node 1", "analyst", "user 2"), 3)[1:] == ("", [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [{"messages": 2}, {"nodes": 3}, {"people": 2, "min_reports": 1}], ids=str)
+@pytest.mark.parametrize(
+    "size", [{"messages": 2}, {"nodes": 3}, {"people": 2, "min_reports": 1}], ids=str
+)
 @pytest.mark.parametrize("corrupt", COALITIONS, ids=", ".join)
-def test_no_larger_round_breaks_a_promise(rounds: ModuleType, corrupt: tuple[str, ...], size: dict[str, int]) -> None:
+def test_no_larger_round_breaks_a_promise(
+    rounds: ModuleType, corrupt: tuple[str, ...], size: dict[str, int]
+) -> None:
     assert search(rounds, corrupt, 2, **size)[1:] == ("", [])
 
 

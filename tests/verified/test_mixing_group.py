@@ -1,4 +1,5 @@
-"""The group, the proofs, the trees and the one rule for signatures, against vectors of others and by laws."""
+"""The group, the proofs, the trees and the one rule for signatures, against vectors of others and
+by laws."""
 
 from __future__ import annotations
 
@@ -91,9 +92,13 @@ def test_a_number_not_below_the_order_is_no_scalar(value: int) -> None:
 
 
 @given(st.integers(1, ORDER - 1), st.integers(1, ORDER - 1), st.integers(0, ORDER - 1))
-def test_scalars_multiply_and_add_as_numbers_modulo_the_order(left: int, right: int, summand: int) -> None:
+def test_scalars_multiply_and_add_as_numbers_modulo_the_order(
+    left: int, right: int, summand: int
+) -> None:
     assert multiply_add(small(left), small(right), small(summand)) == small(left * right + summand)
-    assert multiply(small(left), multiply(small(right), GENERATOR)) == multiply(small(left * right), GENERATOR)
+    assert multiply(small(left), multiply(small(right), GENERATOR)) == multiply(
+        small(left * right), GENERATOR
+    )
 
 
 def test_a_sum_that_is_the_identity_is_refused_only_where_it_is_the_end() -> None:
@@ -159,7 +164,11 @@ def test_a_path_leads_from_its_leaf_and_place_only(count: int) -> None:
     tree = Tree(leaves)
     for at in range(count):
         verify_path(tree.root, leaves[at], at, count, tree.path(at))
-        for wrong in ((leaves[at - 1], at) if count > 1 else (b"x", at), (leaves[at], at + 1), (leaves[at], -1)):
+        for wrong in (
+            (leaves[at - 1], at) if count > 1 else (b"x", at),
+            (leaves[at], at + 1),
+            (leaves[at], -1),
+        ):
             with pytest.raises(ProofError):
                 verify_path(tree.root, wrong[0], wrong[1], count, tree.path(at))
         with pytest.raises(ProofError):
@@ -184,11 +193,15 @@ def signature(how: str) -> tuple[bytes, bytes, bytes]:
         commitment = bindings.crypto_core_ed25519_add(commitment, EIGHTH)
     public = NEUTRAL if how == "neutral key" else public
     h = int.from_bytes(hashlib.sha512(commitment + public + message).digest(), "little")
-    s = (r + h * (0 if how == "neutral key" else secret)) % ORDER + (ORDER if how == "s beyond the order" else 0)
+    s = (r + h * (0 if how == "neutral key" else secret)) % ORDER + (
+        ORDER if how == "s beyond the order" else 0
+    )
     return public, message, commitment + s.to_bytes(32, "little")
 
 
-@pytest.mark.parametrize("how", ["neutral R", "R with torsion", "neutral key", "s beyond the order"])
+@pytest.mark.parametrize(
+    "how", ["neutral R", "R with torsion", "neutral key", "s beyond the order"]
+)
 def test_signatures_that_libraries_read_differently_are_refused(how: str) -> None:
     assert verifies(*signature("plain"))
     assert not verifies(*signature(how))

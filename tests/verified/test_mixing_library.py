@@ -1,4 +1,5 @@
-"""The group's library: loaded where a round needs it and nowhere else, and no copy of it is left behind."""
+"""The group's library: loaded where a round needs it and nowhere else, and no copy of it is left
+behind."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000,) *
 def run(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", "\n".join(lines)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_plain_rounds_do_not_load_it_and_its_use_leaves_nothing_behind(tmp_path: Path) -> None:

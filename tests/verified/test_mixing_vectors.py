@@ -1,4 +1,5 @@
-"""tests/vectors/mixing.json, read by a decoder of its own: the page, hashlib, rbcl, PyNaCl, and no package of ours."""
+"""tests/vectors/mixing.json, read by a decoder of its own: the page, hashlib, rbcl, PyNaCl, and no
+package of ours."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from nacl.exceptions import CryptoError
 
 FILE = Path(__file__).parents[1] / "vectors" / "mixing.json"
 V: dict[str, Any] = json.loads(FILE.read_text())
-MU, HOPS, M = bytes.fromhex(V["manifest_digest"]), len(V["names"]), V["parameters"]["messages_per_user"]
+MU, HOPS, M = (
+    bytes.fromhex(V["manifest_digest"]),
+    len(V["names"]),
+    V["parameters"]["messages_per_user"],
+)
 ORDER = 2**252 + 27742317777372353535851937790883648493
 G = rbcl.crypto_scalarmult_ristretto255_base((1).to_bytes(32, "little"))
 ZERO = bytes(32)
@@ -76,7 +81,9 @@ def minus(left: bytes, right: bytes) -> bytes:
     return found
 
 
-def proof(label: str, context: Sequence[bytes], pairs: Sequence[tuple[bytes, bytes]], shown: bytes) -> None:
+def proof(
+    label: str, context: Sequence[bytes], pairs: Sequence[tuple[bytes, bytes]], shown: bytes
+) -> None:
     """Knowledge for one pair, equal logarithms for two."""
     c, z = (int.from_bytes(half, "little") for half in (shown[:32], shown[32:]))
     require(len(shown) == 64 and 0 < c < ORDER and 0 < z < ORDER, f"{label}: numbers")
@@ -98,7 +105,9 @@ def statement(what: str, position: int, *parts: bytes) -> bytes:
 
 
 def by_party(what: str, position: int, parts: Sequence[bytes], signature: bytes) -> None:
-    signed(bytes.fromhex(V["identities"][position - 1]), statement(what, position, *parts), signature)
+    signed(
+        bytes.fromhex(V["identities"][position - 1]), statement(what, position, *parts), signature
+    )
 
 
 def opened(position: int, share: bytes, box: bytes) -> bytes | None:
@@ -164,7 +173,10 @@ def keys_of(claim: dict[str, bytes]) -> list[bytes]:
 
 def check_claim(claim: dict[str, bytes]) -> None:
     """C1 (without enrolment) to C3."""
-    require((len(claim["root"]), len(claim["proof"]), len(claim["keys"])) == (32, 64, 32 * M), "C1 lengths")
+    require(
+        (len(claim["root"]), len(claim["proof"]), len(claim["keys"])) == (32, 64, 32 * M),
+        "C1 lengths",
+    )
     body = b"".join(claim[name] for name in ("credential", "root", "proof", "keys"))
     signed(claim["credential"], b"shuffledp/v2/claim\x00" + MU + body, claim["signature"])
     keys = [element(key) for key in keys_of(claim)]
@@ -173,7 +185,10 @@ def check_claim(claim: dict[str, bytes]) -> None:
     require(0 < c < ORDER and 0 < z < ORDER, "C3 numbers")
     weighted = plus([times(pow(c, j, ORDER), key) for j, key in enumerate(keys, start=1)])
     commitment = minus(times(z, G), weighted)
-    require(c == challenge("claim", MU, claim["credential"], claim["root"], claim["keys"], commitment), "C3")
+    require(
+        c == challenge("claim", MU, claim["credential"], claim["root"], claim["keys"], commitment),
+        "C3",
+    )
 
 
 def header_parts(header: dict[str, Any]) -> list[bytes]:
@@ -202,7 +217,10 @@ SUM_0 = plus([key for claim in CLAIMS for key in keys_of(claim)])
 
 def message(key: bytes, content: bytes) -> None:
     """F1 and F2."""
-    symbol, shown = content[: V["parameters"]["symbol_bytes"]], content[V["parameters"]["symbol_bytes"] :]
+    symbol, shown = (
+        content[: V["parameters"]["symbol_bytes"]],
+        content[V["parameters"]["symbol_bytes"] :],
+    )
     require(int.from_bytes(symbol, "big") < V["parameters"]["alphabet"], "F1")
     proof("knows/message", [MU, symbol], [(B[-1], key)], shown)
 
@@ -211,13 +229,21 @@ def excluded_parts() -> list[bytes]:
     """What headers and the analyst say of all exclusions: here one, of one user for one record."""
     indices = [[trace["accused"]["index"] for trace in each["traces"]] for each in V["transcripts"]]
     (excluded,) = raw(V["excluded"])
-    return [n4(excluded["position"]), n4(indices[0][0]), excluded["credential"], b"".join(excluded["keys"])]
+    return [
+        n4(excluded["position"]),
+        n4(indices[0][0]),
+        excluded["credential"],
+        b"".join(excluded["keys"]),
+    ]
 
 
 def check_board(board: Sequence[bytes], signature: bytes, last_sum: bytes, users: int) -> None:
     """F4, then F1 to F3 and H2, H3, H5."""
     require(len(board) > 0, "F4 empty")
-    link, gone = digest("header", MU, *header_parts(HEADERS[-1])), digest("excluded", MU, *excluded_parts())
+    link, gone = (
+        digest("header", MU, *header_parts(HEADERS[-1])),
+        digest("excluded", MU, *excluded_parts()),
+    )
     by_party("board", HOPS + 1, [link, gone, n4(len(board)), tree(board)], signature)
     keys = [element(each[:32]) for each in board]
     require(len(board) == M * users and len(set(keys)) == len(keys), "H2, H3")
@@ -230,9 +256,14 @@ def test_the_claims_and_their_list_hold() -> None:
     for claim in CLAIMS:
         check_claim(claim)
     names = ("credential", "root", "proof", "keys", "signature")
-    assert digest("list", MU, *(claim[name] for claim in CLAIMS for name in names)).hex() == V["list_digest"]
+    assert (
+        digest("list", MU, *(claim[name] for claim in CLAIMS for name in names)).hex()
+        == V["list_digest"]
+    )
     by_party("list", 1, [raw(V["list_digest"])], raw(V["list_signature"]))
-    assert [claim["credential"] for claim in CLAIMS] == sorted(claim["credential"] for claim in CLAIMS)
+    assert [claim["credential"] for claim in CLAIMS] == sorted(
+        claim["credential"] for claim in CLAIMS
+    )
 
 
 def test_the_submissions_are_those_that_the_claims_commit_to() -> None:
@@ -254,20 +285,27 @@ def test_the_submissions_are_those_that_the_claims_commit_to() -> None:
 def test_every_hop_opens_blinds_and_says_so() -> None:
     incoming = [bytes.fromhex(V["submissions"][claim["credential"].hex()])[32:] for claim in CLAIMS]
     records = [
-        packed[at : at + len(packed) // M] for packed in incoming for at in range(0, len(packed), len(packed) // M)
+        packed[at : at + len(packed) // M]
+        for packed in incoming
+        for at in range(0, len(packed), len(packed) // M)
     ]
     previous = bytes.fromhex(V["list_digest"])
     total, gone = SUM_0, {key for each in raw_excluded() for key in each["keys"]}
-    for header, batch, secret in zip(HEADERS, raw(V["batches"]), raw(V["node_secrets"]), strict=True):
+    for header, batch, secret in zip(
+        HEADERS, raw(V["batches"]), raw(V["node_secrets"]), strict=True
+    ):
         position = header["position"]
         if position == raw_excluded()[0]["position"]:
             total = minus(total, plus(list(gone)))
             records = [record for record in records if record[:32] not in gone]
         b, m = (int.from_bytes(secret[name], "little") for name in ("blinding", "opening"))
         boxes = [
-            record[32:] if position == 1 else opened(position, times(m, record[:32]), record[32:]) for record in records
+            record[32:] if position == 1 else opened(position, times(m, record[:32]), record[32:])
+            for record in records
         ]
-        assert {times(b, record[:32]) + (box or b"") for record, box in zip(records, boxes, strict=True)} == set(batch)
+        assert {
+            times(b, record[:32]) + (box or b"") for record, box in zip(records, boxes, strict=True)
+        } == set(batch)
         assert tree(batch) == header["root"]
         assert len(batch) == header["count"]
         check_header(header, total)
@@ -285,7 +323,8 @@ def raw_excluded() -> list[dict[str, Any]]:
 
 
 def fields(value: dict[str, Any], *names: str) -> list[bytes]:
-    """The fields as they are signed: a number in 4 bytes, a path as one field of 32 bytes a partner."""
+    """The fields as they are signed: a number in 4 bytes, a path as one field of 32 bytes a
+    partner."""
     require(all(len(partner) == 32 for partner in value["path"]), "path of partners of 32 bytes")
     signed_as = {**value, "index": n4(value["index"]), "path": b"".join(value["path"])}
     return [signed_as[name] for name in names]
@@ -300,7 +339,8 @@ def test_the_blame_leads_from_the_failing_record_to_the_named_user() -> None:
 
 
 def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
-    """T1 to T6 of the one trace of the file: the named user's claim, and its keys in the accuser's input."""
+    """T1 to T6 of the one trace of the file: the named user's claim, and its keys in the accuser's
+    input."""
     accuser = transcript["position"]
     require(accuser == raw_excluded()[0]["position"] == 3, "accuser")
     seen = [part for header in HEADERS[: accuser - 1] for part in header_parts(header)]
@@ -314,9 +354,20 @@ def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
     of_origin = fields(origin, "credential", "index", "salt", "path", "blinding_proof")
     by_party("answer", 1, [asked, *of_accused, *of_step, *of_origin], origin["signature"])
     # T1, T2
-    on_path(HEADERS[1]["root"], accused["record"], accused["index"], HEADERS[1]["count"], accused["path"])
+    on_path(
+        HEADERS[1]["root"],
+        accused["record"],
+        accused["index"],
+        HEADERS[1]["count"],
+        accused["path"],
+    )
     key, box = element(accused["record"][:32]), accused["record"][32:]
-    proof("equal/opening", [MU, n4(3)], [(B[2], MS[2]), (key, element(accused["share"]))], accused["proof"])
+    proof(
+        "equal/opening",
+        [MU, n4(3)],
+        [(B[2], MS[2]), (key, element(accused["share"]))],
+        accused["proof"],
+    )
     require(opened(3, accused["share"], box) is None, "T2")
     # T3, T4
     on_path(HEADERS[0]["root"], step["record"], step["index"], HEADERS[0]["count"], step["path"])
@@ -329,10 +380,17 @@ def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
     own = element(keys_of(claim)[origin["index"]])
     leaf = digest("commitment", MU, origin["salt"], n4(origin["index"]), own, step["record"][32:])
     on_path(claim["root"], leaf, origin["index"], M, origin["path"])
-    proof("equal/blinding", [MU, n4(1)], [(G, B[1]), (own, step["record"][:32])], origin["blinding_proof"])
+    proof(
+        "equal/blinding",
+        [MU, n4(1)],
+        [(G, B[1]), (own, step["record"][:32])],
+        origin["blinding_proof"],
+    )
     # T6
     (passage,) = transcript["passages"]
-    require(passage["credential"] == origin["credential"], "T6: the named user's passage, and no other")
+    require(
+        passage["credential"] == origin["credential"], "T6: the named user's passage, and no other"
+    )
     keys, so_far = keys_of(claim), [passage["credential"]]
     for position, hop in enumerate(passage["hops"], start=1):
         header, parts = HEADERS[position - 1], []
@@ -347,14 +405,20 @@ def judge(transcript: dict[str, Any]) -> tuple[dict[str, bytes], list[bytes]]:
     return claim, keys
 
 
-@pytest.mark.parametrize("defect", V["defects"], ids=[f"{each['of']}: {each['what']}" for each in V["defects"]])
+@pytest.mark.parametrize(
+    "defect", V["defects"], ids=[f"{each['of']}: {each['what']}" for each in V["defects"]]
+)
 def test_the_decoder_of_the_page_refuses_every_defect(defect: dict[str, Any]) -> None:
     value: Any = defect["value"]
-    value = {name: raw(each) for name, each in value.items()} if isinstance(value, dict) else raw(value)
+    value = (
+        {name: raw(each) for name, each in value.items()} if isinstance(value, dict) else raw(value)
+    )
     read: dict[str, Callable[[], object]] = {
         "claim": lambda: check_claim(value),
         "header": lambda: check_header(value, HEADERS[0]["total"]),
-        "board": lambda: check_board(value["board"], value["board_signature"], HEADERS[-1]["total"], len(CLAIMS) - 1),
+        "board": lambda: check_board(
+            value["board"], value["board_signature"], HEADERS[-1]["total"], len(CLAIMS) - 1
+        ),
         "blame": lambda: judge(value),
         "key": lambda: route([value, *raw(V["node_keys"])[1:]]),
     }

@@ -1,4 +1,5 @@
-"""tests/vectors/mixing.json is what the generator makes, and our own code reads it as the file says."""
+"""tests/vectors/mixing.json is what the generator makes, and our own code reads it as the file
+says."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ from shuffledp_core import errors
 from shuffledp_core.verified.blame import judge
 from shuffledp_core.verified.chain import check_board, follow
 from shuffledp_core.verified.claims import Claim, check_claim
-from shuffledp_core.verified.evidence import Accused, Moved, Moves, Origin, Passage, Step, Trace, Transcript
+from shuffledp_core.verified.evidence import (
+    Accused,
+    Moved,
+    Moves,
+    Origin,
+    Passage,
+    Step,
+    Trace,
+    Transcript,
+)
 from shuffledp_core.verified.headers import Header
 from shuffledp_core.verified.keys import NodeKey, check_route
 
@@ -27,7 +37,9 @@ VECTORS: dict[str, Any] = json.loads((FOLDER / "mixing.json").read_text())
 
 @pytest.fixture(scope="module")
 def made() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_mixing_vectors", FOLDER / "make_mixing_vectors.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_mixing_vectors", FOLDER / "make_mixing_vectors.py"
+    )
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -55,11 +67,18 @@ def raw(value: Any) -> Any:
 def transcript(value: dict[str, Any]) -> Transcript:
     """The transcript that `raw` gives in plain objects."""
     traces = tuple(
-        Trace(Accused(**each["accused"]), tuple(Step(**step) for step in each["steps"]), Origin(**each["origin"]))
+        Trace(
+            Accused(**each["accused"]),
+            tuple(Step(**step) for step in each["steps"]),
+            Origin(**each["origin"]),
+        )
         for each in value["traces"]
     )
     passages = tuple(
-        Passage(each["credential"], tuple(Moves(moves(hop["moves"]), hop["signature"]) for hop in each["hops"]))
+        Passage(
+            each["credential"],
+            tuple(Moves(moves(hop["moves"]), hop["signature"]) for hop in each["hops"]),
+        )
         for each in value["passages"]
     )
     return Transcript(value["position"], traces, passages)
@@ -71,19 +90,33 @@ def moves(values: tuple[dict[str, Any], ...]) -> tuple[Moved, ...]:
 
 def test_our_code_reads_the_blame_of_the_file(world: World) -> None:
     (read,) = (transcript(raw(each)) for each in VECTORS["transcripts"])
-    assert judge(follow(terms(), world.listed, world.headers[:2], []).case, read) == world.analyst.chain.excluded
+    assert (
+        judge(follow(terms(), world.listed, world.headers[:2], []).case, read)
+        == world.analyst.chain.excluded
+    )
 
 
-@pytest.mark.parametrize("defect", VECTORS["defects"], ids=lambda defect: f"{defect['of']}: {defect['what']}")
-def test_our_code_refuses_every_defect_by_the_error_that_the_file_names(defect: dict[str, Any], world: World) -> None:
+@pytest.mark.parametrize(
+    "defect", VECTORS["defects"], ids=lambda defect: f"{defect['of']}: {defect['what']}"
+)
+def test_our_code_refuses_every_defect_by_the_error_that_the_file_names(
+    defect: dict[str, Any], world: World
+) -> None:
     value = raw(defect["value"])
     read: dict[str, Callable[[], object]] = {
         "claim": lambda: check_claim(terms(), Claim(**value), ENROLLED),
         "header": lambda: follow(terms(), world.listed, [world.headers[0], Header(**value)], []),
         "board": lambda: check_board(
-            terms(), world.listed, world.headers, world.transcripts, value["board"], value["board_signature"]
+            terms(),
+            world.listed,
+            world.headers,
+            world.transcripts,
+            value["board"],
+            value["board_signature"],
         ),
-        "blame": lambda: judge(follow(terms(), world.listed, world.headers[:2], []).case, transcript(value)),
+        "blame": lambda: judge(
+            follow(terms(), world.listed, world.headers[:2], []).case, transcript(value)
+        ),
         "key": lambda: check_route(CONTEXT, NAMES, [NodeKey(**value), *route_keys()[1][1:]]),
     }
     with pytest.raises(errors.by_code(defect["error"])):

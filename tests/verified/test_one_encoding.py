@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 from mixing_attacks import stopped_at
 from mixing_cheats import spoiled_user
-from mixing_model import CONTEXT, ENROLLED, NAMES, NODES, honest_users, list_signature, route_keys, signer, terms
+from mixing_model import (
+    CONTEXT,
+    ENROLLED,
+    NAMES,
+    NODES,
+    honest_users,
+    list_signature,
+    route_keys,
+    signer,
+    terms,
+)
 
 from shuffledp_core.errors import BadBlameError, BadListError, RoundKeyError
 from shuffledp_core.verified import claims as claims_module
@@ -17,7 +27,9 @@ from shuffledp_core.verified.evidence import Trace
 from shuffledp_core.verified.keys import check_route
 
 
-def test_a_list_that_is_too_long_is_refused_before_any_claim_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_is_too_long_is_refused_before_any_claim_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(claims_module, "check_claim", None)  # whoever calls it breaks down
     claims = sorted((user.claim for user in honest_users()), key=lambda claim: claim.credential)
     short = replace(terms(), max_reports=len(claims) - 1)

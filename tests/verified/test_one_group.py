@@ -1,4 +1,5 @@
-"""One group everywhere: the vectors of RFC 9496, and both libraries against an independent decoder."""
+"""One group everywhere: the vectors of RFC 9496, and both libraries against an independent
+decoder."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ ENGINES = [
     pytest.param(
         by_accelerator,
         id="accelerator",
-        marks=pytest.mark.skipif(WHEEL is None, reason="make accel installs shuffledp-accel, where cargo is"),
+        marks=pytest.mark.skipif(
+            WHEEL is None, reason="make accel installs shuffledp-accel, where cargo is"
+        ),
     ),
 ]
 
@@ -69,7 +72,12 @@ def encodings() -> Iterator[bytes]:
         yield random(32)
         yield (int.from_bytes(random(32), "little") >> 1 & ~1).to_bytes(32, "little")
     for number in range(20):
-        for edge in (number, ristretto.FIELD - number, ristretto.FIELD + number, 2**255 - 1 - number):
+        for edge in (
+            number,
+            ristretto.FIELD - number,
+            ristretto.FIELD + number,
+            2**255 - 1 - number,
+        ):
             yield edge.to_bytes(32, "little")
             yield with_bit_255(edge.to_bytes(32, "little"))
     # As Edwards25519 writes its points of order 1, 2, 4 and 8.
@@ -80,7 +88,9 @@ def encodings() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("decodes", ENGINES)
-def test_every_library_decodes_what_the_standard_does_and_nothing_else(decodes: Callable[[bytes], bool]) -> None:
+def test_every_library_decodes_what_the_standard_does_and_nothing_else(
+    decodes: Callable[[bytes], bool],
+) -> None:
     tried = list(encodings())
     expected = [by_the_standard(data) for data in tried]
     assert [decodes(data) for data in tried] == expected
@@ -88,7 +98,9 @@ def test_every_library_decodes_what_the_standard_does_and_nothing_else(decodes: 
 
 
 @pytest.mark.parametrize("decodes", ENGINES)
-def test_every_invalid_encoding_of_the_standard_is_refused(decodes: Callable[[bytes], bool]) -> None:
+def test_every_invalid_encoding_of_the_standard_is_refused(
+    decodes: Callable[[bytes], bool],
+) -> None:
     for encoded in (text for encodings in INVALID.values() for text in encodings):
         assert not decodes(bytes.fromhex(encoded))
 
@@ -100,7 +112,9 @@ def test_products_and_sums_are_those_of_the_standard() -> None:
         point = multiply(random_scalar(random), GENERATOR)
         plain = ristretto.decode(point)
         assert plain is not None
-        assert multiply(factor, point) == ristretto.encode(ristretto.multiply(int.from_bytes(factor, "little"), plain))
+        assert multiply(factor, point) == ristretto.encode(
+            ristretto.multiply(int.from_bytes(factor, "little"), plain)
+        )
         other = ristretto.decode(GENERATOR)
         assert other is not None
         assert added([point, GENERATOR]) == ristretto.encode(ristretto.add(plain, other))
@@ -114,7 +128,9 @@ def test_the_independent_decoder_passes_the_vectors_of_the_standard() -> None:
 
     assert not first_failure(
         by_the_standard,
-        lambda factor, point: ristretto.encode(ristretto.multiply(int.from_bytes(factor, "little"), decoded(point))),
+        lambda factor, point: ristretto.encode(
+            ristretto.multiply(int.from_bytes(factor, "little"), decoded(point))
+        ),
         lambda left, right: ristretto.encode(ristretto.add(decoded(left), decoded(right))),
     )
 
@@ -134,7 +150,8 @@ def swapped(_factor: bytes) -> bytes:
     return MULTIPLES[1]
 
 
-# A decoder that accepts both spellings and encodes them again as they came: re-encoding cannot see it.
+# A decoder that accepts both spellings and encodes them again as they came: re-encoding cannot see
+# it.
 UNSTABLE: dict[str, Callable[..., object]] = {
     "crypto_core_ristretto255_add": lambda left, right: left if right == bytes(32) else right,
 }
@@ -145,7 +162,10 @@ UNSTABLE: dict[str, Callable[..., object]] = {
     [
         ({"crypto_core_ristretto255_is_valid_point": refuse_everything}, "refuses e2f2ae"),
         (UNSTABLE, "accepts .*80: bit 255 is set"),
-        ({"crypto_scalarmult_ristretto255_base": swapped}, "computes 1 times the generator wrongly"),
+        (
+            {"crypto_scalarmult_ristretto255_base": swapped},
+            "computes 1 times the generator wrongly",
+        ),
         ({"crypto_scalarmult_ristretto255": lambda _, point: point}, "doubles 2 times"),
     ],
     ids=["refuses elements", "keeps bit 255", "wrong products", "wrong doubles"],
@@ -176,7 +196,9 @@ def lax_elements(packed: bytes) -> SimpleNamespace:
     )
 
 
-def test_an_accelerator_that_accepts_a_second_encoding_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accelerator_that_accepts_a_second_encoding_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """libsodium computes instead: an error would end rounds that need no accelerator."""
     lax = SimpleNamespace(Elements=lax_elements, Base=object)
     monkeypatch.setattr(acceleration, "wheel", lambda: lax)
@@ -188,11 +210,17 @@ def test_an_accelerator_that_accepts_a_second_encoding_is_not_used(monkeypatch: 
         acceleration.points.cache_clear()
 
 
-def test_a_round_of_a_lax_build_is_refused_later_and_its_node_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_of_a_lax_build_is_refused_later_and_its_node_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As SECURITY.md says: such a round was published without an honest user, and verified then."""
     world = World().put(ShareRespeller, 3)
     with monkeypatch.context() as lax:
-        lax.setattr(group, "_is_encoding", lambda library, data: library.crypto_core_ristretto255_is_valid_point(data))
+        lax.setattr(
+            group,
+            "_is_encoding",
+            lambda library, data: library.crypto_core_ristretto255_is_valid_point(data),
+        )
         world.play()
         assert len(world.analyst.chain.excluded) == 1
     with pytest.raises(BadBlameError, match=r"node 3: .* is no group element"):
@@ -200,11 +228,16 @@ def test_a_round_of_a_lax_build_is_refused_later_and_its_node_named(monkeypatch:
 
 
 def test_product_code_makes_elements_by_decoding_or_from_a_librarys_results_alone() -> None:
-    """So that equal elements are equal bytes wherever they are hashed, compared or kept in a set."""
+    """So that equal elements are equal bytes wherever they are hashed, compared or kept in a
+    set."""
     makers = set()
     for package in (shuffledp_core, shuffledp_shuffler, shuffledp_client, shuffledp_analyst):
         for source in Path(package.__path__[0]).rglob("*.py"):
             for node in ast.walk(ast.parse(source.read_text())):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Element":
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id == "Element"
+                ):
                     makers.add(source.stem)
     assert makers == {"group", "batches"}

@@ -1,11 +1,12 @@
-"""Random tampering by one node at each position, and by one user: nothing passes, and nobody honest is blamed."""
+"""Random tampering by one node at each position, and by one user: nothing passes, and nobody honest
+is blamed."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -26,10 +27,21 @@ from mixing_model import (
 )
 from nacl import bindings
 
-from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, records_changed, tampered
+from shuffledp_adversary.attacks.exchange.random_changes import (
+    bit_flipped,
+    records_changed,
+    tampered,
+)
 from shuffledp_core.errors import ShuffleDPError, TooFewReportsError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
-from shuffledp_core.verified.claims import Prepared, check_claim, claim_bytes, open_submission, seal_record, sign_claim
+from shuffledp_core.verified.claims import (
+    Prepared,
+    check_claim,
+    claim_bytes,
+    open_submission,
+    seal_record,
+    sign_claim,
+)
 from shuffledp_core.verified.evidence import Accused, Moves, Passage, Trace
 from shuffledp_core.verified.headers import Header, make_header, signed_header
 from shuffledp_core.verified.hops import Hop, Question
@@ -51,7 +63,9 @@ class Tamperer(Hop):
             if self.draw.random() < 0.3:
                 header = tampered(header, self.draw)
                 if self.draw.random() < 0.8:
-                    header = replace(header, signature=self._sign(signed_header(self._terms, header)))
+                    header = replace(
+                        header, signature=self._sign(signed_header(self._terms, header))
+                    )
             else:
                 records = tuple(records_changed(records, self.draw))
                 if self.draw.random() < 0.8:
@@ -61,14 +75,20 @@ class Tamperer(Hop):
 
     def own_header(self, records: Sequence[bytes], random: RandomBytes) -> Header:
         chain, root = self.chain, Tree(records).root
-        stated = Header(self.position, chain.link, self._listed.digest, chain.digest, len(records), root)
-        return make_header(self._terms, stated, chain.total, self._secrets.blinding, self._sign, random)
+        stated = Header(
+            self.position, chain.link, self._listed.digest, chain.digest, len(records), root
+        )
+        return make_header(
+            self._terms, stated, chain.total, self._secrets.blinding, self._sign, random
+        )
 
     def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
         if self.where != "accusation" or self.position == 1:
             return super().accuse(random)
         accused = self._accused(self.draw.randrange(len(self._taken.records)), random)
-        self._accusation = (self._signed(accused if self.draw.random() < 0.2 else tampered(accused, self.draw)),)
+        self._accusation = (
+            self._signed(accused if self.draw.random() < 0.2 else tampered(accused, self.draw)),
+        )
         return self._accusation
 
     def show(self, question: Question, random: RandomBytes) -> Trace:
@@ -77,8 +97,13 @@ class Tamperer(Hop):
             return found
         case, asked = unchecked(self, question)[0], question.trace
         if found.origin is not None:
-            return replace(found, origin=self._answered(case, asked, tampered(found.origin, self.draw)))
-        return replace(found, steps=(*asked.steps, self._answered(case, asked, tampered(found.steps[-1], self.draw))))
+            return replace(
+                found, origin=self._answered(case, asked, tampered(found.origin, self.draw))
+            )
+        return replace(
+            found,
+            steps=(*asked.steps, self._answered(case, asked, tampered(found.steps[-1], self.draw))),
+        )
 
     def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
         found = super().show_passage(question, passage, random)
@@ -128,14 +153,18 @@ def tamper_at(position: int, draw: Random) -> World:
     cheat = copy.copy(start.hops[position - 1])
     cheat.__class__ = Tamperer
     assert isinstance(cheat, Tamperer)
-    cheat.draw, cheat.where = draw, draw.choice(["output", "output", "accusation", "step", "passage"])
+    cheat.draw, cheat.where = (
+        draw,
+        draw.choice(["output", "output", "accusation", "step", "passage"]),
+    )
     world.hops[position - 1] = cheat
     finish(world, position)
     return world
 
 
 def count(culprit: str, play: Callable[[], World]) -> str:
-    """Plays once: "caught", "no answer", or "harmless": published with every honest message once and unchanged.
+    """Plays once: "caught", "no answer", or "harmless": published with every honest message once
+    and unchanged.
 
     Anything else fails: an honest party was blamed, or an honest message is missing.
     """
@@ -153,7 +182,9 @@ def count(culprit: str, play: Callable[[], World]) -> str:
         assert blamed.split(":")[0] == culprit, blamed
         return "caught"
     assert [find(world, honest_user(user)) for user in HONEST] == [symbols(user) for user in HONEST]
-    assert {each.credential for each in world.analyst.chain.excluded} <= {honest_user(7).claim.credential}
+    assert {each.credential for each in world.analyst.chain.excluded} <= {
+        honest_user(7).claim.credential
+    }
     assert len(world.board) <= USERS * MESSAGES
     return "harmless"
 
@@ -164,7 +195,9 @@ def changed_claim(draw: Random) -> Prepared:
     claim = tampered(user.claim, draw)
     if claim.credential == user.claim.credential and draw.random() < 0.5:
         private = bindings.crypto_sign_seed_keypair(credential_seed(7))[1]
-        claim = replace(claim, signature=bindings.crypto_sign(claim_bytes(terms(), claim), private)[:64])
+        claim = replace(
+            claim, signature=bindings.crypto_sign(claim_bytes(terms(), claim), private)[:64]
+        )
     return replace(user, claim=claim)
 
 
@@ -173,7 +206,9 @@ def tampered_user(draw: Random) -> World:
     where = draw.choice(["claim", "envelope", "box", "symbol", "proof"])
     message = draw.randrange(MESSAGES)
     if where in {"box", "symbol", "proof"}:
-        return with_spoiled(draw.randrange(2, NODES + 2) if where == "box" else NODES + 1, where, message)
+        return with_spoiled(
+            draw.randrange(2, NODES + 2) if where == "box" else NODES + 1, where, message
+        )
     user = changed_claim(draw) if where == "claim" else swapped(draw)
     if user.claim.credential != honest_user(7).claim.credential:
         assert user.claim.credential not in ENROLLED
@@ -187,7 +222,9 @@ def tampered_user(draw: Random) -> World:
 def with_spoiled(layer: int, how: str, message: int) -> World:
     """A round with user 7's message spoiled so, from which it must have been excluded."""
     world = World(users=(*honest_users()[:-1], spoiled_user(7, layer, how, message))).play()
-    assert [each.credential for each in world.analyst.chain.excluded] == [honest_user(7).claim.credential]
+    assert [each.credential for each in world.analyst.chain.excluded] == [
+        honest_user(7).claim.credential
+    ]
     return world
 
 
@@ -197,13 +234,21 @@ def swapped(draw: Random) -> Prepared:
     foreign = sign_claim(terms(), other, secrets_of(7), credential_seed(7), randomness("p"))
     own = honest_user(7)
     sent = draw.choice(
-        [bit_flipped(own.submission, draw), foreign.submission, own.submission[:-1], own.submission + b"x"]
+        [
+            bit_flipped(own.submission, draw),
+            foreign.submission,
+            own.submission[:-1],
+            own.submission + b"x",
+        ]
     )
     return replace(own, submission=sent)
 
 
 def tally(culprit: str, play: Callable[[Random], World], trials: int) -> dict[str, int]:
-    found = [count(culprit, lambda seed=seed: play(Random(f"{culprit} {seed}"))) for seed in range(trials)]  # type: ignore[misc]  # noqa: S311
+    found = [
+        count(culprit, partial(play, Random(f"{culprit} {seed}")))  # noqa: S311
+        for seed in range(trials)
+    ]
     return {kind: found.count(kind) for kind in ("caught", "no answer", "harmless")}
 
 

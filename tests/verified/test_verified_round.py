@@ -24,8 +24,12 @@ def world() -> World:
 
 
 def test_the_board_holds_every_message_of_every_user_once(world: World) -> None:
-    assert messages(world.board) == sorted(symbol for user in range(USERS) for symbol in symbols(user))
-    assert [find(world, user) for user in honest_users()] == [symbols(user) for user in range(USERS)]
+    assert messages(world.board) == sorted(
+        symbol for user in range(USERS) for symbol in symbols(user)
+    )
+    assert [find(world, user) for user in honest_users()] == [
+        symbols(user) for user in range(USERS)
+    ]
 
 
 def test_no_record_keeps_its_key_or_its_place_along_the_route(world: World) -> None:
@@ -39,7 +43,9 @@ def test_no_record_keeps_its_key_or_its_place_along_the_route(world: World) -> N
 def test_every_record_of_a_hop_has_the_length_that_the_page_says(world: World) -> None:
     for position, hop in enumerate(world.hops, start=2):
         layers = max(0, NODES + 1 - position)
-        assert {len(record) for record in hop.release(world.random)[1]} == {32 + 16 * layers + 16 + 1 + 64}
+        assert {len(record) for record in hop.release(world.random)[1]} == {
+            32 + 16 * layers + 16 + 1 + 64
+        }
 
 
 def test_a_node_gives_the_same_output_again_and_nothing_after_it_has_erased() -> None:
@@ -56,7 +62,9 @@ def test_a_node_follows_the_headers_once_however_many_records_it_is_asked_about(
 ) -> None:
     followed: list[int] = []
 
-    def counted(terms: MixTerms, listed: ClaimList, headers: Sequence[Header], seen: Sequence[Transcript]) -> Chain:
+    def counted(
+        terms: MixTerms, listed: ClaimList, headers: Sequence[Header], seen: Sequence[Transcript]
+    ) -> Chain:
         followed.append(len(headers))
         return follow(terms, listed, headers, seen)
 

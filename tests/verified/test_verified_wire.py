@@ -1,4 +1,5 @@
-"""Documents and bytes of verified rounds: what is refused, and that plain rounds have none of it."""
+"""Documents and bytes of verified rounds: what is refused, and that plain rounds have none of
+it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ from shuffledp_core.vocabulary import Mix
 MECHANISM = RRShuffle(max_value=2, randomise=Fraction(1, 4))
 GEOMETRY = Geometry.of(MECHANISM, "sealed-box", 3, Mix.VERIFIED)
 PLAN = {
-    "population": "clinic", "mechanism": "rr-shuffle", "size": 2, "epsilon": 1.0, "delta": 1e-6, "min_reports": 2,
+    "population": "clinic", "mechanism": "rr-shuffle", "size": 2, "epsilon": 1.0, "delta": 1e-6,
+    "min_reports": 2,
     "max_reports": 5, "route": ("a", "b"),
 }  # fmt: skip
 
@@ -60,8 +62,15 @@ def authority() -> tuple[Ed25519PrivateKey, Population]:
     return key, Population(name="clinic", enrolment_key=key.public_key().public_bytes_raw().hex())
 
 
-def credential(user: int = 0, expires_at: int | None = None, key: Ed25519PrivateKey | None = None) -> Signed:
-    public = Ed25519PrivateKey.from_private_bytes(credential_seed(user)).public_key().public_bytes_raw().hex()
+def credential(
+    user: int = 0, expires_at: int | None = None, key: Ed25519PrivateKey | None = None
+) -> Signed:
+    public = (
+        Ed25519PrivateKey.from_private_bytes(credential_seed(user))
+        .public_key()
+        .public_bytes_raw()
+        .hex()
+    )
     owner = Credential(population="clinic", public_key=public, expires_at=expires_at)
     return sign(owner, "clinic", key or authority()[0])
 
@@ -72,7 +81,9 @@ def credential(user: int = 0, expires_at: int | None = None, key: Ed25519Private
 def test_a_plain_plan_and_geometry_are_written_as_ever() -> None:
     plain = Geometry.of(MECHANISM, "sealed-box", 3)
     assert plain == Geometry.of(MECHANISM, "sealed-box", 3, Mix.PLAIN)
-    assert to_json(plain) == b'{"suite":"sealed-box","hops":3,"messages_per_user":2,"symbol_bytes":1}'
+    assert (
+        to_json(plain) == b'{"suite":"sealed-box","hops":3,"messages_per_user":2,"symbol_bytes":1}'
+    )
     named, unnamed = RoundPlan(**PLAN, mix=Mix.PLAIN), RoundPlan(**PLAN)  # type: ignore[arg-type]
     assert to_json(named) == to_json(unnamed)
     assert b"mix" not in to_json(unnamed)
@@ -98,7 +109,9 @@ def test_the_post_quantum_suite_has_no_verified_geometry() -> None:
 def test_lengths_are_those_of_the_core() -> None:
     """A record at node 1 is as long as at node 2; the board's are without a box."""
     terms = World().terms
-    assert [GEOMETRY.record_bytes(position) for position in (2, 3, 4)] == [terms.record_bytes(at) for at in (2, 3, 4)]
+    assert [GEOMETRY.record_bytes(position) for position in (2, 3, 4)] == [
+        terms.record_bytes(at) for at in (2, 3, 4)
+    ]
     assert GEOMETRY.plain_bytes == len(honest_user(0).messages[0])
     packed_claim = pack_claim(enrolled_claim(honest_user(0).claim, credential()))
     assert GEOMETRY.claim_bytes == len(packed_claim)
@@ -109,13 +122,17 @@ def test_lengths_are_those_of_the_core() -> None:
 @pytest.mark.parametrize("expires_at", [-1, 2**64 - 1])
 def test_an_expiry_that_would_be_packed_as_another_one_is_refused(expires_at: int) -> None:
     """2^64 - 1 stands for "never" in a claim. No document has a number beyond 64 bits."""
-    with pytest.raises(MalformedDocumentError, match="does not fit into the 8 bytes of a claim: enrol again"):
+    with pytest.raises(
+        MalformedDocumentError, match="does not fit into the 8 bytes of a claim: enrol again"
+    ):
         enrolled_claim(honest_user(0).claim, credential(expires_at=expires_at))
 
 
 def test_what_a_user_keeps_is_what_stands_on_the_board() -> None:
     world = World().play()
-    assert sorted(message for user in honest_users() for message in user.messages) == sorted(world.board)
+    assert sorted(message for user in honest_users() for message in user.messages) == sorted(
+        world.board
+    )
     counted = decode(b"".join(world.board), GEOMETRY, 5, len(honest_users()))
     assert (counted.outside, counted.repeated) == (0, 0)
     found = np.bincount(messages(world.board), minlength=5)
@@ -164,9 +181,13 @@ def test_only_the_list_of_withdrawals_that_the_key_names_counts() -> None:
     key, population = authority()
     document = Withdrawals(population="clinic", serial=3, issued_at=1, credentials=("ab" * 32,))
     signed = sign(document, "clinic", key)
-    named = MixingKey(blinding="", blinding_proof="", withdrawals=3, withdrawals_digest=document_digest(signed))
+    named = MixingKey(
+        blinding="", blinding_proof="", withdrawals=3, withdrawals_digest=document_digest(signed)
+    )
     assert read_withdrawals(signed.to_bytes(), population, named) == {bytes.fromhex("ab" * 32)}
-    assert read_withdrawals(b"", population, MixingKey(blinding="", blinding_proof="")) == frozenset()
+    assert (
+        read_withdrawals(b"", population, MixingKey(blinding="", blinding_proof="")) == frozenset()
+    )
     for wrong in (
         msgspec.structs.replace(named, withdrawals=2),
         msgspec.structs.replace(named, withdrawals_digest=digest(b"another")),
@@ -175,7 +196,9 @@ def test_only_the_list_of_withdrawals_that_the_key_names_counts() -> None:
         with pytest.raises(ForeignDocumentError, match="list of withdrawn credentials"):
             read_withdrawals(signed.to_bytes(), population, wrong)
     with pytest.raises(SignatureError):
-        read_withdrawals(sign(document, "clinic", Ed25519PrivateKey.generate()).to_bytes(), population, named)
+        read_withdrawals(
+            sign(document, "clinic", Ed25519PrivateKey.generate()).to_bytes(), population, named
+        )
     with pytest.raises(MalformedDocumentError):  # kept back
         read_withdrawals(b"", population, named)
 
@@ -186,7 +209,13 @@ def test_only_the_list_of_withdrawals_that_the_key_names_counts() -> None:
 def test_a_history_is_written_in_one_way() -> None:
     world = World().play()
     history = History(
-        b"", b"s" * 64, b"e" * 64, tuple(b"claim" for _ in world.users), tuple(world.headers), (), b"b" * 64
+        b"",
+        b"s" * 64,
+        b"e" * 64,
+        tuple(b"claim" for _ in world.users),
+        tuple(world.headers),
+        (),
+        b"b" * 64,
     )
     data = history.to_bytes()
     assert History.from_bytes(data) == history
@@ -200,7 +229,9 @@ def signed_headers(
     users: Sequence[int], dropped: Sequence[int] = (0, 0, 0), board: str = "0" * 64
 ) -> tuple[list[Party], list[Signed]]:
     """A route of three nodes, and the headers that they sign, of two messages a user."""
-    keys = [Ed25519PrivateKey.from_private_bytes(bytes(31) + bytes([number])) for number in (1, 2, 3)]
+    keys = [
+        Ed25519PrivateKey.from_private_bytes(bytes(31) + bytes([number])) for number in (1, 2, 3)
+    ]
     route = [
         Party(
             name=f"n{place}", role="node", operator="o", address="a:1",
@@ -209,13 +240,25 @@ def signed_headers(
         for place, key in enumerate(keys)
     ]  # fmt: skip
     bodies = [
-        BatchHeader(round_id="r", position=place + 2, users=left, records=2 * left - gone, digest=board, dropped=gone)
+        BatchHeader(
+            round_id="r",
+            position=place + 2,
+            users=left,
+            records=2 * left - gone,
+            digest=board,
+            dropped=gone,
+        )
         for place, (left, gone) in enumerate(zip(users, dropped, strict=True))
     ]
-    return route, [sign(body, f"n{place}", key) for place, (body, key) in enumerate(zip(bodies, keys, strict=True))]
+    return route, [
+        sign(body, f"n{place}", key)
+        for place, (body, key) in enumerate(zip(bodies, keys, strict=True))
+    ]
 
 
-@pytest.mark.parametrize("spelling", ["AB" * 32, " " + "ab" * 32, "ab" * 32 + "\n", "ab" * 31, "\uff41b" * 32])
+@pytest.mark.parametrize(
+    "spelling", ["AB" * 32, " " + "ab" * 32, "ab" * 32 + "\n", "ab" * 31, "\uff41b" * 32]
+)
 def test_a_digest_in_a_header_has_one_spelling(spelling: str) -> None:
     route, headers = signed_headers((5, 5, 5), board="ab" * 32)
     assert check_headers(headers, route, "r", 2, 5) == 0
@@ -234,7 +277,13 @@ def test_no_header_of_a_verified_round_counts_a_dropped_message(dropped: tuple[i
 
 @pytest.mark.parametrize(
     ("users", "accepted", "holds"),
-    [((5, 5, 5), 5, True), ((5, 4, 4), 4, True), ((5, 4, 4), 3, True), ((5, 4, 4), 5, False), ((4, 5, 4), 4, False)],
+    [
+        ((5, 5, 5), 5, True),
+        ((5, 4, 4), 4, True),
+        ((5, 4, 4), 3, True),
+        ((5, 4, 4), 5, False),
+        ((4, 5, 4), 4, False),
+    ],
 )
 def test_reports_only_become_fewer_along_a_verified_route(
     users: tuple[int, ...], accepted: int, *, holds: bool

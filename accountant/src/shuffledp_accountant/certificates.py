@@ -12,7 +12,12 @@ import msgspec
 
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_core.documents.losses import NO_LOSSES, Losses, charged_reports, honest_reports
-from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, RoundPlan
+from shuffledp_core.documents.models import (
+    Certificate,
+    CorruptedGuarantee,
+    EpsilonBounds,
+    RoundPlan,
+)
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.vocabulary import CertificateStage, Mix
@@ -24,17 +29,18 @@ def final_cost(
 ) -> tuple[Cost, Analysis]:
     """Privacy cost of the reports that arrived, and its analysis.
 
-    A plain round counts on no more honest reports than planned: all others may be made up (C17). In a verified round
-    more of them never weaken the guarantee, but may weaken its bound, as each further user may be clamped. Then the
-    better of two true statements is made: the planned number of honest users is enough, because all others may be
-    counted as dishonest.
+    A plain round counts on no more honest reports than planned: all others may be made up (C17). In
+    a verified round more of them never weaken the guarantee, but may weaken its bound, as each
+    further user may be clamped. Then the better of two true statements is made: the planned number
+    of honest users is enough, because all others may be counted as dishonest.
 
     Args:
         plan: what was asked for.
         mechanism: what ran.
         accepted: reports that arrived, more than `plan.colluding`.
         planned: ε certified for the plan, nats.
-        losses: messages of these reports that do not count; they leave fewer honest ones (core's `losses`).
+        losses: messages of these reports that do not count; they leave fewer honest ones (core's
+            `losses`).
 
     Raises:
         CannotCertify: no sound bound is known, or no honest report may be left.
@@ -44,7 +50,8 @@ def final_cost(
     honest = honest_reports(accepted, plan.min_reports, least, messages, losses, verified=verified)
     if honest < 1:
         raise CannotCertify(
-            f"the {losses.invalid} invalid messages of {accepted} reports may be those of all users but the "
+            f"the {losses.invalid} invalid messages of {accepted} reports may be those of all "
+            f"users but the "
             f"{plan.colluding} who may collude: nothing can be certified for this round"
         )
     cost = cost_of(plan, mechanism, accepted)
@@ -56,15 +63,20 @@ def final_cost(
     # Counted as dishonest, the others no longer add to the chance that somebody is clamped (S6).
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
     other = analyse(fewer)
-    return (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
+    return (
+        (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
+    )
 
 
 def charged_cost(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, losses: Losses = NO_LOSSES
 ) -> tuple[Cost, float]:
-    """Cost that a settled round is charged at least, and its ε; arguments and errors as `final_cost`.
+    """Cost that a settled round is charged at least, and its ε.
 
-    It rests on the plan's assumption where nothing refutes it; the certificate does not (docs/accounting.md, C17).
+    Arguments and errors as `final_cost`.
+
+    It rests on the plan's assumption where nothing refutes it; the certificate does not
+    (docs/accounting.md, C17).
     """
     least, messages = plan.min_reports - plan.colluding, mechanism.messages_per_user
     honest = charged_reports(accepted, plan.min_reports, least, messages, losses)
@@ -100,10 +112,13 @@ def certificate(
         losses: messages that do not count, of a final certificate.
     """
     if stage not in {CertificateStage.PLAN, CertificateStage.FINAL}:
-        raise ValueError(f"stage must be {CertificateStage.PLAN!r} or {CertificateStage.FINAL!r}, not {stage!r}")
+        raise ValueError(
+            f"stage must be {CertificateStage.PLAN!r} or {CertificateStage.FINAL!r}, not {stage!r}"
+        )
     bounds, setting = analysis.bounds, cost.setting
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
-    # What the round itself disproves: more users cheated, or fewer honest reports are left, than the plan assumed.
+    # What the round itself disproves: more users cheated, or fewer honest reports are left, than
+    # the plan assumed.
     refuted = dishonest > plan.colluding or setting.honest < plan.min_reports - plan.colluding
     holds = bounds.certified <= plan.epsilon and not refuted
     return Certificate(
@@ -123,7 +138,9 @@ def certificate(
             attained=_finite(bounds.attained),
             published=None if bounds.published is None else _finite(bounds.published),
         ),
-        corrupted=CorruptedGuarantee(epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta),
+        corrupted=CorruptedGuarantee(
+            epsilon=_finite(analysis.corrupted.epsilon), delta=analysis.corrupted.delta
+        ),
         standard_error=analysis.standard_error,
         assumptions=_assumptions(stage, cost, plan, losses),
         basis=(*_basis(plan, analysis, account), *_refutation(plan, setting.honest, dishonest)),
@@ -148,21 +165,25 @@ def _finite(value: float) -> float | None:
 def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tuple[str, ...]:
     users, honest, nodes = cost.setting.users, cost.setting.honest, len(plan.route)
     lost = (
-        f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood in a batch again, and "
+        f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood "
+        f"in a batch again, and "
         f"{losses.invalid} on the board are of users who do not follow the protocol"
         if losses != NO_LOSSES
         else ""
     )
     counted = (
-        f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so many"
+        f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so "
+        f"many"
         if stage == CertificateStage.FINAL
         else f"at least {users} reports arrive, or nothing is forwarded"
     )
     return (
         counted,
-        f"at least {honest} of the mixed reports are whole reports of users who follow the protocol, the protected "
+        f"at least {honest} of the mixed reports are whole reports of users who follow the "
+        f"protocol, the protected "
         f"user among them; {_not_honest(plan)}{lost}",
-        f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh randomness, and its round "
+        f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh "
+        f"randomness, and its round "
         "key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",
         "clients run the certified randomiser with exactly these parameters",
@@ -172,7 +193,10 @@ def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tup
 
 def _not_honest(plan: RoundPlan) -> str:
     if plan.mix == Mix.VERIFIED:
-        return "everybody who took part has a credential, and those whom an enrolment authority makes up are not"
+        return (
+            "everybody who took part has a credential, and those whom an enrolment authority "
+            "makes up are not"
+        )
     return "reports that an entry node or an enrolment authority makes up are not"
 
 
@@ -180,7 +204,8 @@ def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
     if mechanism.remembered is None:
         return ()
     return (
-        "each person's one device drew its response to this question once and still has it: whoever draws it n times, "
+        "each person's one device drew its response to this question once and still has it: "
+        "whoever draws it n times, "
         "after a loss of its state or under a second credential, keeps n times ε_L",
     )
 
@@ -189,12 +214,14 @@ def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]
     """Lines of the basis that say where the plan's own assumption is known to be wrong."""
     if dishonest > plan.colluding:
         return (
-            f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding users, and the board shows "
+            f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding "
+            f"users, and the board shows "
             f"at least {dishonest}",
         )
     if honest < plan.min_reports - plan.colluding:
         return (
-            f"the plan's assumption does NOT hold: it counts on {plan.min_reports - plan.colluding} whole reports of "
+            f"the plan's assumption does NOT hold: it counts on "
+            f"{plan.min_reports - plan.colluding} whole reports of "
             f"honest users, and {honest} may be left",
         )
     return ()
@@ -202,13 +229,21 @@ def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]
 
 def _basis(plan: RoundPlan, analysis: Analysis, account: Account) -> tuple[str, ...]:
     position = account.position
-    lines = [*analysis.bounds.basis, *(f"all nodes corrupt: {line}" for line in analysis.corrupted.basis)]
+    lines = [
+        *analysis.bounds.basis,
+        *(f"all nodes corrupt: {line}" for line in analysis.corrupted.basis),
+    ]
     lines += [f"ledger: {line}" for line in account.basis]
     if not analysis.bounds.certified <= plan.epsilon:
         got = analysis.bounds.certified
-        what = f"epsilon is {got:.6g}" if math.isfinite(got) else "no finite epsilon can be certified"
+        what = (
+            f"epsilon is {got:.6g}" if math.isfinite(got) else "no finite epsilon can be certified"
+        )
         lines.append(f"the planned epsilon {plan.epsilon:g} does NOT hold: {what}")
     if position.spent is None or position.spent > position.limit:
         total = "without a finite bound" if position.spent is None else f"{position.spent:.6g}"
-        lines.append(f"the population's budget is OVERSPENT: {total} of {position.limit:g} at delta {position.delta:g}")
+        lines.append(
+            f"the population's budget is OVERSPENT: {total} of {position.limit:g} at delta "
+            f"{position.delta:g}"
+        )
     return tuple(lines)

@@ -21,7 +21,9 @@ from shuffledp_core.logs import configure_logs
 from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
-app = typer.Typer(pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
@@ -31,13 +33,18 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of 
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    bool,
+    typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 
 @app.command()
 def serve(
-    config: Annotated[Path, typer.Option(help="TOML file; deploy/config has a sample of every key.")],
+    config: Annotated[
+        Path, typer.Option(help="TOML file; deploy/config has a sample of every key.")
+    ],
     *,
     _: VersionOption = False,
 ) -> None:
@@ -54,7 +61,11 @@ def serve(
 
 async def _serve(settings: AccountantConfig, roster: Roster, accountant: Accountant) -> None:
     metrics = AccountantMetrics(settings)
-    follow = () if settings.metrics is None else (lambda: metrics.follow(settings.populations, accountant.budget),)
+    follow = (
+        ()
+        if settings.metrics is None
+        else (lambda: metrics.follow(settings.populations, accountant.budget),)
+    )
     await run_until_signal(create_service(settings, roster, accountant, metrics), background=follow)
 
 

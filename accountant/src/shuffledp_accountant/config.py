@@ -1,4 +1,6 @@
-"""Configuration of the accountant: budgets of populations, lifetime of certificates, and place of the ledger."""
+"""Configuration of the accountant: budgets of populations, lifetime of certificates, and place of
+the ledger.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,19 @@ from shuffledp_core.config import Section, ServiceConfig
 from shuffledp_core.privacy import Adjacency, Composition
 
 LEDGER_URL: Final = "SHUFFLEDP_LEDGER_URL"
-"""Environment variable with the ledger's database URL; where it has a password, this is the place for it."""
+"""Environment variable with the ledger's database URL; where it has a password, this is the place
+for it.
+"""
 
 _MAX_DAYS: Final = 3660
 
 
 class PopulationConfig(Section, frozen=True, kw_only=True):
-    """Privacy budget of a population: ε (nats) at δ over all its rounds, under `adjacency` (see `ledger.Budget`).
+    """Privacy budget of a population: ε (nats) at δ over all its rounds, under `adjacency` (see
+    `ledger.Budget`).
 
-    `composition` is adaptive, unless it is known that no round's parameters depend on the results of earlier ones.
+    `composition` is adaptive, unless it is known that no round's parameters depend on the results
+    of earlier ones.
     """
 
     epsilon: float
@@ -35,8 +41,8 @@ class PopulationConfig(Section, frozen=True, kw_only=True):
 class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
     """Configuration of an accountant. `[populations.NAME]` tables hold the budgets.
 
-    `ledger` is a database URL; by default SQLite in the state folder. A certificate may be relied upon for
-    `certificate_days` after the round's planned closing time.
+    `ledger` is a database URL; by default SQLite in the state folder. A certificate may be relied
+    upon for `certificate_days` after the round's planned closing time.
     """
 
     populations: dict[str, PopulationConfig]
@@ -45,9 +51,14 @@ class AccountantConfig(ServiceConfig, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.certificate_days <= _MAX_DAYS:
-            raise ValueError(f"certificate_days must be above 0 and at most {_MAX_DAYS}, not {self.certificate_days}")
+            raise ValueError(
+                f"certificate_days must be above 0 and at most {_MAX_DAYS}, not "
+                f"{self.certificate_days}"
+            )
 
     @property
     def ledger_url(self) -> str:
-        """URL of the ledger: the environment's, else the file's, else ledger.db in the state folder."""
+        """URL of the ledger: the environment's, else the file's, else ledger.db in the state
+        folder.
+        """
         return os.environ.get(LEDGER_URL) or self.ledger or f"sqlite:///{self.state / 'ledger.db'}"

@@ -1,4 +1,6 @@
-"""`shuffledp ledger`, also `shuffledp-ledger` where the accountant alone is installed: care of the ledger."""
+"""`shuffledp ledger`, also `shuffledp-ledger` where the accountant alone is installed: care of the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from shuffledp_core.errors import LedgerError, ShuffleDPError
 from shuffledp_core.keys import read_roster
 from shuffledp_core.terminal import prepare_terminal
 
-app = typer.Typer(pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 ledger_app = typer.Typer(help="Care of the accountant's ledger.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 
@@ -30,18 +34,24 @@ def _group() -> None:
 def restore_command(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="Folders with rounds' documents: the analyst's state, saved results, announcements."),
+        typer.Argument(
+            help="Folders with rounds' documents: the analyst's state, saved results, "
+            "announcements."
+        ),
     ],
     *,
     config: Annotated[Path, typer.Option(help="The accountant's TOML file.")],
 ) -> None:
-    """After a restore from a backup: charge the rounds that the ledger has forgotten, and show what is missing."""
+    """After a restore from a backup: charge the rounds that the ledger has forgotten, and show what
+    is missing.
+    """
     settings = load_config(config, AccountantConfig)
     roster = read_roster(settings.roster, settings.root_key)
     evidence = read_certificates(folders, roster.accountant, roster.deployment)
     if not evidence:
         raise LedgerError(
-            f"no plan certificate of {roster.accountant.name!r} below {', '.join(map(str, folders))}: give the folders "
+            f"no plan certificate of {roster.accountant.name!r} below "
+            f"{', '.join(map(str, folders))}: give the folders "
             "with the documents of the rounds since the backup"
         )
     ledger = open_ledger(settings)
@@ -54,14 +64,18 @@ def restore_command(
     incomplete = [outcome.population for outcome in outcomes if outcome.missing]
     if incomplete:
         raise LedgerError(
-            f"the account of {', '.join(incomplete)} is incomplete: find the certificates of the missing entries (the "
-            "analyst's state, saved results, a device that took part) and run this again; until then nodes refuse its "
+            f"the account of {', '.join(incomplete)} is incomplete: find the certificates of the "
+            f"missing entries (the "
+            "analyst's state, saved results, a device that took part) and run this again; until "
+            "then nodes refuse its "
             "rounds"
         )
 
 
 def _show(outcome: Restored) -> None:
-    typer.echo(f"population {outcome.population}: {outcome.highest} entries are known from certificates")
+    typer.echo(
+        f"population {outcome.population}: {outcome.highest} entries are known from certificates"
+    )
     for round_id in outcome.found:
         typer.echo(f"  charged again: round {round_id}")
     if outcome.missing:

@@ -1,7 +1,7 @@
 """Metrics of the accountant: certificates given, and the budget of every population.
 
-A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the background after a
-change, never while somebody reads the page.
+A statement composes all rounds of a population, which takes up to seconds: it is recomputed in the
+background after a change, never while somebody reads the page.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.transport.metrics import ServiceMetrics
 
 LOOK_SECONDS = 60.0
-"""Interval at which the ledger is read without a change here: another accountant may write to the same database."""
+"""Interval at which the ledger is read without a change here: another accountant may write to the
+same database.
+"""
 
 SILENT_SECONDS = 60.0
-"""Time without an answer after which the ledger counts as away: a frozen database says nothing at all."""
+"""Time without an answer after which the ledger counts as away: a frozen database says nothing at
+all.
+"""
 
 
 class AccountantMetrics(ServiceMetrics):
-    """Metrics page of the accountant. ε in nats at the budget's δ; +Inf where no finite bound holds."""
+    """Metrics page of the accountant. ε in nats at the budget's δ.
+
+    +Inf where no finite bound holds.
+    """
 
     def __init__(self, config: AccountantConfig) -> None:
         super().__init__(config)
@@ -32,16 +39,32 @@ class AccountantMetrics(ServiceMetrics):
         self.certificates = self.counter(
             "shuffledp_accountant_certificates", "Certificates given, repetitions included", "stage"
         )
-        self.releases = self.counter("shuffledp_accountant_releases", "Reservations given back, repetitions included")
-        self._limit = gauge("shuffledp_accountant_epsilon_limit", "Budget of the population", "population")
-        self._spent = gauge("shuffledp_accountant_epsilon_spent", "Spent and reserved", "population")
-        self._left = gauge("shuffledp_accountant_epsilon_left", "Budget less what is spent", "population")
-        self._if_fixed = gauge(
-            "shuffledp_accountant_epsilon_if_fixed", "Spent if all parameters were fixed in advance", "population"
+        self.releases = self.counter(
+            "shuffledp_accountant_releases", "Reservations given back, repetitions included"
         )
-        self._delta = gauge("shuffledp_accountant_delta", "The delta of the population's budget", "population")
-        self._charges = gauge("shuffledp_accountant_charges", "Rounds in the ledger", "population", "state")
-        self._read = gauge("shuffledp_accountant_ledger_up", "1 when the ledger could be read the last time")
+        self._limit = gauge(
+            "shuffledp_accountant_epsilon_limit", "Budget of the population", "population"
+        )
+        self._spent = gauge(
+            "shuffledp_accountant_epsilon_spent", "Spent and reserved", "population"
+        )
+        self._left = gauge(
+            "shuffledp_accountant_epsilon_left", "Budget less what is spent", "population"
+        )
+        self._if_fixed = gauge(
+            "shuffledp_accountant_epsilon_if_fixed",
+            "Spent if all parameters were fixed in advance",
+            "population",
+        )
+        self._delta = gauge(
+            "shuffledp_accountant_delta", "The delta of the population's budget", "population"
+        )
+        self._charges = gauge(
+            "shuffledp_accountant_charges", "Rounds in the ledger", "population", "state"
+        )
+        self._read = gauge(
+            "shuffledp_accountant_ledger_up", "1 when the ledger could be read the last time"
+        )
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
@@ -54,10 +77,12 @@ class AccountantMetrics(ServiceMetrics):
         statement: Callable[[str], Statement],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Shows the statement of every population, for ever: now, at every change and every `LOOK_SECONDS`.
+        """Shows the statement of every population, for ever: now, at every change and every
+        `LOOK_SECONDS`.
 
-        A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and is logged. The first
-        is tried again, the second is waited for: each try would hold another thread.
+        A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and
+        is logged. The first is tried again, the second is waited for: each try would hold another
+        thread.
         """
         names = tuple(populations)
         while True:
@@ -65,11 +90,14 @@ class AccountantMetrics(ServiceMetrics):
             self._changed.clear()
             look = asyncio.ensure_future(self._look(names, statement))
             try:
-                # Not `wait_for`, which would cancel the look and leave its thread behind, for the next one to join.
+                # Not `wait_for`, which would cancel the look and leave its thread behind, for the
+                # next one to join.
                 await asyncio.wait({look}, timeout=silent_seconds)
                 if not look.done():
                     self._read.set(0)
-                    structlog.get_logger().warning("ledger not read", reason=f"silent for {silent_seconds:g} s")
+                    structlog.get_logger().warning(
+                        "ledger not read", reason=f"silent for {silent_seconds:g} s"
+                    )
                 await look
             finally:
                 look.cancel()
@@ -85,7 +113,9 @@ class AccountantMetrics(ServiceMetrics):
             self._read.set(1)
         except ShuffleDPError as error:
             self._read.set(0)
-            structlog.get_logger().warning("ledger not read", error=type(error).__name__, reason=str(error))
+            structlog.get_logger().warning(
+                "ledger not read", error=type(error).__name__, reason=str(error)
+            )
 
     def _show(self, population: str, statement: Statement) -> None:
         self._limit.labels(population).set(statement.budget.epsilon)

@@ -8,7 +8,12 @@ from typing import Final
 
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.documents.signed import from_json
-from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError, UsageError
+from shuffledp_core.errors import (
+    ConfigError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    UsageError,
+)
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS, Mechanism
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite
@@ -60,24 +65,33 @@ def read_plan(data: bytes, roster: Roster, budgets: Collection[str]) -> RoundPla
 
 
 def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
-    """Raises `UsageError` when the calibrated mechanism sends more messages than a round can carry."""
+    """Raises `UsageError` when the calibrated mechanism sends more messages than a round can
+    carry.
+    """
     try:
         Geometry.of(mechanism, plan.suite, len(plan.route), plan.mix)
     except ValueError as error:
         raise UsageError(
-            f"{plan.mechanism} with size {plan.size} at epsilon {plan.epsilon:g} needs {mechanism.messages_per_user} "
+            f"{plan.mechanism} with size {plan.size} at epsilon {plan.epsilon:g} needs "
+            f"{mechanism.messages_per_user} "
             f"messages per user: {error}; take a smaller size or a larger epsilon"
         ) from error
 
 
 def _check_question(plan: RoundPlan) -> None:
     if plan.mechanism not in MECHANISMS:
-        raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
+        raise UsageError(
+            f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}"
+        )
     low = MECHANISMS[plan.mechanism].least_size
     if not low <= plan.size < MAX_DOMAIN:
-        raise UsageError(f"size must be from {low} to {MAX_DOMAIN - 1} for {plan.mechanism}, not {plan.size}")
+        raise UsageError(
+            f"size must be from {low} to {MAX_DOMAIN - 1} for {plan.mechanism}, not {plan.size}"
+        )
     if not 0 < plan.epsilon <= MAX_PLAN_EPSILON:
-        raise UsageError(f"epsilon must be above 0 and at most {MAX_PLAN_EPSILON:g}, not {plan.epsilon}")
+        raise UsageError(
+            f"epsilon must be above 0 and at most {MAX_PLAN_EPSILON:g}, not {plan.epsilon}"
+        )
     if not SMALLEST_DELTA <= plan.delta < 1:
         raise UsageError(f"delta must be from {SMALLEST_DELTA:g} to below 1, not {plan.delta}")
     if plan.max_reports > MAX_REPORTS:
@@ -92,7 +106,8 @@ def _check_distance(plan: RoundPlan) -> None:
         return
     if plan.adjacency is Adjacency.STANDARD and plan.max_distance != largest:
         raise UsageError(
-            f"max_distance is for metric adjacency; a standard guarantee covers every change, up to {largest}, not "
+            f"max_distance is for metric adjacency; a standard guarantee covers every change, up "
+            f"to {largest}, not "
             f"only {plan.max_distance}: leave it out"
         )
     if not 1 <= plan.max_distance <= largest:
@@ -107,11 +122,16 @@ def _check_parties(plan: RoundPlan, roster: Roster, budgets: Collection[str]) ->
         raise UsageError(str(error)) from error
     if plan.population not in budgets:
         raise UsageError(
-            f"population {plan.population!r} has no budget here; those with one: {', '.join(sorted(budgets)) or 'none'}"
+            f"population {plan.population!r} has no budget here; those with one: "
+            f"{', '.join(sorted(budgets)) or 'none'}"
         )
     known = [party.name for party in roster.nodes()]
     unknown = [name for name in plan.route if name not in known]
     if unknown:
-        raise UsageError(f"the roster has no node {', '.join(unknown)}; its nodes: {', '.join(known) or 'none'}")
+        raise UsageError(
+            f"the roster has no node {', '.join(unknown)}; its nodes: {', '.join(known) or 'none'}"
+        )
     if not MIN_NODES <= len(plan.route) <= MAX_HOPS:
-        raise UsageError(f"the route must have from {MIN_NODES} to {MAX_HOPS} nodes, not {len(plan.route)}")
+        raise UsageError(
+            f"the route must have from {MIN_NODES} to {MAX_HOPS} nodes, not {len(plan.route)}"
+        )

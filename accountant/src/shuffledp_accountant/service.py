@@ -1,7 +1,8 @@
-"""The accountant as a service: certify, settle, release, budget. docs/protocol.md, "Opening" and "Close".
+"""The accountant as a service: certify, settle, release, budget. docs/protocol.md, "Opening" and
+"Close".
 
-`Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC, with the numerics in
-threads so that the loop answers health checks and queries meanwhile.
+`Accountant` does the work, without network and event loop; `AccountantServicer` puts it on gRPC,
+with the numerics in threads so that the loop answers health checks and queries meanwhile.
 """
 
 from __future__ import annotations
@@ -65,9 +66,14 @@ RULES: Final = {
 
 
 class Accountant:
-    """Turns plans into signed certificates; every guarantee is charged before it is given. Thread-safe."""
+    """Turns plans into signed certificates; every guarantee is charged before it is given.
 
-    def __init__(self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock) -> None:
+    Thread-safe.
+    """
+
+    def __init__(
+        self, identity: Identity, roster: Roster, ledger: Ledger, lifetime: int, clock: Clock
+    ) -> None:
         """Sets up everything but the network.
 
         Args:
@@ -84,7 +90,8 @@ class Accountant:
         self._clock = clock
 
     def certify(self, round_id: str, plan_json: bytes) -> bytes:
-        """Certifies a plan and charges its budget: the signed certificate, the same bytes for the same plan.
+        """Certifies a plan and charges its budget: the signed certificate, the same bytes for the
+        same plan.
 
         1. The plan is usable.
         2. A round that is known gets its stored answer.
@@ -109,10 +116,12 @@ class Accountant:
         check_messages(plan, mechanism)
         cost = cost_of(plan, mechanism, plan.min_reports)
         analysis = analyse(cost)
-        # `calibrate` has seen to it already; what is charged and signed rests on this comparison, not on a search.
+        # `calibrate` has seen to it already; what is charged and signed rests on this comparison,
+        # not on a search.
         if not analysis.bounds.certified <= plan.epsilon:
             raise CannotCertify(
-                f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon {analysis.bounds.certified:.6g}, "
+                f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon "
+                f"{analysis.bounds.certified:.6g}, "
                 f"not {plan.epsilon:g}; ask for a larger epsilon or more reports"
             )
         asked = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
@@ -122,26 +131,36 @@ class Accountant:
             issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
             document = certificate(
-                CertificateStage.PLAN, deployment, round_id, plan, cost, analysis, account, issued, life
+                CertificateStage.PLAN,
+                deployment,
+                round_id,
+                plan,
+                cost,
+                analysis,
+                account,
+                issued,
+                life,
             )
             return self._identity.sign(document).to_bytes()
 
         return self._ledger.reserve(asked, signed)  # 4
 
-    def settle(self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0) -> bytes:
+    def settle(
+        self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0
+    ) -> bytes:
         """Certifies the reports that arrived, signed; docs/protocol.md, "Close", docs/adr/0004.
 
         1. A round that is settled for this number gets its stored answer.
         2. The plan allows that many reports.
-        3. Every node of the route signed that it relayed exactly that many, and how many onions were dropped (core's
-           `check_headers`).
+        3. Every node of the route signed that it relayed exactly that many, and how many onions
+           were dropped (core's `check_headers`).
         4. Certify what may be left, charge what the plan's assumption costs (`charged_cost`), and
            store the certificate; all or nothing.
 
         Raises:
             UnknownRoundError: never certified here.
-            RoundStateError: step 1, settled for another number, or released; step 2, more reports than the plan
-                allows; step 3, headers are missing.
+            RoundStateError: step 1, settled for another number, or released; step 2, more reports
+                than the plan allows; step 3, headers are missing.
             TooFewReportsError: step 2, fewer than the plan's minimum.
             DocumentError: step 3, a header cannot be believed, or is for another round or position.
             CountMismatchError: step 3, a node counts otherwise.
@@ -158,7 +177,9 @@ class Accountant:
         route = [self._roster.party(name) for name in plan.route]  # 3
         signed_headers = [Signed.from_bytes(header) for header in headers]
         each, excluding = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
-        dropped = check_headers(signed_headers, route, round_id, each, accepted, excluding=excluding)
+        dropped = check_headers(
+            signed_headers, route, round_id, each, accepted, excluding=excluding
+        )
         losses = Losses(dropped, invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, *charged_cost(plan, mechanism, accepted, losses))
@@ -197,16 +218,22 @@ class Accountant:
         missing = set(route)
         for data in discards:
             discard = self._discard(Signed.from_bytes(data), route)  # 1
-            # Another round's discard, sent again, would give back the charge of a round whose messages were forwarded.
+            # Another round's discard, sent again, would give back the charge of a round whose
+            # messages were forwarded.
             if discard.round_id != round_id:  # 2
-                raise RoundStateError(f"{discard.node} discarded round {discard.round_id}, not {round_id}")
+                raise RoundStateError(
+                    f"{discard.node} discarded round {discard.round_id}, not {round_id}"
+                )
             if discard.forwarded:
-                raise RoundStateError(f"{discard.node} has forwarded messages of round {round_id}: its charge stays")
+                raise RoundStateError(
+                    f"{discard.node} has forwarded messages of round {round_id}: its charge stays"
+                )
             missing.discard(discard.node)
         if missing:  # 3
             names = ", ".join(sorted(missing))
             raise RoundStateError(
-                f"no discard of round {round_id} from {names}: its charge stays until all have signed"
+                f"no discard of round {round_id} from {names}: its charge stays until all have "
+                f"signed"
             )
         self._ledger.release(round_id)
 
@@ -215,17 +242,27 @@ class Accountant:
         return self._ledger.statement(population)
 
     def page(self, population: str, after: int, most: int) -> tuple[Statement, list[Entry]]:
-        """The statement, and a page of the charges behind the entry `after`. Raises as `Ledger.entries`."""
+        """The statement, and a page of the charges behind the entry `after`.
+
+        Raises as `Ledger.entries`.
+        """
         return self._ledger.statement(population), self._ledger.entries(population, after, most)
 
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
-            raise RoundStateError(f"a discard of {signed.signer!r} means nothing here: the route is {', '.join(route)}")
-        # The signer's name is used only to find the key: nothing of the content is believed before the signature holds.
+            raise RoundStateError(
+                f"a discard of {signed.signer!r} means nothing here: the route is "
+                f"{', '.join(route)}"
+            )
+        # The signer's name is used only to find the key: nothing of the content is believed before
+        # the signature holds.
         discard = verify_from(self._roster.party(signed.signer), signed, Discard)
-        # Otherwise a single node could sign for the whole route, and undo the charge of a round that went on.
+        # Otherwise a single node could sign for the whole route, and undo the charge of a round
+        # that went on.
         if discard.node != signed.signer:
-            raise RoundStateError(f"{signed.signer} signed a discard in the name of {discard.node!r}")
+            raise RoundStateError(
+                f"{signed.signer} signed a discard in the name of {discard.node!r}"
+            )
         return discard
 
 
@@ -239,10 +276,13 @@ def _stored_plan(text: str) -> RoundPlan:
 def _check_accepted(plan: RoundPlan, accepted: int) -> None:
     if accepted < plan.min_reports:
         raise TooFewReportsError(
-            f"{accepted} reports are fewer than the round's minimum, {plan.min_reports}: there is no final certificate"
+            f"{accepted} reports are fewer than the round's minimum, {plan.min_reports}: there is "
+            f"no final certificate"
         )
     if accepted > plan.max_reports:
-        raise RoundStateError(f"{accepted} reports are more than the round's maximum, {plan.max_reports}")
+        raise RoundStateError(
+            f"{accepted} reports are more than the round's maximum, {plan.max_reports}"
+        )
 
 
 class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
@@ -251,10 +291,12 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
     def __init__(self, accountant: Accountant, metrics: AccountantMetrics) -> None:
         self._accountant = accountant
         self._metrics = metrics
-        # One change at a time in this process: of two, one would compute its composition in vain. Each finishes even
-        # when its caller hangs up: the release that follows must find what was still charged.
+        # One change at a time in this process: of two, one would compute its composition in vain.
+        # Each finishes even when its caller hangs up: the release that follows must find what was
+        # still charged.
         self._changing = asyncio.Lock()
-        # Each query holds its place until its thread is done, so a database that is silent holds no more threads.
+        # Each query holds its place until its thread is done, so a database that is silent holds no
+        # more threads.
         self._reading = asyncio.Semaphore(MOST_READERS)
         self._log = structlog.get_logger()
 
@@ -282,7 +324,11 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         """See accountant.proto."""
         async with self._changing:
             signed = await in_thread(
-                self._accountant.settle, request.round_id, request.accepted, tuple(request.headers), request.invalid
+                self._accountant.settle,
+                request.round_id,
+                request.accepted,
+                tuple(request.headers),
+                request.invalid,
             )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
         self._certified(CertificateStage.FINAL)
@@ -309,7 +355,9 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         """See accountant.proto. An infinite ε: no finite bound."""
         most = request.most_entries or MOST_ENTRIES
         async with self._reading:
-            statement, page = await in_thread(self._accountant.page, request.population, request.after_entry, most)
+            statement, page = await in_thread(
+                self._accountant.page, request.population, request.after_entry, most
+            )
         return accountant_pb2.GetBudgetResponse(
             limit_epsilon=statement.budget.epsilon,
             delta=statement.budget.delta,
@@ -330,7 +378,8 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                     users=entry.cost.setting.users,
                     honest=entry.cost.setting.honest,
                     adjacency=entry.cost.setting.adjacency.value,
-                    max_distance=entry.cost.setting.max_distance or largest_distance(entry.cost.mechanism),
+                    max_distance=entry.cost.setting.max_distance
+                    or largest_distance(entry.cost.mechanism),
                 )
                 for entry in page
             ],
@@ -353,14 +402,20 @@ def open_accountant(config: AccountantConfig, roster: Roster) -> tuple[Accountan
         ConfigError: keys, budgets or the ledger's URL are wrong.
         LedgerError: the ledger is damaged or of another version.
     """
-    unknown = sorted(set(config.populations) - {population.name for population in roster.populations})
+    unknown = sorted(
+        set(config.populations) - {population.name for population in roster.populations}
+    )
     if unknown:
-        raise ConfigError(f"budgets for populations that the roster does not have: {', '.join(unknown)}")
+        raise ConfigError(
+            f"budgets for populations that the roster does not have: {', '.join(unknown)}"
+        )
     identity = load_party(roster, Role.ACCOUNTANT, config.name, config.keys)
     try:
         config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot make the state folder {config.state}: {error.strerror}"
+        ) from error
     ledger = open_ledger(config)
     lifetime = round(config.certificate_days * 86_400_000)
     return Accountant(identity, roster, ledger, lifetime, system_clock), ledger

@@ -1,4 +1,7 @@
-"""The adversary's commands, `shuffledp attack|audit`. Each command's code is imported when it runs."""
+"""The adversary's commands, `shuffledp attack|audit`.
+
+Each command's code is imported when it runs.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Statistics of an audit: exact confidence intervals, and a lower bound on ε from two samples of outcomes.
+"""Statistics of an audit: exact confidence intervals, and a lower bound on ε from two samples of
+outcomes.
 
-The attacks and the audit share this. Nothing here is asymptotic, so a test may ask for a confidence of 1 - 1e-9.
+The attacks and the audit share this. Nothing here is asymptotic, so a test may ask for a confidence
+of 1 - 1e-9.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainccinv, betaincinv  # not `scipy.stats`, which every command would wait for
+from scipy.special import (
+    betainccinv,
+    betaincinv,
+)  # not `scipy.stats`, which every command would wait for
 
 DEFAULT_CONFIDENCE: Final = 0.95
 
@@ -19,7 +24,9 @@ _MOST_EVENTS: Final = 20_000
 """Candidate events per family; beyond it, evenly spaced ones are tried."""
 
 
-def clopper_pearson(successes: int, trials: int, confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:
+def clopper_pearson(
+    successes: int, trials: int, confidence: float = DEFAULT_CONFIDENCE
+) -> tuple[float, float]:
     """The exact two-sided interval of a success probability (Clopper and Pearson 1934).
 
     Args:
@@ -44,12 +51,14 @@ class EpsilonBound:
     """Evidence against every guarantee below `lower`.
 
     Attributes:
-        lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 when nothing is.
+        lower: ε (nats) such that (ε', δ) with ε' < lower is refuted at `confidence`; 0 when nothing
+            is.
         estimate: the same event's ε without the confidence margins; -inf when it never happened.
         delta: the δ it is for.
         confidence: that a true guarantee is not refuted.
         trials: of each dataset, both halves together.
-        hits: in the measuring half, how often the event happened on the likelier and on the other dataset.
+        hits: in the measuring half, how often the event happened on the likelier and on the other
+            dataset.
     """
 
     lower: float
@@ -68,10 +77,11 @@ def epsilon_bound(
 ) -> EpsilonBound:
     """A lower bound on ε at `delta`, from the outcomes of a mechanism on two neighbouring datasets.
 
-    The event that tells the datasets apart best is chosen on the first half of the trials, among both tails and the
-    likelihood-ratio events, in both directions; only the second half measures it, so the choice costs no confidence.
-    Each of the two probabilities gets half of 1 - confidence. Any (ε, δ) guarantee of the mechanism exceeds the
-    bound with at least the stated confidence.
+    The event that tells the datasets apart best is chosen on the first half of the trials, among
+    both tails and the likelihood-ratio events, in both directions; only the second half measures
+    it, so the choice costs no confidence. Each of the two probabilities gets half of 1 -
+    confidence. Any (ε, δ) guarantee of the mechanism exceeds the bound with at least the stated
+    confidence.
 
     Args:
         first: shape (trials,), outcomes as whole numbers; equal numbers are equal outcomes.
@@ -83,7 +93,9 @@ def epsilon_bound(
         ValueError: the shapes differ, fewer than two trials, or a number is out of range.
     """
     if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
-        raise ValueError(f"two equally many trials are needed, at least 2, not {first.shape} and {second.shape}")
+        raise ValueError(
+            f"two equally many trials are needed, at least 2, not {first.shape} and {second.shape}"
+        )
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be from 0 to below 1, not {delta}")
     if not 0 < confidence < 1:
@@ -96,15 +108,25 @@ def epsilon_bound(
     likely, other = (right, left) if swapped else (left, right)
     hits = (int(chosen[likely[half:]].sum()), int(chosen[other[half:]].sum()))
     measured = len(first) - half
-    # The unfavourable end of both: with P at least the one and Q at most the other, (ε, δ) needs ε >= ln((P - δ) / Q).
-    bound = _log_ratio(_lower(np.array([hits[0]]), measured, side), _upper(np.array([hits[1]]), measured, side), delta)
+    # The unfavourable end of both: with P at least the one and Q at most the other, (ε, δ) needs ε
+    # >= ln((P - δ) / Q).
+    bound = _log_ratio(
+        _lower(np.array([hits[0]]), measured, side),
+        _upper(np.array([hits[1]]), measured, side),
+        delta,
+    )
     plain = (hits[0] / measured - delta, hits[1] / measured)
-    estimate = -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
+    estimate = (
+        -math.inf if plain[0] <= 0 else math.inf if plain[1] == 0 else math.log(plain[0] / plain[1])
+    )
     return EpsilonBound(max(0.0, float(bound[0])), estimate, delta, confidence, len(first), hits)
 
 
 def numbered(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different numbers in rising order, and the place among them of each; of shape (n,), n > 0."""
+    """The different numbers in rising order, and the place among them of each.
+
+    Of shape (n,), n > 0.
+    """
     low = int(outcomes.min())
     span = int(outcomes.max()) - low + 1
     if span > outcomes.size:
@@ -119,10 +141,11 @@ def _best_event(
 ) -> tuple[NDArray[np.bool_], bool]:
     """The event as a mask over outcomes, and whether it is likelier on the right dataset.
 
-    Candidates compete by their own lower bounds, with the error shared among all of them: otherwise a rare event
-    that happened to look strong would win, and measure nothing in the other half.
+    Candidates compete by their own lower bounds, with the error shared among all of them: otherwise
+    a rare event that happened to look strong would win, and measure nothing in the other half.
     """
-    # Two directions, three orders, at most `outcomes` events in each: a union bound over all candidates.
+    # Two directions, three orders, at most `outcomes` events in each: a union bound over all
+    # candidates.
     side /= 6 * outcomes
     counts = (np.bincount(left, minlength=outcomes), np.bincount(right, minlength=outcomes))
     trials = len(left)
@@ -130,11 +153,15 @@ def _best_event(
     up = np.arange(outcomes)
     for swap in (False, True):
         likely, other = counts[::-1] if swap else counts
-        # Half a count more: an outcome seen once, on one side alone, would otherwise rank before all that are frequent.
+        # Half a count more: an outcome seen once, on one side alone, would otherwise rank before
+        # all that are frequent.
         ratio = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
         for order in (up, up[::-1], ratio):
-            # Candidates left out cost strength and never soundness: whichever wins is measured on the other half.
-            ends = np.unique(np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp))
+            # Candidates left out cost strength and never soundness: whichever wins is measured on
+            # the other half.
+            ends = np.unique(
+                np.linspace(0, outcomes - 1, min(outcomes, _MOST_EVENTS)).astype(np.intp)
+            )
             hits = np.cumsum(likely[order])[ends], np.cumsum(other[order])[ends]
             scores = _log_ratio(_lower(hits[0], trials, side), _upper(hits[1], trials, side), delta)
             place = int(np.argmax(scores))
@@ -145,19 +172,28 @@ def _best_event(
     return chosen, swapped
 
 
-def _log_ratio(low: NDArray[np.float64], high: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+def _log_ratio(
+    low: NDArray[np.float64], high: NDArray[np.float64], delta: float
+) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        result: NDArray[np.float64] = np.where(low > delta, np.log(np.maximum(low - delta, 0)) - np.log(high), -np.inf)
+        result: NDArray[np.float64] = np.where(
+            low > delta, np.log(np.maximum(low - delta, 0)) - np.log(high), -np.inf
+        )
     return result
 
 
 def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
     # The maximum only spares the beta law a parameter of 0; that case has the exact end 0 below.
-    found = np.asarray(betaincinv(np.maximum(successes, 1), trials - successes + 1, side), dtype=np.float64)
+    found = np.asarray(
+        betaincinv(np.maximum(successes, 1), trials - successes + 1, side), dtype=np.float64
+    )
     return np.where(successes == 0, 0.0, found)
 
 
 def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
-    # Not `betaincinv` of 1 - side, which loses digits of a small `side`, and all of them below 1e-16.
-    found = np.asarray(betainccinv(successes + 1, np.maximum(trials - successes, 1), side), dtype=np.float64)
+    # Not `betaincinv` of 1 - side, which loses digits of a small `side`, and all of them below
+    # 1e-16.
+    found = np.asarray(
+        betainccinv(successes + 1, np.maximum(trials - successes, 1), side), dtype=np.float64
+    )
     return np.where(successes == trials, 1.0, found)

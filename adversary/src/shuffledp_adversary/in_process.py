@@ -1,11 +1,14 @@
-"""A whole round in this process: real onions, real peeling and mixing, and what every node could have written down.
+"""A whole round in this process: real onions, real peeling and mixing, and what every node could
+have written down.
 
-No network, no keys of parties, no accountant: for attacks that need many rounds, and for exercises. The steps are those
-of `shuffledp_shuffler.mixing`, by the shuffler's own functions. What may differ is said by the caller: a node that
-sleeps (it peels, and keeps the order), one that does not look for repeated onions, and one that tampers.
+No network, no keys of parties, no accountant: for attacks that need many rounds, and for exercises.
+The steps are those of `shuffledp_shuffler.mixing`, by the shuffler's own functions. What may differ
+is said by the caller: a node that sleeps (it peels, and keeps the order), one that does not look
+for repeated onions, and one that tampers.
 
-The randomness is a parameter. Real rounds take the operating system's; an exercise that must come out the same again
-gives its own, and then keys, onions and orders are the same, too, under the suite "sealed-box".
+The randomness is a parameter. Real rounds take the operating system's; an exercise that must come
+out the same again gives its own, and then keys, onions and orders are the same, too, under the
+suite "sealed-box".
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomness import RandomBytes, system_random
-from shuffledp_shuffler.corruption import CREDENTIAL_BYTES, VERSION, CorruptLog, LogHeader, link_digests
+from shuffledp_shuffler.corruption import (
+    CREDENTIAL_BYTES,
+    VERSION,
+    CorruptLog,
+    LogHeader,
+    link_digests,
+)
 from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.peel_worker import Layer, peel_chunk
 from shuffledp_shuffler.permutation import Records, uniform_permutation
@@ -38,7 +47,9 @@ Route: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Round keys (private, public) of every hop."""
 
 Tampering: TypeAlias = Callable[[Pool], Sequence[bytes]]
-"""What a malicious node sends on in place of the output of its honest mixing; see `exchange.tampering`."""
+"""What a malicious node sends on in place of the output of its honest mixing; see
+`exchange.tampering`.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +62,10 @@ class PlayedRound:
         route: round keys of the hops.
         messages: the plain messages of every user, in the order of the entry node's spool.
         envelopes: what every user sent.
-        logs: by position, what each node would have logged if it was corrupt. A tampering node's is of its honest work.
-        batches: by position, the packed records that each node sent on; the last one's are the board.
+        logs: by position, what each node would have logged if it was corrupt. A tampering node's is
+            of its honest work.
+        batches: by position, the packed records that each node sent on; the last one's are the
+            board.
         dropped: by position, the number of onions that each node dropped.
     """
 
@@ -113,7 +126,9 @@ def play(
     conduct: Conduct = HONEST,
     random: RandomBytes = system_random,
 ) -> PlayedRound:
-    """Plays a round of users who send these plain messages; 40 users with 3 messages and 3 nodes take some 0.1 s.
+    """Plays a round of users who send these plain messages.
+
+    40 users with 3 messages and 3 nodes take some 0.1 s.
 
     Raises:
         ValueError: the messages do not fit the geometry.
@@ -131,7 +146,14 @@ def play(
         packed = node.tampered(packed, log, keys)
         logs[position], batches[position], dropped[position] = log, packed, log.header.dropped
     return PlayedRound(
-        geometry, round_id, route, tuple(tuple(own) for own in messages), envelopes, logs, batches, dropped
+        geometry,
+        round_id,
+        route,
+        tuple(tuple(own) for own in messages),
+        envelopes,
+        logs,
+        batches,
+        dropped,
     )
 
 
@@ -157,12 +179,19 @@ class _Node:
         kept = ~np.isin(places, again)
         records, places = records[kept], places[kept]
         asleep = position in self.conduct.asleep
-        order = np.arange(len(records)) if asleep else uniform_permutation(len(records), self.random)  # 5
-        log = self._log(units, records[order], places[order], total, credentials if position == ENTRY else None)
+        order = (
+            np.arange(len(records)) if asleep else uniform_permutation(len(records), self.random)
+        )  # 5
+        log = self._log(
+            units, records[order], places[order], total, credentials if position == ENTRY else None
+        )
         return log, records[order].tobytes()
 
     def tampered(self, packed: bytes, log: CorruptLog, keys: Sequence[bytes]) -> bytes:
-        """What the node sends on. The victim is the first user at the entry, the first record elsewhere."""
+        """What the node sends on.
+
+        The victim is the first user at the entry, the first record elsewhere.
+        """
         geometry, position = self.layer.geometry, self.layer.position
         tampering = (self.conduct.tampering or {}).get(position)
         if tampering is None:
@@ -171,8 +200,14 @@ class _Node:
         victim = records[:1]
         if position == ENTRY:  # only here the node knows what is whose
             order = log.permutation.tolist()
-            victim = [records[order.index(place)] for place in range(geometry.messages_per_user) if place in order]
-        return b"".join(tampering(Pool(geometry, self.layer.round_id, keys, position, records, victim)))
+            victim = [
+                records[order.index(place)]
+                for place in range(geometry.messages_per_user)
+                if place in order
+            ]
+        return b"".join(
+            tampering(Pool(geometry, self.layer.round_id, keys, position, records, victim))
+        )
 
     def _repeated(self, records: Records) -> NDArray[np.intp]:
         if self.layer.position in self.conduct.careless:
@@ -199,4 +234,10 @@ class _Node:
             arrays={},
             dropped=total - len(sent),
         )
-        return CorruptLog(header, permutation.astype(np.int64), link_digests(units), link_digests(sent), credentials)
+        return CorruptLog(
+            header,
+            permutation.astype(np.int64),
+            link_digests(units),
+            link_digests(sent),
+            credentials,
+        )

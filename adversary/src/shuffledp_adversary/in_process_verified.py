@@ -1,4 +1,6 @@
-"""Parties of a verified round in process, by the core that real ones run: for exercises and measurements."""
+"""Parties of a verified round in process, by the core that real ones run: for exercises and
+measurements.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,18 @@ class Parties:
         reports: tuple[int, int],
         random: RandomBytes = system_random,
     ) -> Self:
-        """New keys for a round of at least and at most so many `reports`; its manifest's digest is drawn."""
-        names, made = [f"node-{position}" for position in range(1, hops + 1)], list[tuple[NodeSecret, NodeKey]]()
+        """New keys for a round of at least and at most so many `reports`.
+
+        Its manifest's digest is drawn.
+        """
+        names, made = (
+            [f"node-{position}" for position in range(1, hops + 1)],
+            list[tuple[NodeSecret, NodeKey]](),
+        )
         for position, name in enumerate(names, start=1):
-            base = check_route(_CONTEXT, names[: position - 1], [key for _, key in made]).blinding[-1]
+            base = check_route(_CONTEXT, names[: position - 1], [key for _, key in made]).blinding[
+                -1
+            ]
             made.append(make_key(_CONTEXT, name, position, base, random))
         identities = [bindings.crypto_sign_seed_keypair(random(32)) for _ in range(hops + 1)]
         terms = MixTerms(
@@ -56,7 +66,11 @@ class Parties:
             min_reports=reports[0],
             max_reports=reports[1],
         )
-        return cls(terms, tuple(secret for secret, _ in made), tuple(_signer(private) for _, private in identities))
+        return cls(
+            terms,
+            tuple(secret for secret, _ in made),
+            tuple(_signer(private) for _, private in identities),
+        )
 
     def list_signature(self, claims: Sequence[Claim]) -> bytes:
         """Node 1's signature of the list of these claims, whatever is on it."""

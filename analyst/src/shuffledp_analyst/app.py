@@ -29,7 +29,10 @@ class Analyst:
 
 
 def assemble(config: AnalystConfig) -> Analyst:
-    """Builds the analyst of a configuration. Raises `ConfigError` for unusable keys or an unusable state folder."""
+    """Builds the analyst of a configuration.
+
+    Raises `ConfigError` for unusable keys or an unusable state folder.
+    """
     roster = load_roster(config.roster, config.root_key, config.state)
     identity = load_party(roster, Role.ANALYST, config.name, config.keys)
     metrics = AnalystMetrics(config)
@@ -55,7 +58,9 @@ def _open_records(config: AnalystConfig) -> Records:
     try:
         return Records(config.state)
     except OSError as error:
-        raise ConfigError(f"cannot make the state folder {config.state}: {error.strerror}") from error
+        raise ConfigError(
+            f"cannot make the state folder {config.state}: {error.strerror}"
+        ) from error
 
 
 def _nowhere(topic: str, payload: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Tracing of an accusation: every node is asked in turn, each answer judged at once. docs/mixing.md, "Blame"."""
+"""Tracing of an accusation: every node is asked in turn, each answer judged at once.
+docs/mixing.md, "Blame".
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: A
     """The transcript of an accusation by the party at `position`, behind which `chain` stands.
 
     1. Every accused record is really one that says nothing (T1, T2).
-    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5). Enough users are left
-       without those who are named, or nobody's keys are traced.
+    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5).
+       Enough users are left without those who are named, or nobody's keys are traced.
     3. The nodes from the first on lead the keys of everybody who is named to the accuser (T6).
 
     Raises:
@@ -35,21 +37,29 @@ async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: A
         TooFewReportsError: step 2.
         UnansweredError: somebody did not go on, asked twice; nobody is guilty of that.
     """
-    inquiry = Inquiry(position, tuple(chain.case.headers), chain.transcripts, tuple(Trace(each) for each in accused))
+    inquiry = Inquiry(
+        position,
+        tuple(chain.case.headers),
+        chain.transcripts,
+        tuple(Trace(each) for each in accused),
+    )
     await in_thread(_check, chain, inquiry)  # 1
     for at in range(position - 1, 0, -1):  # 2
         inquiry = await once_more(partial(_further, chain, at, inquiry, ask))
     named = {trace.origin.credential: trace for trace in inquiry.traces if trace.origin is not None}
     chain.left_without(len(named))
     traces = tuple(named[credential] for credential in sorted(named))
-    passages = replace(inquiry, traces=traces, passages=tuple(Passage(credential) for credential in sorted(named)))
+    passages = replace(
+        inquiry, traces=traces, passages=tuple(Passage(credential) for credential in sorted(named))
+    )
     for at in range(1, position):  # 3
         passages = await once_more(partial(_further, chain, at, passages, ask))
     return Transcript(position, inquiry.traces, passages.passages)
 
 
 async def once_more(call: Callable[[], Awaitable[T]]) -> T:
-    """The call's answer, or that of its one repetition: question or answer may have been damaged on the way.
+    """The call's answer, or that of its one repetition: question or answer may have been damaged on
+    the way.
 
     Raises:
         UnansweredError, MalformedDocumentError: both times. Other errors pass at once.
@@ -62,13 +72,19 @@ async def once_more(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry:
-    """The inquiry one step further, checked: what was there before is the same, and the step stands."""
+    """The inquiry one step further, checked: what was there before is the same, and the step
+    stands.
+    """
     answer = await ask(at, inquiry)
-    if not all(_has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)):
+    if not all(
+        _has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)
+    ):
         raise UnansweredError(f"no answer: node {at} goes on with less than it was asked")
     if inquiry.passages:
         further = replace(inquiry, passages=answer.passages)
-        before = replace(further, passages=tuple(replace(each, hops=each.hops[:-1]) for each in further.passages))
+        before = replace(
+            further, passages=tuple(replace(each, hops=each.hops[:-1]) for each in further.passages)
+        )
     else:
         further = replace(inquiry, traces=answer.traces)
         before = replace(further, traces=tuple(_without_last(trace) for trace in further.traces))
@@ -83,7 +99,11 @@ def _has_step(part: Trace | Passage) -> bool:
 
 
 def _without_last(trace: Trace) -> Trace:
-    return replace(trace, origin=None) if trace.origin is not None else replace(trace, steps=trace.steps[:-1])
+    return (
+        replace(trace, origin=None)
+        if trace.origin is not None
+        else replace(trace, steps=trace.steps[:-1])
+    )
 
 
 def _check(chain: Chain, inquiry: Inquiry) -> None:

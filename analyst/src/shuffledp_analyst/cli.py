@@ -22,7 +22,9 @@ from shuffledp_core.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
 app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -33,12 +35,18 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of 
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    bool,
+    typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 
 async def serve(config: AnalystConfig) -> None:
-    """Runs the analyst until SIGTERM or SIGINT. Raises `ConfigError` for a configuration that cannot work."""
+    """Runs the analyst until SIGTERM or SIGINT.
+
+    Raises `ConfigError` for a configuration that cannot work.
+    """
     analyst = assemble(config)
     await run_until_signal(analyst.service, background=analyst.background)
 
@@ -52,7 +60,9 @@ def _run(
     """Run the analyst, which opens rounds, reads the shuffled messages and publishes results."""
     settings = load_config(config, AnalystConfig)
     configure_logs(settings.log_level)
-    lock = claim_state(settings.state)  # a second analyst would declare this one's open rounds failed
+    lock = claim_state(
+        settings.state
+    )  # a second analyst would declare this one's open rounds failed
     try:
         asyncio.run(serve(settings))
     finally:

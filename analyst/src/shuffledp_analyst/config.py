@@ -9,13 +9,14 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     """Configuration of the analyst beside the common keys. All times in seconds, above 0.
 
     `broker`: where manifests and results are announced; None: nowhere.
-    `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a restart).
-    `mix_timeout_seconds`: from the end of the submissions until the last node has delivered and all are done, however
-    often the analyst is restarted meanwhile.
-    `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
+    `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a
+    restart). `mix_timeout_seconds`: from the end of the submissions until the last node has
+    delivered and all are done, however often the analyst is restarted meanwhile. `call_seconds`:
+    one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
     `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
-    `history_memory`: bytes of memory for reading a verified round's history, an accusation or an answer, which
-    takes up to six times its length; what a round without accusations may need is always read.
+    `history_memory`: bytes of memory for reading a verified round's history, an accusation or an
+    answer, which takes up to six times its length; what a round without accusations may need is
+    always read.
     """
 
     broker: BrokerConfig | None = None
@@ -35,6 +36,10 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
             "discard_seconds",
         ):
             if not 0 < getattr(self, name) <= 366 * 86400:
-                raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be above 0 and at most a year, not {getattr(self, name)}"
+                )
         if not 2**20 <= self.history_memory <= 2**40:
-            raise ValueError(f"history_memory must be from 2^20 to 2^40 bytes, not {self.history_memory}")
+            raise ValueError(
+                f"history_memory must be from 2^20 to 2^40 bytes, not {self.history_memory}"
+            )

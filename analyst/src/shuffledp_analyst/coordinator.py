@@ -1,4 +1,6 @@
-"""All rounds of an analyst: opens and finds them, and brings interrupted ones to their end after a restart."""
+"""All rounds of an analyst: opens and finds them, and brings interrupted ones to their end after a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ BOARD_BYTES: Final = 2**16
 
 
 class Coordinator:
-    """Rounds of an analyst, running (in memory) and ended (on disk). One instance per process and state folder."""
+    """Rounds of an analyst, running (in memory) and ended (on disk).
+
+    One instance per process and state folder.
+    """
 
     def __init__(self, services: AnalystServices, roster: Roster) -> None:
         self._services = services
@@ -60,11 +65,12 @@ class Coordinator:
         )
 
     async def run(self) -> None:
-        """Background task of the process: resumes what a crash interrupted, then waits for the first broken round.
+        """Background task of the process: resumes what a crash interrupted, then waits for the
+        first broken round.
 
-        A round that cannot even fail (its record cannot be written) takes the process down: after the restart the
-        record says what to do. A record that cannot be read does not: it is set aside. Cancelling this stops all rounds
-        where they are.
+        A round that cannot even fail (its record cannot be written) takes the process down: after
+        the restart the record says what to do. A record that cannot be read does not: it is set
+        aside. Cancelling this stops all rounds where they are.
         """
         for round_id in self._services.records.unfinished():
             try:
@@ -124,7 +130,10 @@ class Coordinator:
             running.resume()
         except ShuffleDPError as error:
             self._progress[round_id] = progress
-            refused = RoundFailed(f"the analyst was restarted and cannot go on with the round: {error}; open a new one")
+            refused = RoundFailed(
+                f"the analyst was restarted and cannot go on with the round: {error}; open a new "
+                f"one"
+            )
             return end_failed(services, round_id, plan.route, refused, progress)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
@@ -142,11 +151,13 @@ class Coordinator:
 
         Args:
             plan: what to ask.
-            named: identifier that the operator has drawn; a round that has it already is not opened again.
+            named: identifier that the operator has drawn; a round that has it already is not opened
+                again.
 
         Raises:
             ConfigError: the plan is impossible.
-            RoundStateError: the name stands for another plan, or for a round that was never announced.
+            RoundStateError: the name stands for another plan, or for a round that was never
+                announced.
             UnreachableError: the named round is not taken up yet after a restart; ask again.
             DiskError: this analyst's disk refused to keep the round.
             ShuffleDPError: the opening failed, and the round with it.
@@ -155,7 +166,8 @@ class Coordinator:
         if named and self._services.records.is_known(named):
             return await self._opened_before(named, checked)
         round_id = named or secrets.token_hex(16)
-        # No `await` from the look above to here: of two calls at once the second finds the round of the first.
+        # No `await` from the look above to here: of two calls at once the second finds the round of
+        # the first.
         with typed_disk_errors():
             self._services.records.create(round_id, checked)
         running = RunningRound(self._services, round_id, checked)
@@ -163,11 +175,14 @@ class Coordinator:
         self._progress[round_id] = running.progress
         self._start(round_id, running.run())
         try:
-            # Shielded: an operator who hangs up must not cancel the future that the round itself will set.
+            # Shielded: an operator who hangs up must not cancel the future that the round itself
+            # will set.
             return round_id, await asyncio.shield(running.opened)
         except ShuffleDPError as error:
             if isinstance(error, DiskError) and isinstance(error.__cause__, OSError):
-                raise  # at once: the disk is this analyst's own, and the round may end only when it has room
+                # at once: the disk is this analyst's own, and the round may end only when it has
+                # room
+                raise
             async for _ in running.progress.follow():  # until nodes and ledger are dealt with
                 pass
             raise
@@ -178,10 +193,13 @@ class Coordinator:
             known = self._services.records.plan(round_id)
         except (DocumentError, UnknownRoundError) as error:
             raise RoundStateError(
-                f"round {round_id} was begun here, and its record cannot be read; draw a new round id"
+                f"round {round_id} was begun here, and its record cannot be read; draw a new "
+                f"round id"
             ) from error
         if known != plan:
-            raise RoundStateError(f"round {round_id} was opened for another plan; draw a new round id")
+            raise RoundStateError(
+                f"round {round_id} was opened for another plan; draw a new round id"
+            )
         running = self._rounds.get(round_id)
         if running is not None:
             return round_id, await asyncio.shield(running.opened)
@@ -190,14 +208,20 @@ class Coordinator:
             return round_id, self.announcement(round_id)
         except UnknownRoundError as error:
             raise RoundStateError(
-                f"round {round_id} ended before it was announced; its result says why, and a new round id is needed"
+                f"round {round_id} ended before it was announced; its result says why, and a new "
+                f"round id is needed"
             ) from error
 
     def _require_taken_up(self, round_id: str) -> None:
-        """Raises `UnreachableError` for a round whose record waits for `run`; `UnknownRoundError` without a record."""
+        """Raises `UnreachableError` for a round whose record waits for `run`.
+
+        `UnknownRoundError` without a record.
+        """
         if not self._services.records.has_ended(round_id):
             self._services.records.plan(round_id)
-            raise UnreachableError(f"round {round_id} is not taken up yet after a restart; ask again")
+            raise UnreachableError(
+                f"round {round_id} is not taken up yet after a restart; ask again"
+            )
 
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
         """Yields the events of a round until its end; of an ended one only the end.
@@ -232,7 +256,10 @@ class Coordinator:
         raise RoundStateError(f"round {round_id} has ended already")
 
     async def page_of_rounds(self, after: str, limit: int) -> tuple[list[Summary], bool]:
-        """A page of rounds, newest first, and True if there are older ones; see `listing.page_of_rounds`."""
+        """A page of rounds, newest first, and True if there are older ones.
+
+        See `listing.page_of_rounds`.
+        """
         return await asyncio.to_thread(page_of_rounds, self._services.records, after, limit)
 
     # For the last node
@@ -250,22 +277,32 @@ class Coordinator:
         header = verify_from(self._roster.party(peer), signed, BatchHeader)
         plan = self._services.records.plan(header.round_id)
         if peer != plan.route[-1]:
-            raise AccessDenied(f"{peer!r} is not the last node of round {header.round_id}; only that one delivers")
+            raise AccessDenied(
+                f"{peer!r} is not the last node of round {header.round_id}; only that one delivers"
+            )
         running = self._rounds.get(header.round_id)
         if running is not None and running.round.stage is not Stage.FAILED:
             await running.deliver(signed, header, parts)
         elif running is None and not self._services.records.has_ended(header.round_id):
-            raise UnreachableError(f"round {header.round_id} is not taken up yet after a restart; send the batch again")
+            raise UnreachableError(
+                f"round {header.round_id} is not taken up yet after a restart; send the batch again"
+            )
         elif not self._is_delivered(header):
-            raise RoundStateError(f"round {header.round_id} has ended; nothing more is delivered to it")
+            raise RoundStateError(
+                f"round {header.round_id} has ended; nothing more is delivered to it"
+            )
         else:
             # The round is over and holds this very batch: the last node has only lost the answer.
-            await let_through(batch_chunks(parts), self._services.records.batch_bytes(header.round_id))
+            await let_through(
+                batch_chunks(parts), self._services.records.batch_bytes(header.round_id)
+            )
 
     def _is_delivered(self, header: BatchHeader) -> bool:
         """True if the round was published on the batch of this header."""
         published = self._result(header.round_id).outcome == Outcome.PUBLISHED
-        return published and self._services.records.delivered_digest(header.round_id) == header.digest
+        return (
+            published and self._services.records.delivered_digest(header.round_id) == header.digest
+        )
 
     # For everybody
 
@@ -287,11 +324,17 @@ class Coordinator:
         return self._services.records.discards(round_id)
 
     def board(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
-        """The published board in chunks with their offsets; `UnknownRoundError` when there is none."""
+        """The published board in chunks with their offsets.
+
+        `UnknownRoundError` when there is none.
+        """
         return _file_chunks(self._services.records.board(round_id))
 
     def history(self, round_id: str) -> AsyncIterator[tuple[int, bytes]]:
-        """The published history in chunks with their offsets; `UnknownRoundError` when there is none."""
+        """The published history in chunks with their offsets.
+
+        `UnknownRoundError` when there is none.
+        """
         return _file_chunks(self._services.records.history(round_id))
 
 

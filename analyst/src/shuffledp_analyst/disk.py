@@ -1,4 +1,6 @@
-"""What the analyst does when its disk is full: new work is refused, and open rounds wait until there is room."""
+"""What the analyst does when its disk is full: new work is refused, and open rounds wait until
+there is room.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def typed_disk_errors() -> Iterator[None]:
     except OSError as error:
         structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
         raise DiskError(
-            f"the analyst cannot write to its state folder ({error.strerror or error}): make room or "
+            f"the analyst cannot write to its state folder ({error.strerror or error}): make room "
+            f"or "
             "mend the disk, then ask again"
         ) from error
 
@@ -48,7 +51,10 @@ async def write_when_room(write: Callable[[], Awaitable[T]]) -> T:
             if not is_disk_full(error):
                 raise
             if not paused:
-                log.warning("disk of the state folder is full: rounds wait until there is room", reason=str(error))
+                log.warning(
+                    "disk of the state folder is full: rounds wait until there is room",
+                    reason=str(error),
+                )
             paused = True
         else:
             if paused:

@@ -1,4 +1,6 @@
-"""End of a round: its result is announced, every node erases it, and its budget is released where that is sound."""
+"""End of a round: its result is announced, every node erases it, and its budget is released where
+that is sound.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ from shuffledp_core.vocabulary import Outcome
 
 @dataclass(frozen=True)
 class AnalystServices:
-    """Services shared by all rounds of an analyst. `clock` gives ms since 1970; `publish` takes topic and bytes."""
+    """Services shared by all rounds of an analyst.
+
+    `clock` gives ms since 1970; `publish` takes topic and bytes.
+    """
 
     config: AnalystConfig
     deployment: str
@@ -49,7 +54,9 @@ class AnalystServices:
         )
 
     def withdraw(self, round_id: str) -> None:
-        """Clears the announcement on the broker: until its closing time devices would take the round for open."""
+        """Clears the announcement on the broker: until its closing time devices would take the
+        round for open.
+        """
         self.publish(manifest_topic(self.deployment, round_id), b"")
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
@@ -64,18 +71,24 @@ class AnalystServices:
         """Records that nothing is left to do for a round, once the disk has room for it."""
 
         async def finish() -> None:
-            self.records.finish(round_id)  # not in a thread: who has heard of the end finds the round gone
+            self.records.finish(
+                round_id
+            )  # not in a thread: who has heard of the end finds the round gone
 
         await write_when_room(finish)
 
 
 async def end_failed(
-    services: AnalystServices, round_id: str, route: Sequence[str], error: ShuffleDPError | None, progress: Progress
+    services: AnalystServices,
+    round_id: str,
+    route: Sequence[str],
+    error: ShuffleDPError | None,
+    progress: Progress,
 ) -> None:
     """Ends a round without a result; returns when nothing is left to do for it.
 
-    The nodes are asked once before the failure is announced, so that the budget is back by then if they all answer.
-    `error` is None for a round whose failed result is on disk already.
+    The nodes are asked once before the failure is announced, so that the budget is back by then if
+    they all answer. `error` is None for a round whose failed result is on disk already.
     """
     records = services.records
     if error is not None:
@@ -83,7 +96,8 @@ async def end_failed(
     discarding = Discarding(services, round_id, route, release=True)
     done = await discarding.attempt()
     if error is not None:
-        # On disk before anybody is told: a restarted analyst must not go on with a round that it has declared failed.
+        # On disk before anybody is told: a restarted analyst must not go on with a round that it
+        # has declared failed.
         result = services.failed_result(round_id, error)
         await write_when_room(lambda: in_thread(records.fail, round_id, result))
         services.metrics.rounds.labels(type(error).__name__).inc()
@@ -93,21 +107,31 @@ async def end_failed(
     await services.finish(round_id)
 
 
-async def end_published(services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress) -> None:
-    """Announces the result on disk and has every node erase the round; returns when nothing is left to do."""
+async def end_published(
+    services: AnalystServices, round_id: str, route: Sequence[str], progress: Progress
+) -> None:
+    """Announces the result on disk and has every node erase the round.
+
+    Returns when nothing is left to do.
+    """
     services.announce_end(round_id, progress)
-    await Discarding(services, round_id, route, release=False).persist(services.config.discard_seconds)
+    await Discarding(services, round_id, route, release=False).persist(
+        services.config.discard_seconds
+    )
     await services.finish(round_id)
 
 
 class Discarding:
-    """Asks each node of a route for its discard, then the accountant for the release if that is sound.
+    """Asks each node of a route for its discard, then the accountant for the release if that is
+    sound.
 
-    Sound is: every node of the route says that nothing left it. One of them is honest by assumption, and without
-    its layer nothing can be read. docs/protocol.md, section "Discards".
+    Sound is: every node of the route says that nothing left it. One of them is honest by
+    assumption, and without its layer nothing can be read. docs/protocol.md, section "Discards".
     """
 
-    def __init__(self, services: AnalystServices, round_id: str, route: Sequence[str], *, release: bool) -> None:
+    def __init__(
+        self, services: AnalystServices, round_id: str, route: Sequence[str], *, release: bool
+    ) -> None:
         self._peers = services.peers
         self._records = services.records
         self._round_id = round_id
@@ -119,14 +143,19 @@ class Discarding:
     async def attempt(self) -> bool:
         """Calls every node whose discard is missing once; True if nothing is left to do."""
         answers = await asyncio.gather(*(self._ask(name) for name in self._missing))
-        self._missing = [name for name, answered in zip(self._missing, answers, strict=True) if not answered]
+        self._missing = [
+            name for name, answered in zip(self._missing, answers, strict=True) if not answered
+        ]
         # Devices ask for them, with the result.
-        await write_when_room(lambda: in_thread(self._records.keep_discards, self._round_id, self._discards))
+        await write_when_room(
+            lambda: in_thread(self._records.keep_discards, self._round_id, self._discards)
+        )
         if self._missing or not self._release:
             return not self._missing
         try:
             await self._peers.release(self._round_id, self._discards)
-        # These two may pass; any other error is the accountant's decision, and asking again would not change it.
+        # These two may pass; any other error is the accountant's decision, and asking again would
+        # not change it.
         except (UnreachableError, LedgerError) as error:
             self._log.warning("release postponed", reason=str(error))
             return False

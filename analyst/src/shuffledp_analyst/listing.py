@@ -11,7 +11,8 @@ from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ShuffleDPError, UnknownRoundError
 
 MOST_ROUNDS: Final = 100
-"""Most rounds of a page: at some 200 bytes each it stays far below gRPC's largest message, 4 MiB."""
+"""Most rounds of a page: at some 200 bytes each it stays far below gRPC's largest message, 4 MiB.
+"""
 
 MOST_LETTERS: Final = 100
 """Longest name in a summary, in characters."""
@@ -48,16 +49,22 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
     if after:
         places = [place for place, (_, round_id) in enumerate(known, start=1) if round_id == after]
         if not places:
-            raise UnknownRoundError(f"{after[:40]!r} is not a round of this analyst: begin with the first page")
+            raise UnknownRoundError(
+                f"{after[:40]!r} is not a round of this analyst: begin with the first page"
+            )
         known = known[places[0] :]
     size = min(limit or MOST_ROUNDS, MOST_ROUNDS)
-    return [_summary(records, round_id, opened // 10**6) for opened, round_id in known[:size]], len(known) > size
+    return [_summary(records, round_id, opened // 10**6) for opened, round_id in known[:size]], len(
+        known
+    ) > size
 
 
 def _summary(records: Records, round_id: str, opened_at: int) -> Summary:
     try:
         plan = records.plan(round_id)
-        known = Summary(round_id, opened_at, plan.population[:MOST_LETTERS], plan.mechanism[:MOST_LETTERS])
+        known = Summary(
+            round_id, opened_at, plan.population[:MOST_LETTERS], plan.mechanism[:MOST_LETTERS]
+        )
         if not records.has_ended(round_id):
             return known
         result = from_json(Signed.from_bytes(records.result(round_id)).body, Result)

@@ -1,7 +1,8 @@
 """Metrics of the analyst, and the state of the newest round at every node.
 
-Series of one round would grow without end if they named the round, so there is one set of them, for the round that
-was opened last; it keeps its last figures when that round has ended. The log and the results name rounds.
+Series of one round would grow without end if they named the round, so there is one set of them, for
+the round that was opened last; it keeps its last figures when that round has ended. The log and the
+results name rounds.
 """
 
 from __future__ import annotations
@@ -15,16 +16,29 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from shuffledp_analyst.config import AnalystConfig
-from shuffledp_analyst.progress import ACCEPTING, DONE, FAILED, MIXING, OPEN, RELAYING, Event, NodeStatus
+from shuffledp_analyst.progress import (
+    ACCEPTING,
+    DONE,
+    FAILED,
+    MIXING,
+    OPEN,
+    RELAYING,
+    Event,
+    NodeStatus,
+)
 from shuffledp_analyst.round import RoundLifecycle, Stage
 from shuffledp_core.errors import codes
 from shuffledp_core.transport.metrics import ServiceMetrics
 
 PHASES: Final = (OPEN, MIXING, RELAYING, DONE, FAILED)
-"""Phases of a round at a node. OPEN: it takes submissions, or waits for the batch of its predecessor."""
+"""Phases of a round at a node. OPEN: it takes submissions, or waits for the batch of its
+predecessor.
+"""
 
 PUBLISHED: Final = "published"
-"""Outcome of a round that went well; any other outcome is the name of the error class that ended it."""
+"""Outcome of a round that went well; any other outcome is the name of the error class that ended
+it.
+"""
 
 
 class AnalystMetrics(ServiceMetrics):
@@ -33,9 +47,14 @@ class AnalystMetrics(ServiceMetrics):
     def __init__(self, config: AnalystConfig) -> None:
         super().__init__(config)
         self.rounds = self.counter("shuffledp_analyst_rounds_ended", "Rounds by end", "outcome")
-        for outcome in (PUBLISHED, *codes()):  # from the start: a rise from nothing is no rise to Prometheus
+        for outcome in (
+            PUBLISHED,
+            *codes(),
+        ):  # from the start: a rise from nothing is no rise to Prometheus
             self.rounds.labels(outcome)
-        self.messages = self.counter("shuffledp_analyst_messages_decoded", "Messages of decoded boards")
+        self.messages = self.counter(
+            "shuffledp_analyst_messages_decoded", "Messages of decoded boards"
+        )
 
 
 @dataclass(frozen=True)
@@ -48,12 +67,19 @@ class RoundView:
 
 
 class NewestRound(Collector):
-    """A Prometheus collector: rounds in work by stage, and the newest round, node by node. Only ever reads.
+    """A Prometheus collector: rounds in work by stage, and the newest round, node by node.
 
-    `running` gives the rounds in work; `newest` the one that was opened last, None before there is any.
+    Only ever reads.
+
+    `running` gives the rounds in work; `newest` the one that was opened last, None before there is
+    any.
     """
 
-    def __init__(self, running: Callable[[], Sequence[RoundLifecycle]], newest: Callable[[], RoundView | None]) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Sequence[RoundLifecycle]],
+        newest: Callable[[], RoundView | None],
+    ) -> None:
         self._running = running
         self._newest = newest
 
@@ -72,7 +98,9 @@ class NewestRound(Collector):
 
 
 def _round(view: RoundView) -> Iterable[GaugeMetricFamily]:
-    stages = GaugeMetricFamily("shuffledp_analyst_round_stage", "1 for the newest round's stage", labels=["stage"])
+    stages = GaugeMetricFamily(
+        "shuffledp_analyst_round_stage", "1 for the newest round's stage", labels=["stage"]
+    )
     for stage in Stage:
         stages.add_metric([stage], stage is view.round.stage)
     yield stages
@@ -82,22 +110,30 @@ def _round(view: RoundView) -> Iterable[GaugeMetricFamily]:
         "max": view.round.plan.max_reports,
     }
     for name, count in counts.items():
-        yield GaugeMetricFamily(f"shuffledp_analyst_round_{name}_reports", f"Reports: {name}", value=count)
+        yield GaugeMetricFamily(
+            f"shuffledp_analyst_round_{name}_reports", f"Reports: {name}", value=count
+        )
 
 
 def _nodes(view: RoundView) -> Iterable[GaugeMetricFamily]:
     phases = GaugeMetricFamily(
-        "shuffledp_analyst_node_phase", "1 for the phase of the newest round at a node", labels=["node", "phase"]
+        "shuffledp_analyst_node_phase",
+        "1 for the phase of the newest round at a node",
+        labels=["node", "phase"],
     )
     for node, status in list(view.statuses.items()):
         for phase in PHASES:
             phases.add_metric([node, phase], phase == status.phase)
     yield phases
     done = GaugeMetricFamily(
-        "shuffledp_analyst_node_done_records", "Records through a phase, newest round", labels=["node", "phase"]
+        "shuffledp_analyst_node_done_records",
+        "Records through a phase, newest round",
+        labels=["node", "phase"],
     )
     total = GaugeMetricFamily(
-        "shuffledp_analyst_node_total_records", "Records of a phase, newest round", labels=["node", "phase"]
+        "shuffledp_analyst_node_total_records",
+        "Records of a phase, newest round",
+        labels=["node", "phase"],
     )
     for event in view.events():
         if event.node:
@@ -110,7 +146,9 @@ def _nodes(view: RoundView) -> Iterable[GaugeMetricFamily]:
 def _seconds(view: RoundView) -> GaugeMetricFamily:
     """Durations of finished stages; `node` is empty for those of the analyst itself."""
     seconds = GaugeMetricFamily(
-        "shuffledp_analyst_stage_seconds", "Seconds of a finished stage, newest round", labels=["stage", "node"]
+        "shuffledp_analyst_stage_seconds",
+        "Seconds of a finished stage, newest round",
+        labels=["stage", "node"],
     )
     for event in view.events():
         if event.seconds > 0:

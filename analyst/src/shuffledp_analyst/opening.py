@@ -38,7 +38,9 @@ from shuffledp_core.onion.suites import check_suite, suite_named
 from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 
 MAX_SYMBOLS: Final = 2**15
-"""Largest histogram: its estimates with errors and intervals must fit into one signed result (4 MiB)."""
+"""Largest histogram: its estimates with errors and intervals must fit into one signed result (4
+MiB).
+"""
 
 
 def read_plan(data: bytes, roster: Roster) -> RoundPlan:
@@ -61,27 +63,39 @@ def read_plan(data: bytes, roster: Roster) -> RoundPlan:
         roster.population(plan.population)  # 2
         parties = [roster.party(name) for name in plan.route]  # 3
     except ForeignDocumentError as error:
-        raise UsageError(f"{error}; the plan must name populations and nodes of the roster") from error
+        raise UsageError(
+            f"{error}; the plan must name populations and nodes of the roster"
+        ) from error
     if not 2 <= len(parties) <= MAX_HOPS:
         raise UsageError(f"the route must have 2 to {MAX_HOPS} nodes, not {len(parties)}")
     for party in parties:
         if party.role != Role.NODE:
-            raise UsageError(f"{party.name!r} is the {party.role}, not a node; the route may only name nodes")
+            raise UsageError(
+                f"{party.name!r} is the {party.role}, not a node; the route may only name nodes"
+            )
     check_suite(plan.suite, plan.mix)  # 4
     if plan.mechanism not in MECHANISMS:
-        raise UsageError(f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}")
+        raise UsageError(
+            f"unknown mechanism {plan.mechanism!r}; choose one of {', '.join(MECHANISMS)}"
+        )
     if MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM and plan.size > MAX_SYMBOLS:
         raise UsageError(f"a histogram may have at most {MAX_SYMBOLS} symbols, not {plan.size}")
     return plan
 
 
 def check_plan_certificate(
-    signed: Signed, accountant: Party, deployment: str, round_id: str, plan: RoundPlan, closes_at: int
+    signed: Signed,
+    accountant: Party,
+    deployment: str,
+    round_id: str,
+    plan: RoundPlan,
+    closes_at: int,
 ) -> Certificate:
     """Verifies the accountant's certificate of the plan.
 
     1. Signed by the accountant, for this round and deployment, at stage "plan".
-    2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency, delta.
+    2. For this plan: population, mechanism, domain, reports, colluding users, route, adjacency,
+       delta.
     3. It holds, and until the submissions close.
     4. Its messages carry information.
 
@@ -107,11 +121,15 @@ def check_plan_certificate(
     ):
         _same(certificate, field, found, wanted)
     if not certificate.holds:  # 3
-        raise CannotCertify(f"the accountant's certificate for epsilon {plan.epsilon} does not hold; ask for more")
-    # Nodes would refuse the manifest, and devices an expired certificate: better to fail before a key is made.
+        raise CannotCertify(
+            f"the accountant's certificate for epsilon {plan.epsilon} does not hold; ask for more"
+        )
+    # Nodes would refuse the manifest, and devices an expired certificate: better to fail before a
+    # key is made.
     if closes_at > certificate.expires_at:
         raise ExpiredDocumentError(
-            f"the certificate expires {closes_at - certificate.expires_at} ms before the submissions would close; "
+            f"the certificate expires {closes_at - certificate.expires_at} ms before the "
+            f"submissions would close; "
             "ask for a shorter open_seconds"
         )
     check_informative(certificate.mechanism)  # 4
@@ -121,7 +139,8 @@ def check_plan_certificate(
 def check_final_certificate(
     signed: Signed, accountant: Party, plan: Certificate, accepted: int, losses: Losses
 ) -> Certificate:
-    """Verifies the final certificate: the plan's, but for what depends on the number of reports that arrived.
+    """Verifies the final certificate: the plan's, but for what depends on the number of reports
+    that arrived.
 
     Raises:
         DocumentError: not the accountant's, or for other parameters.
@@ -143,10 +162,13 @@ def check_final_certificate(
     ):
         _same(certificate, field, found, wanted)
     messages = plan.mechanism.messages_per_user
-    most = honest_reports(accepted, plan.users, plan.honest, messages, losses, verified=plan.verified)
+    most = honest_reports(
+        accepted, plan.users, plan.honest, messages, losses, verified=plan.verified
+    )
     if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(
-            f"the final certificate counts on {certificate.honest} honest users; with {accepted} reports, "
+            f"the final certificate counts on {certificate.honest} honest users; with {accepted} "
+            f"reports, "
             f"{plan.users - plan.honest} colluding users and what was lost there are at most {most}"
         )
     return certificate
@@ -160,17 +182,25 @@ def _same(certificate: Certificate, field: str, found: object, wanted: object) -
         )
 
 
-def check_round_key(signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str) -> None:
-    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under this certificate."""
+def check_round_key(
+    signed: Signed, node: Party, position: int, suite: str, certificate: Signed, round_id: str
+) -> None:
+    """Raises `RoundKeyError` unless it is this node's key for this position of this round, under
+    this certificate.
+    """
     try:
         key = verify_from(node, signed, RoundKey)
     except DocumentError as error:
-        raise RoundKeyError(f"{node.name} did not answer with a round key of its own: {error}") from error
+        raise RoundKeyError(
+            f"{node.name} did not answer with a round key of its own: {error}"
+        ) from error
     wanted = (round_id, node.name, position, suite, document_digest(certificate))
     if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != wanted:
         raise RoundKeyError(
-            f"the round key of {node.name} is for position {key.position} of round {key.round_id} with suite "
-            f"{key.suite!r}, or for another certificate; expected position {position} of {round_id} with {suite!r}"
+            f"the round key of {node.name} is for position {key.position} of round {key.round_id} "
+            f"with suite "
+            f"{key.suite!r}, or for another certificate; expected position {position} of "
+            f"{round_id} with {suite!r}"
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
@@ -182,10 +212,13 @@ def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
     Raises:
         PolicyRefusal: there are some, and the plan does not allow them.
     """
-    corrupt = tuple(key.node for key in (from_json(signed.body, RoundKey) for signed in keys) if key.corrupt)
+    corrupt = tuple(
+        key.node for key in (from_json(signed.body, RoundKey) for signed in keys) if key.corrupt
+    )
     if corrupt and not plan.allow_corrupt:
         raise PolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; plan a route without "
+            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
+            f"plan a route without "
             "it, or in a laboratory set allow_corrupt in the plan"
         )
     return corrupt
@@ -226,5 +259,11 @@ def make_manifest(
 def check_countersignature(signed: Signed, node: Party, manifest: Signed, round_id: str) -> None:
     """Raises `DocumentError` unless this node countersigned exactly this manifest."""
     said = verify_from(node, signed, Countersignature)
-    if (said.round_id, said.node, said.manifest_digest) != (round_id, node.name, document_digest(manifest)):
-        raise ForeignDocumentError(f"{node.name} countersigned another manifest than that of round {round_id}")
+    if (said.round_id, said.node, said.manifest_digest) != (
+        round_id,
+        node.name,
+        document_digest(manifest),
+    ):
+        raise ForeignDocumentError(
+            f"{node.name} countersigned another manifest than that of round {round_id}"
+        )

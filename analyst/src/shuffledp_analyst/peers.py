@@ -1,9 +1,19 @@
-"""Calls to the nodes and the accountant. Every call has its own channel, so that a restarted party is found at once."""
+"""Calls to the nodes and the accountant.
+
+Every call has its own channel, so that a restarted party is found at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
@@ -21,7 +31,13 @@ from shuffledp_core.transport.instances import Instances, now
 from shuffledp_core.transport.receiving import gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
-from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc, batch_pb2, node_pb2, node_pb2_grpc
+from shuffledp_proto.v1 import (
+    accountant_pb2,
+    accountant_pb2_grpc,
+    batch_pb2,
+    node_pb2,
+    node_pb2_grpc,
+)
 
 RETRY_SECONDS: Final = 0.2
 """Pause before a party that did not answer is asked again; it doubles up to `MAX_RETRY_SECONDS`."""
@@ -74,7 +90,10 @@ class Peers:
 
     @asynccontextmanager
     async def _channel(self, party: Party) -> AsyncIterator[grpc.aio.Channel]:
-        """A channel to the party; errors in this block name it, because a result shows only their text."""
+        """A channel to the party.
+
+        Errors in this block name it, because a result shows only their text.
+        """
         async with channel_to(party, self._config.keys, self._roster) as channel:
             asked = now()
             try:
@@ -82,8 +101,12 @@ class Peers:
                     try:
                         yield channel
                     except grpc.aio.AioRpcError as error:
-                        if party != self.accountant:  # several may share one ledger, behind one address
-                            self._instances.check(party.name, error.trailing_metadata() or (), asked)
+                        if (
+                            party != self.accountant
+                        ):  # several may share one ledger, behind one address
+                            self._instances.check(
+                                party.name, error.trailing_metadata() or (), asked
+                            )
                         raise
             except ShuffleDPError as error:
                 if str(error).startswith(party.name):
@@ -97,10 +120,18 @@ class Peers:
             response = await stub.Certify(request, timeout=self._config.certify_seconds)
         return Signed.from_bytes(response.certificate)
 
-    async def settle(self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int) -> Signed:
-        """Requests the final certificate, on the batch headers of all nodes in route order. Not verified yet."""
+    async def settle(
+        self, round_id: str, accepted: int, headers: Sequence[Signed], invalid: int
+    ) -> Signed:
+        """Requests the final certificate, on the batch headers of all nodes in route order.
+
+        Not verified yet.
+        """
         request = accountant_pb2.SettleRequest(
-            round_id=round_id, accepted=accepted, headers=[header.to_bytes() for header in headers], invalid=invalid
+            round_id=round_id,
+            accepted=accepted,
+            headers=[header.to_bytes() for header in headers],
+            invalid=invalid,
         )
         async with self._accountants() as stub:
             response = await stub.Settle(request, timeout=self._config.certify_seconds)
@@ -115,9 +146,17 @@ class Peers:
             await stub.Release(request, timeout=self._config.call_seconds)
 
     async def prepare(
-        self, name: str, position: int, certificate: Signed, suite: str, before: Sequence[Signed] = ()
+        self,
+        name: str,
+        position: int,
+        certificate: Signed,
+        suite: str,
+        before: Sequence[Signed] = (),
     ) -> Signed:
-        """Requests a node's round key. Not verified yet. `before`: those of the nodes before, in a verified round."""
+        """Requests a node's round key. Not verified yet.
+
+        `before`: those of the nodes before, in a verified round.
+        """
         route = [key.to_bytes() for key in before]
         request = node_pb2.PrepareRoundRequest(
             certificate=certificate.to_bytes(), position=position, suite=suite, route=route
@@ -148,23 +187,33 @@ class Peers:
         return response.accepted
 
     async def delete(self, name: str, round_id: str) -> tuple[Signed, bool]:
-        """Deletes a round at a node: its verified discard, and True if the node says that something left it."""
+        """Deletes a round at a node: its verified discard, and True if the node says that something
+        left it.
+        """
         async with self._nodes(name) as stub:
             response = await stub.DeleteRound(
                 node_pb2.DeleteRoundRequest(round_id=round_id), timeout=self._config.call_seconds
             )
         signed = Signed.from_bytes(response.discard)
         discard = verify_from(self.node(name), signed, Discard)
-        # A genuine discard of another round must not pass for this one: the accountant releases on these.
+        # A genuine discard of another round must not pass for this one: the accountant releases on
+        # these.
         if (discard.round_id, discard.node) != (round_id, name):
-            raise ForeignDocumentError(f"{name} discards round {discard.round_id} instead of {round_id}")
+            raise ForeignDocumentError(
+                f"{name} discards round {discard.round_id} instead of {round_id}"
+            )
         return signed, discard.forwarded
 
     async def accusation(self, name: str, round_id: str, most: int) -> bytes:
-        """What a node of a verified round accuses, packed, at most so many bytes. Not verified yet."""
+        """What a node of a verified round accuses, packed, at most so many bytes.
+
+        Not verified yet.
+        """
         async with self._nodes(name) as stub:
             request = node_pb2.GetAccusationRequest(round_id=round_id)
-            return await gather(_pieces(stub.GetAccusation(request, timeout=self._config.mix_timeout_seconds)), most)
+            return await gather(
+                _pieces(stub.GetAccusation(request, timeout=self._config.mix_timeout_seconds)), most
+            )
 
     async def answer(self, name: str, round_id: str, inquiry: bytes, most: int) -> bytes:
         """A node's answer to an inquiry, packed, at most so many bytes. Not verified yet."""
@@ -175,7 +224,9 @@ class Peers:
                 yield node_pb2.AnswerRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
 
         async with self._nodes(name) as stub:
-            return await gather(_pieces(stub.Answer(requests(), timeout=self._config.mix_timeout_seconds)), most)
+            return await gather(
+                _pieces(stub.Answer(requests(), timeout=self._config.mix_timeout_seconds)), most
+            )
 
     async def settle_accusation(self, name: str, round_id: str, transcript: bytes) -> None:
         """Gives a node the transcript of its accusation."""
@@ -183,13 +234,16 @@ class Peers:
         async def requests() -> AsyncIterator[node_pb2.SettleAccusationRequest]:
             yield node_pb2.SettleAccusationRequest(round_id=round_id)
             for offset, data in chunks(transcript):
-                yield node_pb2.SettleAccusationRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+                yield node_pb2.SettleAccusationRequest(
+                    chunk=batch_pb2.Chunk(offset=offset, data=data)
+                )
 
         async with self._nodes(name) as stub:
             await stub.SettleAccusation(requests(), timeout=self._config.mix_timeout_seconds)
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[NodeStatus]:
-        """Yields a node's status at every change, across its restarts, until it is done or has failed.
+        """Yields a node's status at every change, across its restarts, until it is done or has
+        failed.
 
         Raises:
             UnreachableError: it was away longer than `recovery_seconds`.
@@ -209,9 +263,11 @@ class Peers:
             except UnreachableError as error:
                 if lost is not None and loop.time() - lost > self._config.recovery_seconds:
                     raise UnreachableError(
-                        f"{name} has been away for more than {self._config.recovery_seconds} s: {error}"
+                        f"{name} has been away for more than {self._config.recovery_seconds} s: "
+                        f"{error}"
                     ) from error
-            # Also where the stream just ended, as that of a deleted round does: the next call says why.
+            # Also where the stream just ended, as that of a deleted round does: the next call says
+            # why.
             lost = loop.time() if lost is None else lost
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

@@ -1,4 +1,6 @@
-"""Progress of a round for its followers: the newest event of every stage, then each change, until the end."""
+"""Progress of a round for its followers: the newest event of every stage, then each change, until
+the end.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ FAILED: Final = "failed"
 
 @dataclass(frozen=True)
 class Event:
-    """Progress of one stage at one party; `seconds` is 0 until it is over there. Only "ended" has a result."""
+    """Progress of one stage at one party; `seconds` is 0 until it is over there.
+
+    Only "ended" has a result.
+    """
 
     stage: str
     node: str = ""
@@ -33,11 +38,12 @@ class Event:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node's status of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any other).
+    """A node's status of a round: its phase (OPEN, MIXING, RELAYING, DONE, FAILED, or "" for any
+    other).
 
-    `done` of `total` records are through the present phase; `seconds` are those of finished phases. DONE comes with
-    the signed header of the batch that was relayed, not verified yet. `accused` records of a verified round say nothing
-    to the node, which waits until they are traced.
+    `done` of `total` records are through the present phase; `seconds` are those of finished phases.
+    DONE comes with the signed header of the batch that was relayed, not verified yet. `accused`
+    records of a verified round say nothing to the node, which waits until they are traced.
     """
 
     phase: str
@@ -65,7 +71,9 @@ class Progress:
         self._changed = asyncio.Event()
 
     def report(self, event: Event) -> None:
-        """Replaces the newest event of its stage and party and wakes the followers, if it differs."""
+        """Replaces the newest event of its stage and party and wakes the followers, if it
+        differs.
+        """
         key = (event.stage, event.node)
         known = self._newest.get(key)
         if known is not None and known[1] == event:
@@ -97,7 +105,8 @@ class Progress:
         """Yields the newest events, oldest change first, then every change; ends after "ended"."""
         latest = 0
         while True:
-            # Taken before the events are read: what is reported while one is passed on wakes the wait below.
+            # Taken before the events are read: what is reported while one is passed on wakes the
+            # wait below.
             changed = self._changed
             for version, event in sorted(self._newest.values(), key=lambda item: item[0]):
                 if version > latest:

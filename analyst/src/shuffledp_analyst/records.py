@@ -3,19 +3,23 @@
     plan.json          first: the round exists and must be brought to an end
     announcement.json  the round was announced
     closing            the entry node may have been told to close: the batch may come
-    closed             the entry node has closed, and when: milliseconds since 1970, in decimal digits
+    closed             the entry node has closed, and when: milliseconds since 1970, in decimal
+                       digits
     header.json        the signed header of the final batch, written before `batch`
     batch.part         the final batch while it arrives; batch: it is complete
     attempts           number of processes that began to decode the complete batch, until one has
-    opened, history    a verified round: what the batch holds once it is decoded; published, `opened` is the board
-    batch-bytes        a verified round: length of the batch, in decimal digits, once the batch itself is erased
+    opened, history    a verified round: what the batch holds once it is decoded; published,
+                       `opened` is the board
+    batch-bytes        a verified round: length of the batch, in decimal digits, once the batch
+                       itself is erased
     board              published: every plain message in mixed order
     result.json        the signed result: the round has ended
     discards.json      the nodes' signed discards so far
     finished           the nodes were told, the budget was dealt with: nothing is left to do
 
-The result is the commit point. A folder without one is a round that was interrupted: it goes on where its files leave
-it, and has failed if it was never announced. One that cannot be read is renamed to set-aside-<round>, and left alone.
+The result is the commit point. A folder without one is a round that was interrupted: it goes on
+where its files leave it, and has failed if it was never announced. One that cannot be read is
+renamed to set-aside-<round>, and left alone.
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ from shuffledp_core.files import commit_part, open_part, sync, write_atomic
 from shuffledp_core.vocabulary import ROUND_ID
 
 MAX_DISCARD_BYTES: Final = 4096
-"""Several times the length of a discard; an overlong one of one node must not keep those of others from devices."""
+"""Several times the length of a discard; an overlong one of one node must not keep those of others
+from devices.
+"""
 
 
 class Records:
@@ -50,16 +56,21 @@ class Records:
     def _path(self, round_id: str) -> Path:
         # Identifiers come from callers and become paths: nothing but 32 hex digits gets that far.
         if not ROUND_ID.fullmatch(round_id):
-            raise UnknownRoundError(f"{round_id[:40]!r} is not a round identifier (32 hexadecimal digits)")
+            raise UnknownRoundError(
+                f"{round_id[:40]!r} is not a round identifier (32 hexadecimal digits)"
+            )
         return self._folder / round_id
 
     def _aside(self, round_id: str) -> Path:
         return self._folder / f"set-aside-{round_id}"
 
     def create(self, round_id: str, plan: RoundPlan) -> None:
-        """Records a new round, before any party is asked for anything. After an `OSError` nothing of it is left.
+        """Records a new round, before any party is asked for anything.
 
-        The accountant charges the round's budget next: after a crash only this record knows whose charge to release.
+        After an `OSError` nothing of it is left.
+
+        The accountant charges the round's budget next: after a crash only this record knows whose
+        charge to release.
         """
         folder = self._path(round_id)
         folder.mkdir(mode=0o700)
@@ -71,7 +82,10 @@ class Records:
             raise
 
     def is_known(self, round_id: str) -> bool:
-        """True if this round was ever recorded here, also if its record was set aside. Raises as `result`."""
+        """True if this round was ever recorded here, also if its record was set aside.
+
+        Raises as `result`.
+        """
         return self._path(round_id).exists() or self._aside(round_id).exists()
 
     def plan(self, round_id: str) -> RoundPlan:
@@ -95,7 +109,8 @@ class Records:
         return (self._path(round_id) / "closing").exists()
 
     def closed_at(self, round_id: str, now: int) -> int:
-        """When the entry node had closed (milliseconds since 1970): the first time recorded, else `now`, now recorded.
+        """When the entry node had closed (milliseconds since 1970): the first time recorded, else
+        `now`, now recorded.
 
         A damaged record counts as none.
         """
@@ -111,9 +126,13 @@ class Records:
         return self._path(round_id) / "batch.part"
 
     def commit_batch(self, round_id: str, header: Signed) -> Path:
-        """Commits a batch that has arrived, is verified and synced, with its header; returns its lasting place."""
+        """Commits a batch that has arrived, is verified and synced, with its header.
+
+        Returns its lasting place.
+        """
         batch = self.batch(round_id)
-        # The header first: the batch counts from its rename on, and without a header nobody could say what it holds.
+        # The header first: the batch counts from its rename on, and without a header nobody could
+        # say what it holds.
         write_atomic(batch.with_name("header.json"), header.to_bytes())
         self.batch_part(round_id).replace(batch)
         sync(batch.parent)
@@ -124,7 +143,9 @@ class Records:
         return self._path(round_id) / "batch"
 
     def batch_header(self, round_id: str) -> Signed | None:
-        """The header of the complete batch of a round without a result; None when no batch is complete.
+        """The header of the complete batch of a round without a result.
+
+        None when no batch is complete.
 
         Raises:
             MalformedDocumentError: the file is damaged.
@@ -136,7 +157,10 @@ class Records:
         return Signed.from_bytes(self._read(round_id, "header.json")) if batch.exists() else None
 
     def count_attempt(self, round_id: str) -> int:
-        """Counts an attempt to decode the complete batch; returns the number of attempts, this one included."""
+        """Counts an attempt to decode the complete batch.
+
+        Returns the number of attempts, this one included.
+        """
         path = self._path(round_id) / "attempts"
         attempts = path.stat().st_size + 1 if path.exists() else 1
         write_atomic(path, bytes(attempts))
@@ -152,9 +176,14 @@ class Records:
         write_atomic(self._path(round_id) / "opened", board)
 
     def delivered_digest(self, round_id: str) -> str | None:
-        """The digest that the last node signed for the batch of a round; None when none is complete."""
+        """The digest that the last node signed for the batch of a round.
+
+        None when none is complete.
+        """
         try:
-            return from_json(Signed.from_bytes(self._read(round_id, "header.json")).body, BatchHeader).digest
+            return from_json(
+                Signed.from_bytes(self._read(round_id, "header.json")).body, BatchHeader
+            ).digest
         except UnknownRoundError:
             return None
 
@@ -162,20 +191,28 @@ class Records:
         """The published history of a verified round; `UnknownRoundError` where there is none."""
         path = self._path(round_id) / "history"
         if not self.has_ended(round_id) or not path.exists():
-            raise UnknownRoundError(f"round {round_id} has no published history: plain, unknown, running, or failed")
+            raise UnknownRoundError(
+                f"round {round_id} has no published history: plain, unknown, running, or failed"
+            )
         return path
 
     def batch_bytes(self, round_id: str) -> int:
-        """Length of the complete batch in bytes, published or not, also once `finish` has erased it."""
+        """Length of the complete batch in bytes, published or not, also once `finish` has erased
+        it.
+        """
         batch = self.batch(round_id)
         try:
             return batch.stat().st_size
-        except FileNotFoundError:  # a plain round's is the board, unless a verified round's length is written down
+        except (
+            FileNotFoundError
+        ):  # a plain round's is the board, unless a verified round's length is written down
             length = _number(batch.with_name("batch-bytes"))
             return self.board(round_id).stat().st_size if length is None else length
 
     def publish(self, round_id: str, result: Signed) -> None:
-        """Makes the batch the public board and ends the round; after this returns it stays published.
+        """Makes the batch the public board and ends the round.
+
+        After this returns it stays published.
 
         Raises:
             RoundFailed: the result is longer than any document may be; nothing was changed.
@@ -183,7 +220,8 @@ class Records:
         batch, data = self.batch(round_id), result.to_bytes()
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RoundFailed(
-                f"the result would have {len(data)} bytes, and nobody reads a document of more than "
+                f"the result would have {len(data)} bytes, and nobody reads a document of more "
+                f"than "
                 f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
             )
         path = batch.with_name("result.json")
@@ -191,7 +229,8 @@ class Records:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # a full disk shows here, before anything is renamed
-            # The result, renamed last, is the commit point: `batch_header` takes back a board without one.
+            # The result, renamed last, is the commit point: `batch_header` takes back a board
+            # without one.
             opened = batch.with_name("opened")
             # In a verified round the batch itself stays until the result is there.
             source = opened if opened.exists() else batch
@@ -206,7 +245,8 @@ class Records:
 
     def fail(self, round_id: str, result: Signed) -> None:
         """Ends the round without a board: whatever arrived is erased first."""
-        # Before the result: once a round has failed for everybody, no board of it may be left on this disk.
+        # Before the result: once a round has failed for everybody, no board of it may be left on
+        # this disk.
         self.erase_arrived(round_id)
         write_atomic(self._path(round_id) / "result.json", result.to_bytes())
 
@@ -215,7 +255,10 @@ class Records:
         return self._read(round_id, "result.json")
 
     def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
-        """Keeps the discards signed so far. An overlong one is left out: all travel beside the result."""
+        """Keeps the discards signed so far.
+
+        An overlong one is left out: all travel beside the result.
+        """
         short = [discard for discard in discards if len(discard.to_bytes()) <= MAX_DISCARD_BYTES]
         write_atomic(self._path(round_id) / "discards.json", msgspec.json.encode(short))
 
@@ -235,14 +278,19 @@ class Records:
         """The published board; `UnknownRoundError` for a round that has none."""
         path = self._path(round_id) / "board"
         if not self.has_ended(round_id) or not path.exists():
-            raise UnknownRoundError(f"round {round_id} has no published board: unknown, still running, or failed")
+            raise UnknownRoundError(
+                f"round {round_id} has no published board: unknown, still running, or failed"
+            )
         return path
 
     def finish(self, round_id: str) -> None:
         """Records that nothing is left to do for this round."""
         batch = self.batch(round_id)
-        if batch.with_name("history").exists() and batch.exists():  # of a verified round, whose board is another file
-            # A last node that was away for long may repeat its batch, and is let through by its length.
+        if (
+            batch.with_name("history").exists() and batch.exists()
+        ):  # of a verified round, whose board is another file
+            # A last node that was away for long may repeat its batch, and is let through by its
+            # length.
             write_atomic(batch.with_name("batch-bytes"), str(batch.stat().st_size).encode())
             batch.unlink()
         write_atomic(self._path(round_id) / "finished", b"")
@@ -251,7 +299,9 @@ class Records:
         """All rounds, newest first: opening time (nanoseconds since 1970) and identifier."""
         found = []
         for folder in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # killed before the plan was written: no round
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # killed before the plan was written: no round
                 # Folders of rounds that were set aside lie here, too, under other names.
                 if ROUND_ID.fullmatch(folder.name):
                     # The plan is written once, at the opening, so that its time is the round's.
@@ -259,9 +309,15 @@ class Records:
         return sorted(found, reverse=True)
 
     def unfinished(self) -> Iterator[str]:
-        """Rounds for which something is left to do after a restart; folders without a plan are removed."""
+        """Rounds for which something is left to do after a restart.
+
+        Folders without a plan are removed.
+        """
         for folder in sorted(self._folder.iterdir()):
-            if not (ROUND_ID.fullmatch(folder.name) and folder.is_dir()) or (folder / "finished").exists():
+            if (
+                not (ROUND_ID.fullmatch(folder.name) and folder.is_dir())
+                or (folder / "finished").exists()
+            ):
                 continue
             if (folder / "plan.json").exists():
                 yield folder.name
@@ -269,7 +325,10 @@ class Records:
                 shutil.rmtree(folder)
 
     def set_aside(self, round_id: str) -> Path:
-        """Renames the folder of an unreadable round so that no later start finds it; returns its new place."""
+        """Renames the folder of an unreadable round so that no later start finds it.
+
+        Returns its new place.
+        """
         aside = self._aside(round_id)
         self._path(round_id).rename(aside)
         sync(self._folder)

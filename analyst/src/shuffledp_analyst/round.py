@@ -2,10 +2,11 @@
 
 Legal orders of calls, from `Stage.PLANNED`:
 
-    opened -> end_submissions -> closed and delivered, in either order -> decoding -> certifying -> published
+    opened -> end_submissions -> closed and delivered, in either order -> decoding -> certifying ->
+    published
 
-`failed` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is a
-`RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
+`failed` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is
+a `RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from msgspec import UNSET
 
 from shuffledp_core.documents.losses import most_dropped
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
-from shuffledp_core.errors import BadBatchError, CountMismatchError, ForeignDocumentError, RoundStateError
+from shuffledp_core.errors import (
+    BadBatchError,
+    CountMismatchError,
+    ForeignDocumentError,
+    RoundStateError,
+)
 from shuffledp_core.onion.geometry import Geometry
 
 
@@ -74,7 +80,8 @@ class RoundLifecycle:
         """Records that the entry node closed with `accepted` reports. Stays CLOSING.
 
         Raises:
-            CountMismatchError: more or fewer than the manifest allows, or than the delivered batch holds.
+            CountMismatchError: more or fewer than the manifest allows, or than the delivered batch
+                holds.
         """
         self._require(Stage.CLOSING)
         if not self.plan.min_reports <= accepted <= self.plan.max_reports:
@@ -82,7 +89,8 @@ class RoundLifecycle:
                 f"the entry node reports {accepted} accepted submissions where the manifest allows "
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
-        # Whichever comes second compares: after a restart the batch may be there before the entry node answers.
+        # Whichever comes second compares: after a restart the batch may be there before the entry
+        # node answers.
         if self.batch is not None and not self.most_history:
             self._check_users(self.batch.users, accepted)
         self.accepted = accepted
@@ -91,9 +99,10 @@ class RoundLifecycle:
         """Checks a genuine batch header; returns the length in bytes of its batch. Stays CLOSING.
 
         1. It is for this round and for the position behind the last node.
-        2. Its reports are as many as the entry node accepted; or as the manifest allows while that is not known, and in
-           a verified round, whose list says it.
-        3. Its records are reports times messages per report, less those dropped, which are not too many.
+        2. Its reports are as many as the entry node accepted; or as the manifest allows while that
+           is not known, and in a verified round, whose list says it.
+        3. Its records are reports times messages per report, less those dropped, which are not too
+           many.
         4. The history in front of them is there in a verified round alone, and not too long.
 
         Raises:
@@ -109,8 +118,8 @@ class RoundLifecycle:
                 f"the batch is for position {header.position} of round {header.round_id}, "
                 f"not for position {self.geometry.hops + 1} of round {self.round_id}"
             )
-        # In a verified round the list says how many there were, and evidence who was left out: whoever counts otherwise
-        # is named when the batch is opened, and not only noticed.
+        # In a verified round the list says how many there were, and evidence who was left out:
+        # whoever counts otherwise is named when the batch is opened, and not only noticed.
         if self.accepted is not None and not self.most_history:  # 2
             self._check_users(header.users, self.accepted)
         elif not self.plan.min_reports <= header.users <= self.plan.max_reports:
@@ -121,19 +130,34 @@ class RoundLifecycle:
         messages = self.geometry.messages_per_user  # 3
         most = most_dropped(header.users, self.plan.min_reports - self.plan.colluding, messages)
         if header.dropped and self.most_history:
-            raise BadBatchError(f"{header.dropped} messages of a verified round were dropped, where nobody drops any")
-        if not 0 <= header.dropped <= most or header.records != header.users * messages - header.dropped:
             raise BadBatchError(
-                f"{header.users} reports of {messages} messages, less {header.dropped} dropped of at most {most}, are "
+                f"{header.dropped} messages of a verified round were dropped, where nobody drops "
+                f"any"
+            )
+        if (
+            not 0 <= header.dropped <= most
+            or header.records != header.users * messages - header.dropped
+        ):
+            raise BadBatchError(
+                f"{header.users} reports of {messages} messages, less {header.dropped} dropped of "
+                f"at most {most}, are "
                 f"not {header.records} records"
             )
-        return self._history_bytes(header) + header.records * self.geometry.record_bytes(self.geometry.hops + 1)
+        return self._history_bytes(header) + header.records * self.geometry.record_bytes(
+            self.geometry.hops + 1
+        )
 
     def _history_bytes(self, header: BatchHeader) -> int:
         """Step 4: bytes in front of the records, in a verified round alone."""
         history = 0 if header.history is UNSET else header.history
-        if not isinstance(history, int) or (history > 0) != (self.most_history > 0) or history > self.most_history:
-            raise BadBatchError(f"a history of {history} bytes, where this round's has at most {self.most_history}")
+        if (
+            not isinstance(history, int)
+            or (history > 0) != (self.most_history > 0)
+            or history > self.most_history
+        ):
+            raise BadBatchError(
+                f"a history of {history} bytes, where this round's has at most {self.most_history}"
+            )
         return history
 
     def delivered(self, header: BatchHeader) -> None:
@@ -146,7 +170,10 @@ class RoundLifecycle:
         self.batch = header
 
     def decoding(self) -> tuple[int, BatchHeader]:
-        """Begins decoding: the number of accepted reports, and the batch's header. CLOSING -> DECODING."""
+        """Begins decoding: the number of accepted reports, and the batch's header.
+
+        CLOSING -> DECODING.
+        """
         self._require(Stage.CLOSING)
         if self.accepted is None or self.batch is None:
             raise RoundStateError(f"round {self.round_id} is not closed and delivered yet")

@@ -110,7 +110,10 @@ class RunningRound:
         return RoundView(self.round, self._statuses, self.progress.events)
 
     def end_submissions(self) -> None:
-        """Closes submissions now instead of at the closing time; harmless when they have ended already."""
+        """Closes submissions now instead of at the closing time.
+
+        Harmless when they have ended already.
+        """
         if self.round.stage is Stage.PLANNED:
             raise RoundStateError(f"round {self._id} is not open yet")
         self._close_now.set()
@@ -129,15 +132,19 @@ class RunningRound:
     async def deliver(
         self, signed: Signed, header: BatchHeader, parts: AsyncIterable[batch_pb2.AddBatchRequest]
     ) -> None:
-        """Takes the final batch behind a header that the last node signed; docs/protocol.md, "Batches".
+        """Takes the final batch behind a header that the last node signed.
+
+        Docs/protocol.md, "Batches".
 
         1. A repeat of the committed batch is let through and accepted.
-        2. The header fits this round (`RoundLifecycle.check_batch`), and the history is not longer than is read here.
+        2. The header fits this round (`RoundLifecycle.check_batch`), and the history is not longer
+           than is read here.
         3. All bytes arrive.
         4. They have the committed digest.
 
-        A node that breaks 2 or 4 has signed what cannot be, and the round fails. Step 3 may be a torn connection, or a
-        full disk here (`DiskError`): the sender may repeat it until the round's deadline.
+        A node that breaks 2 or 4 has signed what cannot be, and the round fails. Step 3 may be a
+        torn connection, or a full disk here (`DiskError`): the sender may repeat it until the
+        round's deadline.
         """
         async with self._receiving:
             if self.round.batch is not None and header == self.round.batch:  # 1
@@ -145,7 +152,9 @@ class RunningRound:
                 return
             length = self._judge(lambda: self._length(header))  # 2
             with typed_disk_errors():
-                found = await receive(batch_chunks(parts), length, self._services.records.batch_part(self._id))  # 3
+                found = await receive(
+                    batch_chunks(parts), length, self._services.records.batch_part(self._id)
+                )  # 3
                 self._judge(lambda: self._commit(signed, header, found))  # 4
             self._delivered.set()
 
@@ -159,7 +168,9 @@ class RunningRound:
     def _commit(self, signed: Signed, header: BatchHeader, found: str) -> None:
         check_digest(header.digest, found)
         check_size(signed.signer, len(signed.to_bytes()))
-        self.round.check_batch(header)  # again: the round may have gone on, or ended, while the batch arrived
+        self.round.check_batch(
+            header
+        )  # again: the round may have gone on, or ended, while the batch arrived
         self._services.records.commit_batch(self._id, signed)
         self.round.delivered(header)  # behind the disk: a repeat is acknowledged from here on
 
@@ -175,13 +186,15 @@ class RunningRound:
     # The life of a round
 
     def resume(self) -> None:
-        """Resumes, in place of the opening, a round that an earlier process announced, where its records leave it.
+        """Resumes, in place of the opening, a round that an earlier process announced, where its
+        records leave it.
 
-        Nodes and accountant are asked again for their answers: closing, statuses, headers and the settlement are
-        idempotent, and the batch lies verified on the disk.
+        Nodes and accountant are asked again for their answers: closing, statuses, headers and the
+        settlement are idempotent, and the batch lies verified on the disk.
 
         1. The announcement is our own, its certificate the accountant's.
-        2. Until the entry node may have been told to close, submissions go on until their closing time.
+        2. Until the entry node may have been told to close, submissions go on until their closing
+           time.
         3. A batch that was complete is the last node's.
 
         Raises:
@@ -207,11 +220,15 @@ class RunningRound:
         self.round.end_submissions()
         header = services.records.batch_header(self._id)  # 3
         if header is not None:
-            self.round.delivered(verify_from(self._peers.node(self.round.plan.route[-1]), header, BatchHeader))
+            self.round.delivered(
+                verify_from(self._peers.node(self.round.plan.route[-1]), header, BatchHeader)
+            )
             self._delivered.set()
 
     async def run(self) -> None:
-        """Runs the round from opening to its end, until nothing is left to do or the process stops."""
+        """Runs the round from opening to its end, until nothing is left to do or the process
+        stops.
+        """
         watchers: list[asyncio.Task[None]] = []
         life = asyncio.ensure_future(self._live(watchers))
         ends: set[asyncio.Future[Any]] = {life, self._failure}
@@ -228,7 +245,9 @@ class RunningRound:
             await end_published(self._services, self._id, route, self.progress)
             return
         error = self._failure.result()
-        self._log.warning("round failed", error=type(error).__name__, reason=str(error), stage=self.round.stage)
+        self._log.warning(
+            "round failed", error=type(error).__name__, reason=str(error), stage=self.round.stage
+        )
         self.round.failed()
         if not self.opened.done():
             self.opened.set_exception(error)
@@ -249,7 +268,9 @@ class RunningRound:
 
     async def _live(self, watchers: list[asyncio.Task[None]]) -> None:
         announcement = await self._open() if self.round.stage is Stage.PLANNED else None
-        watchers += [asyncio.ensure_future(self._beside(self._watch, name)) for name in self.round.plan.route]
+        watchers += [
+            asyncio.ensure_future(self._beside(self._watch, name)) for name in self.round.plan.route
+        ]
         if announcement is not None:
             self.opened.set_result(announcement)
         await self._accept()
@@ -273,10 +294,16 @@ class RunningRound:
         corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
         if corrupt:
             self._log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
-        manifest = make_manifest(services.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at))
+        manifest = make_manifest(
+            services.deployment, certificate, signed, keys, plan, (opens_at, self._closes_at)
+        )
         signed_manifest = services.identity.sign(manifest)  # 4: its keys are all verified
-        said = await asyncio.gather(*(self._countersign(name, signed_manifest) for name in plan.route))
-        announcement = to_json(Announcement(manifest=signed_manifest, countersignatures=tuple(said)))
+        said = await asyncio.gather(
+            *(self._countersign(name, signed_manifest) for name in plan.route)
+        )
+        announcement = to_json(
+            Announcement(manifest=signed_manifest, countersignatures=tuple(said))
+        )
         with typed_disk_errors():
             # Before it is published: devices may submit at once.
             services.records.keep_announcement(self._id, announcement)
@@ -288,14 +315,19 @@ class RunningRound:
         return announcement
 
     def _opened(self, manifest: Manifest) -> None:
-        self.round.opened(manifest.geometry, most_bytes(manifest) if manifest.geometry.verified else 0)
+        self.round.opened(
+            manifest.geometry, most_bytes(manifest) if manifest.geometry.verified else 0
+        )
 
     async def _prepare_all(self) -> list[Signed]:
         places = list(enumerate(self.round.plan.route, 1))
         if not self._certified()[1].verified:
             return await asyncio.gather(*(self._prepare(name, place) for place, name in places))
         keys: list[Signed] = []
-        for place, name in places:  # in turn: each node's keys rest on those of all before it, which it checks
+        for (
+            place,
+            name,
+        ) in places:  # in turn: each node's keys rest on those of all before it, which it checks
             keys.append(await self._prepare(name, place, tuple(keys)))
         return keys
 
@@ -313,7 +345,9 @@ class RunningRound:
         return said
 
     async def _beside(self, work: Callable[[str], Awaitable[None]], name: str) -> None:
-        """What is at work about one node, beside the life of the round: its failure is the round's."""
+        """What is at work about one node, beside the life of the round: its failure is the
+        round's.
+        """
         try:
             await work(name)
         except ShuffleDPError as error:
@@ -354,12 +388,17 @@ class RunningRound:
             self._log.info("nothing to trace any more", node=name, reason=str(error))
 
     def _keep_header(self, name: str, data: bytes) -> None:
-        """Keeps a node's header of the batch it relayed; all are verified together, before the settlement."""
+        """Keeps a node's header of the batch it relayed.
+
+        All are verified together, before the settlement.
+        """
         try:
             check_size(name, len(data))  # it goes into the result
             self._headers[name] = Signed.from_bytes(data)
         except MalformedDocumentError as error:
-            raise NodeFault(f"{name} is done but gave no header of the batch it relayed: {error}") from error
+            raise NodeFault(
+                f"{name} is done but gave no header of the batch it relayed: {error}"
+            ) from error
         if len(self._headers) == len(self.round.plan.route):
             self._relayed.set()
 
@@ -373,7 +412,8 @@ class RunningRound:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()
         if self.round.stage is Stage.OPEN:
             await self._await_closing_time()
-            # Before the call, whose answer a crash may lose: the entry node may then have closed, and sent its batch.
+            # Before the call, whose answer a crash may lose: the entry node may then have closed,
+            # and sent its batch.
             await self._write(self._services.records.mark_closing, self._id)
             self.round.end_submissions()
         entry = self.round.plan.route[0]
@@ -381,7 +421,12 @@ class RunningRound:
         self.round.closed(accepted)
         self._services.withdraw(self._id)
         self.progress.report(
-            Event(ACCEPTING, done=accepted, total=self.round.plan.max_reports, seconds=loop.time() - started)
+            Event(
+                ACCEPTING,
+                done=accepted,
+                total=self.round.plan.max_reports,
+                seconds=loop.time() - started,
+            )
         )
         self._log.info("submissions closed", accepted=accepted)
 
@@ -394,7 +439,8 @@ class RunningRound:
 
     async def _await_batch(self) -> None:
         services, seconds = self._services, self._services.config.mix_timeout_seconds
-        # From the disk: a round that ends this process again and again before it has its batch is given up in the end.
+        # From the disk: a round that ends this process again and again before it has its batch is
+        # given up in the end.
         now = services.clock()
         closed_at = await self._write(services.records.closed_at, self._id, now)
         left = seconds - max(0, now - closed_at) / 1000
@@ -407,7 +453,8 @@ class RunningRound:
                 await self._delivered.wait()
         except TimeoutError as error:
             raise UnreachableError(
-                f"the last node, {self.round.plan.route[-1]}, delivered nothing within {seconds} s of the close; "
+                f"the last node, {self.round.plan.route[-1]}, delivered nothing within {seconds} "
+                f"s of the close; "
                 "look at the nodes' status, or raise mix_timeout_seconds"
             ) from error
 
@@ -418,7 +465,8 @@ class RunningRound:
         except TimeoutError as error:
             missing = ", ".join(name for name in self.round.plan.route if name not in self._headers)
             raise UnreachableError(
-                f"{missing}: not done within {self._services.config.mix_timeout_seconds} s of the close, though the "
+                f"{missing}: not done within {self._services.config.mix_timeout_seconds} s of the "
+                f"close, though the "
                 "batch has arrived; look at the nodes' status, or raise mix_timeout_seconds"
             ) from error
 
@@ -428,22 +476,40 @@ class RunningRound:
         # Counted on disk before decoding begins: an out-of-memory kill gives no other chance to.
         attempts = await self._write(self._services.records.count_attempt, self._id)
         if attempts > MAX_ATTEMPTS:  # what kills us must not do so for ever
-            raise RoundFailed(f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the memory?")
+            raise RoundFailed(
+                f"the analyst ended {MAX_ATTEMPTS} times while it decoded the batch; has it the "
+                f"memory?"
+            )
         signed, certificate = self._certified()
         mechanism = certificate.mechanism
-        geometry = Geometry.of(mechanism, self.round.plan.suite, len(self.round.plan.route), self.round.plan.mix)
+        geometry = Geometry.of(
+            mechanism, self.round.plan.suite, len(self.round.plan.route), self.round.plan.mix
+        )
         self.progress.report(Event(DECODING, total=batch.records))
         packed, board_digest, history, accepted = await self._board(batch)
         board = await asyncio.to_thread(
-            decode, packed, geometry, mechanism.alphabet, accepted, batch.dropped, mechanism.counts_of
+            decode,
+            packed,
+            geometry,
+            mechanism.alphabet,
+            accepted,
+            batch.dropped,
+            mechanism.counts_of,
         )
-        answer = await asyncio.to_thread(estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid)
+        answer = await asyncio.to_thread(
+            estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid
+        )
         if batch.dropped or board.invalid:
             self._log.warning(
-                "messages lost", dropped=batch.dropped, outside_alphabet=board.outside, repeated_tags=board.repeated
+                "messages lost",
+                dropped=batch.dropped,
+                outside_alphabet=board.outside,
+                repeated_tags=board.repeated,
             )
         self._services.records.forget_attempts(self._id)
-        self.progress.report(Event(DECODING, "", board.messages, board.messages, loop.time() - started))
+        self.progress.report(
+            Event(DECODING, "", board.messages, board.messages, loop.time() - started)
+        )
         self._services.metrics.messages.inc(board.messages)
         return Result(
             deployment=self._services.deployment,
@@ -460,17 +526,28 @@ class RunningRound:
             history=history,
         )
 
-    async def _board(self, batch: BatchHeader) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
-        """The board, its digest, in a verified round those of its history, and the number of reports on it.
+    async def _board(
+        self, batch: BatchHeader
+    ) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
+        """The board, its digest, in a verified round those of its history, and the number of
+        reports on it.
 
-        In a verified round the batch is opened first, and users whose messages say nothing are left out.
+        In a verified round the batch is opened first, and users whose messages say nothing are left
+        out.
         """
         delivered = self._services.records.batch(self._id)
         if not self._certified()[1].verified:
-            return np.memmap(delivered, dtype=np.uint8, mode="r"), batch.digest, msgspec.UNSET, batch.users
+            return (
+                np.memmap(delivered, dtype=np.uint8, mode="r"),
+                batch.digest,
+                msgspec.UNSET,
+                batch.users,
+            )
         data = await in_thread(delivered.read_bytes)
         opened = await self._mixing().open(batch, data, self._services.identity)
-        await self._write(self._services.records.keep_opened, self._id, opened.board, opened.history)
+        await self._write(
+            self._services.records.keep_opened, self._id, opened.board, opened.history
+        )
         return (
             opened.board,
             digest(opened.board),
@@ -491,20 +568,29 @@ class RunningRound:
         losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
         headers = [self._headers[name] for name in self.round.plan.route]
         nodes = [self._peers.node(name) for name in self.round.plan.route]
-        # The accountant checks the same; here the last node's own batch is known, and its header is held against it.
+        # The accountant checks the same; here the last node's own batch is known, and its header is
+        # held against it.
         each = certificate.mechanism.messages_per_user
-        dropped = check_headers(headers, nodes, self._id, each, accepted, excluding=certificate.verified)
+        dropped = check_headers(
+            headers, nodes, self._id, each, accepted, excluding=certificate.verified
+        )
         if dropped != losses.dropped:
             raise CountMismatchError(
-                f"the last node delivered a batch with {losses.dropped} onions dropped, and says {dropped} of it now"
+                f"the last node delivered a batch with {losses.dropped} onions dropped, and says "
+                f"{dropped} of it now"
             )
-        signed = await self._peers.persistently(lambda: self._peers.settle(self._id, accepted, headers, losses.invalid))
+        signed = await self._peers.persistently(
+            lambda: self._peers.settle(self._id, accepted, headers, losses.invalid)
+        )
         check_final_certificate(signed, self._peers.accountant, certificate, accepted, losses)
         self.progress.report(Event(CERTIFYING, "", 1, 1, loop.time() - started))
         return msgspec.structs.replace(draft, final_certificate=signed, headers=tuple(headers))
 
     async def _publish(self, result: Result) -> None:
-        """Publishes the result, the round's commit point. An abort that was answered a moment ago still counts."""
+        """Publishes the result, the round's commit point.
+
+        An abort that was answered a moment ago still counts.
+        """
         signed = self._services.identity.sign(result)
 
         async def publish() -> None:
@@ -519,7 +605,10 @@ class RunningRound:
         self._log.info("published", accepted=result.accepted, messages=result.messages)
 
     async def _write(self, write: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs a write to the round's record in a thread; pauses the round while the disk is full."""
+        """Runs a write to the round's record in a thread.
+
+        Pauses the round while the disk is full.
+        """
         return await write_when_room(lambda: in_thread(write, *args, **kwargs))
 
     def _certified(self) -> tuple[Signed, Certificate]:

@@ -1,4 +1,6 @@
-"""gRPC services of the analyst: public reading, the operator's control, and the sink of the last node."""
+"""gRPC services of the analyst: public reading, the operator's control, and the sink of the last
+node.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,14 @@ RULES: Final[Rules] = {
         f"/{_ANALYST}/{method}": frozenset({CLIENT, OPERATOR, VIEWER})
         for method in ("GetManifest", "GetResult", "GetBoard", "GetHistory")
     },
-    **{f"/{_CONTROL}/{method}": frozenset({OPERATOR}) for method in ("OpenRound", "EndSubmissions", "AbortRound")},
-    **{f"/{_CONTROL}/{method}": frozenset({OPERATOR, VIEWER}) for method in ("FollowRound", "ListRounds")},
+    **{
+        f"/{_CONTROL}/{method}": frozenset({OPERATOR})
+        for method in ("OpenRound", "EndSubmissions", "AbortRound")
+    },
+    **{
+        f"/{_CONTROL}/{method}": frozenset({OPERATOR, VIEWER})
+        for method in ("FollowRound", "ListRounds")
+    },
     f"/{_SINK}/AddBatch": frozenset({Role.NODE}),
 }
 """Roles that may call each method."""
@@ -49,7 +57,9 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
         context: Context,  # noqa: ARG002
     ) -> analyst_pb2.GetManifestResponse:
         """See analyst.proto."""
-        return analyst_pb2.GetManifestResponse(announcement=self._coordinator.announcement(request.round_id))
+        return analyst_pb2.GetManifestResponse(
+            announcement=self._coordinator.announcement(request.round_id)
+        )
 
     async def GetResult(  # noqa: N802
         self,
@@ -58,7 +68,9 @@ class AnalystService(analyst_pb2_grpc.AnalystServicer):
     ) -> analyst_pb2.GetResultResponse:
         """See analyst.proto."""
         result = self._coordinator.result(request.round_id)
-        return analyst_pb2.GetResultResponse(result=result, discards=self._coordinator.discards(request.round_id))
+        return analyst_pb2.GetResultResponse(
+            result=result, discards=self._coordinator.discards(request.round_id)
+        )
 
     async def GetBoard(  # noqa: N802
         self,
@@ -153,12 +165,16 @@ class BatchSinkService(batch_pb2_grpc.BatchSinkServicer):
         return batch_pb2.AddBatchResponse()
 
 
-def make_service(config: AnalystConfig, roster: Roster, coordinator: Coordinator, metrics: AnalystMetrics) -> Service:
+def make_service(
+    config: AnalystConfig, roster: Roster, coordinator: Coordinator, metrics: AnalystMetrics
+) -> Service:
     """The gRPC server of the analyst, not yet started."""
 
     def register(server: grpc.aio.Server) -> None:
         analyst_pb2_grpc.add_AnalystServicer_to_server(AnalystService(coordinator), server)
-        analyst_pb2_grpc.add_RoundControlServicer_to_server(RoundControlService(coordinator), server)
+        analyst_pb2_grpc.add_RoundControlServicer_to_server(
+            RoundControlService(coordinator), server
+        )
         batch_pb2_grpc.add_BatchSinkServicer_to_server(BatchSinkService(coordinator), server)
 
     return Service(config, roster, RULES, NAMES, register, metrics)

@@ -1,4 +1,6 @@
-"""The analyst's part in rounds whose mixing can be verified: docs/mixing.md, "Analyst" and "Blame"."""
+"""The analyst's part in rounds whose mixing can be verified: docs/mixing.md, "Analyst" and
+"Blame".
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ from shuffledp_core.verified.manifests import check_keys, check_mix, mix_terms, 
 
 @dataclass(frozen=True)
 class OpenedBatch:
-    """The board, packed, the history that shows that it is right, and the number of users who are left."""
+    """The board, packed, the history that shows that it is right, and the number of users who are
+    left.
+    """
 
     board: bytes
     history: bytes
@@ -45,7 +49,9 @@ class OpenedBatch:
 
 
 def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Signed]) -> None:
-    """Checks the mixing keys of a whole route, whose round keys are genuine; there are none in a plain round.
+    """Checks the mixing keys of a whole route, whose round keys are genuine.
+
+    There are none in a plain round.
 
     Raises:
         RoundKeyError: naming the node.
@@ -59,8 +65,13 @@ def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Si
 class VerifiedMixing:
     """One verified round at the analyst: its terms, and the questions to its nodes."""
 
-    def __init__(self, announced: tuple[Signed, Manifest], certificate: Certificate, peers: Peers) -> None:
-        """Raises `RoundKeyError` for mixing keys that do not hold; `announced`: as it travels, and what it says."""
+    def __init__(
+        self, announced: tuple[Signed, Manifest], certificate: Certificate, peers: Peers
+    ) -> None:
+        """Raises `RoundKeyError` for mixing keys that do not hold.
+
+        `announced`: as it travels, and what it says.
+        """
         signed, self._manifest = announced
         self._certificate = certificate
         self._peers = peers
@@ -77,11 +88,14 @@ class VerifiedMixing:
             RoundStateError: the node accuses nobody (any more).
         """
         round_id = self._manifest.round_id
-        data = await self._peers.persistently(lambda: self._peers.accusation(name, round_id, self._most))
+        data = await self._peers.persistently(
+            lambda: self._peers.accusation(name, round_id, self._most)
+        )
         accusation = await in_thread(_accusation_of, name, data)
         if len(accusation.accused) > most_accused(self._manifest):
             raise UnansweredError(
-                f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may trace more than "
+                f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may "
+                f"trace more than "
                 f"{most_accused(self._manifest)}"
             )
         chain = await in_thread(self._chain, accusation.history)
@@ -89,12 +103,20 @@ class VerifiedMixing:
         if position > len(self._keys) or self._keys[position - 1].node != name:
             raise UnansweredError(f"no answer: what led to {name} is not what it shows")
         transcript = await traced(chain, position, accusation.accused, self._ask)
-        await in_thread(chain.without, transcript)  # judged here first: it says who is named where too few are left
+        await in_thread(
+            chain.without, transcript
+        )  # judged here first: it says who is named where too few are left
         answer = packed(transcript)
-        await once_more(lambda: self._peers.persistently(lambda: self._peers.settle_accusation(name, round_id, answer)))
+        await once_more(
+            lambda: self._peers.persistently(
+                lambda: self._peers.settle_accusation(name, round_id, answer)
+            )
+        )
 
     async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
-        """Checks and opens what the last node delivered, H1 to H6 and F1 to F4; traces what says nothing.
+        """Checks and opens what the last node delivered, H1 to H6 and F1 to F4.
+
+        Traces what says nothing.
 
         Args:
             header: the last node's, which says how long the history is.
@@ -102,14 +124,16 @@ class VerifiedMixing:
             identity: the analyst's own.
 
         Raises:
-            BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came does not stand;
-                the message names the party at fault, if there is one.
+            BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
+                does not stand; the message names the party at fault, if there is one.
             BadBatchError: the header counts other reports than list and exclusions leave.
         """
         analyst, history = await in_thread(self._received, header, batch, identity)
         accused = await in_thread(analyst.accuse, system_random)
         if len(accused) > most_accused(self._manifest):
-            raise TooFewReportsError(f"{len(accused)} records say nothing, more than may be left out; nobody is named")
+            raise TooFewReportsError(
+                f"{len(accused)} records say nothing, more than may be left out; nobody is named"
+            )
         if accused:
             transcript = await traced(analyst.chain, len(self._keys) + 1, accused, self._ask)
             await in_thread(analyst.settle, transcript)
@@ -118,7 +142,9 @@ class VerifiedMixing:
         published = replace(history, board_signature=signature).to_bytes()
         return OpenedBatch(b"".join(board), published, analyst.chain.users)
 
-    def _received(self, header: BatchHeader, batch: bytes, identity: Identity) -> tuple[Analyst, History]:
+    def _received(
+        self, header: BatchHeader, batch: bytes, identity: Identity
+    ) -> tuple[Analyst, History]:
         length = header.history if isinstance(header.history, int) else 0
         history = History.signed_by(self._keys[-1].node, batch[:length], self._manifest)
         analyst = Analyst(self._terms, self._listed(history), identity.sign_bytes)
@@ -127,21 +153,30 @@ class VerifiedMixing:
         analyst.receive(history.headers, history.transcripts, records)
         if analyst.chain.users != header.users:
             raise BadBatchError(
-                f"the last node signed for {header.users} reports, list and exclusions leave {analyst.chain.users}"
+                f"the last node signed for {header.users} reports, list and exclusions leave "
+                f"{analyst.chain.users}"
             )
         return analyst, history
 
     def _listed(self, history: History) -> ClaimList:
         population = self._peers.roster.population(self._certificate.population)
-        return check_history(history, self._manifest, self._terms, population, mixing_part(self._keys[0]))
+        return check_history(
+            history, self._manifest, self._terms, population, mixing_part(self._keys[0])
+        )
 
     def _chain(self, history: History) -> Chain:
         return follow(self._terms, self._listed(history), history.headers, history.transcripts)
 
     async def _ask(self, position: int, inquiry: Inquiry) -> Inquiry:
-        name, data, round_id = self._keys[position - 1].node, packed(inquiry), self._manifest.round_id
+        name, data, round_id = (
+            self._keys[position - 1].node,
+            packed(inquiry),
+            self._manifest.round_id,
+        )
         try:
-            answer = await self._peers.persistently(lambda: self._peers.answer(name, round_id, data, self._most))
+            answer = await self._peers.persistently(
+                lambda: self._peers.answer(name, round_id, data, self._most)
+            )
             return await in_thread(unpacked, answer, Inquiry)
         except ShuffleDPError as error:  # its word alone names nobody
             raise UnansweredError(f"no answer from {name}: {error}") from error
@@ -151,4 +186,6 @@ def _accusation_of(name: str, data: bytes) -> Accusation:
     try:
         return unpacked(data, Accusation)
     except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against nobody
-        raise UnansweredError(f"no answer: the accusation of {name} cannot be read: {error}") from error
+        raise UnansweredError(
+            f"no answer: the accusation of {name} cannot be read: {error}"
+        ) from error

@@ -1,4 +1,6 @@
-"""The device kit for programs without an event loop: the same methods but `questions`, each of which waits."""
+"""The device kit for programs without an event loop: the same methods but `questions`, each of
+which waits.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,23 @@ FoundT = TypeVar("FoundT")
 
 
 class BlockingDevice:
-    """A `Device` in an event loop of its own. Use as a context manager. Not from inside a running event loop.
+    """A `Device` in an event loop of its own. Use as a context manager.
+
+    Not from inside a running event loop.
 
     Args:
         place: as for `Device.load`.
         folder: as for `Device.load`.
 
     Raises:
-        RuntimeError: this or a method was called from inside a running event loop, where one awaits a `Device`.
+        RuntimeError: this or a method was called from inside a running event loop, where one awaits
+            a `Device`.
         ValueError: a method was called after `close`.
     """
 
-    def __init__(self, place: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, place: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None
+    ) -> None:
         self._closed = False
         self._runner = asyncio.Runner()
         try:
@@ -40,7 +47,10 @@ class BlockingDevice:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -79,4 +89,7 @@ class BlockingDevice:
             asyncio.get_running_loop()
         except RuntimeError:
             return self._runner.run(call())
-        raise RuntimeError("a BlockingDevice waits, and would stop the event loop that runs here: await a Device in it")
+        raise RuntimeError(
+            "a BlockingDevice waits, and would stop the event loop that runs here: await a Device "
+            "in it"
+        )

@@ -1,7 +1,9 @@
-"""Checks after a round: the result is genuine, and each message of a user is on the board once and unchanged.
+"""Checks after a round: the result is genuine, and each message of a user is on the board once and
+unchanged.
 
-`check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once, in
-O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check itself.
+`check_result` and `check_board` are pure. `changed_messages` looks up many users' messages at once,
+in O((N + M) log (N + M)) for N messages on the board and M looked up, so that a fleet can check
+itself.
 """
 
 from __future__ import annotations
@@ -53,20 +55,25 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     1. It is signed by the analyst, for this deployment and round.
     2. The round completed.
     3. It rests on the certificate that the submission was prepared under.
-    4. The final certificate is the accountant's, for this round and mechanism, of stage "final", and for the
-       accepted reports and the messages that were lost.
+    4. The final certificate is the accountant's, for this round and mechanism, of stage "final",
+       and for the accepted reports and the messages that were lost.
     5. It counts m messages for every accepted report, less those that the nodes dropped.
-    6. Every node of the certified route signed a header for exactly these reports, the last one for exactly this board.
+    6. Every node of the certified route signed a header for exactly these reports, the last one for
+       exactly this board.
 
     Raises:
         DocumentError: step 1, 3, 4, 5 or 6.
-        RoundFailed: step 2; the class is the one that the analyst names, if it is a kind of `RoundFailed`.
+        RoundFailed: step 2; the class is the one that the analyst names, if it is a kind of
+            `RoundFailed`.
     """
     result = verify_from(roster.analyst, signed, Result)  # 1
-    _same("the result", (result.deployment, result.round_id), (prepared.deployment, prepared.round_id))
+    _same(
+        "the result", (result.deployment, result.round_id), (prepared.deployment, prepared.round_id)
+    )
     if result.error is not None or result.board_digest is None:  # 2
         kind = by_code(result.error or "")
-        # The analyst chooses the name: any class outside `RoundFailed` would pass for a finding of our own checks.
+        # The analyst chooses the name: any class outside `RoundFailed` would pass for a finding of
+        # our own checks.
         raise (kind if issubclass(kind, RoundFailed) else RoundFailed)(
             f"round {result.round_id} ended without a result: {result.reason or result.outcome}"
         )
@@ -74,24 +81,39 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
         raise MalformedDocumentError("the result does not carry both of its certificates")
     # The whole document: the plan must not be swapped for a looser one once the values are in.
     if document_digest(result.plan_certificate) != prepared.certificate_digest:
-        raise ForeignDocumentError("the result rests on another certificate than the one that you submitted under")
+        raise ForeignDocumentError(
+            "the result rests on another certificate than the one that you submitted under"
+        )
     plan = verify_from(roster.accountant, result.plan_certificate, Certificate)
     final = verify_from(roster.accountant, result.final_certificate, Certificate)  # 4
-    _same("the final certificate", (final.deployment, final.round_id), (prepared.deployment, prepared.round_id))
-    _same("the final certificate", (final.stage, str(final.users)), (CertificateStage.FINAL, str(result.accepted)))
+    _same(
+        "the final certificate",
+        (final.deployment, final.round_id),
+        (prepared.deployment, prepared.round_id),
+    )
+    _same(
+        "the final certificate",
+        (final.stage, str(final.users)),
+        (CertificateStage.FINAL, str(result.accepted)),
+    )
     if final.mechanism != plan.mechanism:
-        raise ForeignDocumentError("the final certificate is for another mechanism than the one you ran")
-    # Lost messages cost honest reports: a certificate for fewer of them than the result admits would be too good.
+        raise ForeignDocumentError(
+            "the final certificate is for another mechanism than the one you ran"
+        )
+    # Lost messages cost honest reports: a certificate for fewer of them than the result admits
+    # would be too good.
     losses = Losses(result.dropped, result.outside_alphabet + result.repeated_tags)
     if Losses(final.dropped, final.invalid) != losses:
         raise ForeignDocumentError(
-            f"the final certificate is for {final.dropped} dropped and {final.invalid} invalid messages, the result "
+            f"the final certificate is for {final.dropped} dropped and {final.invalid} invalid "
+            f"messages, the result "
             f"counts {losses.dropped} and {losses.invalid}"
         )
     per_user = prepared.geometry.messages_per_user
     if result.messages != result.accepted * per_user - result.dropped:  # 5
         raise MalformedDocumentError(
-            f"the result counts {result.messages} messages, which is not {per_user} for each of {result.accepted} "
+            f"the result counts {result.messages} messages, which is not {per_user} for each of "
+            f"{result.accepted} "
             f"reports, less {result.dropped} dropped ones; keep the receipt: it is evidence"
         )
     _check_headers(result, plan, roster)  # 6
@@ -99,11 +121,13 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
 
 
 def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
-    # The route is the certified one, not one that the result names: an analyst could name nodes of its own choice.
+    # The route is the certified one, not one that the result names: an analyst could name nodes of
+    # its own choice.
     route = [roster.party(name) for name in plan.route]
     if len(result.headers) != len(route):
         raise MalformedDocumentError(
-            f"the result carries {len(result.headers)} batch headers, its route has {len(route)} nodes: without "
+            f"the result carries {len(result.headers)} batch headers, its route has {len(route)} "
+            f"nodes: without "
             "the word of each of them nobody knows how many reports were mixed"
         )
     try:
@@ -115,25 +139,36 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
             result.accepted,
             excluding=plan.verified,
         )
-    except (RoundStateError, CountMismatchError) as error:  # of a round that is over: a lie, not a state
+    except (
+        RoundStateError,
+        CountMismatchError,
+    ) as error:  # of a round that is over: a lie, not a state
         raise FalseResultError(f"{error}; keep the result: it is evidence") from error
     if dropped != result.dropped:
         raise FalseResultError(
-            f"the analyst says that {result.dropped} messages were dropped, the nodes signed for {dropped}; keep the "
+            f"the analyst says that {result.dropped} messages were dropped, the nodes signed for "
+            f"{dropped}; keep the "
             "result: it is evidence"
         )
     if plan.verified:
-        return  # the last node did not deliver the board, but what the analyst opened: `shuffledp verify` follows that
+        # the last node did not deliver the board, but what the analyst opened: `shuffledp verify`
+        # follows that
+        return
     delivered = from_json(result.headers[-1].body, BatchHeader).digest
     if delivered != result.board_digest:
         raise FalseResultError(
-            f"the board's digest is {result.board_digest} by the analyst's word, {delivered} by that of "
+            f"the board's digest is {result.board_digest} by the analyst's word, {delivered} by "
+            f"that of "
             f"{route[-1].name}, who delivered it: one of them lies; keep the result: it is evidence"
         )
 
 
-def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]) -> None:
-    """Checks that every message of every submission is on the board once and unchanged; docs/protocol.md, "Board".
+def check_board(
+    verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]
+) -> None:
+    """Checks that every message of every submission is on the board once and unchanged.
+
+    Docs/protocol.md, "Board".
 
     1. The board has the length and the digest that the analyst signed.
     2. Each message `symbol || tag` is on it, and no other message carries its tag.
@@ -151,15 +186,20 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
         FalseResultError: step 3; `BadBatchError` for a board that no answer rests on.
     """
     if len(board) != verified.result.messages * geometry.plain_bytes:  # 1
-        raise BadBatchError(f"the board has {len(board)} bytes, {verified.result.messages} messages were announced")
+        raise BadBatchError(
+            f"the board has {len(board)} bytes, {verified.result.messages} messages were announced"
+        )
     if digest(board) != verified.board_digest:
-        raise BadBatchError("the board is not the one whose digest the analyst signed; fetch it again")
+        raise BadBatchError(
+            "the board is not the one whose digest the analyst signed; fetch it again"
+        )
     changed = changed_messages(geometry, board, b"".join(submissions))  # 2
     if changed.any():
         users = changed.reshape(len(submissions), geometry.messages_per_user).any(axis=1)
         raise ReceiptMissingError(
             f"{int(changed.sum())} of {changed.size} messages are not on the board unchanged, of "
-            f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is evidence"
+            f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is "
+            f"evidence"
         )
     check_answer(verified.result, verified.final.mechanism, geometry, board)  # 3
 
@@ -167,15 +207,18 @@ def check_board(verified: VerifiedResult, geometry: Geometry, board: bytes, subm
 def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np.bool_]:
     """Mask of the packed messages that are NOT on the board exactly once and unchanged.
 
-    Tags, or in a verified round keys, are compared as 64-bit words. Board and messages are sorted together by tag; a
-    message is intact if its run of equal tags holds one row of the board, and that row carries its symbol.
+    Tags, or in a verified round keys, are compared as 64-bit words. Board and messages are sorted
+    together by tag; a message is intact if its run of equal tags holds one row of the board, and
+    that row carries its symbol.
 
     Raises:
         ValueError: the lengths are not a whole number of messages.
     """
     width = geometry.plain_bytes
     if len(board) % width or len(messages) % width:
-        raise ValueError(f"{len(board)} and {len(messages)} bytes are not whole numbers of {width}-byte messages")
+        raise ValueError(
+            f"{len(board)} and {len(messages)} bytes are not whole numbers of {width}-byte messages"
+        )
     rows = np.frombuffer(board + messages, dtype=np.uint8).reshape(-1, width)
     size = len(board) // width
     words = (geometry.tag_at.stop - geometry.tag_at.start) // _WORD
@@ -187,7 +230,8 @@ def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.N
     runs = int(run.max(initial=0)) + 1
     once = np.bincount(run[:size], minlength=runs) == 1
     place = np.zeros(runs, dtype=np.int64)
-    # Of a run with several rows of the board any one stands here; `once` is false for it, whatever this compares.
+    # Of a run with several rows of the board any one stands here; `once` is false for it, whatever
+    # this compares.
     place[run[:size]] = np.arange(size)
     mine = run[size:]
     symbols = rows[:, geometry.symbol_at]

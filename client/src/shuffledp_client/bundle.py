@@ -1,7 +1,9 @@
-"""A device in one file: all that it needs to take part, made at enrolment and brought to it over a private channel.
+"""A device in one file: all that it needs to take part, made at enrolment and brought to it over a
+private channel.
 
-The file holds the device's private keys: whoever reads it can act as that device. `install` makes the folder that a
-device works from; `renew` puts a later roster and TLS pair into it, and leaves identity, policy and state alone.
+The file holds the device's private keys: whoever reads it can act as that device. `install` makes
+the folder that a device works from; `renew` puts a later roster and TLS pair into it, and leaves
+identity, policy and state alone.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _ROOT_KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All files of one device. Keys and certificates are PEM, `settings` is the rest of its configuration, TOML."""
+    """All files of one device.
+
+    Keys and certificates are PEM, `settings` is the rest of its configuration, TOML.
+    """
 
     version: int = _VERSION
     name: str
@@ -44,7 +49,9 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
-            raise ValueError(f"version {self.version} is not understood; this software speaks version {_VERSION}")
+            raise ValueError(
+                f"version {self.version} is not understood; this software speaks version {_VERSION}"
+            )
         if not _NAME.fullmatch(self.name) or not _ROOT_KEY.fullmatch(self.root_key):
             raise ValueError("its name or its root key is not a valid one")
 
@@ -66,8 +73,10 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def files(self) -> dict[str, bytes]:
         """All files of the device's folder."""
         head = (
-            f"# The device {self.name}, from its bundle. The policy is yours to change: deploy/config/client.toml\n"
-            f'keys = "keys"\nroster = "roster.json"\nroot_key = "{self.root_key}"\nstate = "state"\n\n'
+            f"# The device {self.name}, from its bundle. The policy is yours to change: "
+            f"deploy/config/client.toml\n"
+            f'keys = "keys"\nroster = "roster.json"\nroot_key = "{self.root_key}"\nstate = '
+            f'"state"\n\n'
         )
         return {
             "keys/identity.pem": self.identity.encode(),
@@ -89,19 +98,24 @@ def read_bundle(path: Path) -> Bundle:
     try:
         return from_json(data, Bundle)
     except MalformedDocumentError as error:
-        raise ConfigError(f"{path} is not a device's bundle: {error}") from None  # what is in it stays out of logs
+        raise ConfigError(
+            f"{path} is not a device's bundle: {error}"
+        ) from None  # what is in it stays out of logs
 
 
 def folders_of(bundle: Bundle, *places: Path) -> list[Path]:
     """The folders in these places that hold the identity of this bundle, by whatever name.
 
-    A device is known by what no renewal changes: its identity key. What cannot be read is passed over.
+    A device is known by what no renewal changes: its identity key. What cannot be read is passed
+    over.
     """
     identity, found = bundle.identity.encode(), dict[Path, None]()
     for place in places:
         for key in sorted(place.glob("*/keys/identity.pem")):
             home = key.parent.parent
-            if home.name.startswith(".") and home.name.endswith(_NEW):  # of an installation that was killed
+            if home.name.startswith(".") and home.name.endswith(
+                _NEW
+            ):  # of an installation that was killed
                 continue
             with suppress(OSError):
                 if key.stat().st_size == len(identity) and key.read_bytes() == identity:
@@ -110,27 +124,33 @@ def folders_of(bundle: Bundle, *places: Path) -> list[Path]:
 
 
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
-    """Makes the device's folder, which must be empty or absent; returns its configuration and roster.
+    """Makes the device's folder, which must be empty or absent.
 
-    No other folder beside it may be the same device's: a second one would forget what the first one keeps.
+    Returns its configuration and roster.
+
+    No other folder beside it may be the same device's: a second one would forget what the first one
+    keeps.
 
     1. The files are written, mode 0600, into a new folder, mode 0700.
-    2. They are what a device can use: the roster is under the root key and current, the credential is of a population
-       and of the identity, the configuration parses.
+    2. They are what a device can use: the roster is under the root key and current, the credential
+       is of a population and of the identity, the configuration parses.
     3. Only then the folder gets its name; after an error there is nothing.
 
     Raises:
-        ConfigError: the folder holds something or cannot be made, or there is one of the same device; step 2, as
-            `StaleRosterError` where it is the roster.
+        ConfigError: the folder holds something or cannot be made, or there is one of the same
+            device; step 2, as `StaleRosterError` where it is the roster.
         DocumentError: the roster is not under the root key.
     """
     try:
         empty = not folder.exists() or not any(folder.iterdir())
     except OSError as error:
-        raise ConfigError(f"{folder} can be no folder ({error.strerror}); choose a new one") from error
+        raise ConfigError(
+            f"{folder} can be no folder ({error.strerror}); choose a new one"
+        ) from error
     if not empty:
         raise ConfigError(
-            f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the same device"
+            f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the "
+            f"same device"
         )
     target = folder.resolve()
     check_only(bundle, target, target.parent)
@@ -150,31 +170,43 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
+        raise ConfigError(
+            f"cannot make {folder} ({error.strerror}); nothing of it is left"
+        ) from error
     return load_config(folder / CONFIG, ClientConfig), roster
 
 
 def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
-    """Raises `ConfigError`, which says how to go on, if another folder in these places is of the same device."""
+    """Raises `ConfigError`, which says how to go on, if another folder in these places is of the
+    same device.
+    """
     others = [str(home) for home in folders_of(bundle, *places) if home != folder.resolve()]
     if others:
         raise ConfigError(
-            f"{' and '.join(others)} already holds the device of this bundle, with the answers that it keeps. Use that "
-            f"folder, or move it to {folder}; a second folder would draw them again, and break what was promised to "
+            f"{' and '.join(others)} already holds the device of this bundle, with the answers "
+            f"that it keeps. Use that "
+            f"folder, or move it to {folder}; a second folder would draw them again, and break "
+            f"what was promised to "
             "its user"
         )
 
 
 def renew(bundle: Bundle, folder: Path) -> Roster:
-    """Puts roster and TLS pair of a later bundle of the same device into its folder; returns the new roster.
+    """Puts roster and TLS pair of a later bundle of the same device into its folder.
+
+    Returns the new roster.
 
     Raises:
-        ConfigError: it is another device's bundle or folder; `StaleRosterError`: the roster is no later one.
+        ConfigError: it is another device's bundle or folder; `StaleRosterError`: the roster is no
+            later one.
     """
     config = load_config(folder / CONFIG, ClientConfig)
     own = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")
     if (config.root_key, own) != (bundle.root_key, bundle.identity):
-        raise ConfigError(f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root key")
+        raise ConfigError(
+            f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root "
+            f"key"
+        )
     files = bundle.renewed()
     parts = {name: folder / f"{name}{_NEW}" for name in files}
     try:
@@ -184,7 +216,8 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
         # Verified as a part, before anything is replaced: a bad roster leaves the device as it was.
         roster = load_roster(parts["roster.json"], bundle.root_key, config.state)
         for name, part in parts.items():
-            # Killed in between, the folder holds files of both bundles; the same command again completes it.
+            # Killed in between, the folder holds files of both bundles; the same command again
+            # completes it.
             part.replace(folder / name)
     except OSError as error:
         raise ConfigError(f"cannot write to {folder} ({error.strerror}); do it again") from error

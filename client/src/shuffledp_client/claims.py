@@ -1,7 +1,9 @@
-"""A device's own check of the numbers in a certificate, against the mechanism that the certificate names. Pure.
+"""A device's own check of the numbers in a certificate, against the mechanism that the certificate
+names. Pure.
 
-Analyst, accountant and nodes may collude. What a device computes itself needs no trust in any of them: ε_L exactly,
-and a lower bound of the shuffled ε from two neighbouring datasets. docs/threat-model.md says what is left to trust.
+Analyst, accountant and nodes may collude. What a device computes itself needs no trust in any of
+them: ε_L exactly, and a lower bound of the shuffled ε from two neighbouring datasets.
+docs/threat-model.md says what is left to trust.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from shuffledp_core.errors import FalseCertificateError, MalformedDocumentError
 from shuffledp_core.privacy import Adjacency
 
 SLACK: Final = 2e-6
-"""Relative difference that is forgiven: twice the tolerance to which the accountant searches for ε."""
+"""Relative difference that is forgiven: twice the tolerance to which the accountant searches for ε.
+"""
 
 
 def check_claims(certificate: Certificate) -> None:
-    """Refuses a certificate that claims more privacy than its mechanism gives; docs/protocol.md, "Submit", step 7.
+    """Refuses a certificate that claims more privacy than its mechanism gives.
+
+    Docs/protocol.md, "Submit", step 7.
 
     1. The number of honest users and the largest distance are possible.
     2. A pure ε_L is not below the closed form (`Spec.local_epsilon`).
@@ -31,11 +36,13 @@ def check_claims(certificate: Certificate) -> None:
     largest = certificate.mechanism.domain - 1
     if not 1 <= certificate.honest <= certificate.users:  # 1
         raise MalformedDocumentError(
-            f"the certificate counts on {certificate.honest} honest users of {certificate.users}; do not take part"
+            f"the certificate counts on {certificate.honest} honest users of {certificate.users}; "
+            f"do not take part"
         )
     if not 1 <= certificate.max_distance <= largest:
         raise MalformedDocumentError(
-            f"the certificate covers changes of up to {certificate.max_distance}, where the values allow {largest}; "
+            f"the certificate covers changes of up to {certificate.max_distance}, where the "
+            f"values allow {largest}; "
             "do not take part"
         )
     _check_local(certificate)  # 2
@@ -44,7 +51,8 @@ def check_claims(certificate: Certificate) -> None:
 
 def _check_local(certificate: Certificate) -> None:
     claimed = certificate.corrupted
-    # No number claims nothing; one at δ > 0 is not comparable with a pure one, which the policy limits anyway.
+    # No number claims nothing; one at δ > 0 is not comparable with a pure one, which the policy
+    # limits anyway.
     if claimed.epsilon is None or claimed.delta > 0:
         return
     # Per unit of distance a single unit is the worst.
@@ -71,13 +79,15 @@ def _check_shuffled(certificate: Certificate) -> None:
         if attained > certificate.delta * (1 + SLACK):
             _refuse(
                 certificate,
-                f"ε {claimed:.6g} at δ {certificate.delta:.6g}, and two datasets at distance {distance} attain "
+                f"ε {claimed:.6g} at δ {certificate.delta:.6g}, and two datasets at distance "
+                f"{distance} attain "
                 f"δ {attained:.6g}",
             )
 
 
 def _refuse(certificate: Certificate, what: str) -> NoReturn:
     raise FalseCertificateError(
-        f"the certificate of round {certificate.round_id} claims {what} with {certificate.mechanism.kind}: do not take "
+        f"the certificate of round {certificate.round_id} claims {what} with "
+        f"{certificate.mechanism.kind}: do not take "
         "part, and keep the announcement, which is evidence against the accountant"
     )

@@ -1,4 +1,5 @@
-"""`shuffledp-client`: submit a value to a round, verify that it arrived, show it when it did not, import a bundle.
+"""`shuffledp-client`: submit a value to a round, verify that it arrived, show it when it did not,
+import a bundle.
 
 Exit codes: 2 for usage and configuration, 3 for a refusal by the user's policy, 1 otherwise.
 """
@@ -32,7 +33,9 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.terminal import explain, prepare_terminal
 
 app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The device's configuration (TOML).")]
@@ -46,7 +49,10 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of 
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    bool,
+    typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
 ]
 
 
@@ -61,7 +67,9 @@ def submit(
     value: Annotated[str, typer.Option(help="Your value; - reads it from standard input.")],
     round_id: RoundOption = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and verify it.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the result and verify it.")
+    ] = False,
 ) -> None:
     """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
     device, number = _device(config), _parse_value(value)
@@ -69,7 +77,9 @@ def submit(
     async def run() -> None:
         done = await device.submit(number, round_id)
         if done.repeated:
-            typer.echo("An earlier submission to this round was kept and sent; this value was not used.")
+            typer.echo(
+                "An earlier submission to this round was kept and sent; this value was not used."
+            )
         messages = "1 message" if done.messages == 1 else f"{done.messages} messages"
         typer.echo(f"Submitted {messages} to round {done.round_id}; receipt of {done.entry} kept.")
         if wait:
@@ -83,31 +93,47 @@ def verify(
     config: ConfigOption,
     round_id: RoundOption = None,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result if it is not published yet.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the result if it is not published yet.")
+    ] = False,
 ) -> None:
-    """Check that your messages are on the published board, unchanged (default: the pending round)."""
+    """Check that your messages are on the published board, unchanged (default: the pending
+    round).
+    """
     device = _device(config)
     _report(asyncio.run(device.verify(round_id or device.only_round(), wait=wait)))
 
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The device's bundle, as written by `shuffledp keys enrol`.")],
-    folder: Annotated[Path, typer.Argument(help="A new or empty folder; with --renew, the device's own.")],
+    file: Annotated[
+        Path, typer.Argument(help="The device's bundle, as written by `shuffledp keys enrol`.")
+    ],
+    folder: Annotated[
+        Path, typer.Argument(help="A new or empty folder; with --renew, the device's own.")
+    ],
     *,
     renew: Annotated[
         bool,
-        typer.Option("--renew", help="Update only the roster and TLS pair, from a later bundle of the same device."),
+        typer.Option(
+            "--renew",
+            help="Update only the roster and TLS pair, from a later bundle of the same device.",
+        ),
     ] = False,
 ) -> None:
     """Create a device's folder from its bundle, and show its initial policy."""
     bundle = read_bundle(file)
     if renew:
         roster = renew_device(bundle, folder)
-        typer.echo(f"{bundle.name} has roster {roster.serial} of {roster.deployment} and its TLS pair now.")
+        typer.echo(
+            f"{bundle.name} has roster {roster.serial} of {roster.deployment} and its TLS pair now."
+        )
         return
     config, roster = install(bundle, folder)
-    typer.echo(f"{bundle.name} is a device of {roster.deployment}. Compare its root key with a trusted copy:")
+    typer.echo(
+        f"{bundle.name} is a device of {roster.deployment}. Compare its root key with a trusted "
+        f"copy:"
+    )
     typer.echo(config.root_key)
     typer.echo(f"Its policy, yours to change in {folder / CONFIG}:")
     for name in config.policy.__struct_fields__:
@@ -119,25 +145,35 @@ def import_(
 @app.command()
 def evidence(
     config: ConfigOption,
-    out: Annotated[Path, typer.Option("--out", help="A new folder for evidence.json and board.bin.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="A new folder for evidence.json and board.bin.")
+    ],
     round_id: RoundOption = None,
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask for confirmation before the report is written.")
+        bool,
+        typer.Option("--yes", help="Do not ask for confirmation before the report is written."),
     ] = False,
 ) -> None:
-    """Write evidence that messages with a receipt are missing from the board. It reveals your randomised report."""
+    """Write evidence that messages with a receipt are missing from the board.
+
+    It reveals your randomised report.
+    """
     device = _device(config)
     bundle, board = asyncio.run(device.evidence(round_id or device.only_round()))
     if not yes:
         typer.confirm(
-            "Whoever reads this evidence learns your randomised report of this round, and that it is yours; the mixing "
+            "Whoever reads this evidence learns your randomised report of this round, and that it "
+            "is yours; the mixing "
             "does not protect it any more, the noise that you added still does. Write it?",
             abort=True,
             err=True,
         )
     _write_new(out, {"evidence.json": to_json(bundle), "board.bin": board})
-    typer.echo(f"Evidence and board are in {out}; anybody checks them with `shuffledp-client check-evidence {out}`.")
+    typer.echo(
+        f"Evidence and board are in {out}; anybody checks them with `shuffledp-client "
+        f"check-evidence {out}`."
+    )
 
 
 @app.command("check-evidence")
@@ -145,17 +181,24 @@ def check_evidence_(
     folder: Annotated[Path, typer.Argument(help="Folder with evidence.json and board.bin.")],
     roster: Annotated[Path, typer.Option("--roster", help="The deployment's signed roster.")],
     root_key: Annotated[
-        str, typer.Option("--root-key", help="The deployment's root key in hex, from a source that you trust.")
+        str,
+        typer.Option(
+            "--root-key", help="The deployment's root key in hex, from a source that you trust."
+        ),
     ],
 ) -> None:
     """Check a user's evidence against roster and board. Needs no keys and no network."""
     bundle = from_json(read_file(folder / "evidence.json", "evidence"), Evidence)
     trusted = read_roster(roster, root_key)
-    # The folder may be anybody's: only a manifest that the analyst signed says how much of it is read.
+    # The folder may be anybody's: only a manifest that the analyst signed says how much of it is
+    # read.
     manifest = verify_from(trusted.analyst, bundle.announcement.manifest, Manifest)
-    shown = check_evidence(bundle, trusted, read_file(folder / "board.bin", "board", manifest.most_board_bytes))
+    shown = check_evidence(
+        bundle, trusted, read_file(folder / "board.bin", "board", manifest.most_board_bytes)
+    )
     typer.echo(
-        f"It holds. {shown.missing} of {shown.messages} messages of a submission that was acknowledged for round "
+        f"It holds. {shown.missing} of {shown.messages} messages of a submission that was "
+        f"acknowledged for round "
         f"{shown.round_id} are not on its board. One of these did it, and nothing here says which: "
         f"{', '.join(shown.suspects)}."
     )
@@ -169,7 +212,9 @@ def _write_new(folder: Path, files: dict[str, bytes]) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
     except OSError as error:
-        raise UsageError(f"cannot write evidence to {folder} ({error.strerror}); name a new folder") from error
+        raise UsageError(
+            f"cannot write evidence to {folder} ({error.strerror}); name a new folder"
+        ) from error
 
 
 def _device(config: Path) -> Device:
@@ -191,18 +236,26 @@ def _report(verified: VerifiedResult) -> None:
     epsilon = "none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}"
     unit = " per unit" if final.adjacency is Adjacency.METRIC else ""
     typer.echo(f"All your messages are on the board of round {result.round_id}, unchanged.")
-    sys.stdout.write(f"{result.accepted} reports; certified ε = {epsilon}{unit}, δ = {final.delta:.3g}.\n")
+    sys.stdout.write(
+        f"{result.accepted} reports; certified ε = {epsilon}{unit}, δ = {final.delta:.3g}.\n"
+    )
     if final.dropped or final.invalid:
         typer.echo(
-            f"Not counted: {final.dropped} messages that nodes dropped, {result.outside_alphabet} with a symbol "
+            f"Not counted: {final.dropped} messages that nodes dropped, {result.outside_alphabet} "
+            f"with a symbol "
             f"outside the alphabet, {result.repeated_tags} with a repeated tag."
         )
     if not final.holds:
-        typer.echo("The round stayed below its certified target: fewer honest reports than planned.")
+        typer.echo(
+            "The round stayed below its certified target: fewer honest reports than planned."
+        )
 
 
 def main() -> None:
-    """Entry point: one line for what went wrong, and its exit code. A signal unwinds: no half of a folder is left."""
+    """Entry point: one line for what went wrong, and its exit code.
+
+    A signal unwinds: no half of a folder is left.
+    """
     forbid_core_dumps()
     prepare_terminal()
     with unwinding() as interruption:

@@ -23,7 +23,10 @@ MAX_EVIDENCE_DAYS: Final = 3660
 
 
 class GatewayAddress(Section, frozen=True, kw_only=True):
-    """The `[gateway]` table: host:port of an HTTPS gateway. It need not be trusted: it can only delay."""
+    """The `[gateway]` table: host:port of an HTTPS gateway.
+
+    It need not be trusted: it can only delay.
+    """
 
     address: str
 
@@ -42,13 +45,14 @@ class ClientConfig(Section, frozen=True, kw_only=True):
         state: folder of this one user for what must survive a crash.
         policy: what a round may ask for at most.
         broker: where announcements are; None: only the analyst is asked.
-        addresses: host:port by party, where a device outside finds it other than at the roster's address. It need not
-            be trusted: TLS asks for the party's name wherever it is.
-        gateway: an HTTPS gateway, over which everything goes that otherwise goes to analyst and entry node; None: they
-            are called themselves, over gRPC.
+        addresses: host:port by party, where a device outside finds it other than at the roster's
+            address. It need not be trusted: TLS asks for the party's name wherever it is.
+        gateway: an HTTPS gateway, over which everything goes that otherwise goes to analyst and
+            entry node; None: they are called themselves, over gRPC.
         broker_seconds: how long to wait for the broker before the analyst is asked.
         wait_seconds: how long `--wait` waits after the closing time for the result.
-        evidence_days: how long after its closing time an unsettled round is kept; then it is erased.
+        evidence_days: how long after its closing time an unsettled round is kept; then it is
+            erased.
         kept_bytes: what may be kept of all rounds together; beyond it no new round is entered.
         log_level: "debug", "info", "warning" or "error".
     """
@@ -69,24 +73,36 @@ class ClientConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.evidence_days <= MAX_EVIDENCE_DAYS:
-            raise ValueError(f"evidence_days must be above 0 and at most {MAX_EVIDENCE_DAYS}, not {self.evidence_days}")
+            raise ValueError(
+                f"evidence_days must be above 0 and at most {MAX_EVIDENCE_DAYS}, not "
+                f"{self.evidence_days}"
+            )
         if self.kept_bytes < 1:
             raise ValueError(f"kept_bytes must be at least 1, not {self.kept_bytes}")
 
     def require_addresses(self, roster: Roster) -> Roster:
-        """The roster with the addresses of this configuration. Raises `ConfigError` for an unusable one."""
+        """The roster with the addresses of this configuration.
+
+        Raises `ConfigError` for an unusable one.
+        """
         return at_addresses(roster, self.addresses)
 
 
 def at_addresses(roster: Roster, addresses: Mapping[str, str]) -> Roster:
-    """The roster with other addresses, host:port by party. Raises `ConfigError` for an unusable one."""
+    """The roster with other addresses, host:port by party.
+
+    Raises `ConfigError` for an unusable one.
+    """
     for name, address in addresses.items():
         if name not in {party.name for party in roster.parties}:
-            raise ConfigError(f"addresses.{name}: the roster of {roster.deployment!r} has no such party")
+            raise ConfigError(
+                f"addresses.{name}: the roster of {roster.deployment!r} has no such party"
+            )
         if not is_address(address):
             raise ConfigError(f"addresses.{name} must be {ADDRESS_FORM}, not {address!r}")
     parties = tuple(
-        msgspec.structs.replace(party, address=addresses.get(party.name, party.address)) for party in roster.parties
+        msgspec.structs.replace(party, address=addresses.get(party.name, party.address))
+        for party in roster.parties
     )
     return msgspec.structs.replace(roster, parties=parties)
 
@@ -95,7 +111,8 @@ def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:
     """The user of a key folder, and the population of its credential.
 
     Raises:
-        ConfigError: a file is missing or unusable, the credential is of another deployment, or of another key.
+        ConfigError: a file is missing or unusable, the credential is of another deployment, or of
+            another key.
     """
     identity = load_identity(keys, "client")
     path = keys / "credential.json"
@@ -103,10 +120,14 @@ def load_member(keys: Path, roster: Roster) -> tuple[Member, str]:
         signed = Signed.from_bytes(read_file(path, "credential"))
         # Read before it is verified, only to find the key by which `verify` then decides.
         population = roster.population(from_json(signed.body, Credential).population)
-        enrolment_key = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
+        enrolment_key = parse_hex_key(
+            population.enrolment_key, f"enrolment key of {population.name!r}"
+        )
         credential = verify(signed, Credential, population.name, enrolment_key)
     except DocumentError as error:
         raise ConfigError(f"{path}: {error}; enrol again") from error
     if credential.public_key != identity.public_key.hex():
-        raise ConfigError(f"{path} was issued to another key than {keys / 'identity.pem'}; enrol again")
+        raise ConfigError(
+            f"{path} was issued to another key than {keys / 'identity.pem'}; enrol again"
+        )
     return Member.of(identity.key, signed), population.name

@@ -1,4 +1,7 @@
-"""One user's device: finds and verifies a round, submits once, verifies the result. The I/O around the pure parts."""
+"""One user's device: finds and verifies a round, submits once, verifies the result.
+
+The I/O around the pure parts.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ POLL_SECONDS: Final = 0.5
 
 @dataclass(frozen=True)
 class Submitted:
-    """An acknowledged submission. `repeated`: an earlier one was sent again, and the value given now was not used."""
+    """An acknowledged submission.
+
+    `repeated`: an earlier one was sent again, and the value given now was not used.
+    """
 
     round_id: str
     entry: str
@@ -58,11 +64,14 @@ class Device:
         self._config = config
         self._backoff = backoff or Backoff()
         self._clock = clock
-        self._roster = config.require_addresses(load_roster(config.roster, config.root_key, config.state, clock))
+        self._roster = config.require_addresses(
+            load_roster(config.roster, config.root_key, config.state, clock)
+        )
         self._member, self._population = load_member(config.keys, self._roster)
         self._link = link or link_to(config, self._roster, self._backoff)
         self._store = SubmissionStore(config.state, config.kept_bytes)
-        # By deployment and population: a device keeps one state folder, and may be told to join another one of them.
+        # By deployment and population: a device keeps one state folder, and may be told to join
+        # another one of them.
         scope = f"{self._roster.deployment} {self._population}"
         self._responses = ResponseStore(config.state / "responses", scope)
         self._store.expire(clock(), 86_400 * config.evidence_days)
@@ -70,10 +79,15 @@ class Device:
     def verified(self, data: bytes, round_id: str | None = None) -> VerifiedRound:
         """Verifies an announcement for this device, as of now; see `verification.verify_round`."""
         policy, population, now = self._config.policy, self._population, self._clock()
-        return verify_round(parse_announcement(data), self._roster, policy, population, now, round_id)
+        return verify_round(
+            parse_announcement(data), self._roster, policy, population, now, round_id
+        )
 
     async def find_round(self, round_id: str | None = None) -> VerifiedRound:
-        """The verified announcement of this round, or of one that is open now; see `transport.find_round`."""
+        """The verified announcement of this round, or of one that is open now.
+
+        See `transport.find_round`.
+        """
 
         def verified(data: bytes) -> VerifiedRound:
             return self.verified(data, round_id)
@@ -93,15 +107,20 @@ class Device:
     ) -> Submitted:
         """Submits the value to a round, at most once in the device's life.
 
-        If a submission to the round is kept from before, that one is sent again, whatever the value is now.
-        `verified`: the round where the caller has verified it a moment ago.
+        If a submission to the round is kept from before, that one is sent again, whatever the value
+        is now. `verified`: the round where the caller has verified it a moment ago.
         """
         kept = self._store.find(round_id) if round_id is not None else None
         if kept is None:
             verified = verified or await self.find_round(round_id)
             kept = self._store.find(verified.round_id)
-            if kept is None:  # another process may keep one meanwhile: then `keep` gives that one, and ours is dropped
-                # In a thread: sealing takes the processor for a while, and an app has more to do meanwhile.
+            if (
+                kept is None
+                # another process may keep one meanwhile: then `keep` gives that one, and ours is
+                # dropped
+            ):
+                # In a thread: sealing takes the processor for a while, and an app has more to do
+                # meanwhile.
                 prepared = await asyncio.to_thread(
                     prepare, verified, value, self._member, recall=self._responses.recall
                 )
@@ -115,7 +134,9 @@ class Device:
             entry = self._roster.party(submission.entry)
             async with self._link.entry(entry) as node:
                 self._store.add_receipt(submission.round_id, await node.submit(submission))
-        return Submitted(submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated)
+        return Submitted(
+            submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated
+        )
 
     async def announced(self) -> bytes:
         """The announcement of the newest open round, by the word of nobody; see `verified`."""
@@ -133,30 +154,42 @@ class Device:
         return self._roster
 
     def only_round(self) -> str:
-        """The only round whose result is awaited or, if none is, the only one with a kept submission.
+        """The only round whose result is awaited or, if none is, the only one with a kept
+        submission.
 
         Raises:
             RoundStateError: there is none, or more than one.
         """
         kept = self._store.rounds()
-        rounds = tuple(round_id for round_id in kept if self._store.load(round_id).result is None) or kept
+        rounds = (
+            tuple(round_id for round_id in kept if self._store.load(round_id).result is None)
+            or kept
+        )
         if not rounds:
-            raise RoundStateError("no submission waits for verification here: none was made, or all were verified")
+            raise RoundStateError(
+                "no submission waits for verification here: none was made, or all were verified"
+            )
         if len(rounds) != 1:
-            raise RoundStateError(f"{len(rounds)} submissions wait for verification here; name one with --round")
+            raise RoundStateError(
+                f"{len(rounds)} submissions wait for verification here; name one with --round"
+            )
         return rounds[0]
 
     async def verify(self, round_id: str, *, wait: bool = False) -> VerifiedResult:
-        """Checks result, certificates, answer and board of a submission's round; then erases the kept submission.
+        """Checks result, certificates, answer and board of a submission's round.
 
-        It stays when a check fails: with the receipt it is the user's evidence. It also stays when the analyst says
-        that the round failed, until every node of its route has signed that nothing left it.
+        Then erases the kept submission.
+
+        It stays when a check fails: with the receipt it is the user's evidence. It also stays when
+        the analyst says that the round failed, until every node of its route has signed that
+        nothing left it.
 
         Raises:
             UnknownRoundError: nothing was submitted from here, or there is no result (yet).
             RoundFailed: it failed; the message says whether anything is kept.
             ReceiptMissingError: messages are not on the board.
-            SubmissionClosedError: they are not, but there never was a receipt: erased, because it proves nothing.
+            SubmissionClosedError: they are not, but there never was a receipt: erased, because it
+                proves nothing.
         """
         kept = self._store.load(round_id)
         submission = kept.submission
@@ -166,33 +199,41 @@ class Device:
                 verified = check_result(submission, self._roster, signed)
             except RoundFailed as error:  # only a genuine result says so
                 raise self._failed(kept, signed, discards, error) from error
-            self._keep_result(kept, signed)  # before the board is asked for: an analyst cannot take its word back
+            self._keep_result(
+                kept, signed
+            )  # before the board is asked for: an analyst cannot take its word back
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
         try:
             check_board(verified, geometry, board, [submission.messages])
         except ReceiptMissingError as error:
-            # With a receipt this is evidence, and stays; without one nobody promised anything ("Evidence", 3).
+            # With a receipt this is evidence, and stays; without one nobody promised anything
+            # ("Evidence", 3).
             if kept.receipt is not None:
                 raise
             self._store.finish(round_id)
             raise SubmissionClosedError(
-                f"the submission to round {round_id} never got a receipt and is not in it: it came too late, or never"
+                f"the submission to round {round_id} never got a receipt and is not in it: it "
+                f"came too late, or never"
             ) from error
         self._store.finish(round_id)
         return verified
 
-    def _failed(self, kept: Kept, signed: Signed, discards: tuple[Signed, ...], error: RoundFailed) -> RoundFailed:
+    def _failed(
+        self, kept: Kept, signed: Signed, discards: tuple[Signed, ...], error: RoundFailed
+    ) -> RoundFailed:
         """Keeps or erases a round that the analyst says has failed; returns the error to raise."""
         round_id = kept.submission.round_id
         missing = still_open(kept.announcement, self._roster, discards)
-        # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or nobody promised it.
+        # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or
+        # nobody promised it.
         if kept.receipt is None or not missing:
             self._store.finish(round_id)
             return error
         self._keep_result(kept, signed)
         return type(error)(
-            f"{error}; receipt and messages are kept for {self._config.evidence_days:g} days: {', '.join(missing)} did "
+            f"{error}; receipt and messages are kept for {self._config.evidence_days:g} days: "
+            f"{', '.join(missing)} did "
             "not sign that nothing was forwarded; ask again later"
         )
 
@@ -209,7 +250,9 @@ class Device:
         """
         kept = self._store.load(round_id)
         if kept.receipt is None:
-            raise EvidenceError(f"there is no receipt of round {round_id}: nobody promised anything")
+            raise EvidenceError(
+                f"there is no receipt of round {round_id}: nobody promised anything"
+            )
         async with self._link.reader() as analyst:
             signed = kept.result or await analyst.result(round_id)
             bundle = gather(kept.submission, kept.announcement, kept.receipt, signed)

@@ -1,4 +1,5 @@
-"""Encoding of a randomised answer as exactly m messages `symbol || tag`, whatever the answer is (invariant 7).
+"""Encoding of a randomised answer as exactly m messages `symbol || tag`, whatever the answer is
+(invariant 7).
 
 docs/protocol.md, section "Onions".
 """
@@ -16,22 +17,28 @@ def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None
     Args:
         spec: the mechanism.
         answer: of `randomise`.
-        integers: where a mechanism that draws its symbols has them from; the operating system's by default.
+        integers: where a mechanism that draws its symbols has them from; the operating system's by
+            default.
 
     Raises:
-        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or the mechanism does
-            not say it with m symbols of its alphabet: the number of messages must not depend on the answer.
+        ValueError: the answer does not fit (our own misuse: `randomise` never gives such a one), or
+            the mechanism does not say it with m symbols of its alphabet: the number of messages
+            must not depend on the answer.
     """
     said = list(spec.say(answer, RandomIntegers() if integers is None else integers))
-    if len(said) != spec.messages_per_user or not all(0 <= symbol < spec.alphabet for symbol in said):
+    if len(said) != spec.messages_per_user or not all(
+        0 <= symbol < spec.alphabet for symbol in said
+    ):
         raise ValueError(
-            f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to {spec.alphabet - 1}"
+            f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to "
+            f"{spec.alphabet - 1}"
         )
     return said
 
 
 def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes) -> list[bytes]:
-    """The m plain messages of `geometry.plain_bytes`: each a big-endian symbol and a tag from `source`.
+    """The m plain messages of `geometry.plain_bytes`: each a big-endian symbol and a tag from
+    `source`.
 
     Errors as `symbols`.
     """
@@ -50,6 +57,7 @@ def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes
     # Random, so that on the board nobody but the sender can tell whose they are.
     tags = source(TAG_BYTES * count)
     return [
-        packed[width * place : width * (place + 1)] + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
+        packed[width * place : width * (place + 1)]
+        + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
         for place in range(count)
     ]

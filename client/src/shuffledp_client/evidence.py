@@ -1,10 +1,11 @@
 """Evidence that messages were inside an acknowledged envelope and are not on the board. Pure.
 
-A receipt says that an envelope was accepted, and nothing about its contents: a user who invents messages could point at
-their absence. With symbols and seed anybody can seal the envelope again and compare its digest with the receipt's. If
-they agree, the messages were in it, every layer opens, and an honest route would have brought them to the board. The
-evidence reveals the user's randomised report; the value itself stays protected by that report's noise.
-docs/protocol.md, section "Evidence".
+A receipt says that an envelope was accepted, and nothing about its contents: a user who invents
+messages could point at their absence. With symbols and seed anybody can seal the envelope again and
+compare its digest with the receipt's. If they agree, the messages were in it, every layer opens,
+and an honest route would have brought them to the board. The evidence reveals the user's randomised
+report; the value itself stays protected by that report's noise. docs/protocol.md, section
+"Evidence".
 """
 
 from __future__ import annotations
@@ -19,10 +20,23 @@ from shuffledp_client.encoding import tagged
 from shuffledp_client.submission import PreparedSubmission, seal
 from shuffledp_client.verification import RoundDocuments, verify_documents
 from shuffledp_core.documents.digests import digest
-from shuffledp_core.documents.models import Announcement, BatchHeader, Discard, Manifest, Receipt, Result, Roster
+from shuffledp_core.documents.models import (
+    Announcement,
+    BatchHeader,
+    Discard,
+    Manifest,
+    Receipt,
+    Result,
+    Roster,
+)
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.documents.submission import check_submission
-from shuffledp_core.errors import DocumentError, EvidenceError, InvalidSubmissionError, UnknownCredentialError
+from shuffledp_core.errors import (
+    DocumentError,
+    EvidenceError,
+    InvalidSubmissionError,
+    UnknownCredentialError,
+)
 from shuffledp_core.keys import parse_hex_key, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
@@ -31,7 +45,9 @@ from shuffledp_core.vocabulary import Role
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission, opened: signed documents as they travelled, and the user's secret `symbols` and `seed`."""
+    """One user's submission, opened: signed documents as they travelled, and the user's secret
+    `symbols` and `seed`.
+    """
 
     announcement: Announcement
     credential: Signed
@@ -48,7 +64,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 @dataclass(frozen=True)
 class Shown:
-    """Number of messages missing from an acknowledged submission, and the parties of which one removed them."""
+    """Number of messages missing from an acknowledged submission, and the parties of which one
+    removed them.
+    """
 
     round_id: str
     missing: int
@@ -56,12 +74,14 @@ class Shown:
     suspects: tuple[str, ...]
 
 
-def gather(submission: PreparedSubmission, announcement: Announcement, receipt: Signed, result: Signed) -> Evidence:
+def gather(
+    submission: PreparedSubmission, announcement: Announcement, receipt: Signed, result: Signed
+) -> Evidence:
     """Collects a submission's evidence in one bundle.
 
     Raises:
-        EvidenceError: the suite draws its own ephemeral keys, so that nobody could check what the envelope held; the
-            bundle would give the report away and show nothing.
+        EvidenceError: the suite draws its own ephemeral keys, so that nobody could check what the
+            envelope held; the bundle would give the report away and show nothing.
     """
     _check_reproducible(submission.geometry)
     return Evidence(
@@ -79,15 +99,18 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
     """Checks that a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
 
     1. Manifest, certificate, round keys and countersignatures are genuine and belong together.
-    2. Symbols and seed are of this round's lengths, every symbol is inside the alphabet, the suite is reproducible.
-    3. Sealed again under the manifest's round keys they give the envelope of claim and receipt: credential and claim
-       are genuine, and the entry node signed that it has accepted exactly this.
+    2. Symbols and seed are of this round's lengths, every symbol is inside the alphabet, the suite
+       is reproducible.
+    3. Sealed again under the manifest's round keys they give the envelope of claim and receipt:
+       credential and claim are genuine, and the entry node signed that it has accepted exactly
+       this.
     4. The analyst signed a result of this round, and it published this board.
-    5. At least one message stands nowhere on the board. A message that is there twice shows nothing here: an accomplice
-       of the user may have sent the copy.
+    5. At least one message stands nowhere on the board. A message that is there twice shows nothing
+       here: an accomplice of the user may have sent the copy.
 
     Returns:
-        The number of missing messages, and who may be responsible: the nodes of the route, and the analyst unless the
+        The number of missing messages, and who may be responsible: the nodes of the route, and the
+            analyst unless the
         last node signed for this board. It does not say which of them.
 
     Raises:
@@ -95,35 +118,45 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
         DocumentError: a document is not genuine (any step).
     """
     population = evidence.credential.signer
-    # Only the certificate's population is held against this name here; the credential itself is verified in step 3.
+    # Only the certificate's population is held against this name here; the credential itself is
+    # verified in step 3.
     documents = verify_documents(evidence.announcement, roster, population)  # 1
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     messages = _messages(evidence, documents)  # 2
     _check_acknowledged(evidence, documents, roster)  # 3
     result = verify_from(roster.analyst, evidence.result, Result)  # 4
     if (result.deployment, result.round_id) != (documents.manifest.deployment, round_id):
-        raise EvidenceError(f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}")
+        raise EvidenceError(
+            f"the result is of round {result.round_id[:80]}, the receipt of round {round_id}"
+        )
     if result.board_digest is None:
         raise EvidenceError("the round has no board: a round that failed broke no receipt")
     if digest(board) != result.board_digest or len(board) % geometry.plain_bytes:
-        raise EvidenceError("the board is not the one whose digest the analyst signed; fetch it again")
+        raise EvidenceError(
+            "the board is not the one whose digest the analyst signed; fetch it again"
+        )
     missing = int(_absent(geometry, board, messages).sum())  # 5
     if not missing:
         raise EvidenceError(
-            "every message of the submission is on the board: nobody cheated this user, as far as others can see (one "
+            "every message of the submission is on the board: nobody cheated this user, as far as "
+            "others can see (one "
             "that stands there twice an accomplice may have sent)"
         )
     return Shown(round_id, missing, geometry.messages_per_user, _suspects(result, documents))
 
 
-def still_open(announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]) -> tuple[str, ...]:
+def still_open(
+    announcement: Announcement, roster: Roster, discards: tuple[Signed, ...]
+) -> tuple[str, ...]:
     """Nodes of a kept round that have not signed that they forwarded nothing of it and never will.
 
-    While there is one, a board of the round may exist or come, and a "failed" of the analyst alone settles nothing.
-    Discards that are not genuine are ignored.
+    While there is one, a board of the round may exist or come, and a "failed" of the analyst alone
+    settles nothing. Discards that are not genuine are ignored.
     """
     manifest = from_json(announcement.manifest.body, Manifest)
-    unforwarded = {signed.signer for signed in discards if _is_clean(signed, roster, manifest.round_id)}
+    unforwarded = {
+        signed.signer for signed in discards if _is_clean(signed, roster, manifest.round_id)
+    }
     return tuple(key.signer for key in manifest.route if key.signer not in unforwarded)
 
 
@@ -138,12 +171,15 @@ def _is_clean(signed: Signed, roster: Roster, round_id: str) -> bool:
 def _check_reproducible(geometry: Geometry) -> None:
     if geometry.verified:
         raise EvidenceError(
-            "a verified round needs no such evidence: list, headers and board are published, and `shuffledp verify` "
-            "says who changed them. A receipt for a submission that is not on the list is evidence by itself"
+            "a verified round needs no such evidence: list, headers and board are published, and "
+            "`shuffledp verify` "
+            "says who changed them. A receipt for a submission that is not on the list is "
+            "evidence by itself"
         )
     if not suite_named(geometry.suite).reproducible:
         raise EvidenceError(
-            f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that nobody can show: "
+            f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that "
+            f"nobody can show: "
             "what an envelope held stays the user's word. Only a sealed-box round gives evidence"
         )
 
@@ -152,11 +188,18 @@ def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
     geometry, alphabet = documents.manifest.geometry, documents.certificate.mechanism.alphabet
     _check_reproducible(geometry)
     width = geometry.symbol_bytes
-    if len(evidence.seed) != SEED_BYTES or len(evidence.symbols) != width * geometry.messages_per_user:
+    if (
+        len(evidence.seed) != SEED_BYTES
+        or len(evidence.symbols) != width * geometry.messages_per_user
+    ):
         raise EvidenceError("seed or symbols do not have this round's lengths")
-    symbols = (evidence.symbols[start : start + width] for start in range(0, len(evidence.symbols), width))
+    symbols = (
+        evidence.symbols[start : start + width] for start in range(0, len(evidence.symbols), width)
+    )
     if any(int.from_bytes(symbol, "big") >= alphabet for symbol in symbols):
-        raise EvidenceError("a symbol is outside the round's alphabet: no honest client sends it, nobody counts it")
+        raise EvidenceError(
+            "a symbol is outside the round's alphabet: no honest client sends it, nobody counts it"
+        )
     return b"".join(tagged(geometry, evidence.symbols, stream(evidence.seed)))
 
 
@@ -164,14 +207,23 @@ def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: R
     geometry, round_id = documents.manifest.geometry, documents.manifest.round_id
     population = roster.population(evidence.credential.signer)
     enrolment = parse_hex_key(population.enrolment_key, f"enrolment key of {population.name!r}")
-    # The same digest means the same envelope, and that opens to no other messages under the round keys.
+    # The same digest means the same envelope, and that opens to no other messages under the round
+    # keys.
     envelope = seal(geometry, round_id, documents.public_keys, evidence.symbols, evidence.seed)
     try:
-        who = check_submission(round_id, population.name, enrolment, evidence.credential, evidence.claim, envelope)
+        who = check_submission(
+            round_id, population.name, enrolment, evidence.credential, evidence.claim, envelope
+        )
     except (InvalidSubmissionError, UnknownCredentialError) as error:
-        raise EvidenceError(f"the credential's key did not claim to have sent these messages: {error}") from error
+        raise EvidenceError(
+            f"the credential's key did not claim to have sent these messages: {error}"
+        ) from error
     receipt = verify_from(documents.route[0], evidence.receipt, Receipt)
-    if (receipt.round_id, receipt.credential, receipt.submission_digest) != (round_id, who, digest(envelope)):
+    if (receipt.round_id, receipt.credential, receipt.submission_digest) != (
+        round_id,
+        who,
+        digest(envelope),
+    ):
         raise EvidenceError("the receipt is for another submission than these messages make")
 
 
@@ -181,13 +233,16 @@ def _absent(geometry: Geometry, board: bytes, messages: bytes) -> npt.NDArray[np
     numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the same.
     """
     rows = f"S{geometry.plain_bytes}"
-    absent: npt.NDArray[np.bool_] = np.isin(np.frombuffer(messages, rows), np.frombuffer(board, rows), invert=True)
+    absent: npt.NDArray[np.bool_] = np.isin(
+        np.frombuffer(messages, rows), np.frombuffer(board, rows), invert=True
+    )
     return absent
 
 
 def _suspects(result: Result, documents: RoundDocuments) -> tuple[str, ...]:
     nodes = tuple(party.name for party in documents.route)
-    try:  # the last node's header over this very board clears the analyst: it published what it was given
+    # the last node's header over this very board clears the analyst: it published what it was given
+    try:
         last = verify_from(documents.route[-1], result.headers[-1], BatchHeader)
     except (DocumentError, IndexError):
         return (*nodes, Role.ANALYST)

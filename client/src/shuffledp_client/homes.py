@@ -1,4 +1,6 @@
-"""A device's folder from wherever the app has it: the folder itself, its configuration, or the bundle it came in."""
+"""A device's folder from wherever the app has it: the folder itself, its configuration, or the
+bundle it came in.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from shuffledp_client.bundle import CONFIG, Bundle, check_only, folders_of, install, read_bundle, renew
+from shuffledp_client.bundle import (
+    CONFIG,
+    Bundle,
+    check_only,
+    folders_of,
+    install,
+    read_bundle,
+    renew,
+)
 from shuffledp_client.config import ClientConfig
 from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, StaleRosterError
@@ -18,10 +28,14 @@ from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import read_file
 
 SUFFIX: Final = ".device"
-"""A bundle `alice.bundle` becomes the folder `alice.device` beside it, unless the app names another."""
+"""A bundle `alice.bundle` becomes the folder `alice.device` beside it, unless the app names
+another.
+"""
 
 NOTE: Final = ".installed"
-"""Suffix of a hidden file beside a bundle: where the device's folder is, which may have been named by the app."""
+"""Suffix of a hidden file beside a bundle: where the device's folder is, which may have been named
+by the app.
+"""
 
 _MOST_NOTE: Final = 2**16
 """Bytes; no path is as long."""
@@ -30,18 +44,21 @@ _MOST_NOTE: Final = 2**16
 def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
     """The configuration of the device at `place`: its folder, its client.toml, or its bundle.
 
-    A bundle is installed the first time. Later, a newer bundle of the same device brings roster and TLS pair; identity,
-    policy and state stay as they are. It may have another file name: the device's folder beside it is known by its key,
-    and a folder elsewhere by a note that is left beside the bundle, where that can be written.
+    A bundle is installed the first time. Later, a newer bundle of the same device brings roster and
+    TLS pair; identity, policy and state stay as they are. It may have another file name: the
+    device's folder beside it is known by its key, and a folder elsewhere by a note that is left
+    beside the bundle, where that can be written.
 
     Args:
         place: the device's folder, its configuration (`.toml`), or its bundle.
-        folder: where a bundle is installed; None: beside it. It must survive for as long as the device does: without
-            its state it could answer one round twice, and draws its kept responses again.
+        folder: where a bundle is installed; None: beside it. It must survive for as long as the
+            device does: without its state it could answer one round twice, and draws its kept
+            responses again.
 
     Raises:
-        ConfigError: there is nothing, or nothing usable, the folder belongs to another device, the device has another
-            folder beside the bundle or the named one, or the folder that it had is not where it was.
+        ConfigError: there is nothing, or nothing usable, the folder belongs to another device, the
+            device has another folder beside the bundle or the named one, or the folder that it had
+            is not where it was.
         DocumentError: a bundle's roster is not under its root key.
     """
     if place.is_dir():
@@ -59,14 +76,19 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
         else:
             config = load_config(home / CONFIG, ClientConfig)
             if _differs(bundle, config, home):
-                with suppress(StaleRosterError):  # an old bundle of a device that has been renewed since
+                with suppress(
+                    StaleRosterError
+                ):  # an old bundle of a device that has been renewed since
                     renew(bundle, home)
         _write_note(note, home)
     return config
 
 
 def _found(bundle: Bundle, place: Path, folder: Path | None, noted: Path | None) -> Path | None:
-    """The folder that the device has already; None if it never had one. Raises `ConfigError` for one that is gone."""
+    """The folder that the device has already; None if it never had one.
+
+    Raises `ConfigError` for one that is gone.
+    """
     places = (place.parent,) if noted is None else (place.parent, noted.parent)
     known = folders_of(bundle, *places)
     if folder is None and len(known) == 1:
@@ -74,16 +96,21 @@ def _found(bundle: Bundle, place: Path, folder: Path | None, noted: Path | None)
     check_only(bundle, folder or place.with_name(place.stem + SUFFIX), *places)
     if noted is not None:
         raise ConfigError(
-            f"the device of {place} was installed in {noted}, and that folder is not there any more. If it was moved, "
-            "name the place where it is now (folder=), or load it in place of the bundle. A new one would not know "
-            "what the device has answered, and break what was promised to its user: if it is lost, ask the "
+            f"the device of {place} was installed in {noted}, and that folder is not there any "
+            f"more. If it was moved, "
+            "name the place where it is now (folder=), or load it in place of the bundle. A new "
+            "one would not know "
+            "what the device has answered, and break what was promised to its user: if it is "
+            "lost, ask the "
             "deployment's owner for a bundle under another name"
         )
     return None
 
 
 def _note_of(bundle: Bundle, folder: Path) -> Path:
-    """The file that says where this device's folder is: named by what no renewal changes, and tells nothing of it."""
+    """The file that says where this device's folder is: named by what no renewal changes, and tells
+    nothing of it.
+    """
     return folder / f".{hashlib.sha256(bundle.identity.encode()).hexdigest()[:32]}{NOTE}"
 
 
@@ -104,18 +131,26 @@ def _write_note(note: Path, home: Path) -> None:
 
 
 def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
-    """Whether a bundle has something else to offer than the folder. Raises `ConfigError` if it is another device's."""
+    """Whether a bundle has something else to offer than the folder.
+
+    Raises `ConfigError` if it is another device's.
+    """
     identity = read_file(config.keys / "identity.pem", "identity key")
     if (config.root_key, identity) != (bundle.root_key, bundle.identity.encode()):
         raise ConfigError(
-            f"{home} belongs to another device or deployment than the bundle of {bundle.name!r}; name another folder"
+            f"{home} belongs to another device or deployment than the bundle of {bundle.name!r}; "
+            f"name another folder"
         )
-    return any(read_file(home / name, "device's file") != data for name, data in bundle.renewed().items())
+    return any(
+        read_file(home / name, "device's file") != data for name, data in bundle.renewed().items()
+    )
 
 
 @contextmanager
 def _alone_with(file: Path) -> Iterator[None]:
-    """One process at a time installs bundles of a folder; the kernel releases the lock with the process.
+    """One process at a time installs bundles of a folder.
+
+    The kernel releases the lock with the process.
 
     The folder is locked, not the bundle: two bundles may be of one device.
     """
@@ -124,7 +159,8 @@ def _alone_with(file: Path) -> Iterator[None]:
         descriptor = os.open(file.parent, os.O_RDONLY)
     except OSError as error:
         raise ConfigError(
-            f"there is no device at {file} ({error.strerror}): name its folder, or the bundle that the deployment's "
+            f"there is no device at {file} ({error.strerror}): name its folder, or the bundle "
+            f"that the deployment's "
             "owner made with `shuffledp keys enrol`"
         ) from error
     try:

@@ -1,7 +1,9 @@
-"""What devices and an HTTPS gateway say to each other: paths, bodies, problems. docs/reference/gateway.md.
+"""What devices and an HTTPS gateway say to each other: paths, bodies, problems.
+docs/reference/gateway.md.
 
-Signed documents travel as they are, inside JSON; an envelope is base64 in a submission's body, and a board is plain
-bytes. Each error of ours is a problem document (RFC 9457) whose `code` is the error's class.
+Signed documents travel as they are, inside JSON; an envelope is base64 in a submission's body, and
+a board is plain bytes. Each error of ours is a problem document (RFC 9457) whose `code` is the
+error's class.
 """
 
 from __future__ import annotations
@@ -79,9 +81,8 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], HTTPStatus], ...]] = (
 )
 """From special to general: the first class that fits decides.
 
-The last fits every error of ours that no request is the cause of: the gateway's roster has ended, or a party has sent
-what does not hold.
-"""
+The last fits every error of ours that no request is the cause of: the gateway's roster has ended,
+or a party has sent what does not hold. """
 
 _REFUSALS: Final = (
     errors.AccessDenied,
@@ -117,8 +118,8 @@ def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -
 def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPError:
     """The error that a gateway's answer stands for.
 
-    A gateway chooses among refusals that it could as well be the reason of; it cannot make a device believe in a
-    finding of the device's own checks, such as messages that are missing.
+    A gateway chooses among refusals that it could as well be the reason of; it cannot make a device
+    believe in a finding of the device's own checks, such as messages that are missing.
     """
     try:
         said = from_json(problem, Problem)
@@ -127,5 +128,9 @@ def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPErro
             return errors.BusyError(f"{gateway} is busy (status {status})")
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return errors.UnreachableError(f"{gateway} does not answer (status {status})")
-        return errors.NodeFault(f"{gateway} answered with status {status} and no problem document: is it a gateway?")
-    return _RAISED.get(said.code, errors.NodeFault)(said.detail or f"{gateway} refused (status {status})")
+        return errors.NodeFault(
+            f"{gateway} answered with status {status} and no problem document: is it a gateway?"
+        )
+    return _RAISED.get(said.code, errors.NodeFault)(
+        said.detail or f"{gateway} refused (status {status})"
+    )

@@ -1,7 +1,8 @@
 """The client's calls over HTTPS, to a gateway that passes them on. docs/reference/gateway.md.
 
-The gateway is untrusted, as any relay: receipts, announcements and results are verified behind this module, the
-longest answer that is taken is known before it comes, and TLS asks for the gateway's name under the roster's authority.
+The gateway is untrusted, as any relay: receipts, announcements and results are verified behind this
+module, the longest answer that is taken is known before it comes, and TLS asks for the gateway's
+name under the roster's authority.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from shuffledp_client.transport import BOARD_SECONDS, CALL_SECONDS, Backoff, wit
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
-from shuffledp_core.errors import BadBatchError, ConfigError, NodeFault, NotInstalledError, UnreachableError
+from shuffledp_core.errors import (
+    BadBatchError,
+    ConfigError,
+    NodeFault,
+    NotInstalledError,
+    UnreachableError,
+)
 from shuffledp_core.keys import require_current
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles
@@ -40,7 +47,9 @@ from shuffledp_core.vocabulary import ROUND_ID
 try:
     import httpx
 except ImportError as error:
-    raise NotInstalledError("a gateway needs httpx: pip install 'shuffledp-client[https]'") from error
+    raise NotInstalledError(
+        "a gateway needs httpx: pip install 'shuffledp-client[https]'"
+    ) from error
 
 _CONNECT_SECONDS: Final = 10.0
 _PIECE_SECONDS: Final = 30.0
@@ -80,7 +89,8 @@ class HttpsLink:
             # A proxy of the environment is for other people's authorities.
             trust_env=False,
         )
-        # Closed with the block, also when that is cancelled: a pool that outlives a cancelled call may lose its places.
+        # Closed with the block, also when that is cancelled: a pool that outlives a cancelled call
+        # may lose its places.
         async with client:
             yield _Calls(client, self._address, self._backoff)
 
@@ -99,7 +109,8 @@ class _Calls:
 
         Raises:
             NodeFault: it is longer than `most` bytes, or not of this kind.
-            ShuffleDPError: what the gateway refused it with; `UnreachableError`: no attempt was answered.
+            ShuffleDPError: what the gateway refused it with; `UnreachableError`: no attempt was
+                answered.
         """
 
         def ask() -> AbstractAsyncContextManager[httpx.Response]:
@@ -112,13 +123,23 @@ class _Calls:
 
         def ask() -> AbstractAsyncContextManager[httpx.Response]:
             return self._client.stream(
-                "POST", self._base + path, content=body, headers={"content-type": JSON}, extensions=_OF_GATEWAY
+                "POST",
+                self._base + path,
+                content=body,
+                headers={"content-type": JSON},
+                extensions=_OF_GATEWAY,
             )
 
-        return await with_retries(lambda: self._answer(ask, JSON, most, CALL_SECONDS), self._backoff)
+        return await with_retries(
+            lambda: self._answer(ask, JSON, most, CALL_SECONDS), self._backoff
+        )
 
     async def _answer(
-        self, ask: Callable[[], AbstractAsyncContextManager[httpx.Response]], kind: str, most: int, seconds: float
+        self,
+        ask: Callable[[], AbstractAsyncContextManager[httpx.Response]],
+        kind: str,
+        most: int,
+        seconds: float,
     ) -> bytes:
         try:
             async with asyncio.timeout(seconds), ask() as response:
@@ -130,11 +151,19 @@ class _Calls:
                     raise refusal
                 found = response.headers.get("content-type", "").partition(";")[0].strip()
                 if found != kind:
-                    raise NodeFault(f"{self._name} answered with {found[:80]!r}, not {kind}: is it a gateway?")
+                    raise NodeFault(
+                        f"{self._name} answered with {found[:80]!r}, not {kind}: is it a gateway?"
+                    )
                 return await self._body(response, most)
         except TimeoutError as error:
             raise UnreachableError(f"{self._name} did not answer within {seconds:g} s") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:  # the last: of names
+        except (
+            httpx.HTTPError,
+            httpx.InvalidURL,
+            ssl.SSLError,
+            OSError,
+            UnicodeError,
+        ) as error:  # the last: of names
             reason = str(error) or type(error).__name__
             raise UnreachableError(f"{self._name} cannot be reached ({reason})") from error
 
@@ -144,7 +173,9 @@ class _Calls:
         async for piece in response.aiter_raw():
             size += len(piece)
             if size > most:
-                raise NodeFault(f"{self._name} sends more than the {most} bytes that this answer can have")
+                raise NodeFault(
+                    f"{self._name} sends more than the {most} bytes that this answer can have"
+                )
             pieces.append(piece)
         return b"".join(pieces)
 
@@ -174,7 +205,9 @@ class _HttpsReader:
         """The board of `length` bytes."""
         data = await self._calls.get(_path(BOARD, round_id), BYTES, length, BOARD_SECONDS)
         if len(data) != length:
-            raise BadBatchError(f"a board of {len(data)} bytes arrived, {length} were announced; fetch it again")
+            raise BadBatchError(
+                f"a board of {len(data)} bytes arrived, {length} were announced; fetch it again"
+            )
         return data
 
 
@@ -186,8 +219,12 @@ class _HttpsEntry:
         self._party = party
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
-        """Sends a submission, and gives the receipt, checked: the entry node signed it, whoever brings it."""
-        body = SubmissionBody(credential=prepared.credential, claim=prepared.claim, envelope=prepared.envelope)
+        """Sends a submission, and gives the receipt, checked: the entry node signed it, whoever
+        brings it.
+        """
+        body = SubmissionBody(
+            credential=prepared.credential, claim=prepared.claim, envelope=prepared.envelope
+        )
         path = _path(SUBMISSIONS, prepared.round_id)
         receipt = Signed.from_bytes(await self._calls.post(path, to_json(body), MAX_DOCUMENT_BYTES))
         check_receipt(prepared, self._party, receipt)
@@ -199,7 +236,10 @@ _OF_GATEWAY: Final = {"sni_hostname": str(GATEWAY)}
 
 
 def _wait_seconds(response: httpx.Response) -> float:
-    """`Retry-After` in seconds; 0 without one. The date that it may be instead would trust the gateway's clock."""
+    """`Retry-After` in seconds; 0 without one.
+
+    The date that it may be instead would trust the gateway's clock.
+    """
     said = response.headers.get("retry-after", "").strip()
     return float(said) if said.isascii() and said.isdecimal() else 0.0
 
@@ -211,7 +251,10 @@ def _path(pattern: str, round_id: str) -> str:
 
 
 def _context(keys: Path, roster: Roster) -> ssl.SSLContext:
-    """TLS under the roster's authority alone, with the device's own certificate. Errors as `tls.channel_to`."""
+    """TLS under the roster's authority alone, with the device's own certificate.
+
+    Errors as `tls.channel_to`.
+    """
     files = TLSFiles.load(keys, roster.tls_authority).require_valid()
     require_current(roster, system_clock())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -4,8 +4,9 @@
         async for question in device.questions():
             await device.answer(question, 5)
 
-Whatever it is told is verified before it is believed; one answer goes into a round, whatever crashes or is called
-twice; what was sent is kept until it was found on the board, or is evidence that it is not.
+Whatever it is told is verified before it is believed; one answer goes into a round, whatever
+crashes or is called twice; what was sent is kept until it was found on the board, or is evidence
+that it is not.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ POLL_SECONDS: Final = 60.0
 
 
 class Device:
-    """One user's device. Use as an async context manager, or `close` it. Its methods raise typed `ShuffleDPError`s.
+    """One user's device. Use as an async context manager, or `close` it.
 
-    Any method may be cancelled, and the process may be killed, at any moment: what was kept is sent again next time.
-    Several processes may use one device's folder.
+    Its methods raise typed `ShuffleDPError`s.
+
+    Any method may be cancelled, and the process may be killed, at any moment: what was kept is sent
+    again next time. Several processes may use one device's folder.
 
     Args:
         config: of the device; `load` reads it.
@@ -61,7 +64,9 @@ class Device:
         clock: milliseconds since 1970 (UTC).
     """
 
-    def __init__(self, config: ClientConfig, *, backoff: Backoff | None = None, clock: Clock = system_clock) -> None:
+    def __init__(
+        self, config: ClientConfig, *, backoff: Backoff | None = None, clock: Clock = system_clock
+    ) -> None:
         self._config = config
         self._clock = clock
         self._steps = Steps(config, backoff, clock)
@@ -90,12 +95,18 @@ class Device:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Waits for an answer that is being given; afterwards the device answers and checks nothing any more."""
+        """Waits for an answer that is being given.
+
+        Afterwards the device answers and checks nothing any more.
+        """
         async with self._answering:
             self._closed = True
 
@@ -118,11 +129,14 @@ class Device:
         poll_seconds: float = POLL_SECONDS,
         refused: Callable[[ClientPolicyRefusal], object] | None = None,
     ) -> AsyncGenerator[Question, None]:
-        """Waits for open rounds that this device may answer and has not; yields each once, as it comes.
+        """Waits for open rounds that this device may answer and has not.
 
-        The broker, if the configuration names one, announces rounds at once; the analyst, or gateway, is asked every
-        `poll_seconds` on average. While nobody answers, the pauses double up to a quarter of an hour, with full jitter.
-        A round whose answer never got its receipt comes again: answering it sends the same answer again.
+        Yields each once, as it comes.
+
+        The broker, if the configuration names one, announces rounds at once; the analyst, or
+        gateway, is asked every `poll_seconds` on average. While nobody answers, the pauses double
+        up to a quarter of an hour, with full jitter. A round whose answer never got its receipt
+        comes again: answering it sends the same answer again.
 
         Args:
             seconds: how long to wait in all; None: for ever.
@@ -130,7 +144,8 @@ class Device:
             refused: told of every round that the policy refuses, once.
 
         Raises:
-            ConfigError: the device itself cannot go on: its roster (`StaleRosterError`) or TLS certificate has ended.
+            ConfigError: the device itself cannot go on: its roster (`StaleRosterError`) or TLS
+                certificate has ended.
         """
         loop = asyncio.get_running_loop()
         until = math.inf if seconds is None else loop.time() + seconds
@@ -138,7 +153,10 @@ class Device:
         while True:
             candidate, answered = await self._newest()
             failures = 0 if answered else failures + 1
-            if candidate is not None and (question := self._acceptable(candidate, seen, refused)) is not None:
+            if (
+                candidate is not None
+                and (question := self._acceptable(candidate, seen, refused)) is not None
+            ):
                 yield question
             rest = min(pause(poll_seconds, failures, self._integers), until - loop.time())
             async with aclosing(self._announced(rest)) as candidates:
@@ -151,8 +169,9 @@ class Device:
     async def answer(self, question: Question | str, value: int) -> Answered:
         """Answers a question, or the round of this id, at most once in the device's life.
 
-        The answer is randomised, sealed and on disk before anything is sent. If one is kept from before, that one is
-        sent again, whatever the value is now: a value that is randomised twice costs its user twice the ε.
+        The answer is randomised, sealed and on disk before anything is sent. If one is kept from
+        before, that one is sent again, whatever the value is now: a value that is randomised twice
+        costs its user twice the ε.
 
         Raises:
             UsageError: the value is outside the question's range.
@@ -168,10 +187,13 @@ class Device:
             if isinstance(question, str):
                 done = await self._steps.submit(value, question)
             else:
-                # Again, because time has passed since it was asked: roster and round must be current when we answer.
+                # Again, because time has passed since it was asked: roster and round must be
+                # current when we answer.
                 verified = None
                 if self._steps.store.find(question.round_id) is None:
-                    verified = self._steps.verified(to_json(question.verified.announcement), question.round_id)
+                    verified = self._steps.verified(
+                        to_json(question.verified.announcement), question.round_id
+                    )
                 done = await self._steps.submit(value, question.round_id, verified=verified)
         return Answered(done.round_id, done.entry, done.messages, done.repeated)
 
@@ -179,21 +201,32 @@ class Device:
         """The rounds with an answer that was not found on the board yet."""
         return self._steps.store.rounds()
 
-    async def check(self, round_id: str | None = None, *, wait: bool = False) -> tuple[Checked, ...]:
+    async def check(
+        self, round_id: str | None = None, *, wait: bool = False
+    ) -> tuple[Checked, ...]:
         """Checks what became of the answer to this round, or of all that are pending.
 
-        `wait`: for results that are not there yet, until the configuration's `wait_seconds` after the round's close.
+        `wait`: for results that are not there yet, until the configuration's `wait_seconds` after
+        the round's close.
 
         Raises:
-            RoundStateError: the round is over for this device; `UnknownRoundError`: it was not answered from here.
+            RoundStateError: the round is over for this device; `UnknownRoundError`: it was not
+                answered from here.
         """
         self._require_open()
         if round_id is not None:
             self._steps.store.load(round_id)
-        return tuple([await self._check(one, wait=wait) for one in ([round_id] if round_id else self.pending())])
+        return tuple(
+            [
+                await self._check(one, wait=wait)
+                for one in ([round_id] if round_id else self.pending())
+            ]
+        )
 
     async def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
-        """Checked evidence that messages with a receipt are missing, and the board. It reveals the randomised report.
+        """Checked evidence that messages with a receipt are missing, and the board.
+
+        It reveals the randomised report.
 
         Raises:
             EvidenceError: it shows nothing; the message says why.
@@ -219,10 +252,14 @@ class Device:
             return Checked(round_id, standing, str(error), error=error)
         except ShuffleDPError as error:
             return Checked(round_id, Standing.UNCLEAR, str(error), error=error)
-        return Checked(round_id, Standing.COUNTED, "all your messages are on the board, unchanged", result)
+        return Checked(
+            round_id, Standing.COUNTED, "all your messages are on the board, unchanged", result
+        )
 
     async def _missing(self, round_id: str, error: ReceiptMissingError) -> Checked:
-        """Believes in cheating only what could be shown to others, or where the suite allows nobody to show it."""
+        """Believes in cheating only what could be shown to others, or where the suite allows nobody
+        to show it.
+        """
         try:
             bundle, board = await self._steps.evidence(round_id)
             shown = check_evidence(bundle, self._steps.roster, board)
@@ -234,7 +271,9 @@ class Device:
         return Checked(round_id, Standing.MISSING, str(error), shown=shown, error=error)
 
     async def _newest(self) -> tuple[bytes | None, bool]:
-        """The announcement of the newest open round, if there is one, and whether anybody answered."""
+        """The announcement of the newest open round, if there is one, and whether anybody
+        answered.
+        """
         try:
             return await self._steps.announced(), True
         except UnknownRoundError:
@@ -287,7 +326,9 @@ class Device:
         until = loop.time() + seconds
         if self._config.broker is not None:
             deployment = self._steps.roster.deployment
-            async with aclosing(announced(self._config.broker, deployment, None, seconds)) as candidates:
+            async with aclosing(
+                announced(self._config.broker, deployment, None, seconds)
+            ) as candidates:
                 async for data in candidates:
                     yield data
         await asyncio.sleep(max(0.0, until - loop.time()))

@@ -1,4 +1,5 @@
-"""Ways from a device to analyst and entry node: gRPC to each of them, or HTTPS to a gateway in front of both.
+"""Ways from a device to analyst and entry node: gRPC to each of them, or HTTPS to a gateway in
+front of both.
 
 A link only carries. Whatever comes over it is verified by the device, whichever it is.
 """
@@ -18,7 +19,10 @@ from shuffledp_core.documents.signed import Signed
 
 
 class Reader(Announcing, Protocol):
-    """What the analyst publishes; nothing of it is believed here. `transport.AnalystReader` has the details."""
+    """What the analyst publishes; nothing of it is believed here.
+
+    `transport.AnalystReader` has the details.
+    """
 
     async def ending(self, round_id: str) -> tuple[Signed, tuple[Signed, ...]]:
         """The signed result, and discards. Raises `UnknownRoundError` until the round has ended."""
@@ -71,7 +75,10 @@ class GrpcLink:
 
 
 def link_to(config: ClientConfig, roster: Roster, backoff: Backoff) -> Link:
-    """The link of a configuration: to its gateway if it names one. Raises `NotInstalledError` without httpx."""
+    """The link of a configuration: to its gateway if it names one.
+
+    Raises `NotInstalledError` without httpx.
+    """
     if config.gateway is None:
         return GrpcLink(config.keys, roster, backoff)
     from shuffledp_client.https import HttpsLink

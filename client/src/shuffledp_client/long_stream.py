@@ -1,7 +1,9 @@
-"""Submitting for many devices over one long stream: for simulated users, and for gateways that care to.
+"""Submitting for many devices over one long stream: for simulated users, and for gateways that care
+to.
 
-What is sent, checked and answered is the same as of a device that submits by itself; only calls are saved. Our own
-HTTPS gateway makes a call for each submission: what ends a stream ends the wait of all devices on it.
+What is sent, checked and answered is the same as of a device that submits by itself; only calls are
+saved. Our own HTTPS gateway makes a call for each submission: what ends a stream ends the wait of
+all devices on it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from shuffledp_core.transport.requests import answered
 from shuffledp_core.transport.rpc_errors import typed
 from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
 
-_Call: TypeAlias = grpc.aio.StreamStreamCall[node_pb2.SubmitManyRequest, node_pb2.SubmitManyResponse]
+_Call: TypeAlias = grpc.aio.StreamStreamCall[
+    node_pb2.SubmitManyRequest, node_pb2.SubmitManyResponse
+]
 _Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
 """A submission, and where its answer is waited for."""
 
@@ -29,24 +33,34 @@ _Asked: TypeAlias = tuple[node_pb2.SubmitWholeRequest, asyncio.Future[Signed]]
 class LongStream(EntryNode):
     """A channel to the entry node, for many devices; whoever holds it submits any number at once.
 
-    A stream that breaks is opened again: what it left without an answer is sent again, which costs nothing. What is too
-    long for one message goes as from a device.
+    A stream that breaks is opened again: what it left without an answer is sent again, which costs
+    nothing. What is too long for one message goes as from a device.
     """
 
     _stream: _Stream | None = None
 
-    async def deliver(self, round_id: str, credential: Signed, claim: Signed, envelope: bytes) -> Signed:
-        """Sends a sealed submission once; gives the receipt as it came. Errors as `EntryNode.deliver`."""
+    async def deliver(
+        self, round_id: str, credential: Signed, claim: Signed, envelope: bytes
+    ) -> Signed:
+        """Sends a sealed submission once; gives the receipt as it came.
+
+        Errors as `EntryNode.deliver`.
+        """
         header = submission_header(round_id, credential, claim)
         request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         if request.ByteSize() > WHOLE_BYTES:
             return await super().deliver(round_id, credential, claim, envelope)
         if self._stream is None or self._stream.ended:
-            self._stream = _Stream(node_pb2_grpc.NodeStub(self._channel).SubmitMany(), self._party.name)
+            self._stream = _Stream(
+                node_pb2_grpc.NodeStub(self._channel).SubmitMany(), self._party.name
+            )
         return await self._stream.answer(request)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._stream is not None:
             await self._stream.close()
@@ -54,7 +68,10 @@ class LongStream(EntryNode):
 
 
 class _Stream:
-    """One stream, whose answers come in the order of its submissions. What is there at a time goes in one message."""
+    """One stream, whose answers come in the order of its submissions.
+
+    What is there at a time goes in one message.
+    """
 
     def __init__(self, call: _Call, party: str) -> None:
         self._call = call
@@ -72,7 +89,9 @@ class _Stream:
         return self._end is not None
 
     async def answer(self, submission: node_pb2.SubmitWholeRequest) -> Signed:
-        """Sends a submission and returns its receipt, or raises its refusal, or what ended the stream."""
+        """Sends a submission and returns its receipt, or raises its refusal, or what ended the
+        stream.
+        """
         answer: asyncio.Future[Signed] = asyncio.get_running_loop().create_future()
         self._unsent.append((submission, answer))
         self._more.set()
@@ -81,7 +100,9 @@ class _Stream:
                 return await answer
         except TimeoutError as error:
             self._call.cancel()  # what stands behind it in the line would wait as long
-            raise UnreachableError(f"{self._party} did not answer within {CALL_SECONDS:g} s") from error
+            raise UnreachableError(
+                f"{self._party} did not answer within {CALL_SECONDS:g} s"
+            ) from error
 
     async def close(self) -> None:
         """Ends the stream; what is not answered is given up."""
@@ -89,7 +110,10 @@ class _Stream:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _write(self) -> None:
-        """Sends, for ever. A task of its own: a caller that is cancelled then leaves no message half written."""
+        """Sends, for ever.
+
+        A task of its own: a caller that is cancelled then leaves no message half written.
+        """
         while True:
             await self._more.wait()
             self._more.clear()
@@ -97,11 +121,15 @@ class _Stream:
                 try:
                     await self._call.write(message)
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    # The stream has ended. Why is read, behind the answers that came before; who waits hears it then.
+                    # The stream has ended. Why is read, behind the answers that came before; who
+                    # waits hears it then.
                     return
 
     def _message(self) -> node_pb2.SubmitManyRequest | None:
-        """The next submissions that fit into a message; their answers are waited for from here on."""
+        """The next submissions that fit into a message.
+
+        Their answers are waited for from here on.
+        """
         group: list[node_pb2.SubmitWholeRequest] = []
         length = 0
         while self._unsent:
@@ -116,7 +144,9 @@ class _Stream:
         return node_pb2.SubmitManyRequest(submissions=group) if group else None
 
     async def _read(self) -> None:
-        end: ShuffleDPError = UnreachableError(f"{self._party} ended the stream without an answer; send it again")
+        end: ShuffleDPError = UnreachableError(
+            f"{self._party} ended the stream without an answer; send it again"
+        )
         try:
             async for response in self._call:
                 for one in answered(response, self._party).answers:

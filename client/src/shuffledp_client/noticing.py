@@ -18,9 +18,11 @@ _STEPS: Final = 2**16
 
 
 class Seen:
-    """Announcements that were looked at, the latest thousand, each with its round once that is known.
+    """Announcements that were looked at, the latest thousand, each with its round once that is
+    known.
 
-    And the manifests that somebody was told of: whoever passes an announcement on can write it in many ways.
+    And the manifests that somebody was told of: whoever passes an announcement on can write it in
+    many ways.
     """
 
     def __init__(self) -> None:
@@ -61,10 +63,12 @@ class Seen:
 
 
 def pause(interval: float, failures: int, integers: RandomIntegers) -> float:
-    """Seconds until the next question: half to one and a half of `interval`, or after failures a longer back-off.
+    """Seconds until the next question: half to one and a half of `interval`, or after failures a
+    longer back-off.
 
-    Then the limit doubles with each failure up to a quarter of an hour, and the pause is uniform between 0 and it (full
-    jitter): of a million devices that lost one gateway, none comes back in step with another.
+    Then the limit doubles with each failure up to a quarter of an hour, and the pause is uniform
+    between 0 and it (full jitter): of a million devices that lost one gateway, none comes back in
+    step with another.
     """
     share = integers.below(_STEPS) / _STEPS
     if not failures:

@@ -14,19 +14,24 @@ from shuffledp_client.verification import VerifiedRound
 from shuffledp_core.errors import ShuffleDPError
 
 _LAST_MOMENT: Final = 2**47
-"""Milliseconds since 1970, in the year 6429: a later time is shown as this one. Calendars end, what others sign not."""
+"""Milliseconds since 1970, in the year 6429: a later time is shown as this one. Calendars end, what
+others sign not.
+"""
 
 
 @dataclass(frozen=True)
 class Question:
-    """An open round that this device may answer: verified, within its policy. The value is from 0 to `largest`.
+    """An open round that this device may answer: verified, within its policy.
+
+    The value is from 0 to `largest`.
 
     Attributes:
         round_id: of the round.
         mechanism: kind of the mechanism that adds the noise.
         largest: largest value there is in this round.
         closes_at: when the round closes, UTC.
-        epsilon: certified ε (nats) while one node is honest, per unit where the certificate says so.
+        epsilon: certified ε (nats) while one node is honest, per unit where the certificate says
+            so.
         delta: its δ.
         epsilon_corrupted: ε that is left when every node is corrupt; infinite where nothing is.
         route: the mix nodes, in order.
@@ -51,7 +56,9 @@ class Question:
             round_id=verified.round_id,
             mechanism=verified.mechanism.kind,
             largest=verified.mechanism.domain - 1,
-            closes_at=dt.datetime.fromtimestamp(min(verified.closes_at, _LAST_MOMENT) / 1000, dt.UTC),
+            closes_at=dt.datetime.fromtimestamp(
+                min(verified.closes_at, _LAST_MOMENT) / 1000, dt.UTC
+            ),
             epsilon=_finite(certificate.epsilon.certified),
             delta=certificate.delta,
             epsilon_corrupted=_finite(certificate.corrupted.epsilon),
@@ -64,7 +71,8 @@ class Question:
 class Answered:
     """An acknowledged answer: the entry node's signed receipt is kept.
 
-    `repeated`: an answer was kept from before and is the one that counts; the value given now was not used.
+    `repeated`: an answer was kept from before and is the one that counts; the value given now was
+    not used.
     """
 
     round_id: str
@@ -77,7 +85,9 @@ class Standing(StrEnum):
     """What became of an answer."""
 
     COUNTED = "counted"
-    """Every message is on the board, unchanged, and the published estimate is the board's. Nothing is kept any more."""
+    """Every message is on the board, unchanged, and the published estimate is the board's. Nothing
+    is kept any more.
+    """
     WAITING = "waiting"
     """There is no result yet."""
     FAILED = "failed"
@@ -85,9 +95,13 @@ class Standing(StrEnum):
     LATE = "late"
     """There never was a receipt, and the answer is not in the round. Nothing is kept any more."""
     MISSING = "missing"
-    """There is a receipt, and messages are not on the board, or not once: somebody cheated. Everything is kept."""
+    """There is a receipt, and messages are not on the board, or not once: somebody cheated.
+    Everything is kept.
+    """
     UNCLEAR = "unclear"
-    """It could not be checked, or what came did not hold; `Checked.error` says why. Everything is kept."""
+    """It could not be checked, or what came did not hold; `Checked.error` says why. Everything is
+    kept.
+    """
 
 
 @dataclass(frozen=True)
@@ -99,8 +113,9 @@ class Checked:
         standing: what became of the answer.
         words: the same in a sentence.
         result: COUNTED: the verified result, with the published estimate.
-        shown: MISSING: what the evidence shows to others, too; None where there is none: by the round's suite, by
-            verified mixing, which needs none, or of messages that stand on the board twice.
+        shown: MISSING: what the evidence shows to others, too; None where there is none: by the
+            round's suite, by verified mixing, which needs none, or of messages that stand on the
+            board twice.
         error: the typed error behind any standing but COUNTED.
     """
 

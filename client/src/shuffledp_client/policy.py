@@ -1,8 +1,9 @@
 """A user's own policy: the most that a round may ask for, however well it is signed.
 
-Every ε here is *total*: for a change of the user's value by up to `distance` units. A certificate under metric
-adjacency states ε per unit, so it is multiplied by that distance before it is compared; the small per-unit number
-is never mistaken for a total. A per-unit policy is an explicit `distance = 1`.
+Every ε here is *total*: for a change of the user's value by up to `distance` units. A certificate
+under metric adjacency states ε per unit, so it is multiplied by that distance before it is
+compared; the small per-unit number is never mistaken for a total. A per-unit policy is an explicit
+`distance = 1`.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ from shuffledp_core.vocabulary import Mix
 
 
 class Policy(Section, frozen=True, kw_only=True):
-    """The `[policy]` table of a client's configuration. No field that decides about privacy has a default.
+    """The `[policy]` table of a client's configuration.
+
+    No field that decides about privacy has a default.
 
     Attributes:
         epsilon: largest total ε (nats) while one node and enough users are honest.
         delta: largest δ, of the shuffled guarantee and of the corrupted one.
         epsilon_corrupted: largest total ε_L (nats) that is left when every node is corrupt, as the
             certificate states it and as the device computes it; `inf` accepts any.
-        distance: largest change of the own value that is to be protected, in units; None: any change.
+        distance: largest change of the own value that is to be protected, in units; None: any
+            change.
         nodes: fewest mix nodes on the route.
         operators: fewest different operators among them.
         suites: suites that may seal; None: every one this software knows.
         mixes: ways of mixing that may be used, "plain" and "verified"; None: both.
         messages: most messages of one submission.
         allow_corrupt: whether nodes may take part that say they are corrupt. In a laboratory only.
-        min_colluding: fewest reports that the guarantee must not count on: from users who help the adversary, and
-            from an entry node that makes them up.
+        min_colluding: fewest reports that the guarantee must not count on: from users who help the
+            adversary, and from an entry node that makes them up.
         min_colluding_share: the same as a share of the certificate's users, from 0 to below 1.
     """
 
@@ -58,14 +62,18 @@ class Policy(Section, frozen=True, kw_only=True):
             raise ValueError(f"policy.delta must be from 0 to below 1, not {self.delta}")
         if not self.epsilon_corrupted >= 0:
             raise ValueError(
-                f"policy.epsilon_corrupted must be 0 or more (inf: accept any), not {self.epsilon_corrupted}"
+                f"policy.epsilon_corrupted must be 0 or more (inf: accept any), not "
+                f"{self.epsilon_corrupted}"
             )
         if self.distance is not None and self.distance < 1:
             raise ValueError(f"policy.distance must be at least 1, not {self.distance}")
         if self.min_colluding < 0:
             raise ValueError(f"policy.min_colluding must be 0 or more, not {self.min_colluding}")
         if not 0 <= self.min_colluding_share < 1:
-            raise ValueError(f"policy.min_colluding_share must be from 0 to below 1, not {self.min_colluding_share}")
+            raise ValueError(
+                f"policy.min_colluding_share must be from 0 to below 1, not "
+                f"{self.min_colluding_share}"
+            )
 
 
 def check_policy(
@@ -75,12 +83,14 @@ def check_policy(
     route: tuple[Party, ...],
     corrupt: tuple[str, ...] = (),
 ) -> None:
-    """Checks a verified round against the policy; docs/protocol.md, section "Submit", step 8 of the client.
+    """Checks a verified round against the policy.
+
+    Docs/protocol.md, section "Submit", step 8 of the client.
 
     1. The guarantee covers every change of the value that the user wants protected.
     2. Total ε and δ of the shuffled guarantee.
-    3. Total ε_L and δ when every node is corrupt, unless the policy accepts any: the certificate's, and the pure ε_L
-       that this device computes from the mechanism.
+    3. Total ε_L and δ when every node is corrupt, unless the policy accepts any: the certificate's,
+       and the pure ε_L that this device computes from the mechanism.
     4. Number of nodes, number of distinct operators.
     5. Suite, and way of mixing.
     6. Messages of one submission.
@@ -91,13 +101,16 @@ def check_policy(
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
     """
     distance = _protected_distance(policy, certificate)  # 1
-    # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ, every d at once.
+    # By the definition of metric adjacency: at distance d the certificate has ε d and the same δ,
+    # every d at once.
     factor = 1 if certificate.adjacency is Adjacency.STANDARD else distance
     _at_most("ε", _total(certificate.epsilon.certified, factor), policy.epsilon)  # 2
     _at_most("δ", certificate.delta, policy.delta)
     if not math.isinf(policy.epsilon_corrupted):  # 3
         corrupted = certificate.corrupted
-        _at_most("ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted)
+        _at_most(
+            "ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted
+        )
         _at_most("δ with every node corrupt", corrupted.delta, policy.delta)
         own = certificate.mechanism.local_epsilon(distance)
         _at_most("ε with every node corrupt, computed here,", own, policy.epsilon_corrupted)
@@ -106,24 +119,29 @@ def check_policy(
     _at_least("different operators", len(operators), policy.operators)
     if policy.suites is not None and geometry.suite not in policy.suites:  # 5
         raise ClientPolicyRefusal(
-            f"the round seals with {geometry.suite!r}, your policy allows {', '.join(policy.suites) or 'none'}"
+            f"the round seals with {geometry.suite!r}, your policy allows "
+            f"{', '.join(policy.suites) or 'none'}"
         )
     if policy.mixes is not None and certificate.mixing not in policy.mixes:
         raise ClientPolicyRefusal(
-            f"the round's mixing is {certificate.mixing.value}, your policy allows {', '.join(policy.mixes) or 'none'}"
+            f"the round's mixing is {certificate.mixing.value}, your policy allows "
+            f"{', '.join(policy.mixes) or 'none'}"
         )
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
     if corrupt and not policy.allow_corrupt:  # 7
         raise ClientPolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; your policy allows "
+            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
+            f"your policy allows "
             "no such node (allow_corrupt = false): do not take part"
         )
-    # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a single report.
+    # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
+    # single report.
     margin = certificate.users - certificate.honest  # 8
     _at_least("colluding users to spare", margin, policy.min_colluding)
     if margin / max(1, certificate.users) < policy.min_colluding_share:
         raise ClientPolicyRefusal(
-            f"the round's guarantee allows for {margin} colluding users of {certificate.users}, your policy wants a "
+            f"the round's guarantee allows for {margin} colluding users of {certificate.users}, "
+            f"your policy wants a "
             f"share of at least {policy.min_colluding_share:g}"
         )
 
@@ -134,26 +152,34 @@ def _normalised(operator: str) -> str:
 
 
 def _protected_distance(policy: Policy, certificate: Certificate) -> int:
-    """Largest change of the value that the user wants protected, which the certificate must cover."""
+    """Largest change of the value that the user wants protected, which the certificate must
+    cover.
+    """
     full = certificate.mechanism.domain - 1
     wanted = full if policy.distance is None else min(policy.distance, full)
     if wanted > certificate.max_distance:
         raise ClientPolicyRefusal(
-            f"the round protects changes of up to {certificate.max_distance} units, your policy wants {wanted}"
+            f"the round protects changes of up to {certificate.max_distance} units, your policy "
+            f"wants {wanted}"
         )
     return wanted
 
 
 def _total(epsilon: float | None, factor: int) -> float:
-    # No number means no finite bound, which every limit must refuse; read as 0 it would pass them all.
+    # No number means no finite bound, which every limit must refuse; read as 0 it would pass them
+    # all.
     return math.inf if epsilon is None else epsilon * factor
 
 
 def _at_most(what: str, value: float, limit: float) -> None:
     if not 0 <= value <= limit:  # written so that NaN is refused
-        raise ClientPolicyRefusal(f"the round's {what} is {value:.6g}, your policy allows from 0 to {limit:.6g}")
+        raise ClientPolicyRefusal(
+            f"the round's {what} is {value:.6g}, your policy allows from 0 to {limit:.6g}"
+        )
 
 
 def _at_least(what: str, value: int, limit: int) -> None:
     if value < limit:
-        raise ClientPolicyRefusal(f"the round has {value} {what}, your policy wants at least {limit}")
+        raise ClientPolicyRefusal(
+            f"the round has {value} {what}, your policy wants at least {limit}"
+        )

@@ -1,11 +1,14 @@
-"""Responses that a device draws once and keeps for ever, for mechanisms whose rounds share them (memoisation).
+"""Responses that a device draws once and keeps for ever, for mechanisms whose rounds share them
+(memoisation).
 
-What is promised of all rounds of a question together rests on this: the response is never drawn again, whatever the
-user's value becomes. A response drawn for a new value would show that the value changed, and what both of them were,
-without limit (docs/accounting.md, K14). It is on disk before anything that depends on it leaves the device, and the
-first one written wins. The file holds the response, which is randomised already, and no value.
+What is promised of all rounds of a question together rests on this: the response is never drawn
+again, whatever the user's value becomes. A response drawn for a new value would show that the value
+changed, and what both of them were, without limit (docs/accounting.md, K14). It is on disk before
+anything that depends on it leaves the device, and the first one written wins. The file holds the
+response, which is randomised already, and no value.
 
-The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is read or changed.
+The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is
+read or changed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,12 @@ import msgspec
 
 from shuffledp_client.state import locked
 from shuffledp_core.documents.signed import from_json, to_json
-from shuffledp_core.errors import ClientPolicyRefusal, ConfigError, MalformedDocumentError, RoundStateError
+from shuffledp_core.errors import (
+    ClientPolicyRefusal,
+    ConfigError,
+    MalformedDocumentError,
+    RoundStateError,
+)
 from shuffledp_core.files import PART, erase, make_folder, sync, write_new
 
 MOST_RESPONSES: Final = 1000
@@ -33,7 +41,10 @@ MOST_BYTES: Final = 4096
 
 
 class KeptResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A response and what it belongs to. `scope`: deployment and population, `name`: of the response there."""
+    """A response and what it belongs to.
+
+    `scope`: deployment and population, `name`: of the response there.
+    """
 
     scope: str
     name: str
@@ -56,10 +67,12 @@ class ResponseStore:
         self._scope = scope
 
     def recall(self, name: str, draw: Callable[[], int]) -> int:
-        """The response of this name: the one that is kept or, for the first time, one that `draw` gives.
+        """The response of this name: the one that is kept or, for the first time, one that `draw`
+        gives.
 
         Raises:
-            RoundStateError: the file of this name is damaged; no other response is drawn in its place.
+            RoundStateError: the file of this name is damaged; no other response is drawn in its
+                place.
             ClientPolicyRefusal: as many responses are kept as may be.
             ConfigError: the folder cannot be used.
         """
@@ -69,25 +82,32 @@ class ResponseStore:
             with locked(self._folder):
                 self._sweep()
                 if not path.exists():
-                    self._keep(path, to_json(KeptResponse(scope=self._scope, name=name, response=draw())))
-                # What is on disk counts, also where another process wrote it, and was killed before it synced.
+                    self._keep(
+                        path, to_json(KeptResponse(scope=self._scope, name=name, response=draw()))
+                    )
+                # What is on disk counts, also where another process wrote it, and was killed before
+                # it synced.
                 response = self._read(path, name)
                 sync(self._folder)
         except OSError as error:
-            raise ConfigError(f"cannot keep a response in {self._folder}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot keep a response in {self._folder}: {error.strerror}"
+            ) from error
         return response
 
     def _keep(self, path: Path, data: bytes) -> None:
         if sum(1 for _ in self._folder.glob("*.json")) >= MOST_RESPONSES:
             raise ClientPolicyRefusal(
-                f"{MOST_RESPONSES} responses are kept in {self._folder}, as many as may be: this device answers no "
+                f"{MOST_RESPONSES} responses are kept in {self._folder}, as many as may be: this "
+                f"device answers no "
                 "further question of this kind"
             )
         part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{PART}")
         try:
             write_new(part, data)
             with suppress(FileExistsError):
-                # A link, not a rename, which would replace the response that another process wrote meanwhile.
+                # A link, not a rename, which would replace the response that another process wrote
+                # meanwhile.
                 os.link(part, path)
         finally:
             part.unlink(missing_ok=True)  # also what a full disk has cut off
@@ -95,7 +115,9 @@ class ResponseStore:
     def _sweep(self) -> None:
         """Removes what a killed process left half done; whoever is at work holds the lock."""
         for part in self._folder.glob(f"*{PART}"):
-            if part.stat().st_nlink > 1:  # killed behind the link: to overwrite it would wipe the response itself
+            if (
+                part.stat().st_nlink > 1
+            ):  # killed behind the link: to overwrite it would wipe the response itself
                 part.unlink()
             else:
                 erase(part)
@@ -118,6 +140,7 @@ class ResponseStore:
 
 def _damaged(path: Path) -> RoundStateError:
     return RoundStateError(
-        f"{path} is damaged, or of another question: restore it from a backup, or answer this question no more; "
+        f"{path} is damaged, or of another question: restore it from a backup, or answer this "
+        f"question no more; "
         "another response in its place would tell more of your value than was promised"
     )

@@ -1,11 +1,14 @@
-"""Submissions of one device on disk, so that a value is randomised once and the user can show what was sent.
+"""Submissions of one device on disk, so that a value is randomised once and the user can show what
+was sent.
 
-A submission is on disk before it is first sent, and the first one written wins: a second process, or the same one
-after a crash, sends that one again instead of randomising anew. When the round is settled for this user, the file (it
-holds the user's messages) is erased, and an empty marker stays so that the round is never entered again. No earlier
-copy is left behind: a file that is replaced is overwritten, as well as the file system allows.
+A submission is on disk before it is first sent, and the first one written wins: a second process,
+or the same one after a crash, sends that one again instead of randomising anew. When the round is
+settled for this user, the file (it holds the user's messages) is erased, and an empty marker stays
+so that the round is never entered again. No earlier copy is left behind: a file that is replaced is
+overwritten, as well as the file system allows.
 
-The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is read or changed.
+The folder belongs to one user; mode 0700, files 0600. Its lock is held while something in it is
+read or changed.
 """
 
 from __future__ import annotations
@@ -34,15 +37,18 @@ from shuffledp_core.files import erase, sync, write_new
 from shuffledp_core.vocabulary import ROUND_ID
 
 KEPT_BYTES: Final = 64 * 2**20
-"""Limit for all rounds together: some hundred rounds of 10,000 messages each, before their receipts."""
+"""Limit for all rounds together: some hundred rounds of 10,000 messages each, before their
+receipts.
+"""
 
 
 class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One round's submission, and the documents received for it.
 
     Attributes:
-        submission: without its envelope once there is a receipt. Of a plain round in a reproducible suite it can be
-            sealed again from seed and symbols, as evidence does; of another round nobody needs it any more.
+        submission: without its envelope once there is a receipt. Of a plain round in a reproducible
+            suite it can be sealed again from seed and symbols, as evidence does; of another round
+            nobody needs it any more.
         announcement: manifest and countersignatures that it was prepared under.
         receipt: the entry node's.
         result: the analyst's, if it did not settle the round for this user.
@@ -59,7 +65,8 @@ class SubmissionStore:
 
     Args:
         folder: made when absent.
-        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept makes room.
+        limit: bytes that may be kept; beyond it no new round is entered, and nothing that is kept
+            makes room.
     """
 
     def __init__(self, folder: Path, limit: int = KEPT_BYTES) -> None:
@@ -86,8 +93,8 @@ class SubmissionStore:
             kept = Kept(submission=submission, announcement=announcement)
             data = to_json(kept)
             self._check_space(len(data))
-            # On disk before it is returned, and so before it is sent: after a crash the same report is sent again. A
-            # value randomised twice for one round would cost its user twice the ε.
+            # On disk before it is returned, and so before it is sent: after a crash the same report
+            # is sent again. A value randomised twice for one round would cost its user twice the ε.
             self._write(submission.round_id, data).replace(self._file(submission.round_id))
             sync(self._folder)
             return kept
@@ -102,7 +109,10 @@ class SubmissionStore:
             return self._find(round_id)
 
     def load(self, round_id: str) -> Kept:
-        """The kept submission of this round; errors as `find`, and `UnknownRoundError` when there is none."""
+        """The kept submission of this round.
+
+        Errors as `find`, and `UnknownRoundError` when there is none.
+        """
         with self._locked():
             return self._load(round_id)
 
@@ -118,31 +128,43 @@ class SubmissionStore:
             self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
-        """Erases a kept submission (overwritten as far as the file system allows) and marks the round as done."""
+        """Erases a kept submission (overwritten as far as the file system allows) and marks the
+        round as done.
+        """
         with self._locked():
-            # The marker first: a crash in between leaves a file that `_sweep` erases, never a round open to a second
-            # randomisation.
+            # The marker first: a crash in between leaves a file that `_sweep` erases, never a round
+            # open to a second randomisation.
             self._write(round_id, b"").replace(self._marker(round_id))
             sync(self._folder)
             erase(self._file(round_id))
 
     def expire(self, now: int, seconds: float) -> None:
-        """Finishes every round whose submissions closed more than `seconds` before `now` (ms since 1970)."""
+        """Finishes every round whose submissions closed more than `seconds` before `now` (ms since
+        1970).
+        """
         for round_id in self.rounds():
-            with suppress(RoundStateError):  # damaged: the owner is told when the round is asked for
+            with suppress(
+                RoundStateError
+            ):  # damaged: the owner is told when the round is asked for
                 if self.load(round_id).submission.closes_at + 1000 * seconds < now:
                     self.finish(round_id)
 
     def rounds(self) -> tuple[str, ...]:
         """The rounds of which a submission is kept."""
-        return tuple(sorted(path.stem for path in self._folder.glob("*.json") if ROUND_ID.fullmatch(path.stem)))
+        return tuple(
+            sorted(
+                path.stem for path in self._folder.glob("*.json") if ROUND_ID.fullmatch(path.stem)
+            )
+        )
 
     # With the lock held
 
     def _find(self, round_id: str) -> Kept | None:
         path = self._file(round_id)
         if self._marker(round_id).exists():
-            raise RoundStateError(f"round {round_id} is over for this device; a value goes into a round only once")
+            raise RoundStateError(
+                f"round {round_id} is over for this device; a value goes into a round only once"
+            )
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -152,16 +174,22 @@ class SubmissionStore:
         try:
             return from_json(data, Kept)
         except MalformedDocumentError as error:
-            raise RoundStateError(f"{path} is damaged; if the round is over, remove it: {error}") from error
+            raise RoundStateError(
+                f"{path} is damaged; if the round is over, remove it: {error}"
+            ) from error
 
     def _load(self, round_id: str) -> Kept:
         kept = self._find(round_id)
         if kept is None:
-            raise UnknownRoundError(f"nothing was submitted to round {round_id} from here; check the round id")
+            raise UnknownRoundError(
+                f"nothing was submitted to round {round_id} from here; check the round id"
+            )
         return kept
 
     def _change(self, round_id: str, **fields: Any) -> None:
-        """Replaces the file, and overwrites its old contents: a rename alone leaves those blocks on the disk."""
+        """Replaces the file, and overwrites its old contents: a rename alone leaves those blocks on
+        the disk.
+        """
         data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
         path, old = self._file(round_id), self._new_path(round_id)
         fresh = self._write(round_id, data)
@@ -174,8 +202,10 @@ class SubmissionStore:
         used = sum(path.stat().st_size for path in self._folder.glob("*.json"))
         if used + size > self._limit:
             raise ClientPolicyRefusal(
-                f"{used} bytes of unsettled rounds are kept in {self._folder}, and your limit is {self._limit} "
-                "(kept_bytes): verify those rounds, or export their evidence, before you take part in another"
+                f"{used} bytes of unsettled rounds are kept in {self._folder}, and your limit is "
+                f"{self._limit} "
+                "(kept_bytes): verify those rounds, or export their evidence, before you take "
+                "part in another"
             )
 
     def _sweep(self) -> None:
@@ -185,7 +215,8 @@ class SubmissionStore:
             if not ROUND_ID.fullmatch(round_id):
                 continue
             current = self._file(round_id)
-            # Only the extra name goes: overwriting it would wipe the submission itself, since both are one file.
+            # Only the extra name goes: overwriting it would wipe the submission itself, since both
+            # are one file.
             if current.exists() and current.samefile(path):  # killed before it was replaced
                 path.unlink()
             else:
@@ -216,13 +247,17 @@ class SubmissionStore:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a state folder; others wait for it. Raises `ConfigError` when the folder cannot be opened."""
+    """Holds the lock of a state folder; others wait for it.
+
+    Raises `ConfigError` when the folder cannot be opened.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError as error:
         raise ConfigError(f"cannot use the state folder {folder}: {error.strerror}") from error
     try:
-        # The system releases it with the process, however that ends: a lock file would outlive a kill.
+        # The system releases it with the process, however that ends: a lock file would outlive a
+        # kill.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

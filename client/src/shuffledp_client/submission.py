@@ -1,4 +1,6 @@
-"""Randomising and sealing one user's value. Pure CPU on picklable values, so that worker processes can do it in bulk.
+"""Randomising and sealing one user's value.
+
+Pure CPU on picklable values, so that worker processes can do it in bulk.
 
 Imports stay light: no gRPC, no numpy.
 """
@@ -32,7 +34,10 @@ from shuffledp_core.verified.terms import MixTerms
 
 @dataclass(frozen=True)
 class Member:
-    """One user of a population: its private key (raw Ed25519, 32 bytes) and its signed credential. Picklable."""
+    """One user of a population: its private key (raw Ed25519, 32 bytes) and its signed credential.
+
+    Picklable.
+    """
 
     private_key: bytes = field(repr=False)
     credential: Signed
@@ -49,11 +54,13 @@ class Member:
 
 
 class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One user's submission to one round, with the secrets that let the user find its messages on the board.
+    """One user's submission to one round, with the secrets that let the user find its messages on
+    the board.
 
-    `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages, and with the
-    published board those say which were whose. They are never sent, logged or printed, unless the user shows evidence.
-    Of a verified round `board` has the messages themselves, and there is no seed.
+    `symbols` (m of them, packed) and `seed` are the user's secret: together they give its messages,
+    and with the published board those say which were whose. They are never sent, logged or printed,
+    unless the user shows evidence. Of a verified round `board` has the messages themselves, and
+    there is no seed.
     """
 
     deployment: str
@@ -71,7 +78,9 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def messages(self) -> bytes:
-        """The m packed messages as they will stand on the board: as secret as `symbols` and `seed`."""
+        """The m packed messages as they will stand on the board: as secret as `symbols` and
+        `seed`.
+        """
         if isinstance(self.board, bytes):
             return self.board
         return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
@@ -81,8 +90,12 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         return f"<PreparedSubmission to round {self.round_id} at {self.entry}>"
 
 
-def seal(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed: bytes, seed: bytes) -> bytes:
-    """Sealed envelope of these packed symbols, with tags and ephemeral keys from the seed; see `onion.seeds.stream`.
+def seal(
+    geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed: bytes, seed: bytes
+) -> bytes:
+    """Sealed envelope of these packed symbols, with tags and ephemeral keys from the seed.
+
+    See `onion.seeds.stream`.
 
     Raises:
         ValueError: the arguments do not fit the geometry.
@@ -91,15 +104,22 @@ def seal(geometry: Geometry, round_id: str, public_keys: Sequence[bytes], packed
 
 
 def seal_all(
-    geometry: Geometry, round_id: str, public_keys: Sequence[bytes], users: Sequence[tuple[bytes, bytes]]
+    geometry: Geometry,
+    round_id: str,
+    public_keys: Sequence[bytes],
+    users: Sequence[tuple[bytes, bytes]],
 ) -> list[bytes]:
     """Sealed envelopes of many users' (packed symbols, seed), each what `seal` gives, in one batch.
 
     Raises:
         ValueError: the arguments do not fit the geometry.
     """
-    sources = [stream(seed) for _, seed in users]  # one stream each: all tags come before the first ephemeral key
-    messages = [tagged(geometry, packed, source) for (packed, _), source in zip(users, sources, strict=True)]
+    sources = [
+        stream(seed) for _, seed in users
+    ]  # one stream each: all tags come before the first ephemeral key
+    messages = [
+        tagged(geometry, packed, source) for (packed, _), source in zip(users, sources, strict=True)
+    ]
     return seal_envelopes(geometry, round_id, public_keys, messages, sources)
 
 
@@ -110,10 +130,13 @@ def prepare(
     random: RandomBytes = system_random,
     recall: Recall | None = None,
 ) -> PreparedSubmission:
-    """Randomises, encodes, seals and signs a value. Call it once per round and user, and keep the submission.
+    """Randomises, encodes, seals and signs a value.
 
-    Calling it twice for one value and round would spend the user's privacy twice: to send again, send the same.
-    The value is randomised first, by the operating system's draws; tags and seals come from a seed that is kept.
+    Call it once per round and user, and keep the submission.
+
+    Calling it twice for one value and round would spend the user's privacy twice: to send again,
+    send the same. The value is randomised first, by the operating system's draws; tags and seals
+    come from a seed that is kept.
 
     Args:
         verified: the round.
@@ -136,13 +159,15 @@ def prepare_all(
     random: RandomBytes = system_random,
     kept: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
-    """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who share a process.
+    """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who
+    share a process.
 
     Args:
         verified: the round.
         users: values and members.
         random: the operating system's CSPRNG; tests may pass a recorded stream.
-        kept: the response that each user keeps, for mechanisms with such; None for users who are asked once.
+        kept: the response that each user keeps, for mechanisms with such; None for users who are
+            asked once.
 
     Raises:
         UsageError: a value is outside the round's domain.
@@ -150,7 +175,12 @@ def prepare_all(
     """
     responses: Sequence[int | None] = [None] * len(users) if kept is None else kept
     answers = (
-        randomise(verified.mechanism, value, RandomIntegers(random), None if response is None else _keeping(response))
+        randomise(
+            verified.mechanism,
+            value,
+            RandomIntegers(random),
+            None if response is None else _keeping(response),
+        )
         for (value, _), response in zip(users, responses, strict=True)
     )
     drawn = [_draw(verified, answer, random) for answer in answers]
@@ -169,7 +199,9 @@ def _keeping(response: int) -> Recall:
 def prepare_answer(
     verified: VerifiedRound, answer: int, member: Member, random: RandomBytes = system_random
 ) -> PreparedSubmission:
-    """Encodes, seals and signs an answer that is randomised already; see `prepare`, which devices call.
+    """Encodes, seals and signs an answer that is randomised already.
+
+    See `prepare`, which devices call.
 
     A step of its own for experiments whose users randomise, or cheat, in their own way.
 
@@ -181,13 +213,17 @@ def prepare_answer(
 
 def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
     """Packed symbols of an answer, and a seed."""
-    # Not from the seed either: pieces that it gave could be told from others by whoever is shown it.
+    # Not from the seed either: pieces that it gave could be told from others by whoever is shown
+    # it.
     packed = pack(verified.geometry, symbols(verified.mechanism, answer, RandomIntegers(random)))
     return packed, random(SEED_BYTES)
 
 
 def _sealed(
-    verified: VerifiedRound, drawn: Sequence[tuple[bytes, bytes]], members: Sequence[Member], random: RandomBytes
+    verified: VerifiedRound,
+    drawn: Sequence[tuple[bytes, bytes]],
+    members: Sequence[Member],
+    random: RandomBytes,
 ) -> list[PreparedSubmission]:
     if verified.mixing is not None:
         return [
@@ -206,12 +242,20 @@ def _claimed(
 ) -> PreparedSubmission:
     """A submission to a verified round: the claim, and behind it the envelope with the records."""
     width = verified.geometry.symbol_bytes
-    said = [int.from_bytes(packed[start : start + width], "big") for start in range(0, len(packed), width)]
+    said = [
+        int.from_bytes(packed[start : start + width], "big")
+        for start in range(0, len(packed), width)
+    ]
     return wrap_claim(verified, member, make_claim(terms, said, member.private_key, random), packed)
 
 
-def wrap_claim(verified: VerifiedRound, member: Member, made: Prepared, packed: bytes) -> PreparedSubmission:
-    """The submission of a claim with its packed symbols; a step of its own for users who cheat in experiments."""
+def wrap_claim(
+    verified: VerifiedRound, member: Member, made: Prepared, packed: bytes
+) -> PreparedSubmission:
+    """The submission of a claim with its packed symbols.
+
+    A step of its own for users who cheat in experiments.
+    """
     claim = pack_claim(enrolled_claim(made.claim, member.credential))
     suite = suite_named(verified.geometry.suite)
     envelope = suite.sealer(verified.public_keys[0], binding(verified.round_id, 1))(made.submission)
@@ -220,9 +264,13 @@ def wrap_claim(verified: VerifiedRound, member: Member, made: Prepared, packed: 
     return msgspec.structs.replace(signed, board=b"".join(made.messages))
 
 
-def _signed(verified: VerifiedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes) -> PreparedSubmission:
+def _signed(
+    verified: VerifiedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes
+) -> PreparedSubmission:
     identity = member.identity()
-    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    claim = SubmissionClaim(
+        round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope)
+    )
     return PreparedSubmission(
         deployment=verified.deployment,
         round_id=verified.round_id,
@@ -239,7 +287,9 @@ def _signed(verified: VerifiedRound, member: Member, envelope: bytes, packed: by
 
 
 def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) -> Receipt:
-    """Checks that a receipt is the entry node's for exactly this submission; docs/protocol.md, section "Submit".
+    """Checks that a receipt is the entry node's for exactly this submission.
+
+    Docs/protocol.md, section "Submit".
 
     1. It is signed by the entry node.
     2. It names this round, this credential and the digest of this envelope.
@@ -252,5 +302,7 @@ def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) ->
     found = (receipt.round_id, receipt.credential, receipt.submission_digest)
     wanted = (prepared.round_id, prepared.claim.signer, digest(prepared.envelope))
     if found != wanted:  # 2
-        raise ForeignDocumentError(f"the receipt of {entry.name!r} is for another submission; send the same again")
+        raise ForeignDocumentError(
+            f"the receipt of {entry.name!r} is for another submission; send the same again"
+        )
     return receipt

@@ -1,13 +1,20 @@
 """The client's calls: announcements from the broker or the analyst, submissions, results, boards.
 
-Only `UnreachableError` is retried: whatever a party said on purpose stays said. Submitting is idempotent, so a lost
-answer costs nothing.
+Only `UnreachableError` is retried: whatever a party said on purpose stays said. Submitting is
+idempotent, so a lost answer costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,15 +54,18 @@ PieceT = TypeVar("PieceT", analyst_pb2.GetBoardResponse, analyst_pb2.GetHistoryR
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential backoff with jitter: `attempts` in all, limits doubling from `first` to `longest` seconds.
+    """Exponential backoff with jitter: `attempts` in all, limits doubling from `first` to `longest`
+    seconds.
 
-    Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same node come back spread,
-    and a node that is back within half of all limits, 15 seconds, is found by every one of them. Who asks to be left
-    alone for some seconds is given them, up to `patience`, before each pause.
+    Each pause is drawn uniformly from half of its limit to all of it: devices that lost the same
+    node come back spread, and a node that is back within half of all limits, 15 seconds, is found
+    by every one of them. Who asks to be left alone for some seconds is given them, up to
+    `patience`, before each pause.
 
-    No attempt begins later than `within` seconds after the first one failed. So a call that may take s seconds ends
-    within 2 s + `within`, retries and all: twelve minutes by default, for a board 70. The first failure counts and not
-    the close of the round: an entry node gives the receipt of what it accepted after that, too.
+    No attempt begins later than `within` seconds after the first one failed. So a call that may
+    take s seconds ends within 2 s + `within`, retries and all: twelve minutes by default, for a
+    board 70. The first failure counts and not the close of the round: an entry node gives the
+    receipt of what it accepted after that, too.
     """
 
     attempts: int = 8
@@ -72,7 +82,10 @@ class Backoff:
 
 
 async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
-    """The answer of a call that is repeated while the party is unreachable. Raises the last `UnreachableError`."""
+    """The answer of a call that is repeated while the party is unreachable.
+
+    Raises the last `UnreachableError`.
+    """
     pauses: Iterator[float] | None = None
     until = 0.0
     while True:
@@ -92,7 +105,10 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
 
 
 class _Caller:
-    """A channel to one party. Use as an async context manager. `own_connection`: shared with no other channel."""
+    """A channel to one party. Use as an async context manager.
+
+    `own_connection`: shared with no other channel.
+    """
 
     def __init__(
         self,
@@ -104,22 +120,32 @@ class _Caller:
         own_connection: bool = False,
     ) -> None:
         self._party = party
-        self._channel: grpc.aio.Channel = channel_to(party, keys, roster, own_connection=own_connection)
+        self._channel: grpc.aio.Channel = channel_to(
+            party, keys, roster, own_connection=own_connection
+        )
         self._backoff = backoff or Backoff()
 
     async def ready(self) -> None:
-        """Returns once the connection stands, so that no later call waits for it. Raises `UnreachableError`."""
+        """Returns once the connection stands, so that no later call waits for it.
+
+        Raises `UnreachableError`.
+        """
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await self._channel.channel_ready()
         except TimeoutError as error:
-            raise UnreachableError(f"{self._party.name} cannot be connected to at {self._party.address}") from error
+            raise UnreachableError(
+                f"{self._party.name} cannot be connected to at {self._party.address}"
+            ) from error
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._channel.close()
 
@@ -142,34 +168,50 @@ class EntryNode(_Caller):
         return receipt
 
     async def _send(self, prepared: PreparedSubmission) -> Signed:
-        return await self.deliver(prepared.round_id, prepared.credential, prepared.claim, prepared.envelope)
+        return await self.deliver(
+            prepared.round_id, prepared.credential, prepared.claim, prepared.envelope
+        )
 
-    async def deliver(self, round_id: str, credential: Signed, claim: Signed, envelope: bytes) -> Signed:
-        """Sends a sealed submission once; gives the receipt as it came. Errors as `submit`, but for the receipt's."""
+    async def deliver(
+        self, round_id: str, credential: Signed, claim: Signed, envelope: bytes
+    ) -> Signed:
+        """Sends a sealed submission once; gives the receipt as it came.
+
+        Errors as `submit`, but for the receipt's.
+        """
         stub, party = node_pb2_grpc.NodeStub(self._channel), self._party.name
         header = submission_header(round_id, credential, claim)
         whole = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         async with translated(party):
             if self._offers_whole and whole.ByteSize() <= WHOLE_BYTES:
                 try:
-                    receipt = answered(await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party).receipt
+                    receipt = answered(
+                        await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party
+                    ).receipt
                     return Signed.from_bytes(receipt)
                 except grpc.aio.AioRpcError as error:
                     if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                         raise
-                    # A node of an earlier release: it takes the same submission as a stream, and is not asked again.
+                    # A node of an earlier release: it takes the same submission as a stream, and is
+                    # not asked again.
                     self._offers_whole = False
             pieces = _requests(header, envelope)
             receipt = answered(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
         return Signed.from_bytes(receipt)
 
 
-def submission_header(round_id: str, credential: Signed, claim: Signed) -> node_pb2.SubmissionHeader:
+def submission_header(
+    round_id: str, credential: Signed, claim: Signed
+) -> node_pb2.SubmissionHeader:
     """What goes before an envelope."""
-    return node_pb2.SubmissionHeader(round_id=round_id, credential=credential.to_bytes(), claim=claim.to_bytes())
+    return node_pb2.SubmissionHeader(
+        round_id=round_id, credential=credential.to_bytes(), claim=claim.to_bytes()
+    )
 
 
-async def _requests(header: node_pb2.SubmissionHeader, envelope: bytes) -> AsyncIterator[node_pb2.SubmitRequest]:
+async def _requests(
+    header: node_pb2.SubmissionHeader, envelope: bytes
+) -> AsyncIterator[node_pb2.SubmitRequest]:
     yield node_pb2.SubmitRequest(header=header)
     for offset, data in chunks(envelope):
         yield node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
@@ -212,20 +254,33 @@ class AnalystReader(_Caller):
             return answered(answer, self._party.name)
 
         answer = await with_retries(call, self._backoff)
-        return Signed.from_bytes(answer.result), tuple(Signed.from_bytes(discard) for discard in answer.discards)
+        return Signed.from_bytes(answer.result), tuple(
+            Signed.from_bytes(discard) for discard in answer.discards
+        )
 
     async def board(self, round_id: str, length: int) -> bytes:
-        """The published board of `length` bytes. Raises `BadBatchError` when another length arrives."""
+        """The published board of `length` bytes.
+
+        Raises `BadBatchError` when another length arrives.
+        """
         return await self._whole(lambda: self.pieces(round_id), length)
 
     async def history(self, round_id: str, length: int) -> bytes:
-        """The history of a verified round, of `length` bytes. Raises `BadBatchError` when another length arrives."""
-        request = analyst_pb2.GetHistoryRequest(round_id=round_id)
-        return await self._whole(lambda: self._pieces(self._stub.GetHistory(request, timeout=BOARD_SECONDS)), length)
+        """The history of a verified round, of `length` bytes.
 
-    async def _whole(self, stream: Callable[[], AsyncIterable[tuple[int, bytes]]], length: int) -> bytes:
+        Raises `BadBatchError` when another length arrives.
+        """
+        request = analyst_pb2.GetHistoryRequest(round_id=round_id)
+        return await self._whole(
+            lambda: self._pieces(self._stub.GetHistory(request, timeout=BOARD_SECONDS)), length
+        )
+
+    async def _whole(
+        self, stream: Callable[[], AsyncIterable[tuple[int, bytes]]], length: int
+    ) -> bytes:
         async def call() -> bytes:
-            # Anew for each attempt; more than the announced length is refused as it comes, before it fills the memory.
+            # Anew for each attempt; more than the announced length is refused as it comes, before
+            # it fills the memory.
             offsets, pieces = Offsets(length), list[bytes]()
             async for offset, data in stream():
                 offsets.accept(offset, len(data))
@@ -240,7 +295,9 @@ class AnalystReader(_Caller):
         request = analyst_pb2.GetBoardRequest(round_id=round_id)
         return self._pieces(self._stub.GetBoard(request, timeout=BOARD_SECONDS))
 
-    async def _pieces(self, answers: AsyncIterable[PieceT]) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def _pieces(
+        self, answers: AsyncIterable[PieceT]
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
         async with translated(self._party.name):
             async for answer in answers:
                 piece = answered(answer, self._party.name)
@@ -258,7 +315,8 @@ class Announcing(Protocol):
 async def announced(
     broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    """Announcements retained by the broker for this round (None: any), until `seconds` have passed or it is away.
+    """Announcements retained by the broker for this round (None: any), until `seconds` have passed
+    or it is away.
 
     The broker is untrusted: these are candidates to verify, and their absence means nothing.
     """
@@ -270,11 +328,15 @@ async def announced(
             async with asyncio.timeout_at(deadline):
                 payloads = await stack.enter_async_context(listening(broker, topic))
             while clock() < deadline:  # a flood may never let the time-out have its turn
-                async with asyncio.timeout_at(deadline):  # never around the yield: it is not our task that runs there
+                async with asyncio.timeout_at(
+                    deadline
+                ):  # never around the yield: it is not our task that runs there
                     payload = await anext(payloads)
                 yield payload
     except (TimeoutError, BrokerError, StopAsyncIteration) as error:
-        structlog.get_logger().debug("nothing more from the broker", host=broker.host, reason=type(error).__name__)
+        structlog.get_logger().debug(
+            "nothing more from the broker", host=broker.host, reason=type(error).__name__
+        )
 
 
 async def find_round(
@@ -290,8 +352,8 @@ async def find_round(
 ) -> VerifiedRound:
     """The verified announcement of this round, or of one that is open now.
 
-    The broker is asked first; what it has and does not verify is passed over, since anybody may have put it there.
-    The analyst's answer decides, and its errors are raised.
+    The broker is asked first; what it has and does not verify is passed over, since anybody may
+    have put it there. The analyst's answer decides, and its errors are raised.
 
     Args:
         roster: of the deployment.
@@ -304,7 +366,9 @@ async def find_round(
         reader: another way to the analyst's words than a channel to it.
     """
     if broker is not None:
-        async with aclosing(announced(broker, roster.deployment, round_id, broker_seconds)) as candidates:
+        async with aclosing(
+            announced(broker, roster.deployment, round_id, broker_seconds)
+        ) as candidates:
             async for candidate in candidates:
                 try:
                     return verified(candidate)

@@ -1,8 +1,9 @@
-"""Verification of a round by a client: numbered steps over an announcement, a roster, a policy and a time. Pure.
+"""Verification of a round by a client: numbered steps over an announcement, a roster, a policy and
+a time. Pure.
 
-`verify_documents` checks that the documents are genuine and fit together, whenever the round was; `verify_round` also
-that this user may take part in it now. It alone makes a `VerifiedRound`, which `submission.prepare` requires: nothing
-can be sealed for a round that was not verified.
+`verify_documents` checks that the documents are genuine and fit together, whenever the round was;
+`verify_round` also that this user may take part in it now. It alone makes a `VerifiedRound`, which
+`submission.prepare` requires: nothing can be sealed for a round that was not verified.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ _ONLY_HERE: Final = object()
 
 @dataclass(frozen=True)
 class VerifiedRound:
-    """A round that passed every check, with all that taking part in it needs. Picklable, holds no secret."""
+    """A round that passed every check, with all that taking part in it needs.
+
+    Picklable, holds no secret.
+    """
 
     deployment: str
     round_id: str
@@ -74,7 +78,10 @@ class VerifiedRound:
 
 @dataclass(frozen=True)
 class RoundDocuments:
-    """The genuine, matching documents of one round. Neither the time nor a user's policy was checked."""
+    """The genuine, matching documents of one round.
+
+    Neither the time nor a user's policy was checked.
+    """
 
     manifest: Manifest
     certificate: Certificate
@@ -93,7 +100,9 @@ class RoundDocuments:
 def parse_announcement(data: bytes) -> Announcement:
     """Parses an announcement; nothing in it is believed yet. Raises `MalformedDocumentError`."""
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise MalformedDocumentError(f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
+        raise MalformedDocumentError(
+            f"an announcement of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}"
+        )
     return from_json(data, Announcement)
 
 
@@ -105,19 +114,23 @@ def verify_round(
     now: int,
     round_id: str | None = None,
 ) -> VerifiedRound:
-    """Checks a round in every way that a client can; the client's steps of docs/protocol.md, "Submit".
+    """Checks a round in every way that a client can.
 
-    1. The roster is current; the manifest is signed by the analyst, for this deployment, and for the round that was
-       asked for.
-    2. The certificate is signed by the accountant, for this deployment, round and population, is a plan's, holds,
-       and has not expired; the round aborts below the number of users it was computed for.
-    3. The route is the certified one, of distinct nodes; every round key is signed by its node, in order, for this
-       round, suite and certificate, and can be sealed to. In a verified round, and in no other, it has keys for the
-       mixing, which hold (docs/mixing.md, "Keys").
+    The client's steps of docs/protocol.md, "Submit".
+
+    1. The roster is current; the manifest is signed by the analyst, for this deployment, and for
+       the round that was asked for.
+    2. The certificate is signed by the accountant, for this deployment, round and population, is a
+       plan's, holds, and has not expired; the round aborts below the number of users it was
+       computed for.
+    3. The route is the certified one, of distinct nodes; every round key is signed by its node, in
+       order, for this round, suite and certificate, and can be sealed to. In a verified round, and
+       in no other, it has keys for the mixing, which hold (docs/mixing.md, "Keys").
     4. Every node of the route, and nobody else, countersigned exactly this manifest.
     5. The geometry is the certified mechanism's, over as many hops as the route has.
     6. The round is open now.
-    7. The certificate claims no more privacy than this device computes from the mechanism (`claims`).
+    7. The certificate claims no more privacy than this device computes from the mechanism
+       (`claims`).
     8. The user's policy allows it.
 
     Args:
@@ -132,7 +145,8 @@ def verify_round(
         StaleRosterError: step 1.
         SignatureError: a signature is wrong or missing (steps 1 to 4).
         ForeignDocumentError: a genuine document of another round, deployment, party or population.
-        MalformedDocumentError: a document breaks its schema, or they contradict each other (steps 1, 2, 5).
+        MalformedDocumentError: a document breaks its schema, or they contradict each other (steps
+            1, 2, 5).
         ExpiredDocumentError: step 2.
         RoundKeyError: step 3.
         SubmissionClosedError: step 6.
@@ -144,7 +158,9 @@ def verify_round(
     manifest, certificate = documents.manifest, documents.certificate
     # Not in `verify_documents`, by which evidence of rounds long over is checked, too.
     if now >= certificate.expires_at:  # 2
-        raise ExpiredDocumentError(f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now")
+        raise ExpiredDocumentError(
+            f"the certificate expired at {certificate.expires_at} ms, it is {now} ms now"
+        )
     _check_open(manifest, now)  # 6
     corrupt = tuple(key.node for key in documents.keys if key.corrupt)
     check_claims(certificate)  # 7
@@ -169,11 +185,15 @@ def verify_round(
 def verify_documents(
     announcement: Announcement, roster: Roster, population: str, round_id: str | None = None
 ) -> RoundDocuments:
-    """Checks that a round's documents are genuine and match: steps 1 to 5 of `verify_round`, but for the time."""
+    """Checks that a round's documents are genuine and match: steps 1 to 5 of `verify_round`, but
+    for the time.
+    """
     manifest = verify_from(roster.analyst, announcement.manifest, Manifest)  # 1
     _same("deployment", manifest.deployment, roster.deployment)
     if not ROUND_ID.fullmatch(manifest.round_id):
-        raise MalformedDocumentError(f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}")
+        raise MalformedDocumentError(
+            f"a round id is 32 digits of lower-case hex, not {manifest.round_id!r}"
+        )
     if round_id is not None:
         _same("round", manifest.round_id, round_id)
     certificate = _certificate(manifest, roster, population)  # 2
@@ -184,13 +204,19 @@ def verify_documents(
     _check_countersignatures(announcement, manifest, route)  # 4
     _check_geometry(manifest, certificate)  # 5
     check_mix(certificate, keys)  # 3
-    terms = mix_terms(announcement.manifest, manifest, certificate, keys, roster) if certificate.verified else None
+    terms = (
+        mix_terms(announcement.manifest, manifest, certificate, keys, roster)
+        if certificate.verified
+        else None
+    )
     return RoundDocuments(manifest, certificate, certified, route, keys, terms)
 
 
 def _same(what: str, found: str, wanted: str) -> None:
     if found != wanted:
-        raise ForeignDocumentError(f"a document is for {what} {found!r}, not {wanted!r}; fetch the right one")
+        raise ForeignDocumentError(
+            f"a document is for {what} {found!r}, not {wanted!r}; fetch the right one"
+        )
 
 
 def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certificate:
@@ -201,10 +227,15 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
     # A final certificate may state a smaller ε, for a crowd that has not come yet.
     _same("stage", certificate.stage, CertificateStage.PLAN)
     if not certificate.holds:
-        raise MalformedDocumentError("the certificate says that its guarantee does not hold; do not take part")
-    if manifest.min_reports < certificate.users:  # ε falls as the crowd grows: with fewer reports it is not certified
         raise MalformedDocumentError(
-            f"the round would go on with {manifest.min_reports} reports, but is certified for {certificate.users}"
+            "the certificate says that its guarantee does not hold; do not take part"
+        )
+    if (
+        manifest.min_reports < certificate.users
+    ):  # ε falls as the crowd grows: with fewer reports it is not certified
+        raise MalformedDocumentError(
+            f"the round would go on with {manifest.min_reports} reports, but is certified for "
+            f"{certificate.users}"
         )
     return certificate
 
@@ -212,12 +243,15 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
 def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
     hops = len(manifest.route)
     try:
-        wanted = Geometry.of(certificate.mechanism, manifest.geometry.suite, hops, certificate.mixing)
+        wanted = Geometry.of(
+            certificate.mechanism, manifest.geometry.suite, hops, certificate.mixing
+        )
     except (ValueError, ConfigError) as error:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
     if manifest.geometry != wanted:
         raise MalformedDocumentError(
-            f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} over {hops} hops"
+            f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} "
+            f"over {hops} hops"
         )
 
 
@@ -231,25 +265,31 @@ def _node_of(signed: Signed, roster: Roster) -> Party:
 def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
     """Refuses any route but the certified one.
 
-    The accountant settles and releases on the word of the certified nodes: another route may have no honest one.
+    The accountant settles and releases on the word of the certified nodes: another route may have
+    no honest one.
     """
     names = tuple(party.name for party in route)
     if len(set(names)) != len(names):
         raise RoundKeyError("a node stands on the route twice; do not take part")
     if names != certificate.route:
         raise RoundKeyError(
-            f"the route {', '.join(names)} is not the certified one, {', '.join(certificate.route)}; do not take part"
+            f"the route {', '.join(names)} is not the certified one, "
+            f"{', '.join(certificate.route)}; do not take part"
         )
 
 
-def _round_keys(manifest: Manifest, route: tuple[Party, ...], certified: str) -> tuple[RoundKey, ...]:
+def _round_keys(
+    manifest: Manifest, route: tuple[Party, ...], certified: str
+) -> tuple[RoundKey, ...]:
     return tuple(
         _round_key(manifest, party, signed, position, certified)
         for position, (party, signed) in enumerate(zip(route, manifest.route, strict=True), start=1)
     )
 
 
-def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, certified: str) -> RoundKey:
+def _round_key(
+    manifest: Manifest, party: Party, signed: Signed, position: int, certified: str
+) -> RoundKey:
     key = verify_from(party, signed, RoundKey)
     _same("deployment", key.deployment, manifest.deployment)
     _same("round", key.round_id, manifest.round_id)
@@ -258,7 +298,9 @@ def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, 
     if found != wanted:
         raise RoundKeyError(f"the round key is for node, position and suite {found}, not {wanted}")
     if key.certificate_digest != certified:
-        raise RoundKeyError(f"{party.name!r} made its round key for another certificate than the manifest's")
+        raise RoundKeyError(
+            f"{party.name!r} made its round key for another certificate than the manifest's"
+        )
     try:  # a key of small order, or of another length, fails here and not in the middle of sealing
         public = bytes.fromhex(key.public_key)
         if len(public) != suite_named(key.suite).public_key_bytes:
@@ -267,28 +309,38 @@ def _round_key(manifest: Manifest, party: Party, signed: Signed, position: int, 
             raise RoundKeyError(f"the round key of {party.name!r} is not lower-case hex")
         suite_named(key.suite).sealer(public, binding(key.round_id, position))(b"")
     except (ValueError, TypeError, RuntimeError, ConfigError) as error:
-        raise RoundKeyError(f"nothing can be sealed to the round key of {party.name!r}: {error}") from error
+        raise RoundKeyError(
+            f"nothing can be sealed to the round key of {party.name!r}: {error}"
+        ) from error
     return key
 
 
-def _check_countersignatures(announcement: Announcement, manifest: Manifest, route: tuple[Party, ...]) -> None:
+def _check_countersignatures(
+    announcement: Announcement, manifest: Manifest, route: tuple[Party, ...]
+) -> None:
     missing = {party.name: party for party in route}
     expected = document_digest(announcement.manifest)
-    # All nodes sign one manifest, so that no user can be given a round of its own, in which it would be alone.
+    # All nodes sign one manifest, so that no user can be given a round of its own, in which it
+    # would be alone.
     for signed in announcement.countersignatures:
         party = missing.pop(signed.signer, None)
         if party is None:
-            raise ForeignDocumentError(f"{signed.signer!r} countersigned twice or is not on the route")
+            raise ForeignDocumentError(
+                f"{signed.signer!r} countersigned twice or is not on the route"
+            )
         said = verify_from(party, signed, Countersignature)
         _same("round", said.round_id, manifest.round_id)
         _same("node", said.node, party.name)
         _same("manifest", said.manifest_digest, expected)
     if missing:
-        raise SignatureError(f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is")
+        raise SignatureError(
+            f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is"
+        )
 
 
 def _check_open(manifest: Manifest, now: int) -> None:
     if not manifest.opens_at <= now < manifest.closes_at:
         raise SubmissionClosedError(
-            f"round {manifest.round_id} is open from {manifest.opens_at} to {manifest.closes_at} ms, it is {now} ms now"
+            f"round {manifest.round_id} is open from {manifest.opens_at} to {manifest.closes_at} "
+            f"ms, it is {now} ms now"
         )

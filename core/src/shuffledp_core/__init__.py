@@ -1,1 +1,3 @@
-"""Definitions that the parties of shuffledp share: mechanism specs, onions, signed documents, errors, units."""
+"""Definitions that the parties of shuffledp share: mechanism specs, onions, signed documents,
+errors, units.
+"""

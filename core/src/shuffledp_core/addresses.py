@@ -14,9 +14,11 @@ ADDRESS_FORM: Final = "host:port, with an IPv6 address in brackets ([::1]:7443)"
 
 
 def is_address(text: str, least: int = 1) -> bool:
-    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system choose one.
+    """Whether this is host:port, with a port of `least` at least: 0, to listen on, lets the system
+    choose one.
 
-    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port begins.
+    An IPv6 address stands in brackets: without them nobody can tell where it ends and the port
+    begins.
     """
     host, _, port = text.rpartition(":")
     if ("[" in host or "]" in host or ":" in host) and not _is_bracketed(host):
@@ -24,7 +26,9 @@ def is_address(text: str, least: int = 1) -> bool:
     if not _HOST.fullmatch(host) or not port.isascii() or not port.isdecimal():
         return False
     try:
-        host.encode("idna")  # as whoever looks the name up will do: no empty part, none that is too long
+        host.encode(
+            "idna"
+        )  # as whoever looks the name up will do: no empty part, none that is too long
     except UnicodeError:
         return False
     return len(port) <= 5 and least <= int(port) <= 65_535
@@ -39,13 +43,18 @@ def _is_bracketed(host: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """What sockets and certificates want of an address that `is_address` accepts: the host, bare, and the port."""
+    """What sockets and certificates want of an address that `is_address` accepts: the host, bare,
+    and the port.
+    """
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def network_of(address: str) -> str:
-    """The network that one customer gets: an IPv4 address itself, the /64 of an IPv6 address; other text unchanged."""
+    """The network that one customer gets: an IPv4 address itself, the /64 of an IPv6 address.
+
+    Other text unchanged.
+    """
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,6 @@
-"""Recomputation of the published estimate from the published board, with the analyst's own decoder and estimator."""
+"""Recomputation of the published estimate from the published board, with the analyst's own decoder
+and estimator.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,22 @@ from shuffledp_core.estimation import Counts, estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 
-_FALSE: Final = "the analyst signed an answer that is not this round's; keep the result: it is evidence"
+_FALSE: Final = (
+    "the analyst signed an answer that is not this round's; keep the result: it is evidence"
+)
 
 _OTHER_ENDS: Final = (
-    "the answer is right, the interval is not this version's; ask the analyst for its version, and keep the result"
+    "the answer is right, the interval is not this version's; ask the analyst for its version, "
+    "and keep the result"
 )
 
 ROUNDING: Final = 1e-9
-"""Largest relative difference of two machines' floating point; far above what libraries differ by."""
+"""Largest relative difference of two machines' floating point; far above what libraries differ by.
+"""
 
 STEP: Final = 1.0
-"""Intervals of counts end at whole numbers, and rounding at a tail's limit may move an end by one."""
+"""Intervals of counts end at whole numbers, and rounding at a tail's limit may move an end by one.
+"""
 
 
 def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, board: bytes) -> None:
@@ -33,23 +40,35 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
 
     Raises:
         BadBatchError, CountMismatchError: no answer rests on such a board.
-        FalseResultError: as `check_estimate`, or the result has no estimate, or other counts of what it leaves out.
+        FalseResultError: as `check_estimate`, or the result has no estimate, or other counts of
+            what it leaves out.
     """
     if verified.estimate is None:
         raise FalseResultError("the result says that the round completed, and gives no answer")
-    counted = decode(board, geometry, mechanism.alphabet, verified.accepted, verified.dropped, mechanism.counts_of)
+    counted = decode(
+        board,
+        geometry,
+        mechanism.alphabet,
+        verified.accepted,
+        verified.dropped,
+        mechanism.counts_of,
+    )
     if (counted.outside, counted.repeated) != (verified.outside_alphabet, verified.repeated_tags):
         raise FalseResultError(
             f"the result leaves out {verified.outside_alphabet} messages outside the alphabet and "
-            f"{verified.repeated_tags} with repeated tags, the board has {counted.outside} and {counted.repeated}; "
+            f"{verified.repeated_tags} with repeated tags, the board has {counted.outside} and "
+            f"{counted.repeated}; "
             "keep the result: it is evidence"
         )
     lost = verified.dropped + counted.invalid
     check_estimate(mechanism, counted.counts, verified.accepted, verified.estimate, lost)
 
 
-def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: Estimate, lost: int = 0) -> None:
-    """Checks that `published` is the estimate of these counts of `users` reports, less `lost` messages, up to rounding.
+def check_estimate(
+    mechanism: Mechanism, counts: Counts, users: int, published: Estimate, lost: int = 0
+) -> None:
+    """Checks that `published` is the estimate of these counts of `users` reports, less `lost`
+    messages, up to rounding.
 
     Raises:
         FalseResultError: it is not; names the first number that differs.
@@ -57,12 +76,15 @@ def check_estimate(mechanism: Mechanism, counts: Counts, users: int, published: 
     own = estimate(mechanism, counts, users, lost)
     if own.quantity != published.quantity:
         raise FalseResultError(
-            f"the published answer is a {published.quantity[:40]!r}, the round asked a {own.quantity}"
+            f"the published answer is a {published.quantity[:40]!r}, the round asked a "
+            f"{own.quantity}"
         )
     for what in ("values", "standard_errors"):
         _check_close(what, getattr(published, what), getattr(own, what), 0.0, _FALSE)
     for what in ("mean", "mean_standard_error"):
-        _check_close(what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0, _FALSE)
+        _check_close(
+            what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0, _FALSE
+        )
     for what in ("lows", "highs"):
         _check_close(what, getattr(published, what), getattr(own, what), STEP, _OTHER_ENDS)
 
@@ -71,15 +93,23 @@ def _listed(number: float | None) -> list[float]:
     return [] if number is None else [number]
 
 
-def _check_close(what: str, published: Iterable[float], own: Iterable[float], slack: float, otherwise: str) -> None:
-    found, wanted = np.asarray(list(published), dtype=np.float64), np.asarray(list(own), dtype=np.float64)
+def _check_close(
+    what: str, published: Iterable[float], own: Iterable[float], slack: float, otherwise: str
+) -> None:
+    found, wanted = (
+        np.asarray(list(published), dtype=np.float64),
+        np.asarray(list(own), dtype=np.float64),
+    )
     if found.shape != wanted.shape:
-        raise FalseResultError(f"the published answer has {found.size} {what}, the board gives {wanted.size}")
+        raise FalseResultError(
+            f"the published answer has {found.size} {what}, the board gives {wanted.size}"
+        )
     # Relative, but never below 1e-9 itself: an estimate of 0 would allow no rounding at all.
     allowed = slack + ROUNDING * np.maximum(1.0, np.abs(wanted))
     wrong = np.flatnonzero(~(np.abs(found - wanted) <= allowed))  # written so that NaN is wrong
     if wrong.size:
         place = int(wrong[0])
         raise FalseResultError(
-            f"the published {what}[{place}] is {found[place]:.10g}, the board gives {wanted[place]:.10g}: {otherwise}"
+            f"the published {what}[{place}] is {found[place]:.10g}, the board gives "
+            f"{wanted[place]:.10g}: {otherwise}"
         )

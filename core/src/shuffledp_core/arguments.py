@@ -1,4 +1,6 @@
-"""Checks of the types of arguments, for functions and classes that programs call: one `UsageError` each."""
+"""Checks of the types of arguments, for functions and classes that programs call: one `UsageError`
+each.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""The exact samplers of `sampling`, for whole arrays of users at once: the same laws, by whole numbers alone.
+"""The exact samplers of `sampling`, for whole arrays of users at once: the same laws, by whole
+numbers alone.
 
-For simulated users, audits and experiments; a device draws its one value by `sampling`. Every law is proved in its
-docstring from the exact draws of `RandomArrays`. Values are runs, or the proposals that were kept, of a stream of
-independent draws in its order (`_kept`); or all users take a step together, and those who have finished leave. Either
-way no draw serves two of them, so that they are independent. Arrays are of 64-bit integers that cannot wrap around:
-what would not fit is computed in Python's integers.
+For simulated users, audits and experiments; a device draws its one value by `sampling`. Every law
+is proved in its docstring from the exact draws of `RandomArrays`. Values are runs, or the proposals
+that were kept, of a stream of independent draws in its order (`_kept`); or all users take a step
+together, and those who have finished leave. Either way no draw serves two of them, so that they are
+independent. Arrays are of 64-bit integers that cannot wrap around: what would not fit is computed
+in Python's integers.
 
 Sources: as `sampling`.
 """
@@ -26,13 +28,17 @@ from shuffledp_core.random_arrays import RandomArrays
 Integers = NDArray[np.int64]
 
 LEAST_EPSILON: Final = Fraction(1, 2**40)
-"""Smallest ε that is drawn in bulk: a geometric then exceeds `MOST` with probability exp(-2^22) at most."""
+"""Smallest ε that is drawn in bulk: a geometric then exceeds `MOST` with probability exp(-2^22) at
+most.
+"""
 
 MOST: Final = 2**62
 """Largest noise, so that a value and a padding can be added to it."""
 
 
-def binomial(trials: Integers, probability: Fraction, arrays: RandomArrays, piece: int = 2**16) -> Integers:
+def binomial(
+    trials: Integers, probability: Fraction, arrays: RandomArrays, piece: int = 2**16
+) -> Integers:
     """Number of true coins among `trials` each, drawn one by one.
 
     Args:
@@ -51,17 +57,21 @@ def binomial(trials: Integers, probability: Fraction, arrays: RandomArrays, piec
     rows = max(1, piece // max(1, trials.size))
     for first in range(0, most, rows):
         numbers = np.arange(first, min(first + rows, most))[:, np.newaxis]
-        coins = arrays.bernoulli(probability, numbers.size * trials.size).reshape(numbers.size, trials.size)
+        coins = arrays.bernoulli(probability, numbers.size * trials.size).reshape(
+            numbers.size, trials.size
+        )
         # A coin beyond a user's own number is drawn and not looked at.
         true += np.count_nonzero(coins & (numbers < trials), axis=0)
     return true
 
 
 def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent G on {0, 1, ..} with P(G = g) = (1 - φ) φ^g, φ = exp(-epsilon); as `sampling.geometric`.
+    """`count` independent G on {0, 1, ..} with P(G = g) = (1 - φ) φ^g, φ = exp(-epsilon).
 
-    With epsilon = s/t, G = floor((U + t V)/s): U on {0..t-1} is uniform and kept with probability exp(-U/t); V counts
-    successes of probability exp(-1).
+    As `sampling.geometric`.
+
+    With epsilon = s/t, G = floor((U + t V)/s): U on {0..t-1} is uniform and kept with probability
+    exp(-U/t); V counts successes of probability exp(-1).
 
     Args:
         epsilon: in nats, at least `LEAST_EPSILON`.
@@ -73,10 +83,13 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
 
     Raises:
         ValueError: epsilon is too small, or its denominator above 2^63.
-        OverflowError: a draw beyond `MOST`, with probability exp(-2^22) at most; no number is ever a wrong one.
+        OverflowError: a draw beyond `MOST`, with probability exp(-2^22) at most; no number is ever
+            a wrong one.
     """
     if epsilon < LEAST_EPSILON:
-        raise ValueError(f"epsilon must be at least 2^-40 in bulk, not {epsilon}: draw it one by one")
+        raise ValueError(
+            f"epsilon must be at least 2^-40 in bulk, not {epsilon}: draw it one by one"
+        )
     scale = epsilon.denominator
     low, high = _low_parts(scale, count, arrays), _high_parts(count, arrays)
     if max(scale * (1 + int(high.max(initial=0))), epsilon.numerator) <= MOST:
@@ -84,29 +97,39 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     parts = zip(low.tolist(), high.tolist(), strict=True)
     found = [(one + scale * other) // epsilon.numerator for one, other in parts]
     if max(found, default=0) > MOST:
-        raise OverflowError("noise of more than 62 bits, which has probability exp(-2^22): draw again")
+        raise OverflowError(
+            "noise of more than 62 bits, which has probability exp(-2^22): draw again"
+        )
     return np.array(found, dtype=np.int64)
 
 
 def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|; as `sampling.discrete_laplace`.
+    """`count` independent N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|.
 
-    A geometric magnitude with a fair sign, both drawn anew for "minus zero". Arguments and errors as `geometric`.
+    As `sampling.discrete_laplace`.
+
+    A geometric magnitude with a fair sign, both drawn anew for "minus zero". Arguments and errors
+    as `geometric`.
     """
 
     def proposed(size: int) -> Integers:
         magnitude, negative = geometric(epsilon, size, arrays), arrays.below(2, size) == 1
-        return np.where(negative, -magnitude, magnitude)[np.flatnonzero((magnitude > 0) | ~negative)]
+        return np.where(negative, -magnitude, magnitude)[
+            np.flatnonzero((magnitude > 0) | ~negative)
+        ]
 
     return _kept(count, proposed)
 
 
 def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent values, each one of `shares` addends of a geometric; as `sampling.geometric_share`.
+    """`count` independent values, each one of `shares` addends of a geometric.
 
-    Draw i from Pólya's urn is white with probability (1 + shares s)/(shares (1 + i)), s the white draws so far: where a
-    uniform on {0..shares (1 + i) - 1} is at most shares s. It is shares B + A with B uniform on {0..i} and A on
-    {0..shares-1}, independent, so that this is where B < s, or B = s and A = 0: no product is formed.
+    As `sampling.geometric_share`.
+
+    Draw i from Pólya's urn is white with probability (1 + shares s)/(shares (1 + i)), s the white
+    draws so far: where a uniform on {0..shares (1 + i) - 1} is at most shares s. It is shares B + A
+    with B uniform on {0..i} and A on {0..shares-1}, independent, so that this is where B < s, or B
+    = s and A = 0: no product is formed.
 
     Args:
         epsilon: in nats, at least `LEAST_EPSILON`.
@@ -135,15 +158,20 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
 
 
 def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> Integers:
-    """`count` differences of two independent `geometric_share`s each; as `sampling.sgdl`, errors as there."""
-    return geometric_share(epsilon, shares, count, arrays) - geometric_share(epsilon, shares, count, arrays)
+    """`count` differences of two independent `geometric_share`s each.
+
+    As `sampling.sgdl`, errors as there.
+    """
+    return geometric_share(epsilon, shares, count, arrays) - geometric_share(
+        epsilon, shares, count, arrays
+    )
 
 
 def _kept(count: int, proposed: Callable[[int], Integers]) -> Integers:
     """The first `count` that are kept of a stream of independent proposals, in its order.
 
-    `proposed(size)` draws so many more and returns those that are kept. No more are proposed than are missing, so that
-    none is kept and dropped.
+    `proposed(size)` draws so many more and returns those that are kept. No more are proposed than
+    are missing, so that none is kept and dropped.
     """
     found, missing = [np.zeros(0, dtype=np.int64)], count
     while missing:
@@ -163,7 +191,9 @@ def _low_parts(scale: int, count: int, arrays: RandomArrays) -> Integers:
 
 
 def _high_parts(count: int, arrays: RandomArrays) -> Integers:
-    """`count` independent V on {0, 1, ..} with P(V = v) = (1 - 1/e) e^-v: runs of successes in a stream of coins."""
+    """`count` independent V on {0, 1, ..} with P(V = v) = (1 - 1/e) e^-v: runs of successes in a
+    stream of coins.
+    """
     drawn = 0
 
     def proposed(size: int) -> Integers:
@@ -176,10 +206,12 @@ def _high_parts(count: int, arrays: RandomArrays) -> Integers:
 
 
 def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> NDArray[np.bool_]:
-    """A coin of probability exp(-γ) for each γ = numerator/denominator in [0, 1]; as `sampling.bernoulli_exp`.
+    """A coin of probability exp(-γ) for each γ = numerator/denominator in [0, 1].
 
-    True where the first K at which Bernoulli(γ/K) fails is odd. Bernoulli(γ/K) is Bernoulli(1/K) and Bernoulli(γ), both
-    independent, so that no bound is a product.
+    As `sampling.bernoulli_exp`.
+
+    True where the first K at which Bernoulli(γ/K) fails is odd. Bernoulli(γ/K) is Bernoulli(1/K)
+    and Bernoulli(γ), both independent, so that no bound is a product.
     """
     odd, going, trial = np.ones(numerators.size, dtype=np.bool_), np.arange(numerators.size), 1
     while going.size:
@@ -194,7 +226,8 @@ def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> N
 def _inverse_e(place: int) -> int:
     """The digit of exp(-1) at this place, 1 and up, to the base 256.
 
-    exp(-1) lies between any two successive partial sums of Σ (-1)^j / j!; where both have the digit, it has.
+    exp(-1) lies between any two successive partial sums of Σ (-1)^j / j!; where both have the
+    digit, it has.
     """
     shift, total, term, j = 1 << 8 * place, Fraction(1), Fraction(-1), 1
     while math.floor(shift * total) != math.floor(shift * (total + term)):

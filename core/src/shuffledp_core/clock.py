@@ -1,4 +1,7 @@
-"""The clock of the protocol. Pure code takes it as a parameter; only process entry points use this one."""
+"""The clock of the protocol.
+
+Pure code takes it as a parameter; only process entry points use this one.
+"""
 
 from __future__ import annotations
 

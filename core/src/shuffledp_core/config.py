@@ -1,4 +1,6 @@
-"""Configuration files: one TOML file per process; unknown keys are refused; secrets come from the environment.
+"""Configuration files: one TOML file per process; unknown keys are refused.
+
+Secrets come from the environment.
 
 Relative paths are relative to the file that names them.
 """
@@ -23,7 +25,10 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class BrokerConfig(Section, frozen=True, kw_only=True):
-    """An MQTT 3.1.1 broker. It is untrusted: whatever it says is verified, and it can only delay."""
+    """An MQTT 3.1.1 broker.
+
+    It is untrusted: whatever it says is verified, and it can only delay.
+    """
 
     host: str
     port: int = 1883
@@ -32,19 +37,22 @@ class BrokerConfig(Section, frozen=True, kw_only=True):
 
 
 class Limits(Section, frozen=True, kw_only=True):
-    """Limits on what callers may take of a service, so that none takes all of it. docs/operations.md, "Limits".
+    """Limits on what callers may take of a service, so that none takes all of it.
+    docs/operations.md, "Limits".
 
-    Connections: at most `connections` stay open; more are closed again, first those of the address that has most, and
-    never those on which a party of the roster or an operator has called. Each must show its certificate within
-    `handshake_seconds`, may be without a call for `idle_seconds`, and carries at most `streams` calls at a time.
+    Connections: at most `connections` stay open; more are closed again, first those of the address
+    that has most, and never those on which a party of the roster or an operator has called. Each
+    must show its certificate within `handshake_seconds`, may be without a call for `idle_seconds`,
+    and carries at most `streams` calls at a time.
 
-    Calls: their first message must have arrived after `request_seconds`. At most `silent_calls` are waited for at a
-    time, all devices counted together and every other party by itself; a further one sends one of the many away, the
-    oldest of the connection and address that have most. Each party, and all operators together, may have `party_calls`
-    under way.
+    Calls: their first message must have arrived after `request_seconds`. At most `silent_calls` are
+    waited for at a time, all devices counted together and every other party by itself; a further
+    one sends one of the many away, the oldest of the connection and address that have most. Each
+    party, and all operators together, may have `party_calls` under way.
 
-    Answers to devices: each must be taken in within `answer_seconds`, a stream's messages one by one. At most
-    `unread_answers` may wait for that; with more, one of the many is given up. Either way its connection is closed.
+    Answers to devices: each must be taken in within `answer_seconds`, a stream's messages one by
+    one. At most `unread_answers` may wait for that; with more, one of the many is given up. Either
+    way its connection is closed.
     """
 
     connections: int = 2000
@@ -60,25 +68,31 @@ class Limits(Section, frozen=True, kw_only=True):
     @property
     def accepted(self) -> int:
         """Most connections accepted at all, before the surplus is closed again."""
-        # Room for a burst between two looks at the connections; beyond it gRPC refuses everybody alike, parties too.
+        # Room for a burst between two looks at the connections; beyond it gRPC refuses everybody
+        # alike, parties too.
         return 4 * self.connections
 
     def __post_init__(self) -> None:
         for name in ("connections", "streams", "silent_calls", "party_calls", "unread_answers"):
             if not 1 <= getattr(self, name) <= 1_000_000:
-                raise ValueError(f"limits.{name} must be from 1 to 1000000, not {getattr(self, name)}")
+                raise ValueError(
+                    f"limits.{name} must be from 1 to 1000000, not {getattr(self, name)}"
+                )
         for name in ("handshake_seconds", "idle_seconds", "request_seconds", "answer_seconds"):
             # Written so that NaN is refused, which compares as neither too small nor too large.
             if not 0.001 <= getattr(self, name) <= 86_400:
-                raise ValueError(f"limits.{name} must be from 0.001 to 86400, not {getattr(self, name)}")
+                raise ValueError(
+                    f"limits.{name} must be from 0.001 to 86400, not {getattr(self, name)}"
+                )
 
 
 class ServiceConfig(Section, frozen=True, kw_only=True):
     """Configuration common to all service processes.
 
-    `name` is the party's name in the roster, `root_key` the pinned hex key that signed the roster, `listen` is
-    host:port, `state` the folder for everything that must survive a crash. `metrics` is the host:port of the page
-    for Prometheus, plain HTTP, None: no page. `limits` bounds what callers may take.
+    `name` is the party's name in the roster, `root_key` the pinned hex key that signed the roster,
+    `listen` is host:port, `state` the folder for everything that must survive a crash. `metrics` is
+    the host:port of the page for Prometheus, plain HTTP, None: no page. `limits` bounds what
+    callers may take.
     """
 
     name: str
@@ -101,15 +115,22 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 def load_config(path: Path, model: type[SectionT]) -> SectionT:
-    """The configuration in a TOML file. `ConfigError` names the file, the key and what is allowed."""
+    """The configuration in a TOML file.
+
+    `ConfigError` names the file, the key and what is allowed.
+    """
     return parse_config(read_file(path, "configuration"), model, str(path), path.resolve().parent)
 
 
 def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) -> SectionT:
-    """The configuration in TOML from `source`; relative paths begin at `base`. `ConfigError` as `load_config`."""
+    """The configuration in TOML from `source`; relative paths begin at `base`.
+
+    `ConfigError` as `load_config`.
+    """
 
     def decode(wanted: type, value: Any) -> Any:
-        # No file name holds a NUL; passed on, it would be a bare `ValueError` wherever the path is used first.
+        # No file name holds a NUL; passed on, it would be a bare `ValueError` wherever the path is
+        # used first.
         if wanted is Path and isinstance(value, str) and "\0" not in value:
             return base / value
         raise ConfigError(f"{source}: {value!r} is not a {wanted.__name__}")
@@ -117,6 +138,10 @@ def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) ->
     try:
         return msgspec.toml.decode(data, type=model, dec_hook=decode)
     except RecursionError as error:
-        raise ConfigError(f"{source}: values are nested too deeply; see deploy/config for samples") from error
+        raise ConfigError(
+            f"{source}: values are nested too deeply; see deploy/config for samples"
+        ) from error
     except (msgspec.DecodeError, ValueError, TypeError, OverflowError) as error:
-        raise ConfigError(f"{source}: {error}; see deploy/config for a sample of every key") from error
+        raise ConfigError(
+            f"{source}: {error}; see deploy/config for a sample of every key"
+        ) from error

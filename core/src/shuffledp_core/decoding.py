@@ -1,7 +1,9 @@
-"""From the last node's packed batch to symbol counts. Pure: bytes in, counts or one typed error out.
+"""From the last node's packed batch to symbol counts.
 
-A plain message is `symbol || tag`: the symbol big endian in `geometry.symbol_bytes`, then the receipt tag. In a
-verified round it is `key || symbol || proof`, and the key takes the tag's part.
+Pure: bytes in, counts or one typed error out.
+
+A plain message is `symbol || tag`: the symbol big endian in `geometry.symbol_bytes`, then the
+receipt tag. In a verified round it is `key || symbol || proof`, and the key takes the tag's part.
 docs/protocol.md, section "Board".
 """
 
@@ -29,10 +31,11 @@ class Board:
 
     Attributes:
         messages: all that stand on it.
-        counts: how often each symbol occurs among the messages that count, or what else the mechanism keeps of them.
+        counts: how often each symbol occurs among the messages that count, or what else the
+            mechanism keeps of them.
         outside: messages with a symbol outside the alphabet; they do not count.
-        repeated: messages with a symbol of the alphabet whose tag stands on the board more than once; none of those
-            that share it counts, since nobody can tell which is right.
+        repeated: messages with a symbol of the alphabet whose tag stands on the board more than
+            once; none of those that share it counts, since nobody can tell which is right.
     """
 
     messages: int
@@ -61,7 +64,8 @@ def decode(
     3. Messages with a symbol outside the alphabet are left out, and counted.
     4. So are those whose receipt tag occurs more than once.
 
-    One client can send what steps 3 and 4 leave out. It must not cost the others their answer, nor their budget.
+    One client can send what steps 3 and 4 leave out. It must not cost the others their answer, nor
+    their budget.
 
     Args:
         packed: the batch as it was delivered.
@@ -78,13 +82,15 @@ def decode(
     data = np.frombuffer(packed, dtype=np.uint8) if not isinstance(packed, np.ndarray) else packed
     if len(data) % geometry.plain_bytes:  # 1
         raise BadBatchError(
-            f"{len(data)} bytes are not a whole number of {geometry.plain_bytes}-byte messages: the batch is torn"
+            f"{len(data)} bytes are not a whole number of {geometry.plain_bytes}-byte messages: "
+            f"the batch is torn"
         )
     records = data.reshape(-1, geometry.plain_bytes)
     expected = accepted * geometry.messages_per_user - dropped
     if len(records) != expected:  # 2
         raise CountMismatchError(
-            f"the last node delivered {len(records)} messages where {accepted} accepted reports make {expected}, "
+            f"the last node delivered {len(records)} messages where {accepted} accepted reports "
+            f"make {expected}, "
             f"{dropped} being dropped"
         )
     symbols = _symbols(records[:, geometry.symbol_at])

@@ -1,9 +1,9 @@
 """All errors of the system, as one tree whose branches say who is at fault.
 
-`ShuffleDPError` is the only root. Our own misuse of our own functions is a plain `ValueError` instead.
-Each class has a stable wire `code` (its name), an exit code for command lines, and is re-raised on the
-other side of an RPC as the same class (`shuffledp_core.transport.rpc_errors`). A message says what was
-wrong, with the value, and what to do.
+`ShuffleDPError` is the only root. Our own misuse of our own functions is a plain `ValueError`
+instead. Each class has a stable wire `code` (its name), an exit code for command lines, and is
+re-raised on the other side of an RPC as the same class (`shuffledp_core.transport.rpc_errors`). A
+message says what was wrong, with the value, and what to do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MAX_TEXT: Final = 2000
 class ShuffleDPError(Exception):
     """Root of all failures of the system. Exit code 1 unless a branch says otherwise.
 
-    A message often quotes what others sent: names, reasons, details of a call. It ends up in signed results, records
-    on disk, logs, trailing metadata and terminals, so it is made one printable line of bounded length here, where
-    each of them begins.
+    A message often quotes what others sent: names, reasons, details of a call. It ends up in signed
+    results, records on disk, logs, trailing metadata and terminals, so it is made one printable
+    line of bounded length here, where each of them begins.
     """
 
     exit_code: ClassVar[int] = 1
@@ -30,7 +30,11 @@ class ShuffleDPError(Exception):
 
 def _bounded(text: str) -> str:
     line = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
-    return line if line.isprintable() else "".join(letter if letter.isprintable() else " " for letter in line)
+    return (
+        line
+        if line.isprintable()
+        else "".join(letter if letter.isprintable() else " " for letter in line)
+    )
 
 
 class ConfigError(ShuffleDPError):
@@ -40,11 +44,17 @@ class ConfigError(ShuffleDPError):
 
 
 class UsageError(ConfigError):
-    """A parameter is outside its allowed range; the message names the value and the range. Exit code 2."""
+    """A parameter is outside its allowed range; the message names the value and the range.
+
+    Exit code 2.
+    """
 
 
 class NotInstalledError(ConfigError):
-    """A package that not everybody installs is missing; the message says how to install it. Exit code 2."""
+    """A package that not everybody installs is missing; the message says how to install it.
+
+    Exit code 2.
+    """
 
 
 class OutputError(ConfigError):
@@ -76,15 +86,22 @@ class ForeignDocumentError(DocumentError):
 
 
 class EvidenceError(DocumentError):
-    """A bundle of evidence does not show what it is meant to show; the message says what is missing."""
+    """A bundle of evidence does not show what it is meant to show.
+
+    The message says what is missing.
+    """
 
 
 class FalseResultError(DocumentError):
-    """A genuine result contradicts the board or the headers that it rests on: its signer is wrong or lies."""
+    """A genuine result contradicts the board or the headers that it rests on: its signer is wrong
+    or lies.
+    """
 
 
 class FalseCertificateError(DocumentError):
-    """A genuine certificate claims more privacy than its own mechanism gives: its signer is wrong or lies."""
+    """A genuine certificate claims more privacy than its own mechanism gives: its signer is wrong
+    or lies.
+    """
 
 
 class ProofError(DocumentError):
@@ -92,11 +109,16 @@ class ProofError(DocumentError):
 
 
 class LedgerBehindError(DocumentError):
-    """A plan's certificate comes from a ledger that has lost charges which this node has seen signed."""
+    """A plan's certificate comes from a ledger that has lost charges which this node has seen
+    signed.
+    """
 
 
 class StaleRosterError(ConfigError, DocumentError):
-    """The roster has expired, or is older than one that this process has used before. Exit code 2."""
+    """The roster has expired, or is older than one that this process has used before.
+
+    Exit code 2.
+    """
 
 
 class PolicyRefusal(ShuffleDPError):  # noqa: N818 - the field's own word; not every refusal is an error
@@ -110,7 +132,10 @@ class ClientPolicyRefusal(PolicyRefusal):
 
 
 class BudgetExceeded(PolicyRefusal):
-    """The privacy budget of the population does not cover the round; the message says what is left."""
+    """The privacy budget of the population does not cover the round.
+
+    The message says what is left.
+    """
 
 
 class CannotCertify(PolicyRefusal):
@@ -158,11 +183,15 @@ class RoundKeyError(NodeFault):
 
 
 class BadListError(NodeFault):
-    """The entry node's signed list of claims breaks a rule of verified mixing: that convicts the entry node."""
+    """The entry node's signed list of claims breaks a rule of verified mixing: that convicts the
+    entry node.
+    """
 
 
 class BadHopError(NodeFault):
-    """A header or batch of verified mixing is not the one that the list and the hops before it lead to."""
+    """A header or batch of verified mixing is not the one that the list and the hops before it lead
+    to.
+    """
 
 
 class BadBlameError(NodeFault):
@@ -170,26 +199,39 @@ class BadBlameError(NodeFault):
 
 
 class DuplicateIdentityError(NodeFault):
-    """Two processes run with the identity of one party, such as a copied machine: one of them must be stopped."""
+    """Two processes run with the identity of one party, such as a copied machine: one of them must
+    be stopped.
+    """
 
 
 class UnreachableError(NodeFault):
     """A party did not answer within its deadline."""
 
     wait_seconds: float = 0.0
-    """How long the party asks to be left alone, if it says so: its word, to be bounded by whoever obeys."""
+    """How long the party asks to be left alone, if it says so: its word, to be bounded by whoever
+    obeys.
+    """
 
 
 class BrokerError(ShuffleDPError):
-    """The announcement broker is away or breaks its protocol. It can only delay: the analyst is asked instead."""
+    """The announcement broker is away or breaks its protocol.
+
+    It can only delay: the analyst is asked instead.
+    """
 
 
 class BusyError(UnreachableError):
-    """A party had no room for the call, or waited too long for the caller's request. Asking again may help."""
+    """A party had no room for the call, or waited too long for the caller's request.
+
+    Asking again may help.
+    """
 
 
 class DiskError(UnreachableError):
-    """A party's disk is full or fails: nothing was kept or acknowledged. Asking again helps once there is room."""
+    """A party's disk is full or fails: nothing was kept or acknowledged.
+
+    Asking again helps once there is room.
+    """
 
 
 class RoundStateError(ShuffleDPError):
@@ -201,11 +243,16 @@ class UnknownRoundError(RoundStateError):
 
 
 class RoundFailed(ShuffleDPError):  # noqa: N818
-    """The round ended without a result; nothing was published. Its budget is released only on every node's discard."""
+    """The round ended without a result; nothing was published.
+
+    Its budget is released only on every node's discard.
+    """
 
 
 class UnansweredError(RoundFailed):
-    """A verified round stops, and nobody can be shown to be guilty: an answer is missing, not signed, or disagrees."""
+    """A verified round stops, and nobody can be shown to be guilty: an answer is missing, not
+    signed, or disagrees.
+    """
 
 
 class TooFewReportsError(RoundFailed):
@@ -217,7 +264,9 @@ class CountMismatchError(RoundFailed):
 
 
 class LostMessagesError(CountMismatchError):
-    """Messages of a round are lost, doubled or invalid whose answer needs every one of them: there is no answer."""
+    """Messages of a round are lost, doubled or invalid whose answer needs every one of them: there
+    is no answer.
+    """
 
 
 class ExpiredTLSCertificateError(ConfigError, UnreachableError):
@@ -245,7 +294,10 @@ class LedgerError(ShuffleDPError):
 
 
 class LedgerAwayError(LedgerError, UnreachableError):
-    """The ledger's database does not answer. The question may be asked again: every change is made once."""
+    """The ledger's database does not answer.
+
+    The question may be asked again: every change is made once.
+    """
 
 
 def _walk(root: type[ShuffleDPError]) -> dict[str, type[ShuffleDPError]]:
@@ -261,5 +313,8 @@ def codes() -> frozenset[str]:
 
 
 def by_code(code: str) -> type[ShuffleDPError]:
-    """The error class that a wire code names; the root class for a code that this version does not know."""
+    """The error class that a wire code names.
+
+    The root class for a code that this version does not know.
+    """
     return _walk(ShuffleDPError).get(code, ShuffleDPError)

@@ -1,6 +1,9 @@
-"""An answer with its error and its interval, and the estimators that several mechanisms share. Pure.
+"""An answer with its error and its interval, and the estimators that several mechanisms share.
 
-`shuffledp_core.estimation` says what every estimate promises; a mechanism's own file says which of these is its own.
+Pure.
+
+`shuffledp_core.estimation` says what every estimate promises; a mechanism's own file says which of
+these is its own.
 """
 
 from __future__ import annotations
@@ -20,14 +23,17 @@ Counts: TypeAlias = "Sequence[int] | NDArray[np.int64]"
 """Counts of the symbols 0..alphabet-1 on the board."""
 
 COVERAGE: Final = 0.95
-"""Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once."""
+"""Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once.
+"""
 
 Present: TypeAlias = Fraction
 """n: reports that count, a lost message being the m-th part of one. At least one message counts."""
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A debiased answer: a sum with its mean, or a histogram; intervals cover with probability 0.95.
+    """A debiased answer: a sum with its mean, or a histogram.
+
+    Intervals cover with probability 0.95.
 
     `values`, `standard_errors`, `lows` and `highs` have one entry for a sum, k for a histogram.
     """
@@ -44,9 +50,9 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Estimate:
     """A histogram by matrix inversion: (c_s - n q) / (p - q), unbiased for every symbol.
 
-    For every mechanism whose report names its user's symbol with probability p, and any other with probability q. A
-    count is then Bin(n_s, p) + Bin(n - n_s, q); the standard error is that of its variance
-    n_s p(1-p) + (n - n_s) q(1-q) at the estimate, and the interval inverts its exact law.
+    For every mechanism whose report names its user's symbol with probability p, and any other with
+    probability q. A count is then Bin(n_s, p) + Bin(n - n_s, q); the standard error is that of its
+    variance n_s p(1-p) + (n - n_s) q(1-q) at the estimate, and the interval inverts its exact law.
 
     Args:
         counts: c_s, how many reports name each symbol; shape (k,).
@@ -77,17 +83,19 @@ def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Es
 def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Estimate:
     """A sum from unary bits, each flipped with probability `flip`: (ones - n k f) / (1 - 2 f).
 
-    With f = p/2 it is Algorithm 2 of Athanasiou et al. 2025, with its λ = p n k. Every bit is flipped with the same
-    probability whatever its value, so that the variance n k f (1 - f) is known exactly; the interval inverts the exact
-    law of the ones.
+    With f = p/2 it is Algorithm 2 of Athanasiou et al. 2025, with its λ = p n k. Every bit is
+    flipped with the same probability whatever its value, so that the variance n k f (1 - f) is
+    known exactly; the interval inverts the exact law of the ones.
     """
     import numpy as np
 
     from shuffledp_core.intervals import count_intervals
 
-    # Nothing is cut off: a report of rr-shuffle has max_value messages, and users is counted in such parts.
+    # Nothing is cut off: a report of rr-shuffle has max_value messages, and users is counted in
+    # such parts.
     bits = int(users * max_value)
-    # In rationals: two numbers of the size n k are subtracted, and all that counts is their difference.
+    # In rationals: two numbers of the size n k are subtracted, and all that counts is their
+    # difference.
     value = (Fraction(ones) - bits * flip) / (1 - 2 * flip)
     chance, slope = float(flip), float(1 - 2 * flip)
     low, high = count_intervals(np.array([ones]), bits, 1 - flip, flip)
@@ -98,11 +106,13 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
 def sum_of_quantised_bits(
     ones: int, users: Present, max_value: int, bits: int, flip: Fraction, rounding: Fraction
 ) -> Estimate:
-    """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f: Q (ones - n r f)/(1 - 2 f).
+    """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f: Q (ones - n
+    r f)/(1 - 2 f).
 
-    Unbiased for all values. Bits that were 0 or 1 before they were flipped have the variance f (1 - f), and the one
-    bit of a report that was rounded at random with chance s has (1 - 2 f)² s (1 - s) more: it depends on the value, and
-    the standard error has it at its worst for every user. The interval holds for all values.
+    Unbiased for all values. Bits that were 0 or 1 before they were flipped have the variance f (1 -
+    f), and the one bit of a report that was rounded at random with chance s has (1 - 2 f)² s (1 -
+    s) more: it depends on the value, and the standard error has it at its worst for every user. The
+    interval holds for all values.
 
     Args:
         ones: how many bits are 1.
@@ -119,16 +129,21 @@ def sum_of_quantised_bits(
     total = int(users * bits)
     step, slope = Fraction(max_value, bits), 1 - 2 * flip
     value = (Fraction(ones) - total * flip) / slope * step
-    deviation = math.sqrt(total * float(flip * (1 - flip)) + float(users) * float(slope**2 * rounding))
+    deviation = math.sqrt(
+        total * float(flip * (1 - flip)) + float(users) * float(slope**2 * rounding)
+    )
     ends = rounded_sum_interval(ones, total, math.ceil(users), step, flip)
     return _sum(float(value), deviation * float(step / slope), ends, users, max_value)
 
 
-def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise: Fraction) -> Estimate:
+def sum_of_one_bit_reports(
+    ones: int, users: Present, max_value: int, randomise: Fraction
+) -> Estimate:
     """A sum from one bit a user, 1 with probability p/2 + (1 - p) x/k: k (ones - n p/2)/(1 - p).
 
-    The variance of the ones, Σ r_i (1 - r_i), depends on the values through their random rounding: it is largest where
-    all are equal to their mean, and the standard error is taken there. The interval holds for all values.
+    The variance of the ones, Σ r_i (1 - r_i), depends on the values through their random rounding:
+    it is largest where all are equal to their mean, and the standard error is taken there. The
+    interval holds for all values.
 
     Args:
         ones: how many bits are 1.
@@ -150,20 +165,27 @@ def sum_of_one_bit_reports(ones: int, users: Present, max_value: int, randomise:
 def sum_with_noise(
     total: Fraction, users: Present, max_value: int, shape: float, epsilon: float, bias: float = 0.0
 ) -> Estimate:
-    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 - exp(-epsilon)).
+    """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 -
+    exp(-epsilon)).
 
-    `bias` is the most by which clamping may move the mean. It depends on the values, so it is not taken off: the
-    standard error is the root of the mean squared error at worst, and the interval reaches so much farther.
+    `bias` is the most by which clamping may move the mean. It depends on the values, so it is not
+    taken off: the standard error is the root of the mean squared error at worst, and the interval
+    reaches so much farther.
     """
     from shuffledp_core import noise
 
-    error, width = noise.standard_deviation(shape, epsilon), noise.half_width(shape, epsilon, COVERAGE)
+    error, width = (
+        noise.standard_deviation(shape, epsilon),
+        noise.half_width(shape, epsilon, COVERAGE),
+    )
     value = float(total)
     ends = (value - width - bias, value + width + bias)
     return _sum(value, math.hypot(error, bias), ends, users, max_value)
 
 
-def _sum(value: float, error: float, ends: tuple[float, float], users: Present, max_value: int) -> Estimate:
+def _sum(
+    value: float, error: float, ends: tuple[float, float], users: Present, max_value: int
+) -> Estimate:
     largest, n = float(users * max_value), float(users)
     return Estimate(
         quantity="sum",

@@ -1,19 +1,24 @@
-"""From the counts of the shuffled messages to an unbiased estimate with an interval; one estimator per mechanism.
+"""From the counts of the shuffled messages to an unbiased estimate with an interval.
 
-A mechanism's own class has its estimator (`shuffledp_core.mechanisms`); here is what holds for all of them.
+One estimator per mechanism.
 
-Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the truth with
-probability 0.95 or more over the randomness of the clients, whatever the values are, if every accepted report follows
-the protocol (proved for counted bits, computed for summed noise: docs/accounting.md, S21). They are cut to what is
-possible at all (0 to n, or 0 to n k), which cannot lose the truth. An unbiased estimate may lie outside of what is
-possible, hence outside its interval; for histograms there are estimators that stay inside (`Estimator`), at the price
-of a bias where counts are small.
+A mechanism's own class has its estimator (`shuffledp_core.mechanisms`); here is what holds for all
+of them.
 
-Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that count / messages per
-user, not always whole. A report that is lost whole then never was. One that lost d of its m messages, whichever, counts
-for the share 1 - d/m of its value on average over which; what a user can do to a sum by spoiling some of its own
-messages, it could do by sending others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs
-every message (`Spec.bears_losses`) has none after a loss, however small.
+Every estimator is a function of the counts alone: shuffling loses nothing here. Intervals cover the
+truth with probability 0.95 or more over the randomness of the clients, whatever the values are, if
+every accepted report follows the protocol (proved for counted bits, computed for summed noise:
+docs/accounting.md, S21). They are cut to what is possible at all (0 to n, or 0 to n k), which
+cannot lose the truth. An unbiased estimate may lie outside of what is possible, hence outside its
+interval; for histograms there are estimators that stay inside (`Estimator`), at the price of a bias
+where counts are small.
+
+Messages that a round lost (docs/protocol.md, "Lost messages") make n smaller: n = messages that
+count / messages per user, not always whole. A report that is lost whole then never was. One that
+lost d of its m messages, whichever, counts for the share 1 - d/m of its value on average over
+which; what a user can do to a sum by spoiling some of its own messages, it could do by sending
+others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs every
+message (`Spec.bears_losses`) has none after a loss, however small.
 """
 
 from __future__ import annotations
@@ -27,14 +32,25 @@ from shuffledp_core.errors import CountMismatchError, LostMessagesError, UsageEr
 from shuffledp_core.estimates import COVERAGE, Counts, Estimate, Present
 from shuffledp_core.mechanisms import Answers, Mechanism
 
-__all__ = ["COVERAGE", "Counts", "Estimate", "Estimator", "Present", "check_informative", "estimate"]
+__all__ = [
+    "COVERAGE",
+    "Counts",
+    "Estimate",
+    "Estimator",
+    "Present",
+    "check_informative",
+    "estimate",
+]
 
 
 class Estimator(StrEnum):
-    """How counts become an answer. A sum is always inverted; a histogram may also be kept among those that can be.
+    """How counts become an answer.
 
-    inverted: unbiased; counts may be negative or above n. projected: the nearest histogram to it without negative
-    counts and with the known total. ibu: the most likely histogram, to which the iterative Bayesian update tends.
+    A sum is always inverted; a histogram may also be kept among those that can be.
+
+    inverted: unbiased; counts may be negative or above n. projected: the nearest histogram to it
+    without negative counts and with the known total. ibu: the most likely histogram, to which the
+    iterative Bayesian update tends.
     """
 
     INVERTED = "inverted"
@@ -43,52 +59,76 @@ class Estimator(StrEnum):
 
 
 def estimate(
-    spec: Mechanism, counts: Counts, users: int, lost: int = 0, estimator: Estimator = Estimator.INVERTED
+    spec: Mechanism,
+    counts: Counts,
+    users: int,
+    lost: int = 0,
+    estimator: Estimator = Estimator.INVERTED,
 ) -> Estimate:
-    """The debiased answer to a round: a histogram or sum over the reports that count, and a mean of them.
+    """The debiased answer to a round: a histogram or sum over the reports that count, and a mean of
+    them.
 
     Args:
         spec: the mechanism that every client ran.
-        counts: the board's, of length `spec.cells`: messages per symbol, unless the mechanism keeps less.
+        counts: the board's, of length `spec.cells`: messages per symbol, unless the mechanism keeps
+            less.
         users: number of accepted reports, at least 1.
         lost: messages of theirs that do not count.
-        estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and intervals are those
-            of the inverted counts, about which alone they speak.
+        estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and
+            intervals are those of the inverted counts, about which alone they speak.
 
     Raises:
         CountMismatchError: the counts are not those of so many users, or nothing is left to count.
         LostMessagesError: some are lost, and the mechanism's answer needs them all.
-        UsageError: the mechanism sends only noise, cannot count so many users, or has no such estimator.
+        UsageError: the mechanism sends only noise, cannot count so many users, or has no such
+            estimator.
     """
     if estimator is not Estimator.INVERTED and spec.answers is not Answers.HISTOGRAM:
-        raise UsageError(f"{estimator} is for histograms; the answer of {spec.kind} is a sum, which is inverted")
+        raise UsageError(
+            f"{estimator} is for histograms; the answer of {spec.kind} is a sum, which is inverted"
+        )
     check_informative(spec)
     if len(counts) != spec.cells or min(counts) < 0:
         raise ValueError(f"expected {spec.cells} counts, none negative")
     if lost and not spec.bears_losses:
         raise LostMessagesError(
-            f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up to a random number. "
+            f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up "
+            f"to a random number. "
             "Run the round again; where messages are often lost, choose a mechanism that bears it"
         )
     total = spec.messages_of(counts)
-    # After the shuffle nobody can tell which report is short or long: a wrong count would silently bias the rest.
+    # After the shuffle nobody can tell which report is short or long: a wrong count would silently
+    # bias the rest.
     if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
         raise CountMismatchError(
-            f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} lost ones; the round "
+            f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} "
+            f"lost ones; the round "
             "cannot be evaluated"
         )
     present = Fraction(total, spec.messages_per_user)
     found = spec.estimate(counts, present)
-    return found if estimator is Estimator.INVERTED else _possible(spec, counts, int(present), found, estimator)
+    return (
+        found
+        if estimator is Estimator.INVERTED
+        else _possible(spec, counts, int(present), found, estimator)
+    )
 
 
-def _possible(spec: Mechanism, counts: Counts, users: int, found: Estimate, estimator: Estimator) -> Estimate:
+def _possible(
+    spec: Mechanism, counts: Counts, users: int, found: Estimate, estimator: Estimator
+) -> Estimate:
     from shuffledp_core.postprocessing import project
 
-    values = project(found.values, users) if estimator is Estimator.PROJECTED else spec.most_likely(counts)
+    values = (
+        project(found.values, users)
+        if estimator is Estimator.PROJECTED
+        else spec.most_likely(counts)
+    )
     return msgspec.structs.replace(found, values=tuple(values.tolist()))
 
 
 def check_informative(spec: Mechanism) -> None:
-    """Raises `UsageError` for parameters under which messages do not depend on values, so that nothing is learnt."""
+    """Raises `UsageError` for parameters under which messages do not depend on values, so that
+    nothing is learnt.
+    """
     spec.check_informative()

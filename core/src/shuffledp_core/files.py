@@ -1,6 +1,7 @@
 """Atomic writes of private files, and their erasure as well as a file system allows.
 
-Overwriting is best effort: journals, snapshots and flash translation layers may keep old blocks. docs/adr/0002.
+Overwriting is best effort: journals, snapshots and flash translation layers may keep old blocks.
+docs/adr/0002.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ def sync(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Writes a file that must not exist yet, mode 0600, flushed to the disk; raises `FileExistsError` where it does."""
-    # The mode is given at creation: with a later chmod there would be a moment in which others may open the file.
+    """Writes a file that must not exist yet, mode 0600, flushed to the disk.
+
+    Raises `FileExistsError` where it does.
+    """
+    # The mode is given at creation: with a later chmod there would be a moment in which others may
+    # open the file.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
@@ -53,7 +58,9 @@ def open_part(path: Path) -> BinaryIO:
 def commit_part(path: Path, file: BinaryIO) -> None:
     """Flushes a file of `open_part` to the disk and renames it to `path`, atomically."""
     file.flush()
-    os.fsync(file.fileno())  # before the rename, which a file system may make durable before the contents
+    os.fsync(
+        file.fileno()
+    )  # before the rename, which a file system may make durable before the contents
     file.close()
     path.with_name(path.name + PART).replace(path)
     sync(path.parent)
@@ -82,7 +89,8 @@ def erase(path: Path) -> None:
         with path.open("r+b", buffering=0) as file:
             for start in range(0, size, _BLOCK):
                 file.write(bytes(min(_BLOCK, size - start)))
-            # Before the truncation: zeros for blocks that are no longer the file's need never reach the disk.
+            # Before the truncation: zeros for blocks that are no longer the file's need never reach
+            # the disk.
             os.fsync(file.fileno())
             file.truncate(0)  # gives the blocks back even while somebody still holds the file open
         path.unlink()
@@ -102,5 +110,6 @@ def erase_folder(folder: Path) -> None:
 
 
 def _create(path: Path) -> BinaryIO:
-    # Emptied, not refused as in `write_new`: nobody counts on a part, and a crash may have left one of this name.
+    # Emptied, not refused as in `write_new`: nobody counts on a part, and a crash may have left one
+    # of this name.
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b")

@@ -1,4 +1,6 @@
-"""Entry points of installed packages, read once: each look-up goes through the metadata of all of them."""
+"""Entry points of installed packages, read once: each look-up goes through the metadata of all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Any
 
 
 def offered(group: str) -> EntryPoints:
-    """The entry points of a group, of every package that was installed when the first group was asked for."""
+    """The entry points of a group, of every package that was installed when the first group was
+    asked for.
+    """
     found: EntryPoints = _everything().select(group=group)
     return found
 

@@ -1,7 +1,8 @@
 """One way out for every signal that asks a command to end: that of Ctrl-C, which cleans up.
 
-Whatever is under way is unwound, so that temporary folders with their keys are removed and processes stopped, by the
-same `with` and `finally` as after an error. Only SIGKILL leaves no time for that (docs/operations.md).
+Whatever is under way is unwound, so that temporary folders with their keys are removed and
+processes stopped, by the same `with` and `finally` as after an error. Only SIGKILL leaves no time
+for that (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -25,18 +26,25 @@ class Interruption:
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code by the convention of shells for a program that a signal has ended; None without one."""
+        """Exit code by the convention of shells for a program that a signal has ended.
+
+        None without one.
+        """
         return None if self.number is None else 128 + self.number
 
 
 @contextmanager
 def unwinding() -> Iterator[Interruption]:
-    """Makes the first signal that asks to end unwind what is under way; further ones wait for what it has begun.
+    """Makes the first signal that asks to end unwind what is under way.
 
-    In an event loop every task is cancelled (an exception in the midst of one would be nobody's to catch), elsewhere
-    `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of the block in the end.
+    Further ones wait for what it has begun.
 
-    Signals that are ignored stay so: a shell ignores Ctrl-C for commands in the background, nohup the hang-up.
+    In an event loop every task is cancelled (an exception in the midst of one would be nobody's to
+    catch), elsewhere `KeyboardInterrupt` is raised: it, or `asyncio.CancelledError`, comes out of
+    the block in the end.
+
+    Signals that are ignored stay so: a shell ignores Ctrl-C for commands in the background, nohup
+    the hang-up.
     """
     found = Interruption()
 
@@ -53,7 +61,11 @@ def unwinding() -> Iterator[Interruption]:
         loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something else
 
     usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: signal.signal(number, leave) for number in _ENDING if signal.getsignal(number) in usual}
+    before = {
+        number: signal.signal(number, leave)
+        for number in _ENDING
+        if signal.getsignal(number) in usual
+    }
     try:
         yield found
     finally:

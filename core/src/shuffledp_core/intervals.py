@@ -1,8 +1,8 @@
 """Confidence intervals from counted bits: the exact laws of the counts, inverted. Pure.
 
-A true value is left out of an interval only if the count, or one further from what is expected, has a probability of
-at most 2.5% for all data with that true value. So an interval covers with probability 95% or more, whatever the data
-are (docs/accounting.md, S21).
+A true value is left out of an interval only if the count, or one further from what is expected, has
+a probability of at most 2.5% for all data with that true value. So an interval covers with
+probability 95% or more, whatever the data are (docs/accounting.md, S21).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
 TAIL: Final = (1 - COVERAGE) / 2 - 1e-6
-"""A tail of at most this is small: half of what may be missed, less an allowance for the error of `lower_tail`."""
+"""A tail of at most this is small: half of what may be missed, less an allowance for the error of
+`lower_tail`.
+"""
 
 _NODES: Final = 32
 """Points of the upper half circle that are summed; the others add less than 1e-8."""
@@ -34,7 +36,8 @@ _LEAST_DEVIATION: Final = 3.75
 """A smaller standard deviation is taken for this one: then all points of the circle are summed."""
 
 _LONG: Final = 1000
-"""Counts of a longer histogram are rounded, so that few are different; this widens their intervals."""
+"""Counts of a longer histogram are rounded, so that few are different; this widens their intervals.
+"""
 
 _ROUNDED: Final = 0.01
 """Standard deviations by which they are rounded."""
@@ -43,7 +46,9 @@ _MISSING: Final = 2
 """So far below its mean, or further, a count has its largest tail where the bits are most alike."""
 
 _OFFSETS: Final = np.concatenate((np.arange(0.0, 0.04, 0.002), np.geomspace(0.04, 1.0, 14)))
-"""Edges of the blocks of `composition_laws`, as shares of the rounded bits, from where the variance is largest."""
+"""Edges of the blocks of `composition_laws`, as shares of the rounded bits, from where the variance
+is largest.
+"""
 
 
 class Bits(NamedTuple):
@@ -61,7 +66,9 @@ class Bits(NamedTuple):
 
 
 def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
-    """P(C <= ones), where C is the number of ones; 1 instead of at least 1/2 if `ones` is at least the mean.
+    """P(C <= ones), where C is the number of ones.
+
+    1 instead of at least 1/2 if `ones` is at least the mean.
 
     A contour integral by the trapezoidal rule, wrong by at most 1e-7 (docs/accounting.md, S21).
 
@@ -82,7 +89,9 @@ def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
         # By the rarer outcome: the other one shifts the law, in whole numbers.
         swapped = np.asarray(group.one > 0.5)
         left = left - np.where(swapped, group.number, 0)
-        exponent += count * _log1p(np.where(swapped, group.zero, group.one) * np.expm1(np.where(swapped, -s, s)))
+        exponent += count * _log1p(
+            np.where(swapped, group.zero, group.one) * np.expm1(np.where(swapped, -s, s))
+        )
     weights = np.where((nodes == 0) | ((nodes == _NODES) & (points == 2 * _NODES)), 1.0, 2.0)
     with np.errstate(over="ignore", invalid="ignore"):  # only where the mean is exceeded
         summed = (weights * (np.exp(exponent - s * left) / -np.expm1(s)).real).sum(axis=0) / points
@@ -91,13 +100,18 @@ def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
 
 
 def _log1p(values: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """ln(1 + z) with all digits where z is small, which numpy's does not have for complex numbers."""
+    """ln(1 + z) with all digits where z is small, which numpy's does not have for complex
+    numbers.
+    """
     real = 0.5 * np.log1p(2 * values.real + np.abs(values) ** 2)
     return np.asarray(real + 1j * np.arctan2(values.imag, 1 + values.real))
 
 
 def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size: int) -> Integers:
-    """The largest number from 0 to `top` for which a condition holds, by bisection; 0 if there is none."""
+    """The largest number from 0 to `top` for which a condition holds, by bisection.
+
+    0 if there is none.
+    """
     low, high = np.zeros(size, dtype=np.int64), np.full(size, top, dtype=np.int64)
     while np.any(low < high):
         middle = low + (high - low + 1) // 2
@@ -106,7 +120,9 @@ def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size
     return low
 
 
-def count_intervals(observed: Integers, users: int, own: Fraction, other: Fraction) -> tuple[Floats, Floats]:
+def count_intervals(
+    observed: Integers, users: int, own: Fraction, other: Fraction
+) -> tuple[Floats, Floats]:
     """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q).
 
     Args:
@@ -126,7 +142,10 @@ def count_intervals(observed: Integers, users: int, own: Fraction, other: Fracti
 
 
 def _largest_counts(observed: Integers, users: int, own: Fraction, other: Fraction) -> Integers:
-    """The largest x for which a count of at most `observed` is not rare; computed once for each count."""
+    """The largest x for which a count of at most `observed` is not rare.
+
+    Computed once for each count.
+    """
     known = _known(users, own, other)
     different, place = np.unique(observed, return_inverse=True)
     new = np.array([count for count in different.tolist() if count not in known], dtype=np.int64)
@@ -140,7 +159,9 @@ def _largest_counts(observed: Integers, users: int, own: Fraction, other: Fracti
 
     if new.size:
         known.update(zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True))
-    return np.array([known[count] for count in different.tolist()], dtype=np.int64)[place.reshape(-1)]
+    return np.array([known[count] for count in different.tolist()], dtype=np.int64)[
+        place.reshape(-1)
+    ]
 
 
 @lru_cache(maxsize=16)
@@ -150,8 +171,11 @@ def _known(users: int, own: Fraction, other: Fraction) -> dict[int, int]:
     return {}
 
 
-def rounded_sum_interval(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> tuple[int, int]:
-    """Interval for the sum of values in unary code, each rounded at random to a whole number of bits.
+def rounded_sum_interval(
+    ones: int, bits: int, users: int, unit: Fraction, flip: Fraction
+) -> tuple[int, int]:
+    """Interval for the sum of values in unary code, each rounded at random to a whole number of
+    bits.
 
     Args:
         ones: number of bits that are 1.
@@ -172,7 +196,10 @@ def rounded_sum_interval(ones: int, bits: int, users: int, unit: Fraction, flip:
 
 @lru_cache(maxsize=4096)
 def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fraction) -> int:
-    """The largest sum that some values have for which at most `ones` ones are not rare; never below the truth."""
+    """The largest sum that some values have for which at most `ones` ones are not rare.
+
+    Never below the truth.
+    """
     f, slope = float(flip), float(1 - 2 * flip)
     counted = np.array([ones], dtype=np.int64)
 
@@ -186,12 +213,16 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
     return int(_find_largest(holds, math.ceil(unit * bits), 1)[0])
 
 
-def composition_laws(steps: Fraction, bits: int, users: int, flip: float, slope: float) -> list[Bits]:
-    """Laws of the ones, of which one has at least the tail of any values that add up to `steps` bits.
+def composition_laws(
+    steps: Fraction, bits: int, users: int, flip: float, slope: float
+) -> list[Bits]:
+    """Laws of the ones, of which one has at least the tail of any values that add up to `steps`
+    bits.
 
-    Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest where all rounded bits
-    have the same chance. All A are covered by blocks of neighbouring ones: a block from A1 to A2 has one law, more even
-    than any in it (docs/accounting.md, S21). Here A = whole - d, and the rounded bits add up to d + rest.
+    Values add up to A sure bits and m = `users` rounded ones. For a given A the tail is largest
+    where all rounded bits have the same chance. All A are covered by blocks of neighbouring ones: a
+    block from A1 to A2 has one law, more even than any in it (docs/accounting.md, S21). Here A =
+    whole - d, and the rounded bits add up to d + rest.
     """
     whole = math.floor(steps)
     rest = float(steps - whole)
@@ -199,13 +230,17 @@ def composition_laws(steps: Fraction, bits: int, users: int, flip: float, slope:
     least, most = max(0, whole - (bits - users)), min(whole, users - some)
     middle = min(max(round(users / 2 - rest), least), most)
     offsets = np.floor(_OFFSETS * users).astype(np.int64)
-    edges = np.unique(np.clip(np.concatenate((middle - offsets, middle + offsets, [least, most])), least, most))
+    edges = np.unique(
+        np.clip(np.concatenate((middle - offsets, middle + offsets, [least, most])), least, most)
+    )
     low, high = edges, np.append(edges[1:] - 1, most)
     more, less = users - high - some, low
     chance_more, chance_less = (high + rest) / users, (low + rest) / users
     between = 2 * (high - low) + some
     left = high + rest - more * chance_more - less * chance_less
-    chance_between = np.clip(np.divide(left, between, out=np.zeros_like(left), where=between > 0), 0.0, 1.0)
+    chance_between = np.clip(
+        np.divide(left, between, out=np.zeros_like(left), where=between > 0), 0.0, 1.0
+    )
     groups = (
         (whole - high, 1.0), (more, chance_more), (between, chance_between), (less, chance_less),
         (bits - users - whole + low, 0.0),

@@ -1,7 +1,8 @@
 """Identity keys and the roster on disk. Reading only; `shuffledp keys init` makes them.
 
-Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `identity.pem` (Ed25519, PKCS 8),
-`tls.pem` (certificate chain) and `tls-key.pem`. docs/protocol.md, section "Keys".
+Layout: ROSTER is `roster.json`, a signed document; a party's key folder holds `identity.pem`
+(Ed25519, PKCS 8), `tls.pem` (certificate chain) and `tls-key.pem`. docs/protocol.md, section
+"Keys".
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Identity:
         return sign(document, self.name, self.key)
 
     def sign_bytes(self, statement: bytes) -> bytes:
-        """Signs a statement that says by itself what it is for, as those of verified mixing do; 64 bytes."""
+        """Signs a statement that says by itself what it is for, as those of verified mixing do.
+
+        64 bytes.
+        """
         return self.key.sign(statement)
 
 
@@ -95,7 +99,9 @@ def load_identity(folder: Path, name: str) -> Identity:
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{folder / 'identity.pem'} is not an unencrypted PEM private key") from error
+        raise ConfigError(
+            f"{folder / 'identity.pem'} is not an unencrypted PEM private key"
+        ) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{folder / 'identity.pem'} is not an Ed25519 key")
     return Identity(name, key)
@@ -110,10 +116,16 @@ def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
     named = [party for party in roster.parties if party.role == role and party.name == name]
     if not named:
         known = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
-        raise ConfigError(f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check `name`")
+        raise ConfigError(
+            f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check "
+            f"`name`"
+        )
     # Now, not in a round: with a wrong key every document signed here would be refused elsewhere.
     if named[0].identity_key != identity.public_key.hex():
-        raise ConfigError(f"the identity key in {folder} is not the one the roster names for {name!r}; check `keys`")
+        raise ConfigError(
+            f"the identity key in {folder} is not the one the roster names for {name!r}; check "
+            f"`keys`"
+        )
     return identity
 
 
@@ -129,16 +141,21 @@ def parse_hex_key(text: str, what: str) -> bytes:
 
 
 def read_roster(path: Path, root_key: str) -> Roster:
-    """The roster under the pinned root key (hex), even if it has expired: for checking documents of its time."""
+    """The roster under the pinned root key (hex), even if it has expired: for checking documents of
+    its time.
+    """
     return _signed_roster(path, root_key)[1]
 
 
-def load_roster(path: Path, root_key: str, state: Path | None = None, clock: Clock = system_clock) -> Roster:
+def load_roster(
+    path: Path, root_key: str, state: Path | None = None, clock: Clock = system_clock
+) -> Roster:
     """Loads the current roster; steps of docs/protocol.md, "Keys".
 
     1. It is signed by the deployment's pinned root key (hex).
     2. It is current (`require_current`).
-    3. With a `state` folder: it is the newest that was ever loaded with that folder, and is remembered there.
+    3. With a `state` folder: it is the newest that was ever loaded with that folder, and is
+       remembered there.
 
     Raises:
         ConfigError: a file cannot be used; `StaleRosterError`: steps 2 and 3.
@@ -152,16 +169,21 @@ def load_roster(path: Path, root_key: str, state: Path | None = None, clock: Clo
 
 
 def require_current(roster: Roster, now: int) -> None:
-    """Raises `StaleRosterError` for a roster without a serial, or expired at `now` (milliseconds since 1970)."""
+    """Raises `StaleRosterError` for a roster without a serial, or expired at `now` (milliseconds
+    since 1970).
+    """
     if roster.serial < 1:
         raise StaleRosterError(
-            f"the roster of {roster.deployment!r} has no serial number, it was made by an older version: make a new "
-            "one with `shuffledp keys renew --roster` where the root key is, and give it to everybody"
+            f"the roster of {roster.deployment!r} has no serial number, it was made by an older "
+            f"version: make a new "
+            "one with `shuffledp keys renew --roster` where the root key is, and give it to "
+            "everybody"
         )
     if now >= roster.expires_at:
         ended = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
         raise StaleRosterError(
-            f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on {ended:%Y-%m-%d}: get the present "
+            f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on "
+            f"{ended:%Y-%m-%d}: get the present "
             "one; its owner makes it with `shuffledp keys renew --roster`"
         )
 
@@ -172,7 +194,9 @@ def _signed_roster(path: Path, root_key: str) -> tuple[Signed, Roster]:
 
 
 def _remember(state: Path, serial: int, digest: str) -> None:
-    """Refuses a roster that is older than the newest one of this state folder, or differs under the same serial."""
+    """Refuses a roster that is older than the newest one of this state folder, or differs under the
+    same serial.
+    """
     file = state / SEEN_ROSTER
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -185,18 +209,28 @@ def _remember(state: Path, serial: int, digest: str) -> None:
                 f"this roster has serial {serial}, and roster {newest} was in use here before"
                 f"{', with other contents' if serial == newest else ''}: get the present one"
             )
-        # A fresh name: `write_new` takes no existing file, and a part left by a crash must not stop every start.
+        # A fresh name: `write_new` takes no existing file, and a part left by a crash must not stop
+        # every start.
         part = file.with_name(f"{file.name}-{secrets.token_hex(8)}")
         write_new(part, f"{serial} {digest}".encode())
         part.replace(file)
         sync(state)  # a power cut must not bring the older serial back
     except OSError as error:
-        raise ConfigError(f"cannot use the state folder {state}: {error.strerror}; check `state`") from error
+        raise ConfigError(
+            f"cannot use the state folder {state}: {error.strerror}; check `state`"
+        ) from error
     except (ValueError, IndexError) as error:
-        raise ConfigError(f"{file} is damaged; if you know that the roster is the present one, remove it") from error
+        raise ConfigError(
+            f"{file} is damaged; if you know that the roster is the present one, remove it"
+        ) from error
 
 
 def verify_from(party: Party, signed: Signed, model: type[DocumentT]) -> DocumentT:
-    """Verifies a document of this party of the roster; errors as `verify`; `ConfigError` for an unusable key."""
-    key = parse_hex_key(party.identity_key, f"identity key that the roster names for {party.name!r}")
+    """Verifies a document of this party of the roster; errors as `verify`.
+
+    `ConfigError` for an unusable key.
+    """
+    key = parse_hex_key(
+        party.identity_key, f"identity key that the roster names for {party.name!r}"
+    )
     return verify(signed, model, party.name, key)

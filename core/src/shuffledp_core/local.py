@@ -1,7 +1,8 @@
 """Closed forms of ε_L, the pure ε of one user's report when every mix node is corrupt.
 
-Devices evaluate them before they take part, so they use the standard library alone. The accountant computes the
-same numbers by other code (`shuffledp_privacy`), and tests compare both. Results are rounded up; nats.
+Devices evaluate them before they take part, so they use the standard library alone. The accountant
+computes the same numbers by other code (`shuffledp_privacy`), and tests compare both. Results are
+rounded up; nats.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ ROUNDING: Final = 1 + 2.0**-50
 """Outward margin for a few roundings of a float each."""
 
 LEAST_RATE: Final = 5e-5
-"""Smallest ε of shared noise, nats per unit, whose law is summed: 400,000 terms. The accountant's limit is above it."""
+"""Smallest ε of shared noise, nats per unit, whose law is summed: 400,000 terms. The accountant's
+limit is above it.
+"""
 
 _NEGLIGIBLE: Final = 40.0
 """Terms below e^-40 of the first cannot change a float."""
@@ -28,7 +31,10 @@ def log_odds(randomise: Fraction) -> float:
 
 
 def diluted(epsilon: float, share: Fraction) -> float:
-    """ln(1 + s (e^ε - 1)): the ε of a report that depends on the value with probability s only; rounded up."""
+    """ln(1 + s (e^ε - 1)): the ε of a report that depends on the value with probability s only.
+
+    Rounded up.
+    """
     if epsilon > 700:  # e^ε overflows; the difference is below the rounding
         return epsilon + math.log(share) + 1e-12 if share > 0 else 0.0
     return math.log1p(float(share) * math.expm1(epsilon)) * ROUNDING
@@ -36,7 +42,9 @@ def diluted(epsilon: float, share: Fraction) -> float:
 
 @lru_cache(maxsize=64)
 def noisy_report(rate: Fraction, shares: int, distance: int) -> float:
-    """ln P(N=0)/P(N=d) of one share N = A - B of a discrete Laplace noise; rounded up (docs/accounting.md, S8).
+    """ln P(N=0)/P(N=d) of one share N = A - B of a discrete Laplace noise.
+
+    Rounded up (docs/accounting.md, S8).
 
     A, B ~ NB(β, 1-φ), β = 1/shares, φ = e^-rate, so that P(N=j) is proportional to φ^j S_j with
     S_j = Σ_i c_i c_{i+j} φ^(2i) and c_i = Γ(β+i)/(Γ(β) i!).

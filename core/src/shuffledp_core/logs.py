@@ -1,4 +1,7 @@
-"""Structured logs on standard error. No value, no tag, and no link from a user to a message is ever logged."""
+"""Structured logs on standard error.
+
+No value, no tag, and no link from a user to a message is ever logged.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,7 @@ def configure_logs(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # looked up when used: it may be replaced
+        logger_factory=lambda *_: structlog.PrintLogger(
+            sys.stderr
+        ),  # looked up when used: it may be replaced
     )

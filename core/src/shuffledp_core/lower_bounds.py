@@ -1,10 +1,11 @@
 """A lower bound of a round's δ from two neighbouring datasets, cheap enough for a device.
 
-A mechanism names the law of one statistic of its board on two datasets that differ in one user's value
-(`Spec.witness`). Whatever an accountant certifies must not be below what these two attain. Pure; numpy alone.
+A mechanism names the law of one statistic of its board on two datasets that differ in one user's
+value (`Spec.witness`). Whatever an accountant certifies must not be below what these two attain.
+Pure; numpy alone.
 
-Every number is rounded down: floating point adds at most `ROUNDING` to a probability's relative error, and the mass
-outside a window is charged in full.
+Every number is rounded down: floating point adds at most `ROUNDING` to a probability's relative
+error, and the mass outside a window is charged in full.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ MOST_BITS: Final = 1024
 """Most changed bits that are convolved."""
 
 ROUNDING: Final = 1e-9
-"""Relative error allowed for a computed probability; a window of `MOST_POINTS` logarithms makes less than 1e-10."""
+"""Relative error allowed for a computed probability; a window of `MOST_POINTS` logarithms makes
+less than 1e-10.
+"""
 
 OUTSIDE: Final = 1e-15
-"""Mass outside the binomial windows, nine standard deviations and 40 points wide: below e^-40 each (Bernstein)."""
+"""Mass outside the binomial windows, nine standard deviations and 40 points wide: below e^-40 each
+(Bernstein).
+"""
 
 TABLE_TAIL: Final = 1e-12
 """Mass outside a noise table, by which its length is bounded before it is computed."""
@@ -38,7 +43,8 @@ _LARGEST_EPSILON: Final = 700.0
 
 @dataclass(frozen=True, slots=True)
 class BitCounts:
-    """Ones on the board: T = Bin(others, chance) + Bin(bits, high), against Bin(bits, low) after the change.
+    """Ones on the board: T = Bin(others, chance) + Bin(bits, high), against Bin(bits, low) after
+    the change.
 
     Attributes:
         others: bits that the change does not touch.
@@ -55,7 +61,10 @@ class BitCounts:
     low: Fraction
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        """δ of these two datasets at total ε >= 0.
+
+        Never above the truth, 0 where no bound is computed.
+        """
         import numpy as np
 
         if epsilon > _LARGEST_EPSILON:
@@ -71,7 +80,8 @@ class BitCounts:
 
 @dataclass(frozen=True, slots=True)
 class ShiftedNoise:
-    """A sum with noise Y, a difference of two NB(shape, 1 - e^-rate), against the same sum plus `distance`.
+    """A sum with noise Y, a difference of two NB(shape, 1 - e^-rate), against the same sum plus
+    `distance`.
 
     Attributes:
         shape: number of whole discrete Laplace noises, above 0.
@@ -88,12 +98,18 @@ class ShiftedNoise:
     room: int | None = None
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        """δ of these two datasets at total ε >= 0.
+
+        Never above the truth, 0 where no bound is computed.
+        """
         import numpy as np
 
         from shuffledp_core.noise import TABULATION_ERROR, chernoff_half_width, probabilities
 
-        if epsilon > _LARGEST_EPSILON or chernoff_half_width(self.shape, self.rate, TABLE_TAIL) > MOST_POINTS:
+        if (
+            epsilon > _LARGEST_EPSILON
+            or chernoff_half_width(self.shape, self.rate, TABLE_TAIL) > MOST_POINTS
+        ):
             return 0.0
         table = probabilities(self.shape, self.rate)
         if table is None or (self.room is not None and 2 * table.size + self.distance > self.room):
@@ -120,7 +136,10 @@ class ReportSum:
     after: NDArray[np.float64]
 
     def attained_delta(self, epsilon: float) -> float:
-        """δ of these two datasets at total ε >= 0; never above the truth, 0 where no bound is computed."""
+        """δ of these two datasets at total ε >= 0.
+
+        Never above the truth, 0 where no bound is computed.
+        """
         import numpy as np
 
         size = self._modulus()
@@ -130,12 +149,15 @@ class ReportSum:
         others = one ** (self.honest - 1)
         before = np.fft.irfft(others * one, size)
         after = np.fft.irfft(others * np.fft.rfft(self.after, size), size)
-        # A transform errs by 16 u log2(size) at most, its power by as much for each report; summed over all points.
+        # A transform errs by 16 u log2(size) at most, its power by as much for each report; summed
+        # over all points.
         error = 2.0**-49 * math.log2(size) * self.honest * 2 * float(np.abs(others).sum())
         return _excess(before, after, epsilon, error)
 
     def _modulus(self) -> int | None:
-        """Points of the sum modulo a power of two, itself a statistic: wrapping loses information and adds no error."""
+        """Points of the sum modulo a power of two, itself a statistic: wrapping loses information
+        and adds no error.
+        """
         import numpy as np
 
         places = np.arange(self.before.size)
@@ -145,8 +167,12 @@ class ReportSum:
         return None if points > MOST_POINTS else 1 << math.ceil(points).bit_length()
 
 
-def _excess(before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float) -> float:
-    """Σ (P - e^ε Q)_+ less the rounding of each term, and less `error` in the probability of an event."""
+def _excess(
+    before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float
+) -> float:
+    """Σ (P - e^ε Q)_+ less the rounding of each term, and less `error` in the probability of an
+    event.
+    """
     import numpy as np
 
     growth = math.exp(epsilon)
@@ -155,7 +181,10 @@ def _excess(before: NDArray[np.float64], after: NDArray[np.float64], epsilon: fl
 
 
 def _binomial(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
-    """Probabilities of Bin(trials, chance) in a window around the mean; None where it is too wide."""
+    """Probabilities of Bin(trials, chance) in a window around the mean.
+
+    None where it is too wide.
+    """
     deviation = math.sqrt(trials * float(chance) * float(1 - chance))
     reach = math.ceil(9 * deviation) + 40
     if 2 * reach >= MOST_POINTS:

@@ -1,8 +1,9 @@
 """The exact law of the noise in a sum: a difference of two equal negative binomials.
 
-Y = A - B with A, B ~ NB(shape, 1 - φ) independent, φ = exp(-epsilon): the sum of n discrete Laplace variables has
-shape n (`GeoShuffle`), the sum of n SGDL shares has shape n β (`SGDLShuffle`). Near shape 1 its tails are
-exponential, not Gaussian, so a normal interval would be wrong there. Notation: docs/accounting.md.
+Y = A - B with A, B ~ NB(shape, 1 - φ) independent, φ = exp(-epsilon): the sum of n discrete Laplace
+variables has shape n (`GeoShuffle`), the sum of n SGDL shares has shape n β (`SGDLShuffle`). Near
+shape 1 its tails are exponential, not Gaussian, so a normal interval would be wrong there.
+Notation: docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ MAX_WINDOW: Final = 2**22
 """Largest lattice on which the law is tabulated: 32 MiB of float64, a quarter of a second."""
 
 TABULATION_ERROR: Final = 1e-9
-"""Allowance for rounding and aliasing of a tabulated probability; both are proven or seen far below it."""
+"""Allowance for rounding and aliasing of a tabulated probability; both are proven or seen far below
+it.
+"""
 
 _WINDOW_TAIL: Final = 1e-12
 _NORMAL_EXCESS: Final = 1e-3
 _NORMAL_ERROR: Final = 1e-5
 _LARGE_EPSILON: Final = 700.0  # beyond it sinh overflows; less noise is only safer
-# Shares of epsilon, since E[exp(θ Y)] exists below it only. Every θ gives a true bound: the grid is for tightness.
+# Shares of epsilon, since E[exp(θ Y)] exists below it only. Every θ gives a true bound: the grid is
+# for tightness.
 _TILTS: Final = np.geomspace(1e-9, 0.999, 400)
 
 
@@ -36,8 +40,8 @@ def standard_deviation(shape: float, epsilon: float) -> float:
 def chernoff_half_width(shape: float, epsilon: float, tail: float) -> int:
     """A whole number h with P(|Y| > h) <= tail, for every shape; above the smallest such h.
 
-    Chernoff: P(|Y| > h) <= 2 exp(-θ h) E[exp(θ Y)], with E[exp(θ Y)] = (1 - 4 φ sinh²(θ/2) / (1-φ)²)^(-shape) for
-    θ < epsilon; the best θ of a fixed grid.
+    Chernoff: P(|Y| > h) <= 2 exp(-θ h) E[exp(θ Y)], with E[exp(θ Y)] = (1 - 4 φ sinh²(θ/2) /
+    (1-φ)²)^(-shape) for θ < epsilon; the best θ of a fixed grid.
     """
     epsilon = min(epsilon, _LARGE_EPSILON)
     theta = epsilon * _TILTS
@@ -52,8 +56,8 @@ def chernoff_half_width(shape: float, epsilon: float, tail: float) -> int:
 def probabilities(shape: float, epsilon: float) -> NDArray[np.float64] | None:
     """P(Y = 0), P(Y = 1), ... up to a window outside of which less than 1e-12 is left.
 
-    The characteristic function (1 + 4 φ sin²(t/2) / (1-φ)²)^(-shape) is inverted by one FFT; what lies beyond the
-    window folds back into it, so that the aliasing error is below 1e-12 in total.
+    The characteristic function (1 + 4 φ sin²(t/2) / (1-φ)²)^(-shape) is inverted by one FFT; what
+    lies beyond the window folds back into it, so that the aliasing error is below 1e-12 in total.
 
     Returns:
         The probabilities, or None when the window would be larger than `MAX_WINDOW`.
@@ -63,7 +67,8 @@ def probabilities(shape: float, epsilon: float) -> NDArray[np.float64] | None:
         return None
     size = 1 << (2 * reach + 1).bit_length()
     frequencies = np.arange(size // 2 + 1) * (2 * math.pi / size)
-    # sin² and log1p: 1 - 2φ cos t + φ² would lose its digits near t = 0, where the function is largest.
+    # sin² and log1p: 1 - 2φ cos t + φ² would lose its digits near t = 0, where the function is
+    # largest.
     ratio = 4 * math.exp(-epsilon) * np.sin(frequencies / 2) ** 2 / math.expm1(-epsilon) ** 2
     table = np.fft.irfft(np.exp(-shape * np.log1p(ratio)), size)
     # Rounding leaves entries of about ±1e-17 far out; no probability is negative.
@@ -74,8 +79,9 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
     """A whole number h with P(|Y| <= h) >= coverage: the half width of a confidence interval.
 
     1. The smallest such h, from the tabulated law (up to `TABULATION_ERROR`, on the safe side).
-    2. Where the table would be too large and the excess kurtosis is below 1e-3: the normal quantile plus 1/2, for 1e-5
-       more in either tail than was asked for (first Edgeworth term at 95%: 0.008 times the excess kurtosis).
+    2. Where the table would be too large and the excess kurtosis is below 1e-3: the normal quantile
+       plus 1/2, for 1e-5 more in either tail than was asked for (first Edgeworth term at 95%: 0.008
+       times the excess kurtosis).
     3. Otherwise Chernoff's bound: safe, and about twice too wide for shapes near 1 (more below).
 
     Args:
@@ -84,11 +90,14 @@ def half_width(shape: float, epsilon: float, coverage: float = 0.95) -> int:
         coverage: above 0 and below 1.
     """
     if not (shape > 0 and epsilon > 0 and 0 < coverage < 1):
-        raise ValueError(f"shape, epsilon and coverage are out of range: {shape}, {epsilon}, {coverage}")
+        raise ValueError(
+            f"shape, epsilon and coverage are out of range: {shape}, {epsilon}, {coverage}"
+        )
     table = probabilities(shape, epsilon)
     if table is not None:  # 1
         inside = table[0] + 2 * np.cumsum(np.append(0.0, table[1:]))
-        # The table's sum may stop just below 1: without the cap a coverage near 1 would run off its end.
+        # The table's sum may stop just below 1: without the cap a coverage near 1 would run off its
+        # end.
         return int(np.searchsorted(inside, min(coverage + TABULATION_ERROR, 1 - TABULATION_ERROR)))
     ratio = math.exp(-epsilon)
     excess = (1 + 4 * ratio + ratio**2) / (2 * shape * ratio)

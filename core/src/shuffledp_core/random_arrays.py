@@ -1,6 +1,7 @@
 """Exact uniform integers and coins by the array, for users who are simulated in thousands.
 
-The law is that of `randomness.RandomIntegers`, drawn from the same source; only how bytes become draws differs.
+The law is that of `randomness.RandomIntegers`, drawn from the same source; only how bytes become
+draws differs.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
 Words: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 MOST_BOUND: Final = 2**63
-"""Largest bound of a uniform integer: draws are signed words, as numpy adds signed and unsigned ones in doubles."""
+"""Largest bound of a uniform integer: draws are signed words, as numpy adds signed and unsigned
+ones in doubles.
+"""
 
-_WORDS: Final = tuple((8 * np.dtype(kind).itemsize, kind) for kind in (np.uint8, np.uint16, np.uint32, np.uint64))
+_WORDS: Final = tuple(
+    (8 * np.dtype(kind).itemsize, kind) for kind in (np.uint8, np.uint16, np.uint32, np.uint64)
+)
 _DIGIT: Final = 8  # bits: a coin costs one byte of the source, and one of 256 coins another
 
 
 class RandomArrays:
     """Arrays of independent exact draws from a byte source; every byte of it serves one draw.
 
-    Not thread-safe: one instance per task. A call takes some bytes of memory for each draw: callers bound it by asking
-    for no more at once.
+    Not thread-safe: one instance per task. A call takes some bytes of memory for each draw: callers
+    bound it by asking for no more at once.
 
     Attributes:
         single: the same source for samplers that draw one value at a time.
@@ -40,8 +45,9 @@ class RandomArrays:
     def below(self, bound: int, count: int) -> NDArray[np.int64]:
         """`count` independent uniform integers in {0..bound-1}, exactly.
 
-        A word of w bits, 2^w >= bound, is accepted below the largest multiple of the bound, and its remainder is the
-        draw: equally many accepted words lead to each. A rejected word is drawn anew, and fewer than half of them are.
+        A word of w bits, 2^w >= bound, is accepted below the largest multiple of the bound, and its
+        remainder is the draw: equally many accepted words lead to each. A rejected word is drawn
+        anew, and fewer than half of them are.
 
         Raises:
             ValueError: the bound is not from 1 to 2^63.
@@ -61,7 +67,8 @@ class RandomArrays:
         return (words % kind(bound)).astype(np.int64)
 
     def bernoulli(self, probability: Fraction, count: int) -> NDArray[np.bool_]:
-        """`count` independent coins, each True with exactly this probability, a rational of any length from 0 to 1.
+        """`count` independent coins, each True with exactly this probability, a rational of any
+        length from 0 to 1.
 
         Raises:
             ValueError: the probability is outside its range.
@@ -73,10 +80,12 @@ class RandomArrays:
         return self.coins(_digits(probability), count)
 
     def coins(self, digits: Iterable[int], count: int) -> NDArray[np.bool_]:
-        """`count` independent coins, each True with exactly the probability 0.d1 d2 .. to the base 256.
+        """`count` independent coins, each True with exactly the probability 0.d1 d2 .. to the base
+        256.
 
-        A coin is whether U, uniform on [0, 1), is smaller. Digits of U are drawn while they equal those of the
-        probability: one of 256 coins goes on to a next digit, so that all end with certainty.
+        A coin is whether U, uniform on [0, 1), is smaller. Digits of U are drawn while they equal
+        those of the probability: one of 256 coins goes on to a next digit, so that all end with
+        certainty.
 
         Args:
             digits: of the probability; where they end, zeros follow.
@@ -100,7 +109,10 @@ class RandomArrays:
 
 
 def _digits(probability: Fraction) -> Iterator[int]:
-    """Digits of a rational below 1 to the base 256; they end where it is a fraction of a power of 256."""
+    """Digits of a rational below 1 to the base 256.
+
+    They end where it is a fraction of a power of 256.
+    """
     left, whole = probability.numerator, probability.denominator
     while left:
         digit, left = divmod(left << _DIGIT, whole)

@@ -1,6 +1,7 @@
 """A user's value, randomised: the local randomiser that the certificate is about, and no other.
 
-A histogram's answer is a symbol; a sum's answer is the number of ones in the user's unary code, or a noisy value.
+A histogram's answer is a symbol; a sum's answer is the number of ones in the user's unary code, or
+a noisy value.
 """
 
 from __future__ import annotations
@@ -22,38 +23,49 @@ Recall: TypeAlias = Callable[[str, Callable[[], int]], int]
 """The response kept under a name, drawn and kept first where there is none."""
 
 PIECE: Final = 2**15
-"""Users who are drawn at once in bulk: what they need stays in a processor's cache, and memory bounded."""
+"""Users who are drawn at once in bulk: what they need stays in a processor's cache, and memory
+bounded.
+"""
 
 
-def randomise(spec: Mechanism, value: int, integers: RandomIntegers, recall: Recall | None = None) -> int:
+def randomise(
+    spec: Mechanism, value: int, integers: RandomIntegers, recall: Recall | None = None
+) -> int:
     """The randomised answer of a user who holds `value`.
 
     Args:
         spec: the mechanism, as certified.
         value: the user's own value, in {0..spec.domain-1}.
         integers: the source of randomness.
-        recall: gives the response that a device keeps under a name, drawn by the function if there is none yet; None
-            for a user who is asked once. Only for mechanisms with `remembered`.
+        recall: gives the response that a device keeps under a name, drawn by the function if there
+            is none yet; None for a user who is asked once. Only for mechanisms with `remembered`.
 
     Returns:
-        What `spec.say` turns into messages: the symbol to send (k-RR), how many of the `spec.messages_per_user` bits
+        What `spec.say` turns into messages: the symbol to send (k-RR), how many of the
+        `spec.messages_per_user` bits
         are one, or the noisy value modulo q (sums).
 
     Raises:
-        UsageError: the value is outside the domain. The message names the range only: errors are logged, and the
-            value is the user's secret.
+        UsageError: the value is outside the domain. The message names the range only: errors are
+            logged, and the value is the user's secret.
     """
     # To Python True is the integer 1: a device that meant "yes" would answer another question.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
-        raise UsageError(f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for no other")
+        raise UsageError(
+            f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for "
+            f"no other"
+        )
     name = spec.remembered
     if name is None or recall is None:
         return spec.sample(value, integers)
     return spec.report(recall(name, lambda: spec.remember(value, integers)), integers)
 
 
-def randomise_in_bulk(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-    """The randomised answers of many users, each independently by the very law of `randomise`, in whole arrays.
+def randomise_in_bulk(
+    spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays
+) -> NDArray[np.int64]:
+    """The randomised answers of many users, each independently by the very law of `randomise`, in
+    whole arrays.
 
     For simulated users, audits and experiments. A device randomises its one value by `randomise`.
 
@@ -71,8 +83,13 @@ def randomise_in_bulk(spec: Mechanism, values: NDArray[np.int64], arrays: Random
     import numpy as np
 
     held = np.asarray(values)
-    if held.dtype.kind not in "iu" or (held.size and not 0 <= int(held.min()) <= int(held.max()) < spec.domain):
-        raise UsageError(f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no other")
+    if held.dtype.kind not in "iu" or (
+        held.size and not 0 <= int(held.min()) <= int(held.max()) < spec.domain
+    ):
+        raise UsageError(
+            f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no "
+            f"other"
+        )
     flat, answers = held.ravel(), np.empty(held.size, dtype=np.int64)
     for start in range(0, held.size, PIECE):
         piece = flat[start : start + PIECE].astype(np.int64)

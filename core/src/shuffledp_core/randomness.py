@@ -1,6 +1,8 @@
-"""The operating system's CSPRNG: values are randomised and batches permuted with it alone (invariants 2 and 3).
+"""The operating system's CSPRNG: values are randomised and batches permuted with it alone
+(invariants 2 and 3).
 
-The only seed of the protocol is the one that a device seals a submission with, `shuffledp_core.onion.seeds`.
+The only seed of the protocol is the one that a device seals a submission with,
+`shuffledp_core.onion.seeds`.
 """
 
 from __future__ import annotations
@@ -41,13 +43,18 @@ class RandomIntegers:
         while True:
             start, end = self._used, self._used + width
             if end > len(self._block):
-                # What is left of the old block is dropped, not joined to the new one: no byte serves two draws.
+                # What is left of the old block is dropped, not joined to the new one: no byte
+                # serves two draws.
                 self._block = self._source(max(_BLOCK, width))
                 start, end = 0, width
             self._used = end
             # One byte, the usual case, is an integer already.
-            draw = self._block[start] if width == 1 else int.from_bytes(self._block[start:end], "big")
+            draw = (
+                self._block[start] if width == 1 else int.from_bytes(self._block[start:end], "big")
+            )
             # As many bits as bound - 1 has: more than half of all draws are then accepted.
             draw >>= excess
-            if draw < bound:  # a remainder instead would favour small numbers: privacy proofs need the exact law
+            if (
+                draw < bound
+            ):  # a remainder instead would favour small numbers: privacy proofs need the exact law
                 return draw

@@ -1,8 +1,10 @@
-"""Exact samplers: every law here is reached with uniform integers alone, no floating point (invariant 2).
+"""Exact samplers: every law here is reached with uniform integers alone, no floating point
+(invariant 2).
 
-Sources: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Algorithms 1 and 2,
-for Bernoulli(exp(-γ)), the geometric and the discrete Laplace law; docs/accounting.md, for the thinning
-of a geometric by a Pólya urn. All probabilities are rationals; all expected running times are finite and small.
+Sources: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020),
+Algorithms 1 and 2, for Bernoulli(exp(-γ)), the geometric and the discrete Laplace law;
+docs/accounting.md, for the thinning of a geometric by a Pólya urn. All probabilities are rationals;
+all expected running times are finite and small.
 """
 
 from __future__ import annotations
@@ -19,27 +21,37 @@ def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
 
 
 def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> int:
-    """Number of true draws among `trials` independent `bernoulli`s, drawn one by one. `ValueError` as there."""
+    """Number of true draws among `trials` independent `bernoulli`s, drawn one by one.
+
+    `ValueError` as there.
+    """
     numerator, denominator = _checked(probability)
-    # Inverting the distribution function would need powers of the probability, hence long integers or floating point.
+    # Inverting the distribution function would need powers of the probability, hence long integers
+    # or floating point.
     return sum(_ratio(numerator, denominator, integers) for _ in range(trials))
 
 
 def bernoulli_exp(gamma: Fraction, integers: RandomIntegers) -> bool:
-    """True with probability exp(-gamma), gamma any rational >= 0 (CKS 2020, Algorithm 1). `ValueError` below 0."""
+    """True with probability exp(-gamma), gamma any rational >= 0 (CKS 2020, Algorithm 1).
+
+    `ValueError` below 0.
+    """
     if gamma < 0:
         raise ValueError(f"gamma must not be negative, not {gamma}")
-    # Algorithm 1 needs γ <= 1: the rest is a product of exp(-1)s. `all` stops at the first failure, so that a large γ
-    # costs about 1.6 draws, not γ of them.
+    # Algorithm 1 needs γ <= 1: the rest is a product of exp(-1)s. `all` stops at the first failure,
+    # so that a large γ costs about 1.6 draws, not γ of them.
     whole, rest = divmod(gamma.numerator, gamma.denominator)
-    return all(_unit_exp(1, 1, integers) for _ in range(whole)) and _unit_exp(rest, gamma.denominator, integers)
+    return all(_unit_exp(1, 1, integers) for _ in range(whole)) and _unit_exp(
+        rest, gamma.denominator, integers
+    )
 
 
 def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
     """G on {0, 1, ..} with P(G = g) = (1 - φ) φ^g, φ = exp(-epsilon).
 
-    CKS 2020, Algorithm 2, lines 3-9: with epsilon = s/t, X = U + tV is geometric with ratio exp(-1/t), since U on
-    {0..t-1} has weights exp(-u/t) and V has ratio exp(-1); then floor(X/s) has ratio exp(-s/t).
+    CKS 2020, Algorithm 2, lines 3-9: with epsilon = s/t, X = U + tV is geometric with ratio
+    exp(-1/t), since U on {0..t-1} has weights exp(-u/t) and V has ratio exp(-1); then floor(X/s)
+    has ratio exp(-s/t).
 
     Args:
         epsilon: in nats, above 0.
@@ -52,7 +64,8 @@ def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
         raise ValueError(f"epsilon must be positive, not {epsilon}")
     scale = epsilon.denominator
     while True:
-        # Kept with chance above 1 - 1/e whatever the scale: the time does not grow with the denominator.
+        # Kept with chance above 1 - 1/e whatever the scale: the time does not grow with the
+        # denominator.
         low = integers.below(scale)
         if _unit_exp(low, scale, integers):
             break
@@ -63,7 +76,8 @@ def geometric(epsilon: Fraction, integers: RandomIntegers) -> int:
 
 
 def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
-    """N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|, φ = exp(-epsilon) (CKS 2020, Algorithm 2).
+    """N on the integers with P(N = j) = (1 - φ)/(1 + φ) φ^|j|, φ = exp(-epsilon) (CKS 2020,
+    Algorithm 2).
 
     A geometric magnitude with a fair sign; "minus zero" is rejected, or zero would count twice.
     Raises `ValueError` when epsilon (nats) is not positive.
@@ -76,15 +90,18 @@ def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
 
 
 def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
-    """One of `shares` independent addends of a geometric: NB(β, 1 - φ), β = 1/shares, φ = exp(-epsilon).
+    """One of `shares` independent addends of a geometric: NB(β, 1 - φ), β = 1/shares, φ =
+    exp(-epsilon).
 
-    Given G = NB(1), which is NB(β) + NB(1 - β), the first addend is beta-binomial(G, β, 1 - β): the number of
-    white balls in G draws from a Pólya urn that starts with β white and 1 - β black, so that draw i is white with
-    probability (β + s)/(1 + i), s the white draws so far. docs/accounting.md.
+    Given G = NB(1), which is NB(β) + NB(1 - β), the first addend is beta-binomial(G, β, 1 - β): the
+    number of white balls in G draws from a Pólya urn that starts with β white and 1 - β black, so
+    that draw i is white with probability (β + s)/(1 + i), s the white draws so far.
+    docs/accounting.md.
 
     Args:
         epsilon: in nats, above 0.
-        shares: how many independent addends make one geometric; at least 1 (then it is the geometric itself).
+        shares: how many independent addends make one geometric; at least 1 (then it is the
+            geometric itself).
         integers: the source of randomness.
 
     Raises:
@@ -102,7 +119,8 @@ def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) ->
 def sgdl(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
     """Symmetric generalised discrete Laplace: the difference of two independent `geometric_share`s.
 
-    `shares` such values sum to exactly one discrete Laplace of this epsilon (nats). Errors as `geometric_share`.
+    `shares` such values sum to exactly one discrete Laplace of this epsilon (nats). Errors as
+    `geometric_share`.
     """
     return geometric_share(epsilon, shares, integers) - geometric_share(epsilon, shares, integers)
 

@@ -14,10 +14,12 @@ async def uninterrupted(work: Awaitable[_T]) -> _T:
     """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:
-        # Without the shield a cancelled call would stop the work between two writes that belong together.
+        # Without the shield a cancelled call would stop the work between two writes that belong
+        # together.
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        # `wait` cancels nothing: a second cancellation ends this waiting alone, and the work still runs to its end.
+        # `wait` cancels nothing: a second cancellation ends this waiting alone, and the work still
+        # runs to its end.
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()  # nobody is left to hear it
@@ -25,5 +27,8 @@ async def uninterrupted(work: Awaitable[_T]) -> _T:
 
 
 async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Runs blocking work off the event loop; when cancelled, first waits until the thread has ended."""
+    """Runs blocking work off the event loop.
+
+    When cancelled, first waits until the thread has ended.
+    """
     return await uninterrupted(asyncio.to_thread(function, *args, **kwargs))

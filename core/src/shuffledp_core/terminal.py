@@ -1,4 +1,6 @@
-"""Output of command lines: text on terminals that lack its letters, and a last line about an error."""
+"""Output of command lines: text on terminals that lack its letters, and a last line about an
+error.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,10 @@ import unicodedata
 from typing import Final
 
 _PLAIN: Final = {
-    "ε": "eps", "δ": "delta", "σ": "sigma", "λ": "lambda", "Σ": "sum", "±": "+/-", "≤": "<=", "≥": ">=", "∞": "inf",
-    "–": "-", "—": "-", "…": "...", "×": "x", "·": ".", "•": "*", "✓": "ok", "µ": "u", "μ": "u", "→": "->", "²": "^2",
+    "ε": "eps", "δ": "delta", "σ": "sigma", "λ": "lambda", "Σ": "sum", "±": "+/-", "≤": "<=",
+    "≥": ">=", "∞": "inf",
+    "–": "-", "—": "-", "…": "...", "×": "x", "·": ".", "•": "*", "✓": "ok", "µ": "u", "μ": "u",
+    "→": "->", "²": "^2",
     "“": '"', "”": '"', "‘": "'", "’": "'",
 }  # fmt: skip
 """Letters and signs of the field in ASCII."""
@@ -20,7 +24,9 @@ _HANDLER: Final = "shuffledp-plain"
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Encoding error handler: ASCII words for symbols of the field, letters without accents, plain lines for boxes."""
+    """Encoding error handler: ASCII words for symbols of the field, letters without accents, plain
+    lines for boxes.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_letter, error.object[error.start : error.end])), error.end
@@ -44,7 +50,9 @@ def prepare_terminal() -> None:
 
 
 def say_error(line: str) -> None:
-    """Writes a last line to standard error, if it is still there: a terminal that hung up takes nothing."""
+    """Writes a last line to standard error, if it is still there: a terminal that hung up takes
+    nothing.
+    """
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

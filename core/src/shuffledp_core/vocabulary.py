@@ -1,4 +1,6 @@
-"""Shared vocabulary of the parties: roles, mixing, stages of a certificate, outcomes, round ids, default suite."""
+"""Shared vocabulary of the parties: roles, mixing, stages of a certificate, outcomes, round ids,
+default suite.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """Role of a caller: a party of the roster, or a client, operator or viewer, who are not in it."""
+    """Role of a caller: a party of the roster, or a client, operator or viewer, who are not in
+    it.
+    """
 
     NODE = "node"
     ANALYST = "analyst"
@@ -26,7 +30,9 @@ class Mix(StrEnum):
 
 
 class CertificateStage(StrEnum):
-    """When a certificate is issued: before a round, for the planned reports, or after it, for those that were mixed."""
+    """When a certificate is issued: before a round, for the planned reports, or after it, for those
+    that were mixed.
+    """
 
     PLAN = "plan"
     FINAL = "final"
@@ -43,4 +49,6 @@ ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 """Pattern of a whole round id: the 16 random bytes that the analyst drew, as hex digits."""
 
 DEFAULT_SUITE: Final = "sealed-box"
-"""The public-key suite of a round whose plan names none; `shuffledp_core.onion.suites` has all of them."""
+"""The public-key suite of a round whose plan names none; `shuffledp_core.onion.suites` has all of
+them.
+"""

@@ -23,9 +23,11 @@ def cores() -> int:
 
 
 def begin() -> None:
-    """Initialises a worker: it never outlives its parent, leaves Ctrl-C to it, and leaves no core dump.
+    """Initialises a worker: it never outlives its parent, leaves Ctrl-C to it, and leaves no core
+    dump.
 
-    A worker waits for work on a pipe whose other end it holds itself, so it does not notice a killed parent there.
+    A worker waits for work on a pipe whose other end it holds itself, so it does not notice a
+    killed parent there.
     """
     forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -42,8 +44,9 @@ def _follow(sentinel: int) -> None:
 class WorkerPool(ProcessPoolExecutor):
     """A process pool whose `shutdown` returns even if a worker was killed.
 
-    Before Python 3.11.5 it could wait without end: a thread of the pool kept writing a task to a pipe that no living
-    process read (https://github.com/python/cpython/issues/94777). Tasks larger than a pipe's 64 KiB trigger that.
+    Before Python 3.11.5 it could wait without end: a thread of the pool kept writing a task to a
+    pipe that no living process read (https://github.com/python/cpython/issues/94777). Tasks larger
+    than a pipe's 64 KiB trigger that.
     """
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002

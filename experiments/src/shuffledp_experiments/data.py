@@ -1,4 +1,6 @@
-"""The papers' data, where the reader has the files: nothing is downloaded, and nothing is shipped."""
+"""The papers' data, where the reader has the files: nothing is downloaded, and nothing is
+shipped.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,31 @@ class DataFile:
 
 FILES: Final = {
     "san francisco": DataFile(
-        "gowalla_sf_box.csv.gz", ("lat", "lon"), "Gowalla check-ins in the box of Biswas et al., San Francisco (PRIVIC)"
+        "gowalla_sf_box.csv.gz",
+        ("lat", "lon"),
+        "Gowalla check-ins in the box of Biswas et al., San Francisco (PRIVIC)",
     ),
     "paris": DataFile(
-        "gowalla_paris_box.csv.gz", ("lat", "lon"), "Gowalla check-ins in the box of Biswas et al., Paris (PRIVIC)"
+        "gowalla_paris_box.csv.gz",
+        ("lat", "lon"),
+        "Gowalla check-ins in the box of Biswas et al., Paris (PRIVIC)",
     ),
     "austin": DataFile(
-        "austin_addresses_sparse_box.csv.gz", ("lat", "lon"), "the dispersed addresses of Athanasiou et al., Austin"
+        "austin_addresses_sparse_box.csv.gz",
+        ("lat", "lon"),
+        "the dispersed addresses of Athanasiou et al., Austin",
     ),
-    "adult": DataFile("adult_ints.csv.gz", ("education-num", "hours-per-week"), "UCI Adult, its integer columns"),
-    "pums": DataFile("pums_ca_1000.csv", ("educ", "income"), "PUMS California, as shipped with OpenDP"),
-    "week": DataFile("google_dp_week_data.csv", ("Money spent (euros)",), "the made-up restaurant of Google's library"),
+    "adult": DataFile(
+        "adult_ints.csv.gz", ("education-num", "hours-per-week"), "UCI Adult, its integer columns"
+    ),
+    "pums": DataFile(
+        "pums_ca_1000.csv", ("educ", "income"), "PUMS California, as shipped with OpenDP"
+    ),
+    "week": DataFile(
+        "google_dp_week_data.csv",
+        ("Money spent (euros)",),
+        "the made-up restaurant of Google's library",
+    ),
 }
 """By the name that entries give in `Entry.data`."""
 
@@ -58,19 +74,29 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
     """
     wanted = FILES[name]
     if folder is None:
-        raise DataNeededError(f"this needs {wanted.name} ({wanted.about}); name its folder with --data")
+        raise DataNeededError(
+            f"this needs {wanted.name} ({wanted.about}); name its folder with --data"
+        )
     path = folder / wanted.name
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise DataNeededError(f"{path} is longer than {MOST_BYTES // 2**20} MiB of text; it is another file")
+            raise DataNeededError(
+                f"{path} is longer than {MOST_BYTES // 2**20} MiB of text; it is another file"
+            )
         rows = csv.DictReader(content.decode("utf-8-sig").splitlines())
-        return np.array([[float(row[column]) for column in wanted.columns] for row in rows], dtype=np.float64)
+        return np.array(
+            [[float(row[column]) for column in wanted.columns] for row in rows], dtype=np.float64
+        )
     except OSError as error:
-        raise DataNeededError(f"cannot read {path}: {error.strerror or error}; it is {wanted.about}") from error
+        raise DataNeededError(
+            f"cannot read {path}: {error.strerror or error}; it is {wanted.about}"
+        ) from error
     except (EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise DataNeededError(f"cannot read {path}: {error}; it is {wanted.about}") from error
     except (KeyError, TypeError, ValueError) as error:
         columns = ", ".join(wanted.columns)
-        raise DataNeededError(f"{path} needs numbers in the columns {columns}; it is {wanted.about}") from error
+        raise DataNeededError(
+            f"{path} needs numbers in the columns {columns}; it is {wanted.about}"
+        ) from error

@@ -1,4 +1,6 @@
-"""One style for all pictures: colours by where a number comes from, safe for the colour-blind, legible in print."""
+"""One style for all pictures: colours by where a number comes from, safe for the colour-blind,
+legible in print.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,23 @@ COLOURS: Final = {
     Kind.CERTIFIED: "#0072b2",
     Kind.EXACT: "#333333",
 }
-"""Okabe and Ito's colours (2008): certified is always blue, attained green, what the paper says orange."""
+"""Okabe and Ito's colours (2008): certified is always blue, attained green, what the paper says
+orange.
+"""
 
-CYCLE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333", "#8c6d31")
-"""For series that are all of one kind, such as mechanisms; with `MARKERS`, so that grey prints differ, too."""
+CYCLE: Final = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#333333",
+    "#8c6d31",
+)
+"""For series that are all of one kind, such as mechanisms; with `MARKERS`, so that grey prints
+differ, too.
+"""
 
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -59,9 +74,15 @@ def tidy(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
 
 
-def line(axes: Axes, found: Found | Iterable[Row], series: str, *, label: str | None = None, **style: Any) -> None:
-    """Draws one series, in its kind's colour unless `style` says otherwise, with its interval if there is one."""
-    rows = [row for row in (found.rows if isinstance(found, Found) else found) if row.series == series]
+def line(
+    axes: Axes, found: Found | Iterable[Row], series: str, *, label: str | None = None, **style: Any
+) -> None:
+    """Draws one series, in its kind's colour unless `style` says otherwise, with its interval if
+    there is one.
+    """
+    rows = [
+        row for row in (found.rows if isinstance(found, Found) else found) if row.series == series
+    ]
     if not rows:
         raise ValueError(f"there is no series {series!r}")
     style.setdefault("color", COLOURS[rows[0].kind])
@@ -69,7 +90,10 @@ def line(axes: Axes, found: Found | Iterable[Row], series: str, *, label: str | 
     x, y = np.array([row.x for row in rows], dtype=np.float64), np.array([row.y for row in rows])
     axes.plot(x, y, label=series if label is None else label, **style)
     if all(row.low is not None and row.high is not None for row in rows):
-        low, high = (np.array([getattr(row, end) for row in rows], dtype=np.float64) for end in ("low", "high"))
+        low, high = (
+            np.array([getattr(row, end) for row in rows], dtype=np.float64)
+            for end in ("low", "high")
+        )
         axes.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
@@ -79,14 +103,21 @@ def cycled(index: int) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, *, columns: int = 4) -> None:
-    """One legend for all axes, below them, each label once, in as many columns as fit, up to `columns`."""
+    """One legend for all axes, below them, each label once, in as many columns as fit, up to
+    `columns`.
+    """
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     for count in range(columns, 0, -1):
         legend = figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=count, frameon=False, fontsize=8.5
+            found.values(),
+            found.keys(),
+            loc="outside lower center",
+            ncols=count,
+            frameon=False,
+            fontsize=8.5,
         )
         if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return

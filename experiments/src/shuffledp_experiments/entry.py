@@ -1,4 +1,6 @@
-"""What an experiment is: a question, its parameters, one function from parameters to rows, and the claims it judges."""
+"""What an experiment is: a question, its parameters, one function from parameters to rows, and the
+claims it judges.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ class Row:
         series: the curve or column that it belongs to.
         kind: where it comes from.
         x_name, x: what it is a number for, such as n; text for a category.
-        y_name, y: what it is, with its unit where it has one; NaN where there is none, such as an infeasible plan.
+        y_name, y: what it is, with its unit where it has one; NaN where there is none, such as an
+            infeasible plan.
         low, high: an interval around y (percentiles, or a confidence interval), where there is one.
         settings: further parameters, the same names in every row of a series.
     """
@@ -75,7 +78,8 @@ class Claim:
     Attributes:
         statement: where it stands and for which parameters, as "Theorem 1 at ε = .1".
         verdict: see `Verdict`.
-        why: the reason in a few words, with the proposition of docs/accounting.md where there is one.
+        why: the reason in a few words, with the proposition of docs/accounting.md where there is
+            one.
         published, certified, attained: the numbers, in the same unit; None where there is none.
     """
 
@@ -101,7 +105,12 @@ class Claim:
 
 
 def judge(
-    statement: str, published: float, *, certified: float, attained: float, why: Mapping[Verdict, str] | str = ""
+    statement: str,
+    published: float,
+    *,
+    certified: float,
+    attained: float,
+    why: Mapping[Verdict, str] | str = "",
 ) -> Claim:
     """Judges a published bound on ε or δ by the two sides of the truth.
 
@@ -113,7 +122,8 @@ def judge(
         why: the reason, or one for each verdict that may come out.
 
     Returns:
-        FALSE if published < attained, OPEN between the two, LOOSE above `LOOSE_FROM` times certified, else SOUND.
+        FALSE if published < attained, OPEN between the two, LOOSE above `LOOSE_FROM` times
+        certified, else SOUND.
         Digits that were rounded down in print are no falsehood: one part in a thousand is let pass.
     """
     if published < attained * (1 - 1e-3):
@@ -144,7 +154,8 @@ class Work:
         seed: of every simulated number, with the entry's id: one seed, one CSV.
         runs: simulated runs in place of the entry's own; None leaves it to the entry.
         data: folder of the data files, or None; see `shuffledp_experiments.data`.
-        exact_sampler: whether a subset of the simulated runs is repeated with the clients' integer sampler.
+        exact_sampler: whether a subset of the simulated runs is repeated with the clients' integer
+            sampler.
     """
 
     id: str
@@ -159,7 +170,9 @@ class Work:
         return self.parameters[name]
 
     def generator(self, *names: object) -> np.random.Generator:
-        """A generator of its own for each part of an experiment, so that parts may be computed in any order."""
+        """A generator of its own for each part of an experiment, so that parts may be computed in
+        any order.
+        """
         text = "\0".join([self.id, *map(str, names)])
         return np.random.default_rng([self.seed, zlib.crc32(text.encode())])
 
@@ -171,8 +184,8 @@ class Found:
     Attributes:
         rows: every number, in the order of the picture's series.
         claims: the published statements that they judge; empty for figures that no paper has.
-        notes: what a reader must know: a stand-in for data, an infeasible row, what the new figure shows. Numbers in
-            them are computed.
+        notes: what a reader must know: a stand-in for data, an infeasible row, what the new figure
+            shows. Numbers in them are computed.
     """
 
     rows: tuple[Row, ...]
@@ -183,10 +196,14 @@ class Found:
         if not self.rows:
             raise ValueError("an experiment has rows")
 
-    def series(self, name: str) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[np.float64]]]:
+    def series(
+        self, name: str
+    ) -> tuple[np.ndarray[Any, np.dtype[Any]], np.ndarray[Any, np.dtype[np.float64]]]:
         """x and y of one series, in the order of its rows."""
         rows = [row for row in self.rows if row.series == name]
-        return np.array([row.x for row in rows]), np.array([row.y for row in rows], dtype=np.float64)
+        return np.array([row.x for row in rows]), np.array(
+            [row.y for row in rows], dtype=np.float64
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +211,11 @@ class Entry:
     """One table or figure.
 
     Attributes:
-        id: the paper's number and the table's, such as "000-t1"; "n4" for a figure that no paper has.
+        id: the paper's number and the table's, such as "000-t1"; "n4" for a figure that no paper
+            has.
         aliases: other ids of the same table.
-        source: author, year and place, such as "Biswas et al. 2022, table 1"; "new" where no paper has it.
+        source: author, year and place, such as "Biswas et al. 2022, table 1"; "new" where no paper
+            has it.
         question: what the reader wants to know, as a question.
         parameters: names and values, as printed or inferred; `inferred` names the latter.
         quick: values over these for `--quick`.
@@ -205,7 +224,8 @@ class Entry:
         verdicts: the verdicts that come out; a test compares. Empty where nothing is claimed.
         inferred: names of parameters that the paper does not state.
         data: names of the data files that it uses, where they are given.
-        seconds: of CPU, of its run, picture and files in a process of its own, measured; not counting the start.
+        seconds: of CPU, of its run, picture and files in a process of its own, measured; not
+            counting the start.
         seconds_quick: the same with `--quick`.
     """
 

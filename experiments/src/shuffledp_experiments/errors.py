@@ -12,6 +12,9 @@ class UnknownExperimentError(ShuffleDPError):
 
 
 class DataNeededError(ShuffleDPError):
-    """An experiment needs a file that is not in the data folder, or that cannot be read. Exit code 2."""
+    """An experiment needs a file that is not in the data folder, or that cannot be read.
+
+    Exit code 2.
+    """
 
     exit_code = 2

@@ -22,18 +22,23 @@ ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
 
 
 def write_index(done: Sequence[Done], out: Path) -> Path:
-    """Writes out/index.html: every experiment that ran, its picture, and what it says of the paper."""
+    """Writes out/index.html: every experiment that ran, its picture, and what it says of the
+    paper.
+    """
     by_id = {each.id: each for each in done}
     parts = "\n".join(
         f"<h2>{escape(title)}</h2>\n"
-        + "\n".join(_article(entry, by_id[entry.id]) for entry in part_entries(part) if entry.id in by_id)
+        + "\n".join(
+            _article(entry, by_id[entry.id]) for entry in part_entries(part) if entry.id in by_id
+        )
         for part, title in PARTS.items()
         if any(entry.id in by_id for entry in part_entries(part))
     )
     page = out / "index.html"
     page.write_text(
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n<title>Published against true</title>\n'
+        '<meta name="viewport" content="width=device-width">\n<title>Published against '
+        "true</title>\n"
         f"<style>{_STYLE}</style>\n<h1>Published against true</h1>\n"
         "<p>Certified is never below the truth, attained never above it.</p>\n"
         f"{parts}\n</html>\n"
@@ -45,11 +50,14 @@ def _article(entry: Entry, done: Done) -> str:
     if done.missing:
         body = f"<p>Did not run: {escape(done.missing)}</p>"
     else:
-        links = " ".join(f'<a href="{entry.id}.{ending}">{ending.upper()}</a>' for ending in ENDINGS)
+        links = " ".join(
+            f'<a href="{entry.id}.{ending}">{ending.upper()}</a>' for ending in ENDINGS
+        )
         items = "".join(f"<li>{_claim(claim.line())}</li>" for claim in done.claims)
         items += "".join(f"<li>{escape(note)}</li>" for note in done.notes)
         body = (
-            f'<img src="{entry.id}.png" alt="{escape(entry.question)}" loading="lazy">\n<ul>{items}</ul>\n'
+            f'<img src="{entry.id}.png" alt="{escape(entry.question)}" '
+            f'loading="lazy">\n<ul>{items}</ul>\n'
             f'<p class="quiet">{links} · {done.seconds:.1f} s of CPU</p>'
         )
     return (
@@ -65,7 +73,9 @@ def _claim(line: str) -> str:
 
 def registry_table() -> str:
     """All experiments as Markdown, a table for each paper: for the documentation."""
-    return "\n\n".join(f"## {title}\n\n{_table(part_entries(part))}" for part, title in PARTS.items())
+    return "\n\n".join(
+        f"## {title}\n\n{_table(part_entries(part))}" for part, title in PARTS.items()
+    )
 
 
 def _table(entries: Sequence[Entry]) -> str:
@@ -74,7 +84,13 @@ def _table(entries: Sequence[Entry]) -> str:
         f"{', '.join(sorted(entry.verdicts))} | {entry.seconds:g} |"
         for entry in entries
     ]
-    return "\n".join(["| id | where | question | parameters | verdicts | s |", "|---|---|---|---|---|---|", *rows])
+    return "\n".join(
+        [
+            "| id | where | question | parameters | verdicts | s |",
+            "|---|---|---|---|---|---|",
+            *rows,
+        ]
+    )
 
 
 def parameters(values: Mapping[str, object]) -> str:
@@ -90,7 +106,9 @@ def _short(value: object) -> str:
 
 
 def listed() -> list[tuple[str, str, str, str, float]]:
-    """Id with its aliases, source, question, verdicts and seconds of each experiment: for `--list`."""
+    """Id with its aliases, source, question, verdicts and seconds of each experiment: for
+    `--list`.
+    """
     return [
         (
             " = ".join((entry.id, *entry.aliases)),

@@ -1,4 +1,6 @@
-"""All experiments, in the order of the papers: one registry, which the command, the docs and the tests walk."""
+"""All experiments, in the order of the papers: one registry, which the command, the docs and the
+tests walk.
+"""
 
 from __future__ import annotations
 
@@ -46,4 +48,6 @@ def experiment(name: str) -> Entry:
     for entry in experiments().values():
         if name == entry.id or name in entry.aliases:
             return entry
-    raise UnknownExperimentError(f"there is no table or figure {name!r}; see shuffledp reproduce --list")
+    raise UnknownExperimentError(
+        f"there is no table or figure {name!r}; see shuffledp reproduce --list"
+    )

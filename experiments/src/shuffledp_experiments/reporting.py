@@ -30,8 +30,11 @@ def show_list(*, as_json: bool) -> None:
     Console().print(table)
 
 
-def report(entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, **wishes: Any) -> None:
-    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of the registry.
+def report(
+    entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, **wishes: Any
+) -> None:
+    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of
+    the registry.
 
     Raises:
         DataNeededError: some did not run; all others are printed first, and their files written.
@@ -53,7 +56,8 @@ def report(entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, *
     missing = [each.id for each in done if each.missing]
     if missing:
         raise DataNeededError(
-            f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that has their files "
+            f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that "
+            f"has their files "
             "with --data, or leave it out for made-up ones"
         )
 
@@ -70,6 +74,8 @@ def _show(console: Console, done: Done, out: Path) -> None:
     if done.missing:
         console.print(f"{done.id}: did not run: {done.missing}", markup=False)
         return
-    console.print(f"{done.id}: {out / done.id}.csv, .png, .pdf ({done.seconds:.1f} s of CPU)", markup=False)
+    console.print(
+        f"{done.id}: {out / done.id}.csv, .png, .pdf ({done.seconds:.1f} s of CPU)", markup=False
+    )
     for text in (*(claim.line() for claim in done.claims), *done.notes):
         console.print(f"  {text}", markup=False)

@@ -19,7 +19,10 @@ from shuffledp_experiments.table import as_csv
 
 ENDINGS: Final = ("csv", "png", "pdf")
 
-_STEADY: Final = {"png": {"Software": None}, "pdf": {"Creator": None, "Producer": None, "CreationDate": None}}
+_STEADY: Final = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
 """Nothing of the day or of the library's version in a picture: the same rows, the same bytes."""
 
 
@@ -42,13 +45,16 @@ class Done:
     missing: str = ""
 
 
-def reproduce(entries: Sequence[Entry], out: Path, *, processes: int | None = None, **wishes: Any) -> Iterator[Done]:
+def reproduce(
+    entries: Sequence[Entry], out: Path, *, processes: int | None = None, **wishes: Any
+) -> Iterator[Done]:
     """Runs experiments and writes their files; yields each as it is done, the longest begun first.
 
     Args:
         entries: of the registry.
         out: folder of the files; made where it is missing.
-        processes: at a time; None for as many as there are cores. One runs here, without another process.
+        processes: at a time; None for as many as there are cores. One runs here, without another
+            process.
         wishes: see `Work`.
 
     Raises:
@@ -57,7 +63,9 @@ def reproduce(entries: Sequence[Entry], out: Path, *, processes: int | None = No
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+        raise ConfigError(
+            f"cannot make the folder {out}: {error.strerror}; choose another with --out"
+        ) from error
     longest_first = sorted(entries, key=lambda entry: entry.seconds, reverse=True)
     workers = min(processes or cores(), len(entries))
     if workers <= 1:
@@ -90,8 +98,11 @@ def reproduce_one(entry: Entry, out: Path, **wishes: Any) -> Done:
         (out / f"{entry.id}.csv").write_text(as_csv(found.rows))
         for ending, metadata in _STEADY.items():
             figure.savefig(out / f"{entry.id}.{ending}", metadata=metadata)
-            # Everything has its place now: without this each format would draw the picture twice more to find it again.
+            # Everything has its place now: without this each format would draw the picture twice
+            # more to find it again.
             figure.set_layout_engine(None)
     except OSError as error:
-        raise ConfigError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
+        raise ConfigError(
+            f"cannot write to {out}: {error.strerror}; choose another folder with --out"
+        ) from error
     return Done(entry.id, found.claims, found.notes, time.process_time() - began)

@@ -14,15 +14,29 @@ COLUMNS: Final = ("series", "kind", "x_name", "x", "y_name", "y", "low", "high")
 
 
 def as_csv(rows: Iterable[Row]) -> str:
-    """One line a row: `COLUMNS`, then every setting that some row has, sorted. Numbers keep all their digits."""
+    """One line a row: `COLUMNS`, then every setting that some row has, sorted.
+
+    Numbers keep all their digits.
+    """
     kept = list(rows)
     settings = sorted({name for row in kept for name in row.settings})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*COLUMNS, *settings])
     for row in kept:
-        fixed = (row.series, row.kind.value, row.x_name, row.x, row.y_name, row.y, row.low, row.high)
-        writer.writerow([_cell(value) for value in (*fixed, *(row.settings.get(name) for name in settings))])
+        fixed = (
+            row.series,
+            row.kind.value,
+            row.x_name,
+            row.x,
+            row.y_name,
+            row.y,
+            row.low,
+            row.high,
+        )
+        writer.writerow(
+            [_cell(value) for value in (*fixed, *(row.settings.get(name) for name in settings))]
+        )
     return text.getvalue()
 
 

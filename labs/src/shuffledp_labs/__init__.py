@@ -1,1 +1,3 @@
-"""Ten labs on the shuffle model: instances, checks, and the sandbox in which students' programs run."""
+"""Ten labs on the shuffle model: instances, checks, and the sandbox in which students' programs
+run.
+"""

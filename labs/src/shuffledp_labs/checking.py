@@ -1,4 +1,6 @@
-"""Runs the checks of a lab in their order, each with a fresh process of the student's, and keeps what came of each."""
+"""Runs the checks of a lab in their order, each with a fresh process of the student's, and keeps
+what came of each.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Run:
 
 def wanted(step: str | None, *, system: bool) -> Callable[[Check], bool]:
     """The checks of a step, or all; without those of real systems unless `system`."""
-    return lambda check: (step is None or check.step == step.upper()) and (system or not check.system)
+    return lambda check: (
+        (step is None or check.step == step.upper()) and (system or not check.system)
+    )
 
 
 def run_checks(run: Run, watcher: Watcher) -> LabResult:
@@ -83,7 +87,14 @@ def run_checks(run: Run, watcher: Watcher) -> LabResult:
         points = sum(each.points for each in results)
         finished = len(results) == len(run.lab.checks)
         result = LabResult(
-            run.lab.number, run.student, run.nonce.hex(), digest, points, tuple(results), box, finished=finished
+            run.lab.number,
+            run.student,
+            run.nonce.hex(),
+            digest,
+            points,
+            tuple(results),
+            box,
+            finished=finished,
         )
         watcher.writes(result)
     return result
@@ -108,7 +119,9 @@ def chosen(run: Run) -> set[str]:
             names |= {check.name, *check.needs}
     if not names:
         steps = ", ".join(sorted({check.step for check in run.lab.checks}))
-        raise LabUsageError(f"lab {run.lab.number} has no check of this kind: its steps with checks are {steps}")
+        raise LabUsageError(
+            f"lab {run.lab.number} has no check of this kind: its steps with checks are {steps}"
+        )
     return names
 
 
@@ -138,14 +151,17 @@ def _tried(run: Run, check: Check, watcher: Watcher) -> tuple[Outcome, str, str,
     """Runs a check in a folder of its own: outcome, message, what was printed, sandbox."""
     with scratch_folder() as scratch:
         with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
-            attempt = Attempt(run.draws.child(check.name), program, scratch, watcher.progress, run.work)
+            attempt = Attempt(
+                run.draws.child(check.name), program, scratch, watcher.progress, run.work
+            )
             outcome, message = _outcome(check, attempt)
         return outcome, message, program.printed, program.last_box
 
 
 @contextmanager
 def _processor_time(seconds: float) -> Iterator[None]:
-    """End a check that computes for longer on what a program returned, in the main thread of this process.
+    """End a check that computes for longer on what a program returned, in the main thread of this
+    process.
 
     Raises:
         StudentTimeout: the processor time was used up.
@@ -156,12 +172,15 @@ def _processor_time(seconds: float) -> Iterator[None]:
 
     def end(_number: int, _frame: object) -> None:
         raise StudentTimeout(
-            f"checking what it returned took more than {seconds:.0f} s of processor time: return smaller numbers, "
+            f"checking what it returned took more than {seconds:.0f} s of processor time: return "
+            f"smaller numbers, "
             "such as fractions with smaller denominators"
         )
 
     before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again, should a destructor have swallowed the first
+    signal.setitimer(
+        signal.ITIMER_PROF, seconds, 1.0
+    )  # again, should a destructor have swallowed the first
     try:
         yield
     finally:

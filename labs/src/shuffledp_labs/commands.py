@@ -11,11 +11,15 @@ import typer
 from shuffledp_labs.teaching import app as teaching
 
 app = typer.Typer()
-lab_app = typer.Typer(no_args_is_help=True, help="A course of ten labs: predict, attack, write the defence, explain.")
+lab_app = typer.Typer(
+    no_args_is_help=True, help="A course of ten labs: predict, attack, write the defence, explain."
+)
 app.add_typer(lab_app, name="lab")
 
 Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
-Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")]
+Folder = Annotated[
+    Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")
+]
 
 
 @lab_app.command("list")
@@ -28,7 +32,9 @@ def list_labs() -> None:
 
     table = Table("lab", "title", "level", "minutes", "checks", box=None)
     for lab in all_labs():
-        table.add_row(str(lab.number), lab.title, str(lab.level), str(lab.minutes), str(len(lab.checks)))
+        table.add_row(
+            str(lab.number), lab.title, str(lab.level), str(lab.minutes), str(len(lab.checks))
+        )
     Console().print(table)
 
 
@@ -37,15 +43,23 @@ def start(
     lab: Number,
     *,
     student: Annotated[str, typer.Option(help="Your name or number in the course.")] = "",
-    folder: Annotated[Path | None, typer.Option(help="Folder to create; default: lab-N here.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder to create; default: lab-N here.")
+    ] = None,
 ) -> None:
     """Create a folder with the handout, a program to complete, and predictions to make."""
     from shuffledp_labs.installed import lab as lab_of
     from shuffledp_labs.teaching import starting
 
     place = starting.start(lab_of(lab), folder, student)
-    typer.echo(f"{place.path} is made. Read {place.path / 'README.md'}, predict in {place.path / 'predict.toml'}.")
-    typer.echo(f"Then: shuffledp lab check {lab}" + (f" --folder {shlex.quote(str(folder))}" if folder else ""))
+    typer.echo(
+        f"{place.path} is made. Read {place.path / 'README.md'}, predict in "
+        f"{place.path / 'predict.toml'}."
+    )
+    typer.echo(
+        f"Then: shuffledp lab check {lab}"
+        + (f" --folder {shlex.quote(str(folder))}" if folder else "")
+    )
 
 
 @lab_app.command()
@@ -60,9 +74,12 @@ def run(lab: Number, *, folder: Folder = None) -> None:
 def check(
     lab: Number,
     *,
-    step: Annotated[str | None, typer.Option(help="Run only the checks of this step and their prerequisites.")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="Run only the checks of this step and their prerequisites.")
+    ] = None,
     system: Annotated[
-        bool, typer.Option("--system/--no-system", help="Include the checks that start a real system.")
+        bool,
+        typer.Option("--system/--no-system", help="Include the checks that start a real system."),
     ] = True,
     folder: Folder = None,
 ) -> None:

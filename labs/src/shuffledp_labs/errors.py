@@ -1,4 +1,6 @@
-"""Errors of the labs, by who is at fault: the student's program, the one who types, or nobody but a property."""
+"""Errors of the labs, by who is at fault: the student's program, the one who types, or nobody but a
+property.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,17 @@ class LabUsageError(LabError):
 
 
 class CheckFailed(LabError):  # noqa: N818 - the outcome of a check, not a fault of this program
-    """A property does not hold. The message names property, instance, distance and where to read, no wanted value."""
+    """A property does not hold.
+
+    The message names property, instance, distance and where to read, no wanted value.
+    """
 
 
 class StudentFault(LabError):  # noqa: N818
-    """The student's program did something that no correct program does; costs the check, and nothing else."""
+    """The student's program did something that no correct program does.
+
+    Costs the check, and nothing else.
+    """
 
 
 class NotWritten(StudentFault):
@@ -57,15 +65,21 @@ class StudentDied(StudentFault):
 
 
 class BadAnswer(StudentFault):
-    """A value that cannot cross the pipe: of another type, too large, too deep, or no value at all."""
+    """A value that cannot cross the pipe: of another type, too large, too deep, or no value at
+    all.
+    """
 
 
 class RandomnessElsewhere(StudentFault):
-    """The same coins gave another answer: the program has chance of its own, or remembers earlier calls."""
+    """The same coins gave another answer: the program has chance of its own, or remembers earlier
+    calls.
+    """
 
 
 class TooWide(StudentFault):
-    """A draw from so many values that its branches cannot be walked: a float in disguise, most often."""
+    """A draw from so many values that its branches cannot be walked: a float in disguise, most
+    often.
+    """
 
 
 class TooLarge(StudentFault):

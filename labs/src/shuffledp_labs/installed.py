@@ -33,7 +33,9 @@ def numbers() -> tuple[int, ...]:
 def lab(number: int) -> Lab:
     """One lab."""
     if number not in numbers():
-        raise LabUsageError(f"there is no lab {number}: `shuffledp lab list` shows those that there are")
+        raise LabUsageError(
+            f"there is no lab {number}: `shuffledp lab list` shows those that there are"
+        )
     found: Lab = import_module(f"{__package__}.{LABS[number]}").LAB
     return found
 

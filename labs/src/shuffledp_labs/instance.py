@@ -1,7 +1,9 @@
-"""Fresh instances: everything that a check draws follows from a key, the lab, the student and a nonce.
+"""Fresh instances: everything that a check draws follows from a key, the lab, the student and a
+nonce.
 
-The key is the course's, or drawn for practice; the nonce is the operating system's and is kept in the result, so that
-the holder of the key can draw the same instance again. Nobody else can foretell or repeat one.
+The key is the course's, or drawn for practice; the nonce is the operating system's and is kept in
+the result, so that the holder of the key can draw the same instance again. Nobody else can foretell
+or repeat one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ Bytes: TypeAlias = bytes  # a method below has its name
 class Draws:
     """A deterministic stream of draws; also a source of coins for a student's function.
 
-    Not thread-safe. Children have streams of their own: what one check draws does not change another's.
+    Not thread-safe. Children have streams of their own: what one check draws does not change
+    another's.
     """
 
     def __init__(self, seed: bytes) -> None:
@@ -47,7 +50,9 @@ class Draws:
         return low + self.below(high - low + 1)
 
     def fraction(self, low: Fraction, high: Fraction, denominator: int) -> Fraction:
-        """A uniform multiple of 1/denominator from low to high, both possible when they are multiples."""
+        """A uniform multiple of 1/denominator from low to high, both possible when they are
+        multiples.
+        """
         first, last = -(-low * denominator // 1), high * denominator // 1
         return Fraction(self.integer(int(first), int(last)), denominator)
 

@@ -6,7 +6,10 @@ from typing import Any
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value; of a list also the types in it. Lists and tuples of a student's both arrive as tuples."""
+    """The type of a value; of a list also the types in it.
+
+    Lists and tuples of a student's both arrive as tuples.
+    """
     if not isinstance(value, tuple | list):
         return type(value).__name__
     inside = sorted({type(part).__name__ for part in value})

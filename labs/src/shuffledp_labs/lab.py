@@ -1,4 +1,6 @@
-"""What a lab is: predictions, checks with their points, a show, and the files that a student gets."""
+"""What a lab is: predictions, checks with their points, a show, and the files that a student
+gets.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ EXPLANATION_POINTS: Final = 10
 
 @dataclass(frozen=True)
 class Later:
-    """A function of a lab's package that is imported when it is called: `lab list` must not wait for numpy and gRPC.
+    """A function of a lab's package that is imported when it is called: `lab list` must not wait
+    for numpy and gRPC.
 
     A lab says `_of = partial(Later, __name__)`, and then `_of("checks.check_law")`.
 
@@ -56,9 +59,11 @@ class Attempt:
     Attributes:
         draws: this check's own stream: the instance.
         program: the student's program, a fresh process for each check.
-        scratch: a folder for the check, erased after it; the one that the program may write, its current folder.
+        scratch: a folder for the check, erased after it; the one that the program may write, its
+            current folder.
         progress: shows the student one line of what is going on.
-        file: the student's `work.py`, for a check that starts more programs: `StudentProgram(file, scratch)`.
+        file: the student's `work.py`, for a check that starts more programs: `StudentProgram(file,
+            scratch)`.
     """
 
     draws: Draws
@@ -76,11 +81,13 @@ class Check:
         name: the step's letter, and a word: "B-law".
         points: for passing it.
         title: what is asked, a plain sentence.
-        run: raises `CheckFailed` or returns a sentence of what was seen. Faults of the program pass through it.
+        run: raises `CheckFailed` or returns a sentence of what was seen. Faults of the program pass
+            through it.
         needs: names of the checks that must have passed before; else this one is not reached.
         system: whether it starts the processes of a real system.
         chance: probability that a correct program fails, at most 1e-9.
-        seconds: limit of the whole check, far above what a correct program takes: graders are busy machines.
+        seconds: limit of the whole check, far above what a correct program takes: graders are busy
+            machines.
     """
 
     name: str
@@ -108,7 +115,8 @@ class Prediction:
         kind: what an answer is.
         unit: of a number, for the reader.
         choices: of a choice.
-        most: of a number that lies between 0 and this, such as 1 for a share; infinite for any number.
+        most: of a number that lies between 0 and this, such as 1 for a share; infinite for any
+            number.
     """
 
     key: str
@@ -171,11 +179,15 @@ class Lab:
     def __post_init__(self) -> None:
         """Refuses a lab whose points or names do not agree: a slip of its author."""
         if sum(check.points for check in self.checks) != CHECK_POINTS:
-            raise ValueError(f"the checks of lab {self.number} have to give {CHECK_POINTS} points together")
+            raise ValueError(
+                f"the checks of lab {self.number} have to give {CHECK_POINTS} points together"
+            )
         known: set[str] = set()
         for check in self.checks:
             if not set(check.needs) <= known or check.name in known:
-                raise ValueError(f"{check.name} of lab {self.number} has a name twice, or needs a check after it")
+                raise ValueError(
+                    f"{check.name} of lab {self.number} has a name twice, or needs a check after it"
+                )
             known.add(check.name)
 
     def file(self, name: str) -> Traversable:

@@ -1,4 +1,6 @@
-"""What verified mixing costs beside plain mixing: bytes by definition, processor time measured in this process."""
+"""What verified mixing costs beside plain mixing: bytes by definition, processor time measured in
+this process.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from shuffledp_core.onion.geometry import Geometry
 
 USERS: Final = 12
 _TURNS: Final = 3
-"""The least of so many measurements counts: what else the machine does only adds to each; it can move their ratio."""
+"""The least of so many measurements counts: what else the machine does only adds to each; it can
+move their ratio.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,8 @@ class Price:
 
     Attributes:
         device: microseconds of processor time a message, to seal it.
-        node: microseconds of processor time a message at node 2: plain to open it; verified to check, open, blind and
-            prove.
+        node: microseconds of processor time a message at node 2: plain to open it; verified to
+            check, open, blind and prove.
         sent: bytes that a user sends.
         board: bytes of a message on the board.
     """
@@ -48,13 +52,18 @@ class Price:
 
 
 def measured(geometry: Geometry) -> Price:
-    """The price for plain rounds of this geometry, measured with `USERS` users; it takes about a second.
+    """The price for plain rounds of this geometry, measured with `USERS` users.
+
+    It takes about a second.
 
     Raises:
         ValueError: the geometry is a verified round's.
     """
     if geometry.verified:
-        raise ValueError("the price is that of verified mixing over a plain round, and the geometry is no plain one's")
+        raise ValueError(
+            "the price is that of verified mixing over a plain round, and the geometry is no "
+            "plain one's"
+        )
     verified = msgspec.structs.replace(geometry, mix="verified")
     turns = [(_plain(geometry), _verified(geometry)) for _ in range(_TURNS)]
     messages = USERS * geometry.messages_per_user
@@ -84,9 +93,14 @@ def _plain(geometry: Geometry) -> tuple[float, float]:
     from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope
 
     route, round_id = fresh_route(geometry), "00" * 16
-    keys, content = [public for _, public in route], [bytes(geometry.plain_bytes)] * geometry.messages_per_user
+    keys, content = (
+        [public for _, public in route],
+        [bytes(geometry.plain_bytes)] * geometry.messages_per_user,
+    )
     sent: list[bytes] = []
-    device = _timed(lambda: sent.extend(seal_envelope(geometry, round_id, keys, content) for _ in range(USERS)))
+    device = _timed(
+        lambda: sent.extend(seal_envelope(geometry, round_id, keys, content) for _ in range(USERS))
+    )
     batch = b"".join(open_envelope(geometry, round_id, route[0][0], envelope) for envelope in sent)
     return device, _timed(lambda: peel(geometry, round_id, 2, route[1][0], batch))
 
@@ -100,13 +114,19 @@ def _verified(geometry: Geometry) -> tuple[float, float]:
     parties = Parties.fresh(geometry.hops, geometry.messages_per_user, 2, (USERS, USERS))
     terms, symbols = parties.terms, [1] * geometry.messages_per_user
     users: list[Prepared] = []
-    device = _timed(lambda: users.extend(make_claim(terms, symbols, os.urandom(32), os.urandom) for _ in range(USERS)))
+    device = _timed(
+        lambda: users.extend(
+            make_claim(terms, symbols, os.urandom(32), os.urandom) for _ in range(USERS)
+        )
+    )
     claims = claims_of(users)
     enrolled, signature = {claim.credential for claim in claims}, parties.list_signature(claims)
 
     def at(position: int) -> Hop:
         listed = check_list(terms, claims, enrolled, signature)
-        return Hop(terms, listed, position, parties.secrets[position - 1], parties.signers[position - 1])
+        return Hop(
+            terms, listed, position, parties.secrets[position - 1], parties.signers[position - 1]
+        )
 
     first = at(1)
     first.take({user.claim.credential: user.submission for user in users})

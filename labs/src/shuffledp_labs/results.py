@@ -84,6 +84,8 @@ def read_result(file: Path) -> LabResult:
     except FileNotFoundError:
         raise LabUsageError(f"{file} is not there: run `shuffledp lab check` first") from None
     except OSError as error:
-        raise LabUsageError(f"{file} cannot be read ({error.strerror}): run `shuffledp lab check` again") from None
+        raise LabUsageError(
+            f"{file} cannot be read ({error.strerror}): run `shuffledp lab check` again"
+        ) from None
     except msgspec.MsgspecError as error:
         raise LabUsageError(f"{file} is not a result of a lab: {error}") from None

@@ -9,7 +9,10 @@ MOST: Final = 60
 
 
 def short(value: object) -> str:
-    """The value as Python writes it, cut; its type where it cannot be written, as an integer of a million digits."""
+    """The value as Python writes it, cut.
+
+    Its type where it cannot be written, as an integer of a million digits.
+    """
     try:
         text = repr(value)
     except (ValueError, RecursionError):

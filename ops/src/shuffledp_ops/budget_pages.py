@@ -12,7 +12,9 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 MOST_CHARGES: Final = 1_000_000
-"""Most charges of a population that are read: whoever answers must neither fill our memory nor keep us for ever."""
+"""Most charges of a population that are read: whoever answers must neither fill our memory nor keep
+us for ever.
+"""
 
 
 async def budget_pages(
@@ -23,7 +25,9 @@ async def budget_pages(
     after: int = 0,
     seconds: float | None = None,
 ) -> AsyncGenerator[accountant_pb2.GetBudgetResponse, None]:
-    """Yields the pages with the charges behind number `after`, in their order. The last one has no charge.
+    """Yields the pages with the charges behind number `after`, in their order.
+
+    The last one has no charge.
 
     What a page says of the budget holds at the time of that page; so the last one is what counts.
 
@@ -46,7 +50,9 @@ async def budget_pages(
         numbers = [after, *(charge.entry for charge in page.entries)]
         read += len(page.entries)
         if read > MOST_CHARGES or any(number <= before for before, number in pairwise(numbers)):
-            raise MalformedDocumentError(f"the accountant's pages of {population!r} do not end; ask who runs it")
+            raise MalformedDocumentError(
+                f"the accountant's pages of {population!r} do not end; ask who runs it"
+            )
         yield page
         if not page.entries:
             return

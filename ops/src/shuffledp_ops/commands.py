@@ -1,4 +1,6 @@
-"""Operator's commands, `shuffledp round|campaign|keys|results|report|console`, each imported when it runs."""
+"""Operator's commands, `shuffledp round|campaign|keys|results|report|console`, each imported when
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -22,37 +24,64 @@ app.add_typer(campaign_app, name="campaign")
 
 @app.command("round")
 def round_(
-    keys: Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")],
+    keys: Annotated[
+        Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")
+    ],
     *,
     mechanism: Mechanism,
-    max_value: Annotated[int, typer.Option(min=1, help="Largest value; values are integers from 0.")],
-    min_reports: Annotated[int, typer.Option(min=1, help="With fewer reports the round ends without an answer.")],
+    max_value: Annotated[
+        int, typer.Option(min=1, help="Largest value; values are integers from 0.")
+    ],
+    min_reports: Annotated[
+        int, typer.Option(min=1, help="With fewer reports the round ends without an answer.")
+    ],
     max_reports: Annotated[
         int, typer.Option(min=1, help="The round closes as soon as this many reports have arrived.")
     ],
-    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")],
+    epsilon: Annotated[
+        float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
+    ],
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring values.")] = Adjacency.STANDARD,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Definition of neighbouring values.")
+    ] = Adjacency.STANDARD,
     max_distance: Annotated[
-        int | None, typer.Option(min=1, help="Largest change of a value that the guarantee covers; default: any.")
+        int | None,
+        typer.Option(
+            min=1, help="Largest change of a value that the guarantee covers; default: any."
+        ),
     ] = None,
     colluding: Annotated[
-        int | None, typer.Option(min=0, help="Assumed number of colluding users; default: 5% of --min-reports.")
+        int | None,
+        typer.Option(
+            min=0, help="Assumed number of colluding users; default: 5% of --min-reports."
+        ),
     ] = None,
     population: Annotated[str, typer.Option(help="Population to ask.")] = "demo",
     question: Annotated[
-        int, typer.Option(min=0, help="Question number for mechanisms with memoised responses (RAPPOR).")
+        int,
+        typer.Option(
+            min=0, help="Question number for mechanisms with memoised responses (RAPPOR)."
+        ),
     ] = 0,
     route: Annotated[
-        list[str] | None, typer.Option(help="Node of the route, in order; repeatable; default: all nodes.")
+        list[str] | None,
+        typer.Option(help="Node of the route, in order; repeatable; default: all nodes."),
     ] = None,
     suite: Suite = DEFAULT_SUITE,
     mix: Mixing = Mix.PLAIN,
-    open_seconds: Annotated[float, typer.Option(help="How long submissions stay open, in seconds.")] = 600.0,
+    open_seconds: Annotated[
+        float, typer.Option(help="How long submissions stay open, in seconds.")
+    ] = 600.0,
     allow_corrupt: Annotated[
-        bool, typer.Option("--allow-corrupt", help="Laboratories only: allow nodes that record who sent what.")
+        bool,
+        typer.Option(
+            "--allow-corrupt", help="Laboratories only: allow nodes that record who sent what."
+        ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
+        "out"
+    ),
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Run one round on a deployment: open it, follow it, print the answer."""
@@ -90,7 +119,9 @@ def round_(
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a saved round.")] = Path("out/latest"),
 ) -> None:
-    """Regenerate a saved round's report.html from its signed documents, after verifying each of them."""
+    """Regenerate a saved round's report.html from its signed documents, after verifying each of
+    them.
+    """
     from shuffledp_ops.rounds.reporting import run_report_command
 
     run_report_command(folder)
@@ -101,34 +132,49 @@ def console(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="A deployment's key folder (roster.json, root.pub, operator/ or viewer/), or a folder of saved rounds."
+            help="A deployment's key folder (roster.json, root.pub, operator/ or viewer/), or a "
+            "folder of saved rounds."
         ),
     ] = Path("out"),
     *,
     operate: Annotated[
-        bool, typer.Option("--operate", help="Also allow opening and ending rounds, through the link that is printed.")
+        bool,
+        typer.Option(
+            "--operate",
+            help="Also allow opening and ending rounds, through the link that is printed.",
+        ),
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8765,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Host name under which browsers reach the console, besides localhost; repeatable."),
+        typer.Option(
+            help="Host name under which browsers reach the console, besides localhost; repeatable."
+        ),
     ] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(help="TLS certificate, a PEM file.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate, a PEM file.")
+    ] = None,
     tls_key: Annotated[
         Path | None, typer.Option(help="Private key of the certificate, an unencrypted PEM file.")
     ] = None,
     plaintext: Annotated[
-        bool, typer.Option("--plaintext", help="Serve without TLS even if other machines can connect.")
+        bool,
+        typer.Option("--plaintext", help="Serve without TLS even if other machines can connect."),
     ] = False,
 ) -> None:
-    """Serve web pages about a deployment or saved rounds: progress, budgets, answers. Read-only by default."""
+    """Serve web pages about a deployment or saved rounds: progress, budgets, answers.
+
+    Read-only by default.
+    """
     try:
         from shuffledp_ops.console.command import Listening, run_console_command
     except ModuleNotFoundError as error:
         from shuffledp_core.errors import NotInstalledError
 
-        raise NotInstalledError("the console's web server is missing: pip install 'shuffledp-ops[console]'") from error
+        raise NotInstalledError(
+            "the console's web server is missing: pip install 'shuffledp-ops[console]'"
+        ) from error
 
     listening = Listening(host, port, tuple(allow_host or ()), tls_certificate, tls_key, plaintext)
     run_console_command(folder, listening, operate=operate)

@@ -1,4 +1,5 @@
 """Pure numerics: what a mechanism guarantees. No network, no clock, no files.
 
-`bounds` holds the vocabulary and the dispatch; one module per mechanism registers its analysis there.
+`bounds` holds the vocabulary and the dispatch; one module per mechanism registers its analysis
+there.
 """

@@ -1,8 +1,9 @@
-"""Adaptive composition: the cost of a population's rounds when each one's parameters may depend on earlier results.
+"""Adaptive composition: the cost of a population's rounds when each one's parameters may depend on
+earlier results.
 
-The budget's privacy filters decide (`rounds.filters`; docs/accounting.md, propositions C13 to C16): a round
-is admitted while one of them still has room for it. A population's only round may use the whole budget, as exactly as
-it can be computed.
+The budget's privacy filters decide (`rounds.filters`; docs/accounting.md, propositions C13 to C16):
+a round is admitted while one of them still has room for it. A population's only round may use the
+whole budget, as exactly as it can be computed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from shuffledp_privacy.tabulated import TABLES
 def spent_of_budget(
     costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: Composition
 ) -> Spent:
-    """ε that rounds use of a budget, as its composition counts; more than `epsilon` if they do not fit.
+    """ε that rounds use of a budget, as its composition counts.
+
+    More than `epsilon` if they do not fit.
 
     Args:
         costs: the rounds, in any order, or how often there is each; none cost 0.
@@ -41,8 +44,9 @@ def spent_of_budget(
 def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
     """Part of a budget that the rounds have used, as ε under `adjacency` at `delta`.
 
-    At most `epsilon` if and only if the budget admits all of them, in whatever order they were asked. Below that it
-    is what is used up so far; the guarantee that holds in the end, whenever one stops asking, is the budget.
+    At most `epsilon` if and only if the budget admits all of them, in whatever order they were
+    asked. Below that it is what is used up so far; the guarantee that holds in the end, whenever
+    one stops asking, is the budget.
 
     Args:
         costs: the rounds, in any order, or how often there is each; none cost 0.
@@ -54,28 +58,36 @@ def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: 
 
 
 @lru_cache(maxsize=256)
-def _spent(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+def _spent(
+    times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
+) -> Spent:
     if not times:
         return Spent(0.0, ("nothing charged",))
     try:
         found = [_filtered(charged_once(times), adjacency, epsilon, delta)]
     except CannotCertify as refusal:
         found = [Spent(math.inf, (f"no filter: {refusal}",))]
-    # The first round is chosen without any result, so its own exact ε may use the whole budget (C15).
+    # The first round is chosen without any result, so its own exact ε may use the whole budget
+    # (C15).
     if sum(count for _, count in times) == 1:
         only = alone(times[0][0], delta)
         found.append(Spent(only.epsilon, ("C15: the only round so far", *only.basis)))
     return min(found, key=lambda bound: bound.epsilon)
 
 
-def _filtered(times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+def _filtered(
+    times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
+) -> Spent:
     top = max(cost.mechanism.domain for cost, _ in times) - 1
     if adjacency is Adjacency.STANDARD:
-        value, basis = Filters.of(epsilon, delta).spent(_total(times, top, Filters.of(epsilon, delta)))
+        value, basis = Filters.of(epsilon, delta).spent(
+            _total(times, top, Filters.of(epsilon, delta))
+        )
         return Spent(value, (basis,))
 
     def ceiling(low: int, high: int) -> float:
-        # C16: the worst round of the interval, its costs counted at the far end, against the budget of the near one.
+        # C16: the worst round of the interval, its costs counted at the far end, against the budget
+        # of the near one.
         total = _total(times, high, Filters.of(epsilon * high, delta))
         return Filters.of(epsilon * low, delta).spent(total)[0] / low
 
@@ -88,7 +100,8 @@ def _total(times: tuple[tuple[Cost, int], ...], distance: int, filters: Filters)
     for cost, count in times:
         if not grows_with_distance(cost.mechanism):
             raise CannotCertify(
-                f"no privacy filter is known for {cost.mechanism.kind}: its worst distance is not known"
+                f"no privacy filter is known for {cost.mechanism.kind}: its worst distance is not "
+                f"known"
             )
         own = max(1, min(distance, cost.mechanism.domain - 1))
         total += _price(cost.mechanism, cost.setting, own, filters).times(count)

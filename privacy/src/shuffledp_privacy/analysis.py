@@ -1,8 +1,8 @@
 """All that the ledger and the service ask of the numerics, in one place.
 
-A `Cost` is what one round costs its users: exact mechanism, who takes part, and the δ at which ε is stated. The
-ledger adds costs up under its own adjacency, by analysing the same mechanisms again: see `spent` for rounds that were
-fixed in advance, and `adaptive` for those that were not.
+A `Cost` is what one round costs its users: exact mechanism, who takes part, and the δ at which ε is
+stated. The ledger adds costs up under its own adjacency, by analysing the same mechanisms again:
+see `spent` for rounds that were fixed in advance, and `adaptive` for those that were not.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ from shuffledp_privacy.rounds.composition import Round, compose_bounds
 from shuffledp_privacy.tabulated import Highest, Tabulated, bounds_of
 
 MOST_CURVES: Final = 12
-"""Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go together."""
+"""Different rounds that are convolved one by one, at about 0.1 s each; of more, neighbours in ε go
+together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The parameters of one round that its cost depends on: `mechanism`, `setting` and `delta` (0 <= δ < 1)."""
+    """The parameters of one round that its cost depends on: `mechanism`, `setting` and `delta` (0
+    <= δ < 1).
+    """
 
     mechanism: Mechanism
     setting: Setting
@@ -51,7 +55,10 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Bounds on one cost, with and without a shuffle; the standard error is the estimate's, for all its users."""
+    """Bounds on one cost, with and without a shuffle.
+
+    The standard error is the estimate's, for all its users.
+    """
 
     bounds: Bounds
     corrupted: CorruptedBounds
@@ -60,7 +67,9 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """ε that several rounds cost together (nats, never below the truth, `math.inf` for no bound), and why."""
+    """ε that several rounds cost together (nats, never below the truth, `math.inf` for no bound),
+    and why.
+    """
 
     epsilon: float
     basis: tuple[str, ...]
@@ -94,13 +103,16 @@ def calibrated(plan: RoundPlan) -> Mechanism:
 
 
 def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
-    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the domain's.
+    """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the
+    domain's.
 
     Raises:
         UsageError: no honest report is left.
     """
     distance = plan.max_distance if plan.max_distance is not None else largest_distance(mechanism)
-    return Cost(mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta)
+    return Cost(
+        mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta
+    )
 
 
 def analyse(cost: Cost) -> Analysis:
@@ -118,16 +130,19 @@ def analyse(cost: Cost) -> Analysis:
 
 
 def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Spent:
-    """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the least sound bound.
+    """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the
+    least sound bound.
 
-    ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under `adjacency` and over
-    its whole domain, whatever its own certificate was stated for: an ε of 0.1 per unit over {0..20} is charged to a
-    standard budget as what changing a value from 0 to 20 reveals, which is at most 2, and often less.
+    ε of one adjacency is never added to ε of another. Each mechanism is analysed anew under
+    `adjacency` and over its whole domain, whatever its own certificate was stated for: an ε of 0.1
+    per unit over {0..20} is charged to a standard budget as what changing a value from 0 to 20
+    reveals, which is at most 2, and often less.
 
-    Bounds: privacy loss distributions convolved (`rounds.composition`), and basic composition, the sum of ε_i
-    where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters were fixed without looking
-    at the results of earlier rounds of the same users; the rounds' randomness may be anything. Where the parameters
-    may depend on results, `adaptive.spent_adaptively` counts.
+    Bounds: privacy loss distributions convolved (`rounds.composition`), and basic composition, the
+    sum of ε_i where the sum of δ_i is at most `delta`. Either holds for rounds whose parameters
+    were fixed without looking at the results of earlier rounds of the same users; the rounds'
+    randomness may be anything. Where the parameters may depend on results,
+    `adaptive.spent_adaptively` counts.
 
     Args:
         costs: the rounds, in any order, or how often there is each; none cost 0.
@@ -138,12 +153,15 @@ def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Spent:
 
 
 def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
-    """Each different cost under `adjacency` and over its mechanism's whole domain, and how often, in one order."""
+    """Each different cost under `adjacency` and over its mechanism's whole domain, and how often,
+    in one order.
+    """
     times: Counter[Cost] = Counter()
     for cost, count in Counter(costs).items():
         setting = Setting(cost.setting.users, cost.setting.honest, adjacency)
         times[Cost(cost.mechanism, setting, cost.delta)] += count
-    # In one order, so that the same account always has the same cached answer and the same roundings.
+    # In one order, so that the same account always has the same cached answer and the same
+    # roundings.
     return tuple(sorted(times.items(), key=repr))
 
 
@@ -159,7 +177,9 @@ def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
 
 
 def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int], ...]:
-    """Of the rounds that share a kept response one, once: their curve is that of all of them together (K14)."""
+    """Of the rounds that share a kept response one, once: their curve is that of all of them
+    together (K14).
+    """
     first: dict[object, tuple[Cost, int]] = {}
     for cost, count in times:
         name = cost.mechanism.remembered
@@ -173,7 +193,9 @@ def alone(cost: Cost, delta: float) -> Spent:
         bounds = bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
+    return Spent(
+        bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published"))
+    )
 
 
 def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
@@ -184,11 +206,14 @@ def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
         bounds = compose_bounds(_rounds(alike, delta), delta)
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published")))
+    return Spent(
+        bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published"))
+    )
 
 
 def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
-    """The rounds to be convolved: each kind by itself, or, of too many kinds, neighbours in ε together.
+    """The rounds to be convolved: each kind by itself, or, of too many kinds, neighbours in ε
+    together.
 
     Sound: a group is counted at the largest of its members' curves, at every ε.
     """
@@ -196,13 +221,18 @@ def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Rou
         return [Round(Tabulated(spec), setting, count) for (spec, setting), count in alike.items()]
 
     def epsilon(item: tuple[Mechanism, Setting]) -> float:
-        return epsilon_bounds(Tabulated(item[0]), replace(item[1], adjacency=Adjacency.STANDARD), delta).certified
+        return epsilon_bounds(
+            Tabulated(item[0]), replace(item[1], adjacency=Adjacency.STANDARD), delta
+        ).certified
 
     ordered = sorted(alike, key=epsilon)
     cuts = [len(ordered) * number // MOST_CURVES for number in range(MOST_CURVES + 1)]
     groups = [tuple(ordered[low:high]) for low, high in pairwise(cuts)]
     # Of that setting only the adjacency counts: each member's curve is computed for its own.
-    return [Round(Highest(group), group[0][1], sum(alike[member] for member in group)) for group in groups]
+    return [
+        Round(Highest(group), group[0][1], sum(alike[member] for member in group))
+        for group in groups
+    ]
 
 
 def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
@@ -218,4 +248,6 @@ def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
     except (CannotCertify, UsageError):
         return nothing
     # Every product and every partial sum is rounded once, by half a unit in the last place.
-    return Spent(sum(epsilons) * (1 + 2**-51 * len(epsilons)), ("basic composition: sum of epsilons",))
+    return Spent(
+        sum(epsilons) * (1 + 2**-51 * len(epsilons)), ("basic composition: sum of epsilons",)
+    )

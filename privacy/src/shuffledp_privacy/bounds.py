@@ -1,8 +1,10 @@
-"""The vocabulary of the accountant: a setting, a question about it, and an answer with both sides of the truth.
+"""The vocabulary of the accountant: a setting, a question about it, and an answer with both sides
+of the truth.
 
-Every analysis answers the same questions about a mechanism spec; `functools.singledispatch` finds the
-one that knows the spec, and loads all that are installed when it meets one that it does not (`registry`).
-Epsilon is in nats; under metric adjacency it is per unit of distance. All functions are pure.
+Every analysis answers the same questions about a mechanism spec; `functools.singledispatch` finds
+the one that knows the spec, and loads all that are installed when it meets one that it does not
+(`registry`). Epsilon is in nats; under metric adjacency it is per unit of distance. All functions
+are pure.
 """
 
 from __future__ import annotations
@@ -50,17 +52,23 @@ class Setting:
         object.__setattr__(self, "honest", whole_number("honest", self.honest))
         object.__setattr__(self, "adjacency", _adjacency(self.adjacency))
         if self.max_distance is not None:
-            object.__setattr__(self, "max_distance", whole_number("max-distance", self.max_distance))
+            object.__setattr__(
+                self, "max_distance", whole_number("max-distance", self.max_distance)
+            )
         if not 1 <= self.users <= 10**9:
             raise UsageError(f"users must be from 1 to 1,000,000,000, not {self.users}")
         if not 1 <= self.honest <= self.users:
-            raise UsageError(f"honest must be from 1 to the number of users, {self.users}, not {self.honest}")
+            raise UsageError(
+                f"honest must be from 1 to the number of users, {self.users}, not {self.honest}"
+            )
         if self.max_distance is not None and self.max_distance < 1:
             raise UsageError(f"max-distance must be at least 1, not {self.max_distance}")
 
 
 def _adjacency(value: Any) -> Adjacency:
-    """The member itself: the analyses compare by identity, and would take a mere name for the other one."""
+    """The member itself: the analyses compare by identity, and would take a mere name for the other
+    one.
+    """
     try:
         return Adjacency(value)
     except ValueError:
@@ -75,8 +83,10 @@ class Bounds:
     Attributes:
         certified: upper bound that holds for every dataset; `math.inf` where there is none.
         attained: lower bound, exact (rounded down) on a concrete dataset.
-        published: what the paper's formula prints, for comparison only; None where there is no formula.
-        basis: which propositions of docs/accounting.md the certified number rests on, and notes in words.
+        published: what the paper's formula prints, for comparison only; None where there is no
+            formula.
+        basis: which propositions of docs/accounting.md the certified number rests on, and notes in
+            words.
     """
 
     certified: float
@@ -87,7 +97,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class CorruptedBounds:
-    """The guarantee that is left when every mix node is corrupt: (epsilon, delta) of the local view, ε_L."""
+    """The guarantee that is left when every mix node is corrupt: (epsilon, delta) of the local
+    view, ε_L.
+    """
 
     epsilon: float
     delta: float
@@ -115,13 +127,18 @@ def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
 
 @singledispatch
 def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
-    """(ε_L, δ) when every node is corrupt. Never below the truth. ε_L counts as `setting.adjacency` says."""
+    """(ε_L, δ) when every node is corrupt.
+
+    Never below the truth. ε_L counts as `setting.adjacency` says.
+    """
     return _known(corrupted_bounds, spec)(spec, setting, delta)
 
 
 @singledispatch
 def standard_error(spec: object, users: int) -> float:
-    """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count at worst."""
+    """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count
+    at worst.
+    """
     return _known(standard_error, spec)(spec, users)
 
 
@@ -132,9 +149,11 @@ def certified_curve(
     distance: int,
     epsilons: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly `distance`.
+    """δ at each of `epsilons` (total, not per unit, any sign) for one value changed by exactly
+    `distance`.
 
-    Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating pair (or above
-    it), so that composition may build on it. Mechanisms without a metric ignore `distance`.
+    Shape: same as `epsilons`. Never below the truth, and at every point the δ of one dominating
+    pair (or above it), so that composition may build on it. Mechanisms without a metric ignore
+    `distance`.
     """
     return _known(certified_curve, spec)(spec, setting, distance, epsilons)

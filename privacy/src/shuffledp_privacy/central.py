@@ -1,8 +1,8 @@
 """Central baselines: what a trusted curator would publish, to compare the shuffled sums with.
 
-The geometric mechanism (Ghosh, Roughgarden, Sundararajan 2009) in closed form and the Gaussian mechanism after
-Balle and Wang 2018, Theorem 8. docs/accounting.md, Proposition S16. Both are exact up to rounding, which goes
-outward by `_MARGIN`.
+The geometric mechanism (Ghosh, Roughgarden, Sundararajan 2009) in closed form and the Gaussian
+mechanism after Balle and Wang 2018, Theorem 8. docs/accounting.md, Proposition S16. Both are exact
+up to rounding, which goes outward by `_MARGIN`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from scipy.special import log_ndtr
 from shuffledp_core.errors import UsageError
 
 _MARGIN = 1e-13
-"""Relative rounding of one term; far above that of exp, expm1 and log_ndtr at the arguments used."""
+"""Relative rounding of one term; far above that of exp, expm1 and log_ndtr at the arguments used.
+"""
 
 
 def _positive(name: str, value: float) -> None:
@@ -30,8 +31,8 @@ def _check_delta(delta: float) -> None:
 def geometric_delta(noise_epsilon: float, distance: int, epsilon: float) -> float:
     """δ at total ε of x + discrete Laplace(noise_epsilon) when x changes by `distance`; rounded up.
 
-    HS = 1 - (φ^(t+1) + e^ε φ^(d-t))/(1+φ), t = floor((d - ε/noise_epsilon)/2); 0 from ε = noise_epsilon d on.
-    Source: docs/accounting.md, Proposition S16.
+    HS = 1 - (φ^(t+1) + e^ε φ^(d-t))/(1+φ), t = floor((d - ε/noise_epsilon)/2); 0 from ε =
+    noise_epsilon d on. Source: docs/accounting.md, Proposition S16.
 
     Raises:
         UsageError: noise_epsilon not above 0, distance below 1, epsilon below 0.
@@ -45,14 +46,20 @@ def geometric_delta(noise_epsilon: float, distance: int, epsilon: float) -> floa
         return 0.0
     best = math.floor((distance - epsilon / noise_epsilon) / 2)
     ratio = math.exp(-noise_epsilon)
-    # Where e^ε φ^(d-t) and φ^(t+1) sum to nearly 1 + φ the rounding of both is absolute, hence the margin.
-    outside = math.exp(-noise_epsilon * (best + 1)) + math.exp(epsilon - noise_epsilon * (distance - best))
+    # Where e^ε φ^(d-t) and φ^(t+1) sum to nearly 1 + φ the rounding of both is absolute, hence the
+    # margin.
+    outside = math.exp(-noise_epsilon * (best + 1)) + math.exp(
+        epsilon - noise_epsilon * (distance - best)
+    )
     slack = _MARGIN * (1 + noise_epsilon * distance)
     return min(1.0, max(0.0, 1.0 - outside / (1.0 + ratio)) + slack)
 
 
 def geometric_epsilon(noise_epsilon: float, distance: int, delta: float) -> float:
-    """Smallest total ε of the geometric mechanism at δ, found from above. Errors as `geometric_delta`."""
+    """Smallest total ε of the geometric mechanism at δ, found from above.
+
+    Errors as `geometric_delta`.
+    """
     _check_delta(delta)
     low, high = 0.0, noise_epsilon * distance
     if geometric_delta(noise_epsilon, distance, 0.0) <= delta:
@@ -87,14 +94,18 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     # The logarithms carry relative errors, which grow with their size.
     slack = _MARGIN * (1 + abs(first) + abs(second) + epsilon)
     # e^first (1 - e^(second - first)): the difference of two tiny numbers would be all rounding.
-    return min(1.0, math.exp(first) * max(0.0, -math.expm1(second - first)) + 2 * slack * math.exp(first))
+    return min(
+        1.0, math.exp(first) * max(0.0, -math.expm1(second - first)) + 2 * slack * math.exp(first)
+    )
 
 
 def classical_gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """σ of the classical Gaussian mechanism, Δ √(2 ln(1.25/δ))/ε; same unit as the sensitivity. Sound, loose.
+    """σ of the classical Gaussian mechanism, Δ √(2 ln(1.25/δ))/ε; same unit as the sensitivity.
 
-    Source: Dwork and Roth 2014, Theorem A.1, proved for ε < 1; Definition V.1 of Biswas et al. 2022 prints it for
-    every ε. `gaussian_sigma` is the least σ.
+    Sound, loose.
+
+    Source: Dwork and Roth 2014, Theorem A.1, proved for ε < 1; Definition V.1 of Biswas et al. 2022
+    prints it for every ε. `gaussian_sigma` is the least σ.
 
     Raises:
         UsageError: an argument out of range, or ε >= 1, where it is no guarantee.
@@ -102,12 +113,16 @@ def classical_gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -
     _check_delta(delta)
     _positive("sensitivity", sensitivity)
     if not 0.0 < epsilon < 1.0:
-        raise UsageError(f"the classical Gaussian mechanism needs epsilon above 0 and below 1, not {epsilon}")
+        raise UsageError(
+            f"the classical Gaussian mechanism needs epsilon above 0 and below 1, not {epsilon}"
+        )
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Smallest σ, found from above, for which the Gaussian mechanism is (ε, δ); same unit as the sensitivity.
+    """Smallest σ, found from above, for which the Gaussian mechanism is (ε, δ).
+
+    Same unit as the sensitivity.
 
     Source: Balle and Wang 2018, Algorithm 1; docs/accounting.md, Proposition S16.
 

@@ -1,6 +1,7 @@
 """The check of a certificate against its own parameters: every number in it is computed again.
 
-Pure: who signed it and what time it is are the caller's. docs/accounting.md says what each `basis` rests on.
+Pure: who signed it and what time it is are the caller's. docs/accounting.md says what each `basis`
+rests on.
 """
 
 from __future__ import annotations
@@ -19,20 +20,26 @@ from shuffledp_privacy.bounds import Setting, corrupted_bounds, standard_error
 from shuffledp_privacy.tabulated import bounds_of
 
 SLACK: Final = 2e-6
-"""Relative difference that a recheck forgives: twice the tolerance to which the numerics search for ε."""
+"""Relative difference that a recheck forgives: twice the tolerance to which the numerics search for
+ε.
+"""
 
 LARGEST_SCALE: Final = 1000 * MAX_MESSAGES_PER_USER
-"""Largest scale of a user's noise, in units of the sum; such noise is clamped to a thousandth of it at most."""
+"""Largest scale of a user's noise, in units of the sum; such noise is clamped to a thousandth of it
+at most.
+"""
 
 
 def recheck(claimed: Certificate, now: int | None = None) -> None:
-    """Computes a certificate's numbers again from its own parameters. docs/protocol.md, "Rechecking".
+    """Computes a certificate's numbers again from its own parameters. docs/protocol.md,
+    "Rechecking".
 
-    1. It may still be relied upon, and its round is one that there can be: what an accountant signed may be hostile,
-       and is bounded before anything is computed from it.
-    2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change, and the reports
-       that the lost messages come from are not counted on as whole.
-    3. ε certified, ε_L, its δ and the standard error are not better than what is computed here (`SLACK`).
+    1. It may still be relied upon, and its round is one that there can be: what an accountant
+       signed may be hostile, and is bounded before anything is computed from it.
+    2. What holds has a finite ε, the bounds are in order, a standard guarantee covers every change,
+       and the reports that the lost messages come from are not counted on as whole.
+    3. ε certified, ε_L, its δ and the standard error are not better than what is computed here
+       (`SLACK`).
 
     Args:
         claimed: its signature is verified already.
@@ -40,62 +47,81 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
 
     Raises:
         ExpiredDocumentError: step 1.
-        DocumentError: a claim is better than the truth that is known, or no round has these parameters; the message
-            names it.
+        DocumentError: a claim is better than the truth that is known, or no round has these
+            parameters; the message names it.
         CannotCertify: no bound can be computed for these parameters at all.
         UsageError: the parameters are outside the analysis' range.
     """
     if now is not None and now > claimed.expires_at:  # 1
-        raise ExpiredDocumentError(f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now")
+        raise ExpiredDocumentError(
+            f"the certificate expired at {claimed.expires_at} ms, it is {now} ms now"
+        )
     _check_size(claimed.mechanism)
     epsilon = claimed.epsilon  # 2
     if claimed.holds and epsilon.certified is None:
-        raise DocumentError("the certificate says that it holds but names no finite epsilon; do not rely on it")
+        raise DocumentError(
+            "the certificate says that it holds but names no finite epsilon; do not rely on it"
+        )
     if _number(epsilon.attained) > _number(epsilon.certified) * (1 + SLACK):
         raise DocumentError(
             f"the certificate's bounds contradict each other: {epsilon.attained} is attained, "
             f"only {epsilon.certified} certified"
         )
     # Otherwise a guarantee for small changes could pass for one that covers them all.
-    if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(claimed.mechanism):
+    if claimed.adjacency is Adjacency.STANDARD and claimed.max_distance < largest_distance(
+        claimed.mechanism
+    ):
         raise DocumentError(
-            f"the certificate's guarantee is called standard but covers changes of up to {claimed.max_distance} only, "
+            f"the certificate's guarantee is called standard but covers changes of up to "
+            f"{claimed.max_distance} only, "
             f"of {largest_distance(claimed.mechanism)}; do not rely on it"
         )
     losses = Losses(claimed.dropped, claimed.invalid)
     most = claimed.users - losses.spoiled(claimed.mechanism.messages_per_user)
     if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
         raise DocumentError(
-            f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which lost {losses.dropped} "
+            f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which "
+            f"lost {losses.dropped} "
             f"and {losses.invalid} messages: at most {most} are whole; do not rely on it"
         )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     bounds = bounds_of(claimed.mechanism, setting, claimed.delta)
     # A pure ε_L, or one at a smaller δ than is stated today, may be larger and true.
-    corrupted = corrupted_bounds(claimed.mechanism, setting, min(claimed.corrupted.delta, claimed.delta))
+    corrupted = corrupted_bounds(
+        claimed.mechanism, setting, min(claimed.corrupted.delta, claimed.delta)
+    )
     for name, said, truth in (
         ("epsilon", epsilon.certified, bounds.certified),
         ("epsilon with all nodes corrupt", claimed.corrupted.epsilon, corrupted.epsilon),
         ("delta with all nodes corrupt", claimed.corrupted.delta, corrupted.delta),
-        ("standard error", claimed.standard_error, standard_error(claimed.mechanism, claimed.users)),
+        (
+            "standard error",
+            claimed.standard_error,
+            standard_error(claimed.mechanism, claimed.users),
+        ),
     ):
         # Not `<`: a claim that is not a number must fail as well.
         if not _number(said) >= truth * (1 - SLACK):
             raise DocumentError(
-                f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; do not rely on it"
+                f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; "
+                f"do not rely on it"
             )
 
 
 def _check_size(spec: Spec) -> None:
-    """Raises `DocumentError` for a mechanism that no round has, whose numbers could take minutes to compute."""
+    """Raises `DocumentError` for a mechanism that no round has, whose numbers could take minutes to
+    compute.
+    """
     if spec.messages_per_user > MAX_MESSAGES_PER_USER:
         raise DocumentError(
-            f"the certificate is for {spec.messages_per_user:,} messages per user, and a round has at most "
+            f"the certificate is for {spec.messages_per_user:,} messages per user, and a round "
+            f"has at most "
             f"{MAX_MESSAGES_PER_USER:,}; do not rely on it"
         )
     if isinstance(spec, PaddedSpec) and spec.noise_rate * LARGEST_SCALE < 1:
         raise DocumentError(
-            f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}; the largest scale that "
+            f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}; "
+            f"the largest scale that "
             f"is checked is {LARGEST_SCALE:,}, and no round has so many messages; do not rely on it"
         )
 

@@ -1,9 +1,10 @@
 """Finds the analysis of a mechanism: ours, and those that installed packages register.
 
-The functions that are told apart by mechanism (`bounds`, `rounds.composition.grows_with_distance`, ...) are
-`functools.singledispatch`es. One that meets a spec it does not know asks here, and the first such question loads all
-analyses: ours, then what entry points of the group `shuffledp.analyses` name. Each of those is a function without
-arguments that registers everything its package has to say of its mechanisms. docs/extending.md does it.
+The functions that are told apart by mechanism (`bounds`, `rounds.composition.grows_with_distance`,
+...) are `functools.singledispatch`es. One that meets a spec it does not know asks here, and the
+first such question loads all analyses: ours, then what entry points of the group
+`shuffledp.analyses` name. Each of those is a function without arguments that registers everything
+its package has to say of its mechanisms. docs/extending.md does it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _OURS: Final = (
 
 
 class _Registry:
-    """Loads once, whoever asks first; who registers may ask again meanwhile and gets what there is by then."""
+    """Loads once, whoever asks first.
+
+    Who registers may ask again meanwhile and gets what there is by then.
+    """
 
     def __init__(self) -> None:
         self._lock, self._begun = RLock(), False
@@ -61,7 +65,10 @@ load: Final = _Registry().load
 
 
 def registered(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T] | None:
-    """The implementation of a `singledispatch` function for this spec, from any package; None for none."""
+    """The implementation of a `singledispatch` function for this spec, from any package.
+
+    None for none.
+    """
     unknown = function.dispatch(object)
     found = function.dispatch(type(spec))
     if found is unknown:

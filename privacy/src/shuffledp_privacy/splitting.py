@@ -1,7 +1,8 @@
 """Division of δ: wherever one δ pays for several things, the parts come from here. Pure.
 
-The parts of one division add up to at most the whole, rounding included, so that what holds at the parts together holds
-at δ. How large each is decides tightness alone, never soundness: every certificate is computed for what was chosen.
+The parts of one division add up to at most the whole, rounding included, so that what holds at the
+parts together holds at δ. How large each is decides tightness alone, never soundness: every
+certificate is computed for what was chosen.
 """
 
 from __future__ import annotations
@@ -9,23 +10,32 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 CLAMPING: Final = 0.25
-"""Of the δ of a padded sum, left to clamping: more saves few messages, less saves hardly any noise."""
+"""Of the δ of a padded sum, left to clamping: more saves few messages, less saves hardly any noise.
+"""
 
 MIXING: Final = 1e-3
-"""Of the δ of a split sum, what its pieces may show besides: a further one of them costs a message and divides it a
+"""Of the δ of a split sum, what its pieces may show besides: a further one of them costs a message
+and divides it a
 hundredfold."""
 
 GAUSSIAN: Final = 0.75
-"""Of a budget's δ, for the Gaussian filter; the pure one has the rest, where its curves have fallen steeply already."""
+"""Of a budget's δ, for the Gaussian filter; the pure one has the rest, where its curves have fallen
+steeply already.
+"""
 
 LEAK: Final = 0.25
-"""Of the Gaussian filter's δ, what rounds may leak: what clamping costs, and tails above a Gaussian's."""
+"""Of the Gaussian filter's δ, what rounds may leak: what clamping costs, and tails above a
+Gaussian's.
+"""
 
 BEYOND_GRID: Final = 1e-4
-"""Of the δ of composed rounds, what the losses beyond the grid may cost, which count as infinite."""
+"""Of the δ of composed rounds, what the losses beyond the grid may cost, which count as infinite.
+"""
 
 OWN_TAIL: Final = 0.01
-"""Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost lies far above it."""
+"""Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost
+lies far above it.
+"""
 
 _DOWN: Final = 1 - 2.0**-50
 
@@ -36,7 +46,9 @@ def left_to_mixing(delta: float, rounds: int) -> float:
 
 
 def among_rounds(delta: float, rounds: int) -> float:
-    """One of so many equal parts, rounded down so that they never exceed δ together (proposition C6); δ for one."""
+    """One of so many equal parts, rounded down so that they never exceed δ together (proposition
+    C6); δ for one.
+    """
     return delta if rounds == 1 else delta / rounds * _DOWN
 
 
@@ -46,7 +58,9 @@ def left_of(delta: float, taken: float) -> float:
 
 
 class PaddedParts(NamedTuple):
-    """For a sum with clamped noise: what clamping may cost, and what is left for the noise (proposition S6)."""
+    """For a sum with clamped noise: what clamping may cost, and what is left for the noise
+    (proposition S6).
+    """
 
     clamping: float
     noise: float
@@ -58,7 +72,9 @@ def between_clamping_and_noise(delta: float) -> PaddedParts:
 
 
 class FilterParts(NamedTuple):
-    """For filters that run side by side: the Gaussian filter's, of which `leak` is a part, and the pure one's."""
+    """For filters that run side by side: the Gaussian filter's, of which `leak` is a part, and the
+    pure one's.
+    """
 
     gaussian: float
     leak: float
@@ -77,5 +93,7 @@ def beyond_grid(delta: float, rounds: int) -> float:
 
 
 def own_tail(delta: float, rounds: int) -> float:
-    """The δ up to which the tail of one round of several is looked at when its padding is chosen."""
+    """The δ up to which the tail of one round of several is looked at when its padding is
+    chosen.
+    """
     return OWN_TAIL * delta / rounds

@@ -1,9 +1,11 @@
-"""A mechanism whose privacy curve is computed once and then read off a table, for the ledger's many compositions.
+"""A mechanism whose privacy curve is computed once and then read off a table, for the ledger's many
+compositions.
 
-Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function of e^ε, so the
-chord between two upper bounds of it is an upper bound; and it falls, so its last bound holds for ever after
-(docs/accounting.md, proposition C3). The table is therefore never below the truth. Tables are pure functions of their
-key and of this software: the ledger stores them beside the charges, so that a restart computes none again.
+Every reservation adds up all rounds so far, and a curve costs up to seconds. δ is a convex function
+of e^ε, so the chord between two upper bounds of it is an upper bound; and it falls, so its last
+bound holds for ever after (docs/accounting.md, proposition C3). The table is therefore never below
+the truth. Tables are pure functions of their key and of this software: the ledger stores them
+beside the charges, so that a restart computes none again.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ from shuffledp_privacy.rounds.remembered import AllReports
 from shuffledp_privacy.rounds.subsampling import reflected
 
 NODES: Final = 400
-"""Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less than 1 % to δ."""
+"""Points of a table: for a Gaussian curve 1/30 of a standard deviation apart; the chords add less
+than 1 % to δ.
+"""
 
 REACH: Final = 2.5
 """The table ends at so many times ε(1e-6): for a Gaussian curve δ is 1e-31 there."""
@@ -66,12 +70,16 @@ _UPWARD: Final = 1 + 2.0**-50
 @cache
 def fingerprint() -> str:
     """Hex digest of the code that computes tables: one of another version is computed anew."""
-    # numpy and scipy round in their own ways: a table that another version of them computed is not taken over.
+    # numpy and scipy round in their own ways: a table that another version of them computed is not
+    # taken over.
     digest = hashlib.sha256(f"{version('numpy')} {version('scipy')}".encode())
     for point in (*entry_points(group=MECHANISMS_GROUP), *entry_points(group=ANALYSES_GROUP)):
         digest.update(f"{point.value} {point.dist and point.dist.version}".encode())
         digest.update(getsource(import_module(point.module)).encode())
-    for source in [*_sources(files("shuffledp_privacy")), *_sources(files("shuffledp_core") / "mechanisms")]:
+    for source in [
+        *_sources(files("shuffledp_privacy")),
+        *_sources(files("shuffledp_core") / "mechanisms"),
+    ]:
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -87,14 +95,19 @@ def _sources(folder: Traversable) -> list[Traversable]:
 
 
 class Tables:
-    """Tables by mechanism, users and distance, each computed once. Several threads may at worst compute one twice."""
+    """Tables by mechanism, users and distance, each computed once.
+
+    Several threads may at worst compute one twice.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, DeltaCurve] = {}
 
     def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:
         """The table of a change by `distance`, whatever the setting's adjacency."""
-        distance = distance if mechanism.metric else 1  # K7: all changes of a symbol are the same change
+        distance = (
+            distance if mechanism.metric else 1
+        )  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
         found = self._kept.get(key)
         if found is None:
@@ -103,7 +116,10 @@ class Tables:
         return found
 
     def learn(self, stored: Iterable[tuple[str, bytes]]) -> None:
-        """Takes tables that `dump` wrote; one that cannot be right is left out and computed again when needed."""
+        """Takes tables that `dump` wrote.
+
+        One that cannot be right is left out and computed again when needed.
+        """
         for key, data in stored:
             curve = _unpacked(data)
             if curve is not None:
@@ -157,13 +173,16 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
         reach = 40.0
     reach = min(max(reach, 1e-3), LARGEST)
     epsilons = np.linspace(0.0, reach, NODES)
-    # Clamping leaves a small δ up to the ε that even a report on its own keeps; from there on nothing.
+    # Clamping leaves a small δ up to the ε that even a report on its own keeps; from there on
+    # nothing.
     pure = min(corrupted_bounds(mechanism, standard, 0.0).epsilon * (1 + 1e-9), LARGEST)
     if pure > reach:
         epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
     deltas = certified_curve(mechanism, setting, distance, epsilons)
     # Nodes are moved up: since the curve falls, a bound at ε holds at anything above it.
-    return DeltaCurve(np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
+    return DeltaCurve(
+        np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +204,9 @@ class Tabulated:
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """A spec for any of several rounds of similar cost: at each ε it has the largest of their curves (C7)."""
+    """A spec for any of several rounds of similar cost: at each ε it has the largest of their
+    curves (C7).
+    """
 
     members: tuple[tuple[Mechanism, Setting], ...]
 
@@ -196,20 +217,31 @@ class Highest:
 
 
 @certified_curve.register
-def _(spec: Tabulated, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _(
+    spec: Tabulated, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
     table = TABLES.of(spec.mechanism, setting, distance)
     sizes = np.abs(epsilons)
     with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
-        upper = np.minimum(np.interp(np.expm1(sizes), table.excess, table.deltas) * (1 + ROUNDING), 1.0)
+        upper = np.minimum(
+            np.interp(np.expm1(sizes), table.excess, table.deltas) * (1 + ROUNDING), 1.0
+        )
     return np.where(epsilons < 0, reflected(upper, sizes), upper)
 
 
 @certified_curve.register
-def _(spec: Highest, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG001
+def _(
+    spec: Highest,
+    setting: Setting,  # noqa: ARG001
+    distance: int,
+    epsilons: NDArray[np.float64],
+) -> NDArray[np.float64]:
     highest = np.zeros(np.shape(epsilons))
     for mechanism, own in spec.members:
         # A round whose domain ends earlier takes its largest change (C7).
-        curve = certified_curve(Tabulated(mechanism), own, max(1, min(distance, mechanism.domain - 1)), epsilons)
+        curve = certified_curve(
+            Tabulated(mechanism), own, max(1, min(distance, mechanism.domain - 1)), epsilons
+        )
         highest = np.maximum(highest, curve)
     return highest
 
@@ -222,12 +254,20 @@ def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
         return bounds_of(spec.mechanism, setting, delta)
     largest = spec.domain - 1
     distance = min(largest, setting.max_distance or largest)
-    return Bounds(read_epsilon(TABLES.of(spec.mechanism, setting, distance), delta), 0.0, None, ("C3: tabulated",))
+    return Bounds(
+        read_epsilon(TABLES.of(spec.mechanism, setting, distance), delta),
+        0.0,
+        None,
+        ("C3: tabulated",),
+    )
 
 
 @epsilon_bounds.register
 def _(spec: Highest, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
-    worst = max(epsilon_bounds(Tabulated(mechanism), own, delta).certified for mechanism, own in spec.members)
+    worst = max(
+        epsilon_bounds(Tabulated(mechanism), own, delta).certified
+        for mechanism, own in spec.members
+    )
     return Bounds(worst, 0.0, None, ("C3: tabulated",))
 
 
@@ -260,9 +300,14 @@ def read_epsilon(table: DeltaCurve, delta: float) -> float:
     """
     first = int(np.argmax(table.deltas <= delta))
     if table.deltas[first] > delta:
-        raise CannotCertify(f"the round's curve does not fall to delta {delta:g}; ask for a larger delta")
+        raise CannotCertify(
+            f"the round's curve does not fall to delta {delta:g}; ask for a larger delta"
+        )
     if first == 0:
         return 0.0
-    (left, right), (high, low) = table.excess[first - 1 : first + 1], table.deltas[first - 1 : first + 1]
+    (left, right), (high, low) = (
+        table.excess[first - 1 : first + 1],
+        table.deltas[first - 1 : first + 1],
+    )
     share = min(1.0, float((high - delta) / (high - low)) * _UPWARD)
     return math.log1p(float(left + share * (right - left)) * _UPWARD) * _UPWARD

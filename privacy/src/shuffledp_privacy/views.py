@@ -1,7 +1,9 @@
-"""The same guarantee in other words: Rényi divergence, trade-off function, Gaussian mechanism, several reports.
+"""The same guarantee in other words: Rényi divergence, trade-off function, Gaussian mechanism,
+several reports.
 
-All of it is read from one table of upper bounds of δ(ε), which hold for every dataset and for both orders of the two
-neighbours (`filters.DeltaCurve`): docs/accounting.md, propositions C18 to C20. Pure.
+All of it is read from one table of upper bounds of δ(ε), which hold for every dataset and for both
+orders of the two neighbours (`filters.DeltaCurve`): docs/accounting.md, propositions C18 to C20.
+Pure.
 """
 
 from __future__ import annotations
@@ -51,13 +53,17 @@ UNDERFLOW: Final = 1e-150
 
 
 def table_of(item: Round) -> DeltaCurve:
-    """Upper bounds of δ(ε) of a round and all its repetitions, for any change up to the largest distance.
+    """Upper bounds of δ(ε) of a round and all its repetitions, for any change up to the largest
+    distance.
 
-    It ends in δ = 0 where a pure ε is known. Raises `UsageError` under metric adjacency, where ε is per unit of
-    distance and these views are not, and as `certified_curve`.
+    It ends in δ = 0 where a pure ε is known. Raises `UsageError` under metric adjacency, where ε is
+    per unit of distance and these views are not, and as `certified_curve`.
     """
     if item.setting.adjacency is not Adjacency.STANDARD:
-        raise UsageError("this view is of any change up to a distance: ask with standard adjacency and max-distance")
+        raise UsageError(
+            "this view is of any change up to a distance: ask with standard adjacency and "
+            "max-distance"
+        )
     curve, pure = curve_of(item)
     if item.times > 1:
         # Any δ will do for the grid: it affects no soundness.
@@ -67,13 +73,18 @@ def table_of(item: Round) -> DeltaCurve:
 
 
 def _each(delta: Callable[[float], float]) -> Curve:
-    return lambda epsilons: np.array([delta(epsilon) for epsilon in epsilons.tolist()], dtype=np.float64)
+    return lambda epsilons: np.array(
+        [delta(epsilon) for epsilon in epsilons.tolist()], dtype=np.float64
+    )
 
 
 def _tabulated(curve: Curve, pure: float) -> DeltaCurve:
     known = pure <= LARGEST_NODE
     ends = [0.0, *(min(reach(curve, tail), pure) for tail, _ in ZONES)]
-    zones = [np.linspace(low, high, count) for low, high, (_, count) in zip(ends, ends[1:], ZONES, strict=False)]
+    zones = [
+        np.linspace(low, high, count)
+        for low, high, (_, count) in zip(ends, ends[1:], ZONES, strict=False)
+    ]
     if known:
         zones.append(np.linspace(ends[-1], pure, TAIL_NODES))
     epsilons = np.unique(np.concatenate(zones))
@@ -85,9 +96,12 @@ def _tabulated(curve: Curve, pure: float) -> DeltaCurve:
 
 
 def renyi_divergence(table: DeltaCurve, order: float) -> float:
-    """Rényi divergence of any two neighbours, in either order; nats, rounded up, `math.inf` for no bound.
+    """Rényi divergence of any two neighbours, in either order.
 
-    Source: proposition C18 (Liese and Vajda 2006; Zhu, Dong and Wang 2022 for the pair that the curve defines).
+    Nats, rounded up, `math.inf` for no bound.
+
+    Source: proposition C18 (Liese and Vajda 2006; Zhu, Dong and Wang 2022 for the pair that the
+    curve defines).
 
     Args:
         table: of the round.
@@ -103,7 +117,10 @@ def renyi_divergence(table: DeltaCurve, order: float) -> float:
     if order == math.inf:
         return pure
     margin = (order * pure + 1000) * 2.0**-46
-    log_integral = float(np.logaddexp(_log_rising(table, order), math.log(_falling(table, order + 1)))) + margin
+    log_integral = (
+        float(np.logaddexp(_log_rising(table, order), math.log(_falling(table, order + 1))))
+        + margin
+    )
     if order == 1:
         return min(pure, math.exp(log_integral)) if log_integral < 700 else pure
     log_excess = math.log(order) + math.log(order - 1) + log_integral
@@ -117,14 +134,17 @@ def _log_rising(table: DeltaCurve, order: float) -> float:
     logs, widths = np.log1p(table.excess), np.diff(table.excess)
     grown = (order - 1) * np.log1p(widths / (1 + table.excess[:-1]))
     with np.errstate(divide="ignore"):  # the logarithm of no mass
-        # Chebyshev: one factor rises, the other falls, so the product's mean is at most the means' product.
+        # Chebyshev: one factor rises, the other falls, so the product's mean is at most the means'
+        # product.
         terms = (order - 1) * logs[:-1] + np.log(-np.expm1(-grown)) + grown
         terms += np.log((table.deltas[:-1] + table.deltas[1:]) / 2)
     return float(np.logaddexp.reduce(terms)) - math.log(order - 1)
 
 
 def _falling(table: DeltaCurve, power: float) -> float:
-    """Upper bound of ∫ v^-power t(v) dv over v >= 1 for power >= 0: both factors are below their chords."""
+    """Upper bound of ∫ v^-power t(v) dv over v >= 1 for power >= 0: both factors are below their
+    chords.
+    """
     kernel = np.exp(-power * np.log1p(table.excess))
     left, right = table.deltas[:-1], table.deltas[1:]
     cells = kernel[:-1] * (2 * left + right) + kernel[1:] * (left + 2 * right)
@@ -134,8 +154,8 @@ def _falling(table: DeltaCurve, power: float) -> float:
 def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
     """Least chance of a false negative for each chance of a false positive; never ABOVE the truth.
 
-    Shape: as `false_positives`, in [0, 1]. Whoever tests which of two neighbouring datasets was used errs at least so
-    often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
+    Shape: as `false_positives`, in [0, 1]. Whoever tests which of two neighbouring datasets was
+    used errs at least so often. Source: proposition C19 (Dong, Roth and Su 2022, Proposition 6).
     """
     alphas = np.asarray(false_positives, dtype=np.float64)
     if not np.all((alphas >= 0) & (alphas <= 1)):
@@ -148,7 +168,9 @@ def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
 
 
 def gaussian_shift(table: DeltaCurve, leak: float) -> float:
-    """μ of a Gaussian mechanism, leaking with chance `leak`, that is nowhere better; rounded up, or `math.inf`.
+    """μ of a Gaussian mechanism, leaking with chance `leak`, that is nowhere better.
+
+    Rounded up, or `math.inf`.
 
     The leak shows everything with that chance. Source: propositions C14 and C19.
     """
@@ -169,7 +191,9 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
 
 
 def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> float:
-    """μ that any such Gaussian mechanism has at least, where some dataset costs δ = `attained` at ε; rounded down."""
+    """μ that any such Gaussian mechanism has at least, where some dataset costs δ = `attained` at
+    ε; rounded down.
+    """
     wanted = (attained - leak) / (1 - leak) * (1 - 1e-9)
     if not wanted > 0:
         return 0.0
@@ -184,7 +208,9 @@ def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> flo
 
 
 def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
-    """Upper bounds of δ(ε) for `reports` reports that change together in one round. Source: proposition C20.
+    """Upper bounds of δ(ε) for `reports` reports that change together in one round.
+
+    Source: proposition C20.
 
     Args:
         table: of one report's change.
@@ -210,7 +236,9 @@ def _joined(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) ->
     """δ at each ε with one report more: the best split of ε between it and the rest."""
     left = (epsilons[:, None] - parts) - 2.0**-48 * (epsilons[:, None] + np.abs(parts))
     sizes = np.abs(left)
-    upper = np.minimum(np.interp(np.expm1(sizes) * (2 - UPWARD), rest.excess, rest.deltas) * UPWARD, 1.0)
+    upper = np.minimum(
+        np.interp(np.expm1(sizes) * (2 - UPWARD), rest.excess, rest.deltas) * UPWARD, 1.0
+    )
     # Read a little to the left, where the curve is no lower.
     upper = np.where(left < 0, reflected(upper, sizes), upper)
     sums = (costs + np.exp(parts) * UPWARD * upper) * UPWARD
@@ -218,7 +246,10 @@ def _joined(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) ->
 
 
 def epsilon_at(table: DeltaCurve, delta: float) -> float:
-    """ε at δ read from the table's chords; nats, rounded up, `math.inf` where it does not fall so far."""
+    """ε at δ read from the table's chords.
+
+    Nats, rounded up, `math.inf` where it does not fall so far.
+    """
     try:
         return read_epsilon(table, delta)
     except CannotCertify:

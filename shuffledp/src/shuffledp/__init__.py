@@ -6,8 +6,8 @@
     plan = sdp.calibrate("geo-shuffle", max_value=20, epsilon=1, delta=1e-6, setting=group)
     print(sdp.certify(plan).certified)
 
-Every ε has a direction: `certified` is never below the truth, `attained` never above it. What is named here is imported
-when it is first used, so that commands start fast.
+Every ε has a direction: `certified` is never below the truth, `attained` never above it. What is
+named here is imported when it is first used, so that commands start fast.
 """
 
 from __future__ import annotations
@@ -108,7 +108,13 @@ _HOMES: Final = {
     "shuffledp.composed": ("Composition", "compose"),
     "shuffledp.curves": ("Curve", "curve"),
     "shuffledp.guarantees": ("Guarantee", "certify"),
-    "shuffledp.location": ("Centroid", "Grid", "LocationPlan", "plan_location", "simulate_location"),
+    "shuffledp.location": (
+        "Centroid",
+        "Grid",
+        "LocationPlan",
+        "plan_location",
+        "simulate_location",
+    ),
     "shuffledp.loss_export": ("privacy_loss_distribution",),
     "shuffledp.paper_views": (
         "adversaries",

@@ -1,4 +1,6 @@
-"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, and names that can be read."""
+"""A histogram as bars: estimates from zero, intervals as lines, true counts as marks, and names
+that can be read.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ MOST_NAMES: Final = 24
 """Names below the bars of one picture; of more bars every second, fifth, tenth, ... has its own."""
 
 MOST_BARS: Final = 200
-"""Bars with gaps between them; beyond, a gap is thinner than a pixel, and each bar takes its time."""
+"""Bars with gaps between them; beyond, a gap is thinner than a pixel, and each bar takes its time.
+"""
 
 _LONGEST: Final = 18
 """Letters of a name."""
@@ -37,7 +40,9 @@ def draw_bars(
     *,
     truth: str = "truth",
 ) -> None:
-    """Draws estimated counts, one for each label, all of the same length; the legend is the caller's.
+    """Draws estimated counts, one for each label, all of the same length.
+
+    The legend is the caller's.
 
     An unbiased estimate may be negative, and outside its interval: it is drawn as it is.
     """
@@ -59,8 +64,12 @@ def draw_bars(
 def _name_bars(axes: Axes, labels: Sequence[str]) -> None:
     every = _thinning(len(labels))
     shown = [*range(0, len(labels), every)]
-    if shown[-1] != len(labels) - 1:  # the last one says where the values end, and whether larger ones are in it
-        shown = [place for place in shown if len(labels) - 1 - place >= 0.7 * every] + [len(labels) - 1]
+    if (
+        shown[-1] != len(labels) - 1
+    ):  # the last one says where the values end, and whether larger ones are in it
+        shown = [place for place in shown if len(labels) - 1 - place >= 0.7 * every] + [
+            len(labels) - 1
+        ]
     # A dollar sign would begin a formula.
     words = [_short(labels[place]).replace("$", r"\$") for place in shown]
     turned = len(words) > 5 and max(map(len, words)) > _LONG

@@ -31,12 +31,13 @@ def calibrate(
 ) -> Plan:
     """The plan of least error whose certified ε at δ is at most the target's.
 
-    The parameters are rationals, so that users sample exactly the law that is certified; they are certified again
-    after rounding (docs/accounting.md, proposition C11).
+    The parameters are rationals, so that users sample exactly the law that is certified; they are
+    certified again after rounding (docs/accounting.md, proposition C11).
 
     Args:
         mechanism: a name such as "geo-shuffle", or its class.
-        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric adjacency.
+        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric
+            adjacency.
         delta: over all rounds, in [1e-12, 1).
         setting: who takes part in one round.
         max_value: k, for values 0..k.
@@ -58,7 +59,10 @@ def calibrate(
     kind = kind_of(mechanism)
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     spec = calibrate_spec(kind, target)
-    note = f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a node is honest"
+    note = (
+        f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a "
+        f"node is honest"
+    )
     return Plan(spec, setting, delta, rounds, notes=(note,), asked=(("target_epsilon", epsilon),))
 
 
@@ -71,7 +75,13 @@ def kind_of(mechanism: str | type[Mechanism]) -> str:
 
 
 def target_of(
-    epsilon: float, delta: float, setting: Setting, *, max_value: int | None, symbols: int | None, rounds: int
+    epsilon: float,
+    delta: float,
+    setting: Setting,
+    *,
+    max_value: int | None,
+    symbols: int | None,
+    rounds: int,
 ) -> Target:
     """The checked target; arguments and errors as `calibrate`."""
     check_setting(setting)
@@ -111,7 +121,9 @@ class Comparison:
 
     @property
     def recommendations(self) -> tuple[Recommendation, ...]:
-        """For a histogram, and for a sum, where asked: which row to take, with local and central errors."""
+        """For a histogram, and for a sum, where asked: which row to take, with local and central
+        errors.
+        """
         return recommend(self.target, self.rows)
 
     def to_dict(self) -> list[dict[str, Any]]:
@@ -135,7 +147,11 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         rows = [
-            (row.kind, f"± {number(row.error)}", f"{row.messages:,} messages, ε_L = {number(row.corrupted_epsilon)}")
+            (
+                row.kind,
+                f"± {number(row.error)}",
+                f"{row.messages:,} messages, ε_L = {number(row.corrupted_epsilon)}",
+            )
             for row in self.rows
         ]
         return html_table(f"ε = {self.target.epsilon:g}, δ = {self.target.delta:g}", rows)
@@ -152,7 +168,8 @@ def advise(
     max_error: float | None = None,
     max_messages: int | None = None,
 ) -> Comparison:
-    """Every mechanism that keeps the target: its error, messages, and what is left without a shuffler.
+    """Every mechanism that keeps the target: its error, messages, and what is left without a
+    shuffler.
 
     Args:
         epsilon: as for `calibrate`.
@@ -169,7 +186,8 @@ def advise(
         CannotCertify: nothing is left; the message has the reason for each mechanism.
 
     >>> import shuffledp as sdp
-    >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=sdp.Setting(users=1000, honest=1000), symbols=4)
+    >>> people = sdp.Setting(users=1000, honest=1000)
+    >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=people, symbols=4)
     >>> [row.kind for row in found]
     ['krr-histogram', 'rappor-histogram', 'hadamard-histogram']
     """

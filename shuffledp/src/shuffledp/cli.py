@@ -1,7 +1,9 @@
-"""The `shuffledp` command: the library's own commands, and those of every installed package that names some.
+"""The `shuffledp` command: the library's own commands, and those of every installed package that
+names some.
 
-A package adds commands by an entry point of the group `shuffledp.commands` that is a `typer.Typer`. Packages and each
-command's code are imported when they are asked for, so that all commands start fast.
+A package adds commands by an entry point of the group `shuffledp.commands` that is a `typer.Typer`.
+Packages and each command's code are imported when they are asked for, so that all commands start
+fast.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from shuffledp.commands.app import advise, calibrate, certify_app, compose, location, simulate, verify
+from shuffledp.commands.app import (
+    advise,
+    calibrate,
+    certify_app,
+    compose,
+    location,
+    simulate,
+    verify,
+)
 from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.installed import offered
@@ -35,15 +45,31 @@ EXTRAS: Final = {
 PANELS: Final = {
     "Try it": ("demo", "simulate", "location"),
     "Guarantees": ("certify", "calibrate", "advise", "compose", "verify"),
-    "Operate": ("deploy", "keys", "round", "campaign", "results", "report", "console", "ledger", "fleet", "load"),
+    "Operate": (
+        "deploy",
+        "keys",
+        "round",
+        "campaign",
+        "results",
+        "report",
+        "console",
+        "ledger",
+        "fleet",
+        "load",
+    ),
     "Attack": ("attack", "audit"),
     "Learn": ("lab", "reproduce"),
 }
-"""The commands of `shuffledp --help`, in the order in which a newcomer meets them; those of others come after."""
+"""The commands of `shuffledp --help`, in the order in which a newcomer meets them; those of others
+come after.
+"""
 
 
 class Panels(TyperGroup):
-    """All commands, each in its panel of the help; those of other packages are loaded when one of them is asked for."""
+    """All commands, each in its panel of the help.
+
+    Those of other packages are loaded when one of them is asked for.
+    """
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -92,7 +118,10 @@ def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of c
 def _options(
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """An end-to-end system for the shuffle model of differential privacy."""
@@ -104,15 +133,23 @@ def _add_missing() -> None:
     for extra, names in EXTRAS.items():
         if extra not in installed:
             for name in names:
-                app.command(name, hidden=True, context_settings=_ANYTHING)(_not_installed(name, extra))
+                app.command(name, hidden=True, context_settings=_ANYTHING)(
+                    _not_installed(name, extra)
+                )
 
 
-_ANYTHING: Final = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+_ANYTHING: Final = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": [],
+}
 
 
 def _not_installed(name: str, extra: str) -> Callable[[], None]:
     def command() -> None:
-        raise NotInstalledError(f"`shuffledp {name}` is not installed here: pip install 'shuffledp[{extra}]'")
+        raise NotInstalledError(
+            f"`shuffledp {name}` is not installed here: pip install 'shuffledp[{extra}]'"
+        )
 
     return command
 
@@ -121,7 +158,10 @@ _add_missing()
 
 
 def main() -> None:
-    """Entry point: the only place that catches our errors; one line on standard error, and the exit code."""
+    """Entry point: the only place that catches our errors.
+
+    One line on standard error, and the exit code.
+    """
     forbid_core_dumps()
     prepare_terminal()
     with unwinding() as interruption:

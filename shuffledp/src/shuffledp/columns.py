@@ -1,4 +1,7 @@
-"""Columns of CSV files as user values: whole numbers, or names of answers. They stay in the simulator."""
+"""Columns of CSV files as user values: whole numbers, or names of answers.
+
+They stay in the simulator.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,15 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 
 DEFAULT_COLUMN: Final = "doctor visits"
-"""The built-in sample: outpatient doctor visits in the RAND Health Insurance Experiment; see data/README.md."""
+"""The built-in sample: outpatient doctor visits in the RAND Health Insurance Experiment; see
+data/README.md.
+"""
 
 
 MOST_BYTES: Final = 2**28
-"""Largest file, unpacked: some ten million rows. It is read as a whole, and devices and packed files may be endless."""
+"""Largest file, unpacked: some ten million rows. It is read as a whole, and devices and packed
+files may be endless.
+"""
 
 MOST_DRAWN: Final = 10**8
 """Users that can be drawn: their values alone take 0.8 GB."""
@@ -31,7 +38,9 @@ LONGEST_NAME: Final = 100
 """Characters of an answer's name; it stands below a bar."""
 
 DRAW_SEED: Final = 2026
-"""Seed for users drawn from too few rows: they are the same ones each time, as rows taken in order are."""
+"""Seed for users drawn from too few rows: they are the same ones each time, as rows taken in order
+are.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,10 @@ class Column:
     Attributes:
         values: shape (users,), int64, each in {0..max_value}.
         capped: number of values that were above max_value and now are max_value.
-        drawn_from: number of rows from which all values were drawn with replacement; None: each user is a row.
-        labels: of a column of names: that of each value, 0..k, in the order of the alphabet; else empty.
+        drawn_from: number of rows from which all values were drawn with replacement; None: each
+            user is a row.
+        labels: of a column of names: that of each value, 0..k, in the order of the alphabet; else
+            empty.
     """
 
     name: str
@@ -53,7 +64,13 @@ class Column:
 
 
 def load_column(
-    file: Path | None, name: str | None, *, users: int, max_value: int, draw: bool = False, names: bool = False
+    file: Path | None,
+    name: str | None,
+    *,
+    users: int,
+    max_value: int,
+    draw: bool = False,
+    names: bool = False,
 ) -> Column:
     """Loads the first `users` values of a column, capped at `max_value`.
 
@@ -62,13 +79,16 @@ def load_column(
         name: the column; None takes the only column, or the built-in's.
         users: how many to take.
         max_value: values above it are set to it.
-        draw: where there are fewer rows than users, draw all users with replacement instead of refusing.
-        names: take a column whose first entry is no number as one of names, of at most max_value + 1 answers. Who
-            simulates may read the list from the data; a deployment fixes it before anybody answers.
+        draw: where there are fewer rows than users, draw all users with replacement instead of
+            refusing.
+        names: take a column whose first entry is no number as one of names, of at most max_value +
+            1 answers. Who simulates may read the list from the data; a deployment fixes it before
+            anybody answers.
 
     Raises:
-        UsageError: no such file or column, too few rows, more users than can be drawn, or a value that is no whole
-            number from 0 up; of names, fewer than two or too many, or one that is empty or too long.
+        UsageError: no such file or column, too few rows, more users than can be drawn, or a value
+            that is no whole number from 0 up; of names, fewer than two or too many, or one that is
+            empty or too long.
     """
     parse = _Parser(names=names, most=max_value + 1)
     if file is None:
@@ -80,27 +100,39 @@ def load_column(
     filled = (row for row in rows if row)  # blank lines, as at the end of many files, are nobody
     try:
         name, position = _find(name, next(rows, []), label)
-        found = [parse.value((row + [""] * position)[position], label, rows.line_num) for row in islice(filled, users)]
+        found = [
+            parse.value((row + [""] * position)[position], label, rows.line_num)
+            for row in islice(filled, users)
+        ]
     except csv.Error as error:
-        raise UsageError(f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
+        raise UsageError(
+            f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed"
+        ) from error
     labels, order = parse.sorted(name, label)
     values, drawn_from = np.array(found, dtype=np.int64), None
     if len(found) < users:
         if not draw or not found:
-            raise UsageError(f"{label} has only {len(found)} rows; ask for at most that many with --users")
+            raise UsageError(
+                f"{label} has only {len(found)} rows; ask for at most that many with --users"
+            )
         if users > MOST_DRAWN:
             raise UsageError(
-                f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, or ask certify, "
+                f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, "
+                f"or ask certify, "
                 "calibrate and advise, which compute for any number without simulating anybody"
             )
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(found)
     values = order[values] if labels else values
-    return Column(name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from, labels)
+    return Column(
+        name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from, labels
+    )
 
 
 def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
-    """Latitude and longitude of the first `users` rows of a CSV with the columns lat and lon; drawn from too few rows.
+    """Latitude and longitude of the first `users` rows of a CSV with the columns lat and lon.
+
+    Drawn from too few rows.
 
     Returns:
         Shape (users, 2), degrees.
@@ -113,9 +145,14 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
         header = next(rows, [])
         places = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
         filled = islice((row for row in rows if row), users)
-        found = [[_parse_degrees(row, place, str(file), rows.line_num) for place in places] for row in filled]
+        found = [
+            [_parse_degrees(row, place, str(file), rows.line_num) for place in places]
+            for row in filled
+        ]
     except csv.Error as error:
-        raise UsageError(f"{file}, line {rows.line_num}: {error}; a CSV file with a header is needed") from error
+        raise UsageError(
+            f"{file}, line {rows.line_num}: {error}; a CSV file with a header is needed"
+        ) from error
     if not found:
         raise UsageError(f"{file} has no rows; a line for each person is needed")
     points = np.array(found, dtype=np.float64)
@@ -126,22 +163,32 @@ def _parse_degrees(row: list[str], place: int, label: str, line: int) -> float:
     try:
         degrees = float(row[place])
     except (IndexError, ValueError) as error:
-        raise UsageError(f"{label}, line {line}: lat and lon need degrees, such as 48.8566") from error
+        raise UsageError(
+            f"{label}, line {line}: lat and lon need degrees, such as 48.8566"
+        ) from error
     if not abs(degrees) <= 180:
-        raise UsageError(f"{label}, line {line}: {row[place]!r} is not a latitude or longitude in degrees")
+        raise UsageError(
+            f"{label}, line {line}: {row[place]!r} is not a latitude or longitude in degrees"
+        )
     return degrees
 
 
 def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
     """Finds a column's name and place; `UsageError` lists the columns otherwise."""
     if not any(header):
-        raise UsageError(f"{label} is empty or has no header; a CSV file with a line of column names is needed")
+        raise UsageError(
+            f"{label} is empty or has no header; a CSV file with a line of column names is needed"
+        )
     if name is None and len(header) == 1:
         name = header[0]
     if name is None:
-        raise UsageError(f"{label} has several columns; choose one of {', '.join(header)} with --column")
+        raise UsageError(
+            f"{label} has several columns; choose one of {', '.join(header)} with --column"
+        )
     if name not in header:
-        raise UsageError(f"{label} has no column {name!r}; choose one of {', '.join(header)} with --column")
+        raise UsageError(
+            f"{label} has no column {name!r}; choose one of {', '.join(header)} with --column"
+        )
     times = header.count(name)
     if times > 1:
         raise UsageError(f"{label} has the column {name!r} {times} times; rename all but one")
@@ -153,12 +200,19 @@ def _read(file: Path) -> str:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise UsageError(f"{file} is longer than {MOST_BYTES // 2**20} MiB of text; give a file with fewer rows")
+            raise UsageError(
+                f"{file} is longer than {MOST_BYTES // 2**20} MiB of text; give a file with fewer "
+                f"rows"
+            )
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {file}: it is not UTF-8 text; save it as CSV in UTF-8") from error
+        raise UsageError(
+            f"cannot read {file}: it is not UTF-8 text; save it as CSV in UTF-8"
+        ) from error
     except gzip.BadGzipFile as error:
-        raise UsageError(f"cannot read {file}: it is not gzipped, as its name says; check the file") from error
+        raise UsageError(
+            f"cannot read {file}: it is not gzipped, as its name says; check the file"
+        ) from error
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is torn ({error})"
         raise UsageError(f"cannot read {file}: {reason}; check the path and the file") from error
@@ -191,21 +245,30 @@ class _Parser:
     def _name(self, text: str, label: str, line: int) -> int:
         seen = self._seen or {}
         if not 0 < len(text) <= LONGEST_NAME:
-            raise UsageError(f"{label}, line {line}: a name has from 1 to {LONGEST_NAME} characters, not {len(text)}")
+            raise UsageError(
+                f"{label}, line {line}: a name has from 1 to {LONGEST_NAME} characters, not "
+                f"{len(text)}"
+            )
         if text not in seen and len(seen) == self._most:
             raise UsageError(
-                f"{label}, line {line}: the column has more than {self._most} different answers; allow more with "
+                f"{label}, line {line}: the column has more than {self._most} different answers; "
+                f"allow more with "
                 "--max-value, or put rare ones together"
             )
         self._seen = seen
         return seen.setdefault(text, len(seen))
 
     def sorted(self, column: str, label: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """The names in order, and the place there of each that was met; nothing for a column of numbers."""
+        """The names in order, and the place there of each that was met.
+
+        Nothing for a column of numbers.
+        """
         if not self._seen:
             return (), np.empty(0, dtype=np.int64)
         if len(self._seen) == 1:
-            raise UsageError(f"everybody in column {column!r} of {label} gives the same answer; two are needed")
+            raise UsageError(
+                f"everybody in column {column!r} of {label} gives the same answer; two are needed"
+            )
         labels = tuple(sorted(self._seen))
         place = {name: index for index, name in enumerate(labels)}
         return labels, np.array([place[name] for name in self._seen], dtype=np.int64)

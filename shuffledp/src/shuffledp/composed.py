@@ -19,7 +19,8 @@ from shuffledp_privacy.rounds.remembered import remembered_by
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The guarantee of several rounds on the same people, each with an honest node, all parameters fixed in advance.
+    """The guarantee of several rounds on the same people, each with an honest node, all parameters
+    fixed in advance.
 
     ε is in nats over all rounds, per unit of distance under metric adjacency.
 
@@ -72,11 +73,18 @@ class Composition:
         """The bounds in words: name, value, remark."""
         unit = f"nats{self.parts[0][0].per_unit}"
         return [
-            *((plan.kind, f"{times:,} ×", f"{plan.setting.users:,} users") for plan, times in self.parts),
+            *(
+                (plan.kind, f"{times:,} ×", f"{plan.setting.users:,} users")
+                for plan, times in self.parts
+            ),
             ("δ", f"{self.delta:g}", f"over {self.rounds:,} round{'s' if self.rounds > 1 else ''}"),
             ("ε certified", number(self.certified), f"{unit}; true for every dataset"),
             ("ε attained", number(self.attained), "by one round alone: the truth lies between"),
-            ("ε_L", number(self.corrupted), f"if every node is corrupt (δ = {self.corrupted_delta:g})"),
+            (
+                "ε_L",
+                number(self.corrupted),
+                f"if every node is corrupt (δ = {self.corrupted_delta:g})",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -88,32 +96,39 @@ class Composition:
 
 
 def _part(plan: Plan) -> dict[str, Any]:
-    return {name: value for name, value in plan.to_dict().items() if name not in {"rounds", "delta"}}
+    return {
+        name: value for name, value in plan.to_dict().items() if name not in {"rounds", "delta"}
+    }
 
 
-def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: float) -> Composition:
+def compose(
+    plans: Iterable[Planned], setting: Setting | None = None, *, delta: float
+) -> Composition:
     """The guarantee of all rounds together on the same people.
 
-    Privacy loss distributions are convolved, or guarantees added where that is less (Koskela et al. 2021; Zhu et al.
-    2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
+    Privacy loss distributions are convolved, or guarantees added where that is less (Koskela et al.
+    2021; Zhu et al. 2022; docs/accounting.md, propositions C1 to C7). ε is never below the truth.
 
-    What a later round asks may depend on earlier answers, its parameters may not: for those see the accountant's
-    ledger. Rounds that are alike cost one curve together; each different one adds up to seconds. Rounds that share a
-    response which devices keep count once for each population of each deployment that their certificates name (K14);
-    those that are only planned count as one population's.
+    What a later round asks may depend on earlier answers, its parameters may not: for those see the
+    accountant's ledger. Rounds that are alike cost one curve together; each different one adds up
+    to seconds. Rounds that share a response which devices keep count once for each population of
+    each deployment that their certificates name (K14); those that are only planned count as one
+    population's.
 
     Args:
-        plans: one for each round, in any order; a plan of several rounds counts so often. At least one.
+        plans: one for each round, in any order; a plan of several rounds counts so often. At least
+            one.
         setting: of every round, in place of their own.
         delta: over all rounds, 0 or 1e-12 <= δ < 1; the plans' own is not looked at.
 
     Raises:
-        UsageError: no rounds, rounds of different adjacency, a round whose nodes are all corrupt, or a value outside
-            its range.
+        UsageError: no rounds, rounds of different adjacency, a round whose nodes are all corrupt,
+            or a value outside its range.
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
-    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=10_000, honest=9_500)
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> group = sdp.Setting(users=10_000, honest=9_500)
     >>> year = sdp.compose([spec] * 52, group, delta=1e-6)
     >>> once = sdp.certify(spec, group, delta=1e-6)
     >>> year.rounds, once.certified < year.certified < 52 * once.certified
@@ -123,9 +138,16 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
     for asked, count in Counter(plans).items():  # hashed as they are: 52 times one plan is one plan
         plan = planned(asked, setting, delta=delta)
         if plan.all_corrupt:
-            raise UsageError(f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up its eps_L")
-        times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += plan.rounds * count
-    rounds = [Round(plan.spec, plan.setting, count, scope=plan.scope) for plan, count in times.items()]
+            raise UsageError(
+                f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up "
+                f"its eps_L"
+            )
+        times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += (
+            plan.rounds * count
+        )
+    rounds = [
+        Round(plan.spec, plan.setting, count, scope=plan.scope) for plan, count in times.items()
+    ]
     if not rounds:
         raise UsageError("composition needs at least one round")
     local = local_of(rounds, delta)
@@ -145,14 +167,18 @@ def compose(plans: Iterable[Planned], setting: Setting | None = None, *, delta: 
 
 
 def _scope_that_counts(plan: Plan) -> str:
-    """Nothing where every round draws anew: then rounds of several populations are alike, and cost one curve."""
+    """Nothing where every round draws anew: then rounds of several populations are alike, and cost
+    one curve.
+    """
     return "" if remembered_by(plan.spec) is None else plan.scope
 
 
 def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:
     first = next(iter(times))
     try:
-        return one_round(first, local) if times.total() == 1 else compose_bounds(rounds, first.delta)
+        return (
+            one_round(first, local) if times.total() == 1 else compose_bounds(rounds, first.delta)
+        )
     except CannotCertify as refusal:
         words = f"no finite epsilon can be certified: {refusal}"
         return Bounds(math.inf, _attained(rounds, first.delta), None, (words,))

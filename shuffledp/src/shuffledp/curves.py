@@ -53,11 +53,16 @@ _FORMS: Final[dict[type, tuple[Form, int]]] = {
         lambda spec, setting, delta: clones.feldman_2021(spec.epsilon0, setting.honest, delta),
         25,
     ),
-    GeoShuffle: (lambda spec, setting, delta: geo.published_epsilon(spec.epsilon_geo, setting.users, delta), 25),
+    GeoShuffle: (
+        lambda spec, setting, delta: geo.published_epsilon(spec.epsilon_geo, setting.users, delta),
+        25,
+    ),
     SGDLShuffle: (_by_analysis, 2),
     RRShuffle: (_by_analysis, 7),
 }
-"""Published ε for a δ, and at how many δ: where the analysis has no δ for ε. SGDL's is the same for every δ."""
+"""Published ε for a δ, and at how many δ: where the analysis has no δ for ε. SGDL's is the same for
+every δ.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +73,10 @@ class Curve:
         guarantee: the plan's guarantee at its own δ.
         epsilons: shape (points,), rising, nats, per unit of distance under metric adjacency.
         certified: shape (points,), δ never below the truth; 1 where nothing can be certified.
-        attained: shape (points,), δ that a concrete dataset is known to cost, by one round; never above the truth.
-        published: shape (2, points of its own), (ε, δ) of the paper's formula; empty where there is none.
+        attained: shape (points,), δ that a concrete dataset is known to cost, by one round; never
+            above the truth.
+        published: shape (2, points of its own), (ε, δ) of the paper's formula; empty where there is
+            none.
         floor: smallest δ of interest.
     """
 
@@ -86,7 +93,9 @@ class Curve:
         return self.guarantee.plan
 
     def local(self) -> Floats:
-        """δ at `epsilons` of one report that nothing shuffles, never below the truth; empty for several rounds.
+        """δ at `epsilons` of one report that nothing shuffles, never below the truth.
+
+        Empty for several rounds.
 
         It is what is left when every node is corrupt: then all messages of the others are known.
         """
@@ -125,12 +134,16 @@ class Curve:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan and the points as lists."""
-        points = {name: getattr(self, name).tolist() for name in ("epsilons", "certified", "attained")}
+        points = {
+            name: getattr(self, name).tolist() for name in ("epsilons", "certified", "attained")
+        }
         return {**self.plan.to_dict(), **points}
 
     def to_pandas(self) -> Any:
         """One row for each point; raises `NotInstalledError` without pandas."""
-        return data_frame({"epsilon": self.epsilons, "certified": self.certified, "attained": self.attained})
+        return data_frame(
+            {"epsilon": self.epsilons, "certified": self.certified, "attained": self.attained}
+        )
 
     def _repr_html_(self) -> str:
         try:
@@ -139,7 +152,10 @@ class Curve:
             rows = zip(self.epsilons, self.certified, self.attained, strict=True)
             return html_table(
                 f"δ(ε) of {self.plan.kind}",
-                [(f"ε = {epsilon:.4g}", f"{high:.3g}", f"attained {low:.3g}") for epsilon, high, low in rows],
+                [
+                    (f"ε = {epsilon:.4g}", f"{high:.3g}", f"attained {low:.3g}")
+                    for epsilon, high, low in rows
+                ],
             )
         from shuffledp.drawing import figure_of
 
@@ -158,13 +174,14 @@ def curve(
 ) -> Curve:
     """δ(ε) of a plan as arrays: certified never below, attained never above the truth.
 
-    δ is the hockey-stick divergence of the worst two neighbouring datasets (Balle et al. 2018; docs/accounting.md).
+    δ is the hockey-stick divergence of the worst two neighbouring datasets (Balle et al. 2018;
+    docs/accounting.md).
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting`.
         setting: in place of the plan's own.
-        epsilons: shape (points,), rising, nats, >= 0, per unit of distance under metric adjacency; None for points
-            around the guarantee at δ, closest where the curves bend.
+        epsilons: shape (points,), rising, nats, >= 0, per unit of distance under metric adjacency;
+            None for points around the guarantee at δ, closest where the curves bend.
         delta: of that guarantee, in place of the plan's own; 1e-6 for parameters alone.
         rounds: how often the round is run on the same people, in place of the plan's own.
 
@@ -250,7 +267,10 @@ def _steepest(points: list[_Point], floor: float, right: float) -> int | None:
         # A jump stays steep however close its points are: it would use up all points.
         if after.epsilon - left.epsilon < 2e-3 * right:
             return 0.0
-        return max(_fall(left.certified, after.certified, floor), _fall(left.attained, after.attained, floor))
+        return max(
+            _fall(left.certified, after.certified, floor),
+            _fall(left.attained, after.attained, floor),
+        )
 
     worst = max(range(len(points) - 1), key=fall)
     return worst if fall(worst) > _SMOOTH else None
@@ -306,18 +326,25 @@ def _any_distance(asked: Plan) -> Callable[[Floats], Floats]:
     distances = [top] if grows_with_distance(asked.spec) else list(range(1, top + 1))
 
     def curve(epsilons: Floats) -> Floats:
-        every = [certified_curve(asked.spec, asked.setting, distance, epsilons) for distance in distances]
+        every = [
+            certified_curve(asked.spec, asked.setting, distance, epsilons) for distance in distances
+        ]
         return np.asarray(np.max(every, axis=0), dtype=np.float64)
 
     return curve
 
 
 def _staircase(found: Guarantee, local: float) -> Certified:
-    """Curve from the answer alone: δ from its ε on, δ_L from ε_L on. Each further ε would cost a whole answer."""
+    """Curve from the answer alone: δ from its ε on, δ_L from ε_L on.
+
+    Each further ε would cost a whole answer.
+    """
     steps = [(local, found.corrupted_delta)]
     if found.certified is not None:
         steps.append((found.certified, found.plan.delta))
-    return lambda epsilon, _: min((delta for least, delta in steps if epsilon >= least), default=1.0)
+    return lambda epsilon, _: min(
+        (delta for least, delta in steps if epsilon >= least), default=1.0
+    )
 
 
 def _published(found: Guarantee, points: list[_Point], floor: float) -> Floats:
@@ -331,4 +358,6 @@ def _published(found: Guarantee, points: list[_Point], floor: float) -> Floats:
     formula, count = form
     deltas = np.geomspace(floor, 0.1, count)
     pairs = [(formula(asked.spec, asked.setting, float(delta)), delta) for delta in deltas]
-    return np.array([pair for pair in pairs if pair[0] is not None], dtype=np.float64).reshape(-1, 2).T
+    return (
+        np.array([pair for pair in pairs if pair[0] is not None], dtype=np.float64).reshape(-1, 2).T
+    )

@@ -1,4 +1,7 @@
-"""Pictures of results: δ(ε), certified, attained and published; a simulated answer beside the truth."""
+"""Pictures of results: δ(ε), certified, attained and published.
+
+A simulated answer beside the truth.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ _QUIET: Final = "#8a8f98"
 
 
 def check_plot(file: Path) -> None:
-    """Refuses a file whose ending names no format we draw, or whose folder is missing; and drawing without matplotlib.
+    """Refuses a file whose ending names no format we draw, or whose folder is missing.
+
+    And drawing without matplotlib.
 
     Raises:
         UsageError: another ending.
@@ -38,7 +43,9 @@ def check_plot(file: Path) -> None:
         NotInstalledError: no matplotlib, the extra `plot`.
     """
     if file.suffix.lower() not in ENDINGS:
-        raise UsageError(f"plot must be a file that ends in {', '.join(ENDINGS)}, not {str(file)!r}")
+        raise UsageError(
+            f"plot must be a file that ends in {', '.join(ENDINGS)}, not {str(file)!r}"
+        )
     if not file.parent.is_dir():
         raise ConfigError(f"the folder of the plot, {file.parent}, does not exist; make it first")
     check_installed("matplotlib", "shuffledp[plot]", "a plot")
@@ -74,7 +81,9 @@ def save(axes: Axes, file: Path) -> None:
     try:
         figure_of(axes).savefig(file)
     except OSError as error:
-        raise ConfigError(f"cannot write the plot {file}: {error.strerror}; check its permissions") from error
+        raise ConfigError(
+            f"cannot write the plot {file}: {error.strerror}; check its permissions"
+        ) from error
 
 
 def draw_curve(axes: Axes, lines: Curve) -> None:
@@ -89,16 +98,30 @@ def draw_curve(axes: Axes, lines: Curve) -> None:
 
 
 def draw_answer(axes: Axes, found: Answer) -> None:
-    """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a histogram."""
+    """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a
+    histogram.
+    """
     totals, truths = np.atleast_1d(found.total), np.atleast_1d(found.true_total)
     low, high = np.atleast_2d(found.total_interval).T
     if totals.size > 1:
         draw_bars(axes, [str(symbol) for symbol in range(totals.size)], totals, low, high, truths)
         axes.set(xlabel="value", ylabel="users")
     else:  # a bar without its foot would mislead
-        middle, half = (low + high) / 2, (high - low) / 2  # an unbiased estimate may lie outside its interval
+        middle, half = (
+            (low + high) / 2,
+            (high - low) / 2,
+        )  # an unbiased estimate may lie outside its interval
         axes.axhline(float(truths[0]), color=TRUTH, ls=":", label="truth")
-        axes.errorbar(0, middle, yerr=half, fmt="none", ecolor=ESTIMATE, elinewidth=2, capsize=3, label="95% interval")
+        axes.errorbar(
+            0,
+            middle,
+            yerr=half,
+            fmt="none",
+            ecolor=ESTIMATE,
+            elinewidth=2,
+            capsize=3,
+            label="95% interval",
+        )
         axes.plot(0, totals, "o", color=ESTIMATE, ms=5, label="estimate")
         axes.set(ylabel="sum", xticks=[], ylim=_around(np.concatenate((truths, totals, low, high))))
     axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
@@ -106,7 +129,10 @@ def draw_answer(axes: Axes, found: Answer) -> None:
 
 
 def draw_centroid(axes: Axes, found: Centroid) -> None:
-    """Density of users, their true middle, the estimate and its box, in degrees; true to scale halfway up."""
+    """Density of users, their true middle, the estimate and its box, in degrees.
+
+    True to scale halfway up.
+    """
     grid = found.plan.grid
     (south, west), (north, east) = (
         grid.point(*place) for place in ((-0.5, -0.5), (grid.columns - 0.5, grid.rows - 0.5))
@@ -132,15 +158,34 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
     shades.set_clim(0, 1.4 * max(float(shades.get_clim()[1]), 1.0))
     corners = np.array(found.box)
     axes.plot(*_outline(corners), color=_CERTIFIED, lw=2, label="95 % for each axis", zorder=3)
-    axes.plot(found.truth[1], found.truth[0], "X", color=_PUBLISHED, ms=10, mec="white", label="true middle", zorder=4)
-    axes.plot(found.point[1], found.point[0], "o", color=_CERTIFIED, ms=8, mec="white", label="estimate", zorder=5)
+    axes.plot(
+        found.truth[1],
+        found.truth[0],
+        "X",
+        color=_PUBLISHED,
+        ms=10,
+        mec="white",
+        label="true middle",
+        zorder=4,
+    )
+    axes.plot(
+        found.point[1],
+        found.point[0],
+        "o",
+        color=_CERTIFIED,
+        ms=8,
+        mec="white",
+        label="estimate",
+        zorder=5,
+    )
     seen = np.vstack((corners, found.truth, found.point, ((south, west), (top, right))))
     axes.set(xlim=(seen[:, 1].min(), seen[:, 1].max()), ylim=(seen[:, 0].min(), seen[:, 0].max()))
     axes.set_xlabel("longitude, degrees")
     axes.set_ylabel("latitude, degrees")
     asked = found.plan
     axes.set_title(
-        f"{len(found.squares):,} users, ε = {number(asked.epsilon)} for {asked.radius:g} m, δ = {asked.delta:g}",
+        f"{len(found.squares):,} users, ε = {number(asked.epsilon)} for {asked.radius:g} m, δ = "
+        f"{asked.delta:g}",
         fontsize=12,
         loc="left",
     )
@@ -148,7 +193,9 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
     axes.legend(frameon=True, framealpha=0.9, fontsize=9)
 
 
-def _outline(corners: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> tuple[list[float], list[float]]:
+def _outline(
+    corners: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+) -> tuple[list[float], list[float]]:
     """Longitudes and latitudes around a box of two corners."""
     (south, west), (north, east) = corners.tolist()
     return [west, east, east, west, west], [south, south, north, north, south]
@@ -166,9 +213,26 @@ def _draw_bounds(axes: Axes, found: Guarantee, lines: Curve) -> None:
     upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
     rounds = found.plan.rounds
     attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
-    axes.plot(lines.epsilons, upper, color=_CERTIFIED, lw=2.4, label="certified: never below the truth", zorder=4)
-    axes.plot(lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5)
-    axes.fill_between(lines.epsilons, lower, upper, color=_CERTIFIED, alpha=0.12, lw=0, label="the truth lies here")
+    axes.plot(
+        lines.epsilons,
+        upper,
+        color=_CERTIFIED,
+        lw=2.4,
+        label="certified: never below the truth",
+        zorder=4,
+    )
+    axes.plot(
+        lines.epsilons, lower, color=_ATTAINED, lw=1.8, ls=(0, (5, 2)), label=attained, zorder=5
+    )
+    axes.fill_between(
+        lines.epsilons,
+        lower,
+        upper,
+        color=_CERTIFIED,
+        alpha=0.12,
+        lw=0,
+        label="the truth lies here",
+    )
 
 
 def _draw_local(axes: Axes, lines: Curve) -> None:
@@ -176,7 +240,15 @@ def _draw_local(axes: Axes, lines: Curve) -> None:
     if local.size:
         deltas = np.maximum(local, lines.floor / 10)
         style = (0, (1, 1.5))
-        axes.plot(lines.epsilons, deltas, color=_QUIET, lw=1.8, ls=style, label="local only: no shuffler", zorder=2)
+        axes.plot(
+            lines.epsilons,
+            deltas,
+            color=_QUIET,
+            lw=1.8,
+            ls=style,
+            label="local only: no shuffler",
+            zorder=2,
+        )
 
 
 def _draw_published(axes: Axes, lines: Curve) -> None:
@@ -208,7 +280,9 @@ def _mark_asked(axes: Axes, found: Guarantee, lines: Curve) -> None:
     )
     if found.certified is None:
         return
-    axes.plot([found.certified], [delta], "o", color=_CERTIFIED, ms=8, mec="white", mew=1.2, zorder=6)
+    axes.plot(
+        [found.certified], [delta], "o", color=_CERTIFIED, ms=8, mec="white", mew=1.2, zorder=6
+    )
     axes.annotate(
         f"ε = {number(found.certified)}",
         (found.certified, delta),

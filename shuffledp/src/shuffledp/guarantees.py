@@ -1,7 +1,8 @@
-"""The guarantee of a plan: both sides of the truth, what is left when all nodes are corrupt, and why. Pure.
+"""The guarantee of a plan: both sides of the truth, what is left when all nodes are corrupt, and
+why. Pure.
 
-Every number says in which direction it may be off: `certified` is never below the truth, `attained` never above it.
-docs/accounting.md has the propositions that `basis` names.
+Every number says in which direction it may be off: `certified` is never below the truth, `attained`
+never above it. docs/accounting.md has the propositions that `basis` names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any, Final
 from shuffledp.notebook import Row, data_frame, html_table
 from shuffledp.plans import Plan, Planned, plan_rows, planned
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, corrupted_bounds, epsilon_bounds, standard_error
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    corrupted_bounds,
+    epsilon_bounds,
+    standard_error,
+)
 from shuffledp_privacy.rounds.composition import Round, at_common_distance, compose_epsilon
 from shuffledp_privacy.rounds.remembered import remembered_by
 from shuffledp_privacy.splitting import among_rounds
@@ -32,12 +40,16 @@ class Guarantee:
     Attributes:
         plan: what was asked.
         certified: ε, never below the truth; None where no finite bound is known.
-        attained: ε that a concrete dataset is known to cost, never above the truth; None where unknown.
-        published: what the paper's formula prints, for comparison only; None where it has none for this plan.
-        corrupted: ε_L over all rounds when every node is corrupt, never below the truth; None for no bound.
+        attained: ε that a concrete dataset is known to cost, never above the truth; None where
+            unknown.
+        published: what the paper's formula prints, for comparison only; None where it has none for
+            this plan.
+        corrupted: ε_L over all rounds when every node is corrupt, never below the truth; None for
+            no bound.
         corrupted_delta: its δ.
         messages: per user and round; None where the spec does not say.
-        error: standard error of one round's estimate, of the sum or of one count at worst; None without an estimator.
+        error: standard error of one round's estimate, of the sum or of one count at worst; None
+            without an estimator.
         basis: what the numbers rest on, and notes, in words.
     """
 
@@ -60,7 +72,11 @@ class Guarantee:
         """The keys of `shuffledp certify --format json`; infinite and unknown numbers are None."""
         return {
             **self.plan.to_dict(),
-            "epsilon": {"certified": self.certified, "attained": self.attained, "published": self.published},
+            "epsilon": {
+                "certified": self.certified,
+                "attained": self.attained,
+                "published": self.published,
+            },
             "corrupted": {"epsilon": self.corrupted, "delta": self.corrupted_delta},
             "messages_per_user": self.messages,
             "standard_error": self.error,
@@ -68,7 +84,10 @@ class Guarantee:
         }
 
     def to_pandas(self) -> Any:
-        """One row with the numbers, to be concatenated with others; raises `NotInstalledError` without pandas."""
+        """One row with the numbers, to be concatenated with others.
+
+        Raises `NotInstalledError` without pandas.
+        """
         return data_frame({name: [value] for name, value in self._numbers().items()})
 
     def _numbers(self) -> dict[str, Any]:
@@ -86,7 +105,10 @@ class Guarantee:
         }
 
     def __str__(self) -> str:
-        bounds = f"{number(self.attained)} <= ε <= {number(self.certified)}{self.plan.per_unit} at δ = {self.delta:g}"
+        bounds = (
+            f"{number(self.attained)} <= ε <= {number(self.certified)}{self.plan.per_unit} at δ "
+            f"= {self.delta:g}"
+        )
         return f"{self.plan.kind}: {bounds}; ε_L = {number(self.corrupted)}"
 
     def _repr_html_(self) -> str:
@@ -99,7 +121,11 @@ def bound_rows(found: Guarantee) -> list[Row]:
     return [
         ("ε certified", number(found.certified), f"{unit}; true for every dataset"),
         ("ε attained", number(found.attained), "some dataset really costs this much"),
-        ("ε_L", number(found.corrupted), f"if every node is corrupt (δ = {found.corrupted_delta:g})"),
+        (
+            "ε_L",
+            number(found.corrupted),
+            f"if every node is corrupt (δ = {found.corrupted_delta:g})",
+        ),
         ("messages", number(found.messages), "per user and round"),
         ("standard error", number(found.error), "of one round's estimate"),
     ]
@@ -117,15 +143,18 @@ def certify(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Guarantee:
-    """Both sides of the truth about a plan: ε at δ certified and attained, and ε_L with every node corrupt.
+    """Both sides of the truth about a plan: ε at δ certified and attained, and ε_L with every node
+    corrupt.
 
-    A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says why. The analyses
-    are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and Athanasiou et al. 2025.
+    A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says
+    why. The analyses are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and
+    Athanasiou et al. 2025.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
         setting: in place of the plan's own.
-        delta: over all rounds, 0 or 1e-12 <= δ < 1, in place of the plan's own; 0 asks for a pure guarantee.
+        delta: over all rounds, 0 or 1e-12 <= δ < 1, in place of the plan's own; 0 asks for a pure
+            guarantee.
         rounds: how often the round is run on the same people, in place of the plan's own.
 
     Raises:
@@ -178,16 +207,23 @@ def guarantee_of(plan: Plan) -> Guarantee:
 
 
 def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
-    """(ε_L, δ_L) of all rounds together with every node corrupt: basic composition, rounded up; ε `math.inf` for none.
+    """(ε_L, δ_L) of all rounds together with every node corrupt: basic composition, rounded up.
+
+    Ε `math.inf` for none.
 
     Args:
         rounds: at least one, on the same people.
-        delta: over all rounds; where a local guarantee needs some δ, each round gets an equal share.
+        delta: over all rounds; where a local guarantee needs some δ, each round gets an equal
+            share.
     """
-    rounds = at_common_distance(rounds)  # else a round stated for short changes would be added to others' long ones
+    rounds = at_common_distance(
+        rounds
+    )  # else a round stated for short changes would be added to others' long ones
     times = sum(item.times for item in rounds)
     try:
-        each = [corrupted_bounds(item.spec, item.setting, among_rounds(delta, times)) for item in rounds]
+        each = [
+            corrupted_bounds(item.spec, item.setting, among_rounds(delta, times)) for item in rounds
+        ]
     except CannotCertify as refusal:
         return CorruptedBounds(math.inf, 0.0, (f"no guarantee: {refusal}",))
     if times == 1:
@@ -197,7 +233,11 @@ def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
         sum(item.times * value for item, value in zip(rounds, values, strict=True)) * outward
         for values in ([bounds.epsilon for bounds in each], [bounds.delta for bounds in each])
     )
-    words = f"{times} times the ε_L of one round" if len(rounds) == 1 else "sum of the ε_L of all rounds"
+    words = (
+        f"{times} times the ε_L of one round"
+        if len(rounds) == 1
+        else "sum of the ε_L of all rounds"
+    )
     basis = dict.fromkeys(line for bounds in each for line in bounds.basis)
     return CorruptedBounds(epsilon, min(1.0, lost), (*basis, f"basic composition: {words}"))
 
@@ -219,7 +259,8 @@ def _shuffled(plan: Plan, local: CorruptedBounds) -> _Found:
 def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
     """One of the plan's rounds at the whole δ, from both sides.
 
-    Where an analysis has no pure guarantee of its own, the local one stands in. Raises as `epsilon_bounds`.
+    Where an analysis has no pure guarantee of its own, the local one stands in. Raises as
+    `epsilon_bounds`.
     """
     try:
         return epsilon_bounds(plan.spec, plan.setting, plan.delta)
@@ -236,27 +277,48 @@ def _composed(plan: Plan, single: Bounds) -> _Found:
     try:
         certified = compose_epsilon([Round(plan.spec, plan.setting, rounds)], plan.delta)
     except CannotCertify as refusal:
-        return _Found(math.inf, single.attained, None, (f"no finite epsilon over {rounds} rounds: {refusal}", note))
-    words = f"{rounds} rounds on the same people composed: privacy loss distributions, or pure guarantees added"
+        return _Found(
+            math.inf,
+            single.attained,
+            None,
+            (f"no finite epsilon over {rounds} rounds: {refusal}", note),
+        )
+    words = (
+        f"{rounds} rounds on the same people composed: privacy loss distributions, or pure "
+        f"guarantees added"
+    )
     if remembered_by(plan.spec) is not None:
-        words = f"K14: {rounds} rounds on the same people: all that the kept response can show, however many they are"
+        words = (
+            f"K14: {rounds} rounds on the same people: all that the kept response can show, "
+            f"however many they are"
+        )
     kept = tuple(line for line in single.basis if not line.startswith(PUBLISHED))
     return _Found(certified, single.attained, None, (*kept, words, note))
 
 
 def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
-    """Every node corrupt: ε_L is the guarantee; what shuffled messages give away, these give away too."""
+    """Every node corrupt: ε_L is the guarantee.
+
+    What shuffled messages give away, these give away too.
+    """
     # ε_L is stated at a δ of its own, which must fit into the plan's.
     certified = local.epsilon if local.delta <= plan.delta else math.inf
-    basis = ["every node is corrupt, so nothing is shuffled: the certified epsilon is the local one, eps_L"]
+    basis = [
+        "every node is corrupt, so nothing is shuffled: the certified epsilon is the local one, "
+        "eps_L"
+    ]
     if math.isinf(certified):
-        basis.append(f"no finite epsilon can be certified at delta {plan.delta:g} without a shuffler")
+        basis.append(
+            f"no finite epsilon can be certified at delta {plan.delta:g} without a shuffler"
+        )
     # One honest user: what the others sent is known, and can be taken away.
     alone = Setting(plan.setting.users, 1, plan.setting.adjacency, plan.setting.max_distance)
     attained = shuffled.attained or 0.0
     try:
         attained = max(attained, epsilon_bounds(plan.spec, alone, plan.delta).attained)
-        basis.append("attained: all other users' messages are known, this user's bits are not told apart")
+        basis.append(
+            "attained: all other users' messages are known, this user's bits are not told apart"
+        )
     except (CannotCertify, UsageError):
         basis.append("attained: as with a shuffler, whose view is part of this one")
     return _Found(certified, min(attained, certified), None, tuple(basis))
@@ -268,19 +330,32 @@ def _nodes(plan: Plan) -> tuple[str, ...]:
     listed = ", ".join(str(number) for number in sorted(plan.corrupt))
     left = plan.nodes - len(plan.corrupt)
     return (
-        f"node{'s' if len(plan.corrupt) > 1 else ''} {listed} of {plan.nodes} corrupt: {left} honest "
-        f"node{'s' if left > 1 else ''} still shuffle{'' if left > 1 else 's'}, so the shuffle guarantee stands",
+        f"node{'s' if len(plan.corrupt) > 1 else ''} {listed} of {plan.nodes} corrupt: {left} "
+        f"honest "
+        f"node{'s' if left > 1 else ''} still shuffle{'' if left > 1 else 's'}, so the shuffle "
+        f"guarantee stands",
     )
 
 
 def _gain(plan: Plan, local: CorruptedBounds, found: _Found) -> tuple[str, ...]:
     """A warning where shuffling certifiably adds nothing to what each user has alone."""
     # 1e-6 is the width to which an analysis inverts its curve: closer than that is no better.
-    if plan.all_corrupt or math.isinf(found.certified) or found.certified < local.epsilon * (1 - 1e-6):
+    if (
+        plan.all_corrupt
+        or math.isinf(found.certified)
+        or found.certified < local.epsilon * (1 - 1e-6)
+    ):
         return ()
     padding = getattr(plan.spec, "padding", None)
-    cure = "" if padding is None else f"; padding = {padding} is too little for changes up to {plan.max_distance}"
-    return (f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified here{cure}",)
+    cure = (
+        ""
+        if padding is None
+        else f"; padding = {padding} is too little for changes up to {plan.max_distance}"
+    )
+    return (
+        f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified "
+        f"here{cure}",
+    )
 
 
 def _error(plan: Plan) -> float | None:

@@ -1,7 +1,8 @@
 """Where people are on average: points of a map as two sums with metric privacy, one for each axis.
 
-Near points are hard to tell apart, far ones easier (Andrés et al. 2013; Athanasiou et al. 2025, Appendix D). The map is
-a grid of squares; a device sends the number of its column in one round, and of its row in another.
+Near points are hard to tell apart, far ones easier (Andrés et al. 2013; Athanasiou et al. 2025,
+Appendix D). The map is a grid of squares; a device sends the number of its column in one round, and
+of its row in another.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ EARTH_RADIUS: Final = 6_371_008.8
 LEAST_RADIUS: Final = 6_335_439.3
 """Metres, rounded down: a(1 - e²), the least radius of curvature of the WGS 84 ellipsoid.
 
-No two points are nearer on the ellipsoid than on a sphere of this radius, whose distances are at most 0.6% shorter than
-those of the mean sphere; for distances that are guaranteed (docs/accounting.md, S15).
-"""
+No two points are nearer on the ellipsoid than on a sphere of this radius, whose distances are at
+most 0.6% shorter than those of the mean sphere; for distances that are guaranteed
+(docs/accounting.md, S15). """
 
 METRES_A_DEGREE: Final = math.pi / 180 * LEAST_RADIUS
 """Along a meridian of the sphere of least radius."""
 
 WIDEST: Final = 180.0
-"""Degrees of longitude: the edges of a wider map approach each other on the far side of the Earth."""
+"""Degrees of longitude: the edges of a wider map approach each other on the far side of the Earth.
+"""
 
 SHORTEST: Final = 1e-3
 """Metres: no receiver is better, and the number of squares stays one that can be counted."""
@@ -69,17 +71,18 @@ _COVERAGE: Final = "95 % for each axis"
 class Grid:
     """A box of the map between two parallels and two meridians, cut into columns and rows.
 
-    All columns span the same number of degrees. They are `side` metres wide on the parallel nearest a pole and wider
-    elsewhere, so that no two points are more columns apart than their distance allows.
+    All columns span the same number of degrees. They are `side` metres wide on the parallel nearest
+    a pole and wider elsewhere, so that no two points are more columns apart than their distance
+    allows.
 
     Attributes:
-        south, west, north, east: edges in degrees; at most 80 degrees from the equator, at most 180 degrees wide, and
-            not across the date line.
+        south, west, north, east: edges in degrees; at most 80 degrees from the equator, at most 180
+            degrees wide, and not across the date line.
         side: metres, least width of a column and height of a row.
 
     Raises:
-        UsageError: edges in the wrong order, too wide or too near a pole, or a grid of fewer than 2 or too many
-            squares along an axis.
+        UsageError: edges in the wrong order, too wide or too near a pole, or a grid of fewer than 2
+            or too many squares along an axis.
     """
 
     south: float
@@ -93,25 +96,33 @@ class Grid:
             check_number(name, getattr(self, name))
         if not (-80 <= self.south < self.north <= 80 and -180 <= self.west < self.east <= 180):
             raise UsageError(
-                "a box is south, west, north, east in degrees, south below north and west below east, at most 80 from "
+                "a box is south, west, north, east in degrees, south below north and west below "
+                "east, at most 80 from "
                 f"the equator, not {self.south:g}, {self.west:g}, {self.north:g}, {self.east:g}"
             )
         if self.east - self.west > WIDEST:
             raise UsageError(
-                f"the map is {self.east - self.west:g} degrees wide; a map may span at most {WIDEST:g} degrees of "
-                "longitude, because the edges of a wider one approach each other on the far side of the Earth"
+                f"the map is {self.east - self.west:g} degrees wide; a map may span at most "
+                f"{WIDEST:g} degrees of "
+                "longitude, because the edges of a wider one approach each other on the far side "
+                "of the Earth"
             )
         if not SHORTEST <= self.side < math.inf:
-            raise UsageError(f"the side of a square must be at least {SHORTEST:g} metres, not {self.side:g}")
+            raise UsageError(
+                f"the side of a square must be at least {SHORTEST:g} metres, not {self.side:g}"
+            )
         if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
             raise UsageError(
-                f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows of this box; "
+                f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows "
+                f"of this box; "
                 f"choose a side that makes 2 to {MAX_DOMAIN:,}"
             )
 
     @property
     def metres_a_degree(self) -> tuple[float, float]:
-        """Metres of a degree of longitude, on the box's parallel nearest a pole, and of latitude."""
+        """Metres of a degree of longitude, on the box's parallel nearest a pole, and of
+        latitude.
+        """
         return METRES_A_DEGREE * self._shrinking, METRES_A_DEGREE
 
     @property
@@ -123,21 +134,26 @@ class Grid:
     def stretch(self) -> float:
         """κ >= 1: distances on the grid, in metres, are at most κ times as long as on the Earth.
 
-        The length of the parallel nearest a pole from the western to the eastern edge, over the great circle
-        distance of its ends; rounded up. docs/accounting.md, Proposition S15.
+        The length of the parallel nearest a pole from the western to the eastern edge, over the
+        great circle distance of its ends; rounded up. docs/accounting.md, Proposition S15.
         """
         half = math.radians(self.east - self.west) / 2
         return self._shrinking * half / math.asin(self._shrinking * math.sin(half)) * (1 + 2.0**-40)
 
     def reach(self, radius: float) -> float:
-        """Largest distance in squares, as the crow flies, of two points of the map at most `radius` metres apart.
+        """Largest distance in squares, as the crow flies, of two points of the map at most `radius`
+        metres apart.
 
-        Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows (docs/accounting.md, S15).
+        Never below the truth: κ radius/side, and √2 for rounding to whole columns and rows
+        (docs/accounting.md, S15).
         """
         return self.stretch * radius / self.side + math.sqrt(2) * (1 + _OFFSET_ERROR)
 
     def width_at(self, latitude: float) -> float:
-        """Metres from west to east of a square at this latitude; of the map's nearest where it is outside."""
+        """Metres from west to east of a square at this latitude.
+
+        Of the map's nearest where it is outside.
+        """
         inside = min(max(latitude, self.south), self.north)
         return self.side * math.cos(math.radians(inside)) / self._shrinking
 
@@ -167,8 +183,12 @@ class Grid:
         """
         held = np.asarray(points, dtype=np.float64)
         if held.ndim != 2 or held.shape[1] != 2 or not held.size or not np.all(np.isfinite(held)):
-            raise UsageError(f"points must be latitude and longitude for each user, shape (users, 2), not {held.shape}")
-        # East of the date line a longitude may be given as 181 or as -179: the one nearest the map is taken.
+            raise UsageError(
+                f"points must be latitude and longitude for each user, shape (users, 2), not "
+                f"{held.shape}"
+            )
+        # East of the date line a longitude may be given as 181 or as -179: the one nearest the map
+        # is taken.
         turns = np.round((held[:, 1] - (self.west + self.east) / 2) / 360)
         held = held - 360.0 * np.stack((np.zeros(len(held)), turns), axis=1)
         offsets = (held[:, ::-1] - (self.west, self.south)) * self.metres_a_degree / self.side
@@ -192,8 +212,9 @@ class LocationPlan:
         columns: the plan of the round that asks for a user's column, with metric adjacency.
         rows: the same for rows.
         radius: metres within which points are protected with `epsilon`.
-        epsilon: nats, certified for any two points of the map at most `radius` metres apart; twice as far costs at
-            most twice. A point outside the map is protected as the nearest point of the map.
+        epsilon: nats, certified for any two points of the map at most `radius` metres apart; twice
+            as far costs at most twice. A point outside the map is protected as the nearest point of
+            the map.
         delta: of both rounds together.
     """
 
@@ -211,14 +232,24 @@ class LocationPlan:
         """The plan in words: name, value, remark."""
         axes = (("columns", self.columns), ("rows", self.rows))
         found = [
-            ("map", f"{self.grid.columns:,} x {self.grid.rows:,} squares", f"of {self.grid.side:g} m or more"),
-            ("ε", number(self.epsilon), f"certified, for points of the map at most {self.radius:g} m apart"),
+            (
+                "map",
+                f"{self.grid.columns:,} x {self.grid.rows:,} squares",
+                f"of {self.grid.side:g} m or more",
+            ),
+            (
+                "ε",
+                number(self.epsilon),
+                f"certified, for points of the map at most {self.radius:g} m apart",
+            ),
             ("δ", f"{self.delta:g}", "of both rounds"),
         ]
         for name, plan in axes:
             messages = guarantee_of(plan).messages
             settings = ", ".join(f"{key} = {value}" for key, value in plan.parameters.items())
-            found.append((f"round for {name}", plan.kind, f"{settings}; {messages:,} messages a user"))
+            found.append(
+                (f"round for {name}", plan.kind, f"{settings}; {messages:,} messages a user")
+            )
         return found
 
 
@@ -234,8 +265,8 @@ def plan_location(
 ) -> LocationPlan:
     """The two rounds of least error that keep ε for points at most `radius` metres apart.
 
-    Two such points are at most `grid.reach(radius)` squares apart; ε per square is divided between the axes by √2, δ
-    by 2 (docs/accounting.md, S15).
+    Two such points are at most `grid.reach(radius)` squares apart; ε per square is divided between
+    the axes by √2, δ by 2 (docs/accounting.md, S15).
 
     Args:
         grid: the map.
@@ -255,11 +286,15 @@ def plan_location(
     axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
     setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
     columns, rows = (
-        calibrate(mechanism, epsilon=axis.epsilon, delta=axis.delta, setting=setting, max_value=count - 1)
+        calibrate(
+            mechanism, epsilon=axis.epsilon, delta=axis.delta, setting=setting, max_value=count - 1
+        )
         for count in (grid.columns, grid.rows)
     )
     plane = plane_guarantee(_certified(columns), _certified(rows))
-    return LocationPlan(grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta)
+    return LocationPlan(
+        grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta
+    )
 
 
 def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -> None:
@@ -267,14 +302,21 @@ def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -
     for name, value in (("radius", radius), ("epsilon", epsilon), ("delta", delta)):
         check_number(name, value)
     if not 0 < radius <= FARTHEST:
-        raise UsageError(f"radius must be above 0 and at most {FARTHEST:,.0f} metres, not {radius:g}")
+        raise UsageError(
+            f"radius must be above 0 and at most {FARTHEST:,.0f} metres, not {radius:g}"
+        )
     if not 0 < epsilon <= MOST_EPSILON:
         raise UsageError(f"epsilon must be above 0 and at most {MOST_EPSILON:g}, not {epsilon:g}")
     if not LEAST_DELTA <= delta < 1:
-        raise UsageError(f"delta of both rounds must be from {LEAST_DELTA:g} to below 1, not {delta:g}")
+        raise UsageError(
+            f"delta of both rounds must be from {LEAST_DELTA:g} to below 1, not {delta:g}"
+        )
     if MECHANISMS[kind_of(mechanism)].answers is not Answers.SUM:
         sums = ", ".join(kind for kind, spec in MECHANISMS.items() if spec.answers is Answers.SUM)
-        raise UsageError(f"{mechanism} answers no sum, and the middle of people is two sums; choose one of {sums}")
+        raise UsageError(
+            f"{mechanism} answers no sum, and the middle of people is two sums; choose one of "
+            f"{sums}"
+        )
 
 
 def _certified(plan: Plan) -> PlaneGuarantee:
@@ -313,14 +355,18 @@ class Centroid:
 
     @property
     def box(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """South-west and north-east corners of the interval, 95 % for each axis, so at least 90 % for both."""
+        """South-west and north-east corners of the interval, 95 % for each axis, so at least 90 %
+        for both.
+        """
         low, high = zip(self.columns.interval.tolist(), self.rows.interval.tolist(), strict=True)
         return self.plan.grid.point(*low), self.plan.grid.point(*high)
 
     @property
     def error(self) -> float:
         """Metres between estimate and truth, on a sphere of the Earth's mean radius."""
-        return self._metres(*(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows)))
+        return self._metres(
+            *(float(axis.mean) - float(axis.truth) for axis in (self.columns, self.rows))
+        )
 
     @property
     def standard_error(self) -> float:
@@ -363,7 +409,9 @@ class Centroid:
         return html_table(f"{len(self.squares):,} users", self.table())
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draws the map: where people are, their true middle, the estimate and its box; on new axes if none are given.
+        """Draws the map: where people are, their true middle, the estimate and its box.
+
+        On new axes if none are given.
 
         Raises:
             NotInstalledError: without matplotlib, the extra `plot`.
@@ -383,12 +431,14 @@ def simulate_location(
 
     Args:
         plan: the two rounds.
-        points: shape (users, 2), latitude and longitude in degrees; those outside the map go to its nearest square.
+        points: shape (users, 2), latitude and longitude in degrees; those outside the map go to its
+            nearest square.
         seed: as for `simulate`.
         allow_fewer: as for `simulate`.
 
     Raises:
-        UsageError: no points, fewer than the plan's honest users, no finite numbers, or a negative seed.
+        UsageError: no points, fewer than the plan's honest users, no finite numbers, or a negative
+            seed.
 
     >>> import shuffledp as sdp
     >>> grid = sdp.Grid(south=48.82, west=2.28, north=48.88, east=2.40, side=200)

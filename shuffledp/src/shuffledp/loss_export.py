@@ -87,7 +87,9 @@ def _half_width(spec: object, setting: Setting, distance: int, interval: float) 
     steps = math.ceil(width / interval)
     if 2 * steps + 1 > MOST_POINTS:
         coarser = 2 * width / (MOST_POINTS - 1)
-        raise UsageError(f"losses up to {width:g} need an interval of at least {coarser:.2g}, not {interval:g}")
+        raise UsageError(
+            f"losses up to {width:g} need an interval of at least {coarser:.2g}, not {interval:g}"
+        )
     return steps
 
 

@@ -28,7 +28,9 @@ def node_numbers(text: str | None, nodes: int, option: str) -> frozenset[int]:
     numbers = [int(part) for part in text.split(",")]
     for number in numbers:
         if not 1 <= number <= nodes:
-            raise UsageError(f"{option} must be from 1 to {nodes}, the number of nodes, not {number}")
+            raise UsageError(
+                f"{option} must be from 1 to {nodes}, the number of nodes, not {number}"
+            )
         if numbers.count(number) > 1:
             raise UsageError(f"{option} names node {number} more than once: {text!r}")
     return frozenset(numbers)

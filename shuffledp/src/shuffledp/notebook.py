@@ -17,16 +17,22 @@ Row = tuple[str, str, str]
 
 
 def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> str:
-    """A small table for `_repr_html_`: no scripts, no styles of its own but alignment; every text is escaped."""
+    """A small table for `_repr_html_`: no scripts, no styles of its own but alignment.
+
+    Every text is escaped.
+    """
     from html import escape  # here: commands would wait for its table of entities
 
     body = "".join(
-        f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:right'>{escape(value)}</td>"
+        f"<tr><th style='text-align:left'>{escape(name)}</th><td "
+        f"style='text-align:right'>{escape(value)}</td>"
         f"<td style='text-align:left'>{escape(remark)}</td></tr>"
         for name, value, remark in rows
     )
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f"<table><caption>{escape(title)}</caption>{body}</table>" + (f"<ul>{listed}</ul>" if notes else "")
+    return f"<table><caption>{escape(title)}</caption>{body}</table>" + (
+        f"<ul>{listed}</ul>" if notes else ""
+    )
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
@@ -50,6 +56,10 @@ def needed(module: str, install: str, what: str) -> ModuleType:
 
 
 def check_installed(module: str, install: str, what: str) -> None:
-    """Raises `NotInstalledError` without the module, before the work that would need it in the end."""
+    """Raises `NotInstalledError` without the module, before the work that would need it in the
+    end.
+    """
     if find_spec(module) is None:
-        raise NotInstalledError(f"{what} needs {module}, which is not installed: pip install '{install}'")
+        raise NotInstalledError(
+            f"{what} needs {module}, which is not installed: pip install '{install}'"
+        )

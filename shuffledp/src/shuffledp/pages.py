@@ -1,4 +1,7 @@
-"""Pages that are one file: nothing in them is loaded or run, and whatever others wrote is text. Pure."""
+"""Pages that are one file: nothing in them is loaded or run, and whatever others wrote is text.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ LONGEST: Final = 2000
 def shown(text: object) -> str:
     """A text as HTML, for an element or a quoted attribute: escaped, printable, of bounded length.
 
-    Marks that turn the direction of writing are not printable: they could make a name look like another.
+    Marks that turn the direction of writing are not printable: they could make a name look like
+    another.
     """
     words = str(text)
     words = words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
@@ -27,14 +31,17 @@ def self_contained(title: str, style: str, body: str, policy: str = "") -> str:
 
     Args:
         title: any text.
-        style: what the page adds to the style that all pages share: colours for light and dark, and for paper.
+        style: what the page adds to the style that all pages share: colours for light and dark, and
+            for paper.
         body: HTML; all texts of others in it are `shown`.
         policy: further directives of the Content-Security-Policy, for what this page has besides.
     """
     sheet = files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8") + style
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     rules = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return _PAGE.format(title=shown(title), policy=escape(rules + policy, quote=False), style=sheet, body=body)
+    return _PAGE.format(
+        title=shown(title), policy=escape(rules + policy, quote=False), style=sheet, body=body
+    )
 
 
 _PAGE: Final = """<!DOCTYPE html>

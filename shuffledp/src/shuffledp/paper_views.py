@@ -1,4 +1,6 @@
-"""Views of a guarantee in the terms of the papers: their adversaries, datasets, distances and noise. Pure."""
+"""Views of a guarantee in the terms of the papers: their adversaries, datasets, distances and
+noise. Pure.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,16 @@ def adversaries(
     setting: Setting | None = None,
     epsilons: ArrayLike | None = None,
 ) -> View:
-    """δ(ε) against the weak and the strong adversary of Koskela et al. 2021; both are upper bounds for every dataset.
+    """δ(ε) against the weak and the strong adversary of Koskela et al.
 
-    The weak one knows which of the other users reported at random, the strong one knows it of every user
-    (docs/accounting.md, K9). Columns: `epsilon`, `weak`, `strong`.
+    2021; both are upper bounds for every dataset.
+
+    The weak one knows which of the other users reported at random, the strong one knows it of every
+    user (docs/accounting.md, K9). Columns: `epsilon`, `weak`, `strong`.
 
     Args:
-        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need `setting`.
+        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need
+            `setting`.
         setting: in place of the plan's own.
         epsilons: shape (points,), each > 0, nats.
 
@@ -64,8 +69,12 @@ def adversaries(
     honest = asked.setting.honest
     columns = {
         "epsilon": points,
-        "weak": np.array([published.weak_adversary_delta(spec, honest, one) for one in points.tolist()]),
-        "strong": np.array([published.strong_adversary_delta(spec, honest, one) for one in points.tolist()]),
+        "weak": np.array(
+            [published.weak_adversary_delta(spec, honest, one) for one in points.tolist()]
+        ),
+        "strong": np.array(
+            [published.strong_adversary_delta(spec, honest, one) for one in points.tolist()]
+        ),
     }
     return View(asked, "adversaries", {}, columns, ("K9: both are upper bounds of δ",))
 
@@ -78,12 +87,15 @@ def primary_count(
 ) -> View:
     """δ(ε) where `at_x0` others hold the primary symbol, n_x0 of Biswas et al. 2023.
 
-    Columns: `epsilon`; `published`, Theorem 1 as printed, no guarantee; `one_bin`, what this dataset costs if the
-    adversary looks at one bin alone, never above the truth; `certified`, for every dataset (docs/accounting.md, K8).
+    Columns: `epsilon`; `published`, Theorem 1 as printed, no guarantee; `one_bin`, what this
+    dataset costs if the adversary looks at one bin alone, never above the truth; `certified`, for
+    every dataset (docs/accounting.md, K8).
 
     Args:
-        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need `setting`.
-        at_x0: others that hold the primary symbol, 0 to the honest users - 1; 2 to 2,000 honest users.
+        plan: a k-RR histogram of one round: a plan, a certificate, or parameters, which need
+            `setting`.
+        at_x0: others that hold the primary symbol, 0 to the honest users - 1; 2 to 2,000 honest
+            users.
         setting: in place of the plan's own.
         epsilons: shape (points,), each > 0, nats.
 
@@ -96,20 +108,27 @@ def primary_count(
     given = (honest, at_x0, spec.symbols, epsilon0)
     columns = {
         "epsilon": points,
-        "published": np.array([published.published_theorem_1(*given, one) for one in points.tolist()]),
+        "published": np.array(
+            [published.published_theorem_1(*given, one) for one in points.tolist()]
+        ),
         "one_bin": np.array([published.corrected_marginal(*given, one) for one in points.tolist()]),
-        "certified": np.array([delta_bounds(spec, asked.setting, one).certified for one in points.tolist()]),
+        "certified": np.array(
+            [delta_bounds(spec, asked.setting, one).certified for one in points.tolist()]
+        ),
     }
     basis = ("K8: published is no guarantee; one_bin is a lower bound, of this dataset",)
     return View(asked, "primary", {"at_x0": at_x0}, columns, basis)
 
 
-def central_gaussian(plan: Planned, setting: Setting | None = None, *, delta: float | None = None) -> View:
-    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ), for the same question.
+def central_gaussian(
+    plan: Planned, setting: Setting | None = None, *, delta: float | None = None
+) -> View:
+    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ), for the same
+    question.
 
-    Numbers: `sigma_optimal` (Balle and Wang 2018); `sigma_classical`, the printed 2 ln(1.25/δ) Δ²/ε² (Biswas et al.
-    2022, Definition V.1), None for ε >= 1, where its proof ends; `sensitivity`, Δ in the Euclidean norm: √2 for
-    histograms, the largest change for sums.
+    Numbers: `sigma_optimal` (Balle and Wang 2018); `sigma_classical`, the printed 2 ln(1.25/δ)
+    Δ²/ε² (Biswas et al. 2022, Definition V.1), None for ε >= 1, where its proof ends;
+    `sensitivity`, Δ in the Euclidean norm: √2 for histograms, the largest change for sums.
 
     Args:
         plan: a plan, a certificate, or parameters, which need `setting`. Standard adjacency.
@@ -121,11 +140,17 @@ def central_gaussian(plan: Planned, setting: Setting | None = None, *, delta: fl
     """
     asked = shuffled_plan(plan, setting, delta, None)
     if asked.setting.adjacency is not Adjacency.STANDARD:
-        raise UsageError("Gaussian noise has no guarantee per unit of distance: ask with standard adjacency")
+        raise UsageError(
+            "Gaussian noise has no guarantee per unit of distance: ask with standard adjacency"
+        )
     epsilon = guarantee_of(asked).certified
     reach = _reach(asked)
     sensitivity = math.sqrt(2) if reach is None else float(reach)
-    numbers: dict[str, float | None] = {"sigma_optimal": None, "sigma_classical": None, "sensitivity": sensitivity}
+    numbers: dict[str, float | None] = {
+        "sigma_optimal": None,
+        "sigma_classical": None,
+        "sensitivity": sensitivity,
+    }
     if epsilon is not None and epsilon > 0 and asked.delta > 0:
         numbers["sigma_optimal"] = gaussian_sigma(sensitivity, epsilon, asked.delta)
         if epsilon < 1:
@@ -140,16 +165,19 @@ def all_corrupt(
     deltas: ArrayLike | None = None,
     distances: Sequence[int] | None = None,
 ) -> View:
-    """ε_L, the guarantee with every node corrupt, over δ and over the largest change. Never below the truth.
+    """ε_L, the guarantee with every node corrupt, over δ and over the largest change.
 
-    ε_L is of the whole change, not per unit. Columns: `delta`, and `distance D` for each D; mechanisms without a
-    metric have one column, `any change`.
+    Never below the truth.
+
+    ε_L is of the whole change, not per unit. Columns: `delta`, and `distance D` for each D;
+    mechanisms without a metric have one column, `any change`.
 
     Args:
         plan: a plan, a certificate, or parameters, which need `setting`.
         setting: in place of the plan's own.
         deltas: shape (points,), each 0 <= δ < 1.
-        distances: largest changes, each 1 to the domain's largest; default: powers of ten, and the largest.
+        distances: largest changes, each 1 to the domain's largest; default: powers of ten, and the
+            largest.
 
     Raises:
         UsageError: a δ or a distance outside its range.
@@ -180,13 +208,20 @@ def _local(asked: Plan, delta: float) -> float:
 
 
 def datasets(
-    plan: Planned, changes: Sequence[int], setting: Setting | None = None, *, delta: float | None = None
+    plan: Planned,
+    changes: Sequence[int],
+    setting: Setting | None = None,
+    *,
+    delta: float | None = None,
 ) -> View:
-    """(ε, δ) of datasets that differ in several users' values, from a metric guarantee. Never below the truth.
+    """(ε, δ) of datasets that differ in several users' values, from a metric guarantee.
 
-    ε per unit stays, at the sum of all distances (Athanasiou et al. 2025, (1)); δ grows: each change adds
-    δ e^(ε times the distance of those before it), the smallest first (docs/accounting.md, C20). Numbers: `distance`,
-    `epsilon_per_unit`, `epsilon` in all, `delta`; None where no finite bound is known.
+    Never below the truth.
+
+    ε per unit stays, at the sum of all distances (Athanasiou et al. 2025, (1)); δ grows: each
+    change adds δ e^(ε times the distance of those before it), the smallest first
+    (docs/accounting.md, C20). Numbers: `distance`, `epsilon_per_unit`, `epsilon` in all, `delta`;
+    None where no finite bound is known.
 
     Args:
         plan: a plan, a certificate, or parameters, which need `setting`. Metric adjacency.
@@ -200,9 +235,14 @@ def datasets(
     asked = _metric(plan, setting, delta)
     steps = sorted(changes)
     if not steps or len(steps) > asked.setting.honest:
-        raise UsageError(f"name 1 to {asked.setting.honest:,} changes, one for each changed user, not {len(steps):,}")
+        raise UsageError(
+            f"name 1 to {asked.setting.honest:,} changes, one for each changed user, not "
+            f"{len(steps):,}"
+        )
     if steps[0] < 1 or (asked.max_distance is not None and steps[-1] > asked.max_distance):
-        raise UsageError(f"a change is from 1 to {asked.max_distance}, the largest that the plan covers")
+        raise UsageError(
+            f"a change is from 1 to {asked.max_distance}, the largest that the plan covers"
+        )
     each, total = guarantee_of(asked).certified, sum(steps)
     if each is None:
         epsilon = spread = None
@@ -214,12 +254,16 @@ def datasets(
     return View(asked, "datasets", numbers, {}, ("C20: one changed user at a time",))
 
 
-def growing_delta(plan: Planned, setting: Setting | None = None, *, delta: float | None = None) -> View:
-    """ε per unit where δ may grow with the distance: δ e^d for a change by d. Never below the truth.
+def growing_delta(
+    plan: Planned, setting: Setting | None = None, *, delta: float | None = None
+) -> View:
+    """ε per unit where δ may grow with the distance: δ e^d for a change by d.
 
-    The weaker definition of Athanasiou et al. 2025, footnote 2. Beyond ln(1/δ) it promises nothing, as δ e^d is 1
-    there. Numbers: `epsilon`; `constant_delta`, the certified ε with the same δ at every distance; `distance`, from
-    which on nothing is promised.
+    Never below the truth.
+
+    The weaker definition of Athanasiou et al. 2025, footnote 2. Beyond ln(1/δ) it promises nothing,
+    as δ e^d is 1 there. Numbers: `epsilon`; `constant_delta`, the certified ε with the same δ at
+    every distance; `distance`, from which on nothing is promised.
 
     Args:
         plan: a plan, a certificate, or parameters, which need `setting`. Metric adjacency, δ > 0.
@@ -240,9 +284,17 @@ def growing_delta(plan: Planned, setting: Setting | None = None, *, delta: float
         if grown < 1:
             own = replace(asked.setting, max_distance=distance)
             found.append(guarantee_of(replace(asked, setting=own, delta=grown)).certified)
-    worst = None if None in found else max((each for each in found if each is not None), default=0.0)
+    worst = (
+        None if None in found else max((each for each in found if each is not None), default=0.0)
+    )
     numbers = {"epsilon": worst, "constant_delta": guarantee_of(asked).certified, "distance": end}
-    return View(asked, "growing-delta", numbers, {}, ("a guarantee for changes up to d at δ e^d, for each d",))
+    return View(
+        asked,
+        "growing-delta",
+        numbers,
+        {},
+        ("a guarantee for changes up to d at δ e^d, for each d",),
+    )
 
 
 def _reach(asked: Plan) -> int | None:
@@ -260,7 +312,9 @@ def _metric(plan: Planned, setting: Setting | None, delta: float | None) -> Plan
 def _histogram(plan: Planned, setting: Setting | None) -> tuple[Plan, KRRHistogram]:
     asked = shuffled_plan(plan, setting, None, None)
     if type(asked.spec) not in _ANALYSED or asked.rounds > 1:
-        raise UsageError(f"this view is of one round of krr-histogram, not of {asked.rounds:,} of {asked.kind}")
+        raise UsageError(
+            f"this view is of one round of krr-histogram, not of {asked.rounds:,} of {asked.kind}"
+        )
     return asked, cast("KRRHistogram", asked.spec)
 
 

@@ -1,6 +1,9 @@
-"""The one value that a guarantee is computed from: a mechanism, who takes part, δ, and how often. Pure.
+"""The one value that a guarantee is computed from: a mechanism, who takes part, δ, and how often.
 
-The commands make it from options, `calibrate` from a target, and a signed certificate holds the same.
+Pure.
+
+The commands make it from options, `calibrate` from a target, and a signed certificate holds the
+same.
 """
 
 from __future__ import annotations
@@ -57,10 +60,12 @@ class Plan:
         nodes: mix nodes of the route, 1 to 16.
         notes: what was decided on the way here, in words.
         asked: parameters as they were asked for, beside the spec's own.
-        scope: deployment and population, where a certificate names them: a response that devices keep is kept in these.
+        scope: deployment and population, where a certificate names them: a response that devices
+            keep is kept in these.
 
     Raises:
-        UsageError: a value is outside its range, or a distance that the mechanism's domain does not have.
+        UsageError: a value is outside its range, or a distance that the mechanism's domain does not
+            have.
     """
 
     spec: object
@@ -86,7 +91,9 @@ class Plan:
             raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {self.nodes}")
         object.__setattr__(self, "corrupt", frozenset(self.corrupt))
         if not self.corrupt <= set(range(1, self.nodes + 1)):
-            raise UsageError(f"corrupt must be numbers of nodes from 1 to {self.nodes}, not {set(self.corrupt)}")
+            raise UsageError(
+                f"corrupt must be numbers of nodes from 1 to {self.nodes}, not {set(self.corrupt)}"
+            )
         check_distance(self.setting.max_distance, getattr(self.spec, "domain", None))
 
     @property
@@ -138,7 +145,9 @@ def plan_rows(plan: Plan) -> list[tuple[str, str, str]]:
     rows = [(name, str(value), "") for name, value in plan.parameters.items()]
     rows.append(("users", f"{setting.users:,}", f"{setting.honest:,} of them honest"))
     rows.append(("δ", f"{plan.delta:g}", neighbours(plan)))
-    return [*rows, ("rounds", f"{plan.rounds:,}", "on the same people")] if plan.rounds > 1 else rows
+    return (
+        [*rows, ("rounds", f"{plan.rounds:,}", "on the same people")] if plan.rounds > 1 else rows
+    )
 
 
 def neighbours(plan: Plan) -> str:
@@ -152,14 +161,19 @@ def neighbours(plan: Plan) -> str:
 
 
 def exact(spec: object) -> dict[str, ParameterValue]:
-    """A spec's parameters by name; a rational as text, as in a certificate. What a spec does not print is left out."""
+    """A spec's parameters by name; a rational as text, as in a certificate.
+
+    What a spec does not print is left out.
+    """
     names = (
         [field.name for field in fields(spec) if field.repr]
         if is_dataclass(spec)
         else getattr(spec, "__struct_fields__", ())
     )
     own = {name: getattr(spec, name) for name in names}
-    return {name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()}
+    return {
+        name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()
+    }
 
 
 def check_setting(setting: object) -> None:
@@ -169,10 +183,14 @@ def check_setting(setting: object) -> None:
 
 
 def check_distance(max_distance: int | None, domain: int | None) -> None:
-    """`UsageError` for a largest change that the domain does not have; a mechanism without a domain has any."""
+    """`UsageError` for a largest change that the domain does not have.
+
+    A mechanism without a domain has any.
+    """
     if domain is not None and max_distance is not None and not 1 <= max_distance < domain:
         raise UsageError(
-            f"max-distance must be from 1 to {domain - 1}, the largest change within the domain, not {max_distance}"
+            f"max-distance must be from 1 to {domain - 1}, the largest change within the domain, "
+            f"not {max_distance}"
         )
 
 
@@ -201,7 +219,8 @@ def planned(
     """The plan with this setting, δ and number of rounds; what is None stays as it is.
 
     Args:
-        asked: a plan, a certificate, or a mechanism's parameters, which have no setting and no δ of their own.
+        asked: a plan, a certificate, or a mechanism's parameters, which have no setting and no δ of
+            their own.
         setting: in place of its own.
         delta: over all rounds, in place of its own.
         rounds: in place of its own.
@@ -222,13 +241,18 @@ def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Pl
     if getattr(asked, "kind", None) in MECHANISMS or type(asked) in LOCAL_KINDS:
         if setting is None or delta is None:
             missing = "setting" if setting is None else "delta"
-            raise UsageError(f"the parameters of a mechanism alone have no {missing}: name it, or give a plan")
+            raise UsageError(
+                f"the parameters of a mechanism alone have no {missing}: name it, or give a plan"
+            )
         return Plan(asked, setting, delta)
-    from shuffledp_core.documents.models import Certificate  # here: its cryptography is slow to import
+    from shuffledp_core.documents.models import (
+        Certificate,
+    )  # here: its cryptography is slow to import
 
     if not isinstance(asked, Certificate):
         raise UsageError(
-            f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan of a name"
+            f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
+            f"of a name"
         )
     own = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
     return Plan(asked.mechanism, own, asked.delta, scope=f"{asked.deployment} {asked.population}")

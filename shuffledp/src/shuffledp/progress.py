@@ -1,4 +1,6 @@
-"""Progress of what takes its time, on standard error: bars on a terminal, plain lines for everything else."""
+"""Progress of what takes its time, on standard error: bars on a terminal, plain lines for
+everything else.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 PATIENCE_SECONDS: Final = 2.0
 """So long nobody wonders whether anything happens."""
@@ -23,8 +33,9 @@ INTERVAL_SECONDS: Final = 10.0
 class Stages:
     """Stages of some work, shown from `__enter__` to `__exit__`.
 
-    On a terminal a bar appears for each stage, as soon as it begins. Elsewhere a line says how far the newest stage
-    is: first after `PATIENCE_SECONDS`, then every `INTERVAL_SECONDS`. A quiet console stays quiet.
+    On a terminal a bar appears for each stage, as soon as it begins. Elsewhere a line says how far
+    the newest stage is: first after `PATIENCE_SECONDS`, then every `INTERVAL_SECONDS`. A quiet
+    console stays quiet.
 
     Args:
         console: of standard error.
@@ -58,7 +69,10 @@ class Stages:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._ticker is not None:
             self._ticker.stop()
@@ -86,7 +100,9 @@ class Stages:
         self._lines.newest = (stage, done, total)
 
     def finish(self) -> None:
-        """Completes every bar: the round is over, though the last counts of a stage may not have been reported."""
+        """Completes every bar: the round is over, though the last counts of a stage may not have
+        been reported.
+        """
         for task in self._progress.tasks:
             total = task.total or 1
             self._progress.update(task.id, completed=total, total=total)

@@ -1,4 +1,6 @@
-"""Checking that the mixing of a verified round is right, from its published documents alone: docs/mixing.md, P3."""
+"""Checking that the mixing of a verified round is right, from its published documents alone:
+docs/mixing.md, P3.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 from shuffledp_core.answer import check_answer
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
-from shuffledp_core.documents.models import Certificate, HistoryDigest, Manifest, Result, Roster, RoundKey
+from shuffledp_core.documents.models import (
+    Certificate,
+    HistoryDigest,
+    Manifest,
+    Result,
+    Roster,
+    RoundKey,
+)
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import (
     BadBatchError,
@@ -27,33 +36,43 @@ if TYPE_CHECKING:
 
 BOARD: Final = "board.bin"
 HISTORY: Final = "history.bin"
-"""Files of a round's folder: the published messages in mixed order, and what shows that they are the right ones."""
+"""Files of a round's folder: the published messages in mixed order, and what shows that they are
+the right ones.
+"""
 
 
 def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...]:
-    """Checks list, headers, exclusions and board of a saved round, in words; nothing of a plain one.
+    """Checks list, headers, exclusions and board of a saved round, in words.
 
-    1. The result is the analyst's, and names board and history if the plan's mixing is verified; these are the ones.
-    2. The manifest is the analyst's, of the same round and plan; its round keys are the certified nodes' own.
-    3. P3: the list is node 1's and holds, the headers lead from it to the board, and so do all exclusions.
-    4. Result, final certificate and every node's header count the reports that are left; the answer follows from the
-       board.
+    Nothing of a plain one.
+
+    1. The result is the analyst's, and names board and history if the plan's mixing is verified;
+       these are the ones.
+    2. The manifest is the analyst's, of the same round and plan; its round keys are the certified
+       nodes' own.
+    3. P3: the list is node 1's and holds, the headers lead from it to the board, and so do all
+       exclusions.
+    4. Result, final certificate and every node's header count the reports that are left; the answer
+       follows from the board.
 
     Raises:
         ConfigError: a file is missing.
         NotInstalledError: the arithmetic is not installed here.
         DocumentError: step 1 or 2.
-        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: step 3, naming who is at fault.
-        FalseResultError: step 1 or 4, or a file is longer than the manifest allows, or the history cannot be read; of a
-            node's header, as `check_headers`.
+        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: step 3,
+            naming who is at fault.
+        FalseResultError: step 1 or 4, or a file is longer than the manifest allows, or the history
+            cannot be read; of a node's header, as `check_headers`.
     """
     result = verify_from(roster.analyst, signed, Result)
     if not _is_verified(result):
         return ()
     if not isinstance(result.history, HistoryDigest):  # 1
-        # Without this an analyst who exchanged the board would only have to keep silent about its history.
+        # Without this an analyst who exchanged the board would only have to keep silent about its
+        # history.
         raise FalseResultError(
-            "the plan's mixing is verified, and the result names no history that shows it; keep the result: it is "
+            "the plan's mixing is verified, and the result names no history that shows it; keep "
+            "the result: it is "
             "evidence against the analyst"
         )
     announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))
@@ -66,22 +85,31 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
     check_answer(result, plan.mechanism, manifest.geometry, board)
     users = len(chain.case.listed.claims)
     return (
-        f"mixing: {users:,} claims on the list of {manifest.route[0].signer}, each enrolled, signed and proved",
+        f"mixing: {users:,} claims on the list of {manifest.route[0].signer}, each enrolled, "
+        f"signed and proved",
         f"mixing: {chain.case.terms.hops} hops lead from it to the board of "
-        f"{chain.users * manifest.geometry.messages_per_user:,} messages, each proved; the answer follows from it",
+        f"{chain.users * manifest.geometry.messages_per_user:,} messages, each proved; the answer "
+        f"follows from it",
         f"mixing: {len(chain.excluded):,} users excluded by evidence",
     )
 
 
 def unchecked_mixing(signed: Signed) -> tuple[str, ...]:
-    """What to say of a document that is checked without its folder: of the result of a verified round, how to go on."""
+    """What to say of a document that is checked without its folder: of the result of a verified
+    round, how to go on.
+    """
     if signed.label != Result.label or not _is_verified(from_json(signed.body, Result)):
         return ()
-    return ("mixing: NOT checked; it needs the round's folder, with board and history: shuffledp verify FOLDER",)
+    return (
+        "mixing: NOT checked; it needs the round's folder, with board and history: shuffledp "
+        "verify FOLDER",
+    )
 
 
 def _is_verified(result: Result) -> bool:
-    """True if anything in the result says so: one that leaves the plan out must not pass for a plain round's."""
+    """True if anything in the result says so: one that leaves the plan out must not pass for a
+    plain round's.
+    """
     inside = (result.plan_certificate, result.final_certificate)
     said = any(from_json(each.body, Certificate).verified for each in inside if each is not None)
     return said or isinstance(result.history, HistoryDigest)
@@ -89,19 +117,32 @@ def _is_verified(result: Result) -> bool:
 
 def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster) -> None:
     if result.final_certificate is None:
-        raise FalseResultError("the result has no final certificate; keep it: it is evidence against the analyst")
+        raise FalseResultError(
+            "the result has no final certificate; keep it: it is evidence against the analyst"
+        )
     final, each = (
         verify_from(roster.accountant, result.final_certificate, Certificate),
         plan.mechanism.messages_per_user,
     )
     place = (final.deployment, final.round_id, final.stage, final.verified, final.mechanism)
     if place != (result.deployment, result.round_id, CertificateStage.FINAL, True, plan.mechanism):
-        raise FalseResultError("the final certificate is for another round, mixing or mechanism; keep the result")
-    counted = (result.accepted, final.users, result.messages, result.dropped, final.dropped, final.invalid)
+        raise FalseResultError(
+            "the final certificate is for another round, mixing or mechanism; keep the result"
+        )
+    counted = (
+        result.accepted,
+        final.users,
+        result.messages,
+        result.dropped,
+        final.dropped,
+        final.invalid,
+    )
     if counted != (users, users, users * each, 0, 0, 0):
         raise FalseResultError(
-            f"list and exclusions leave {users} reports of {each} messages; the result counts {result.accepted} and "
-            f"{result.messages}, the final certificate {final.users}, and {result.dropped}, {final.dropped} and "
+            f"list and exclusions leave {users} reports of {each} messages; the result counts "
+            f"{result.accepted} and "
+            f"{result.messages}, the final certificate {final.users}, and {result.dropped}, "
+            f"{final.dropped} and "
             f"{final.invalid} lost messages; keep both: they are evidence"
         )
     route = [roster.party(name) for name in plan.route]
@@ -112,7 +153,8 @@ def _named(file: Path, most: int, wanted: str) -> bytes:
     # The folder may be anybody's, and the digest is known only when all of it has been read.
     if (size := size_of(file)) > most:
         raise FalseResultError(
-            f"{file} has {size:,} bytes, more than the {most:,} that the manifest allows; fetch the round again"
+            f"{file} has {size:,} bytes, more than the {most:,} that the manifest allows; fetch "
+            f"the round again"
         )
     data = read_file(file, "published file of a verified round", most)
     if digest(data) != wanted:
@@ -129,36 +171,53 @@ def _most_history_bytes(manifest: Manifest) -> int:
 
 
 def _not_installed(error: ImportError) -> NotInstalledError:
-    return NotInstalledError(f"checking the mixing needs {error.name}: pip install 'shuffledp-core[verified]'")
+    return NotInstalledError(
+        f"checking the mixing needs {error.name}: pip install 'shuffledp-core[verified]'"
+    )
 
 
 def _plan(result: Result, manifest: Manifest, roster: Roster) -> Certificate:
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
-        raise ForeignDocumentError(f"the manifest is of round {manifest.round_id}, the result of {result.round_id}")
-    if result.plan_certificate is None or document_digest(result.plan_certificate) != document_digest(
-        manifest.certificate
-    ):
+        raise ForeignDocumentError(
+            f"the manifest is of round {manifest.round_id}, the result of {result.round_id}"
+        )
+    if result.plan_certificate is None or document_digest(
+        result.plan_certificate
+    ) != document_digest(manifest.certificate):
         raise ForeignDocumentError("manifest and result rest on different certificates")
     plan = verify_from(roster.accountant, manifest.certificate, Certificate)
-    if manifest.geometry != Geometry.of(plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mixing):
-        raise ForeignDocumentError("the manifest's lengths are not those of the certified mechanism and mixing")
+    if manifest.geometry != Geometry.of(
+        plan.mechanism, manifest.geometry.suite, plan.nodes, plan.mixing
+    ):
+        raise ForeignDocumentError(
+            "the manifest's lengths are not those of the certified mechanism and mixing"
+        )
     return plan
 
 
 def _route(manifest: Manifest, plan: Certificate, roster: Roster) -> list[RoundKey]:
     if tuple(key.signer for key in manifest.route) != plan.route:
-        raise RoundKeyError(f"the manifest's route is not the certified one, {', '.join(plan.route)}")
+        raise RoundKeyError(
+            f"the manifest's route is not the certified one, {', '.join(plan.route)}"
+        )
     keys = [verify_from(roster.party(key.signer), key, RoundKey) for key in manifest.route]
     certified = document_digest(manifest.certificate)
     for position, (name, key) in enumerate(zip(plan.route, keys, strict=True), start=1):
         here = (manifest.deployment, manifest.round_id, name, position, certified)
         if (key.deployment, key.round_id, key.node, key.position, key.certificate_digest) != here:
-            raise RoundKeyError(f"the round key of {name} is for another deployment, round, position or plan")
+            raise RoundKeyError(
+                f"the round key of {name} is for another deployment, round, position or plan"
+            )
     return keys
 
 
 def _followed(
-    announced: Signed, manifest: Manifest, plan: Certificate, roster: Roster, history: bytes, board: bytes
+    announced: Signed,
+    manifest: Manifest,
+    plan: Certificate,
+    roster: Roster,
+    history: bytes,
+    board: bytes,
 ) -> Chain:
     try:
         from shuffledp_core.verified.history import History, check_published

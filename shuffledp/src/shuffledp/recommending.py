@@ -1,4 +1,7 @@
-"""Which of the mechanisms that keep a target to take, why, and when shuffling is not worth it. Pure."""
+"""Which of the mechanisms that keep a target to take, why, and when shuffling is not worth it.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,18 @@ FEW_MESSAGES: Final = 100
 """Messages a person that any device can send: some 11 kB with three nodes and the default suite."""
 
 AS_GOOD: Final = 1.1
-"""Errors within this factor are as good as each other; what is left without an honest node decides then."""
+"""Errors within this factor are as good as each other; what is left without an honest node decides
+then.
+"""
 
 NO_GAIN: Final = 0.9
 """A shuffled error above this share of the local one gains next to nothing."""
 
 
 _WANTED: Final[dict[str, Callable[[Advice], bool]]] = {
-    "absent people and lost messages do no harm": lambda row: row.mechanism.bears_losses and row.mechanism.noise_alone,
+    "absent people and lost messages do no harm": lambda row: (
+        row.mechanism.bears_losses and row.mechanism.noise_alone
+    ),
     f"a person sends at most {FEW_MESSAGES} messages": lambda row: row.messages <= FEW_MESSAGES,
 }
 """What a mechanism should have if any has it, in the words of a reason."""
@@ -63,7 +70,9 @@ def recommend(target: Target, rows: Sequence[Advice]) -> tuple[Recommendation, .
 
 
 def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:
-    """The least error among those that any device can send, and that bear losses and absent people."""
+    """The least error among those that any device can send, and that bear losses and absent
+    people.
+    """
     reasons: list[str] = []
     for words, fits in _WANTED.items():
         fitting = [row for row in rows if fits(row)]
@@ -77,24 +86,41 @@ def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:
         return choice, f"the only one{among or ' that keeps the target'}"
     if len(good) == 1:
         return choice, f"the least error{among}"
-    return choice, f"of the least errors{among} (within 10 %) it keeps most when every node is corrupt"
+    return (
+        choice,
+        f"of the least errors{among} (within 10 %) it keeps most when every node is corrupt",
+    )
 
 
-def _warnings(target: Target, rows: Sequence[Advice], choice: Advice, beside: Baseline) -> Iterator[str]:
+def _warnings(
+    target: Target, rows: Sequence[Advice], choice: Advice, beside: Baseline
+) -> Iterator[str]:
     if choice.error > NO_GAIN * beside.local:
         near = ""
         if target.rounds == 1 and choice.corrupted_epsilon <= choice.certified / NO_GAIN:
-            near = f" (ε_L = {choice.corrupted_epsilon:.4g} against ε = {choice.certified:.4g} certified)"
+            near = (
+                f" (ε_L = {choice.corrupted_epsilon:.4g} against ε = {choice.certified:.4g} "
+                f"certified)"
+            )
         yield (
-            f"shuffling gains next to nothing here{near}: {beside.local_by} without any shuffler keeps the same target "
-            f"with an error of {beside.local:,.4g}; more people, or a smaller ε, make a shuffler worth it"
+            f"shuffling gains next to nothing here{near}: {beside.local_by} without any shuffler "
+            f"keeps the same target "
+            f"with an error of {beside.local:,.4g}; more people, or a smaller ε, make a shuffler "
+            f"worth it"
         )
     least = min(row.error for row in rows)
-    span = float(target.users if beside.answers is Answers.HISTOGRAM else target.users * target.largest)
+    span = float(
+        target.users if beside.answers is Answers.HISTOGRAM else target.users * target.largest
+    )
     if choice.error >= span / 2:
-        what = "the number of people" if beside.answers is Answers.HISTOGRAM else "the largest possible sum"
+        what = (
+            "the number of people"
+            if beside.answers is Answers.HISTOGRAM
+            else "the largest possible sum"
+        )
         others = "" if least >= span / 2 else "; another row's is smaller"
         yield (
-            f"the error, {choice.error:,.4g}, is more than half of {what}, {span:,.0f}: the answer tells no more than "
+            f"the error, {choice.error:,.4g}, is more than half of {what}, {span:,.0f}: the "
+            f"answer tells no more than "
             f"a guess of the middle{others}; ask more people, or with a larger ε"
         )

@@ -1,7 +1,9 @@
-"""Simulation of a round: every user's report drawn as a client draws it, and the analyst's own estimate of them.
+"""Simulation of a round: every user's report drawn as a client draws it, and the analyst's own
+estimate of them.
 
-No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of their symbols, which
-is what is kept here. `shuffledp demo` plays the same round over real processes.
+No network, no nodes and no keys: an honest shuffler leaves of the reports exactly the counts of
+their symbols, which is what is kept here. `shuffledp demo` plays the same round over real
+processes.
 """
 
 from __future__ import annotations
@@ -38,18 +40,20 @@ BLOCK: Final = 2**18
 class Answer:
     """The debiased answer to a simulated round, beside the truth that no real round shows.
 
-    A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape (symbols,), the
-    estimated number of users who hold it; its mean is each symbol's share of the users. Inverted ones are
-    unbiased and may therefore lie outside of what is possible, and outside of their intervals, which do not. Intervals
-    cover the truth with probability 0.95 or more each, over the randomness of the clients; they and the standard errors
-    are always those of the inverted estimate.
+    A sum has a total and its mean, both floats. A histogram has a total for each symbol, shape
+    (symbols,), the estimated number of users who hold it; its mean is each symbol's share of the
+    users. Inverted ones are unbiased and may therefore lie outside of what is possible, and outside
+    of their intervals, which do not. Intervals cover the truth with probability 0.95 or more each,
+    over the randomness of the clients; they and the standard errors are always those of the
+    inverted estimate.
 
     Attributes:
         spec: the mechanism that every user ran.
         users: n, reports in the round.
         estimate: the analyst's estimate as a signed result holds it.
         true_total: the sum of the values, or how many users hold each symbol, shape (symbols,).
-        seed: of the repeatable simulation; None where every report was drawn by the clients' exact law.
+        seed: of the repeatable simulation; None where every report was drawn by the clients' exact
+            law.
         estimator: how the counts became the estimate.
     """
 
@@ -83,7 +87,9 @@ class Answer:
 
     @property
     def mean(self) -> float | Floats:
-        """The estimated mean of the values, or the share of users for each symbol, shape (symbols,)."""
+        """The estimated mean of the values, or the share of users for each symbol, shape
+        (symbols,).
+        """
         return self.total / self.users
 
     @property
@@ -102,7 +108,10 @@ class Answer:
         return self.true_total / self.users
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of `shuffledp simulate --format json`, those of `demo` where it has them; arrays for a histogram."""
+        """The keys of `shuffledp simulate --format json`, those of `demo` where it has them.
+
+        Arrays for a histogram.
+        """
         return {
             "mechanism": self.spec.kind,
             "quantity": self.quantity,
@@ -117,7 +126,10 @@ class Answer:
         }
 
     def to_pandas(self) -> Any:
-        """One row for a sum, one for each symbol of a histogram; raises `NotInstalledError` without pandas."""
+        """One row for a sum, one for each symbol of a histogram.
+
+        Raises `NotInstalledError` without pandas.
+        """
         return data_frame(
             {
                 "total": np.atleast_1d(self.total),
@@ -143,7 +155,11 @@ class Answer:
 
     def rows(self) -> list[tuple[str, str, str]]:
         """The totals in words: name, estimate, remark."""
-        names = [self.quantity] if self.quantity == "sum" else [str(symbol) for symbol in range(self.spec.domain)]
+        names = (
+            [self.quantity]
+            if self.quantity == "sum"
+            else [str(symbol) for symbol in range(self.spec.domain)]
+        )
         told = zip(
             names,
             self.estimate.values,
@@ -153,7 +169,11 @@ class Answer:
             strict=True,
         )
         return [
-            (name, f"{value:,.1f} ± {error:,.1f}", f"95 % in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}")
+            (
+                name,
+                f"{value:,.1f} ± {error:,.1f}",
+                f"95 % in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}",
+            )
             for name, value, error, (low, high), truth in told
         ]
 
@@ -177,22 +197,23 @@ def simulate(
 ) -> Answer:
     """The answer of one round in which every user follows the protocol.
 
-    A plan certifies its ε for a number of honest users. All simulated users are honest, so at least as many are needed:
-    fewer have a weaker guarantee.
+    A plan certifies its ε for a number of honest users. All simulated users are honest, so at least
+    as many are needed: fewer have a weaker guarantee.
 
     Args:
         plan: a plan, or a mechanism's parameters.
         values: shape (users,), each user's own whole number in {0..domain-1}.
-        seed: None for the clients' exact law on the operating system's randomness, drawn in bulk; a whole number
-            from 0 up for numpy's samplers of the same law, repeatable, in doubles.
-        estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is possible, or "ibu",
-            the most likely one. See `shuffledp_core.estimation.Estimator`.
+        seed: None for the clients' exact law on the operating system's randomness, drawn in bulk; a
+            whole number from 0 up for numpy's samplers of the same law, repeatable, in doubles.
+        estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is
+            possible, or "ibu", the most likely one. See `shuffledp_core.estimation.Estimator`.
 
         allow_fewer: whether to simulate a plan with fewer users than its guarantee needs.
 
     Raises:
-        UsageError: no values, fewer than the plan's honest users, a value outside the domain, parameters that are pure
-            noise, a mechanism that clients do not run, or one that has no such estimator.
+        UsageError: no values, fewer than the plan's honest users, a value outside the domain,
+            parameters that are pure noise, a mechanism that clients do not run, or one that has no
+            such estimator.
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
@@ -200,7 +221,8 @@ def simulate(
     >>> answer = sdp.simulate(spec, [0, 1, 2, 3, 4] * 200, seed=1)
     >>> answer.truth, bool(answer.interval[0] <= answer.truth <= answer.interval[1])
     (2.0, True)
-    >>> histogram = sdp.simulate(sdp.KRRHistogram(symbols=3, blanket=Fraction(1, 2)), [0, 1, 1, 2] * 100)
+    >>> krr = sdp.KRRHistogram(symbols=3, blanket=Fraction(1, 2))
+    >>> histogram = sdp.simulate(krr, [0, 1, 1, 2] * 100)
     >>> histogram.total.shape, histogram.interval.shape, histogram.truth.tolist()
     ((3,), (3, 2), [0.25, 0.5, 0.25])
     """
@@ -212,17 +234,30 @@ def simulate(
     check_informative(spec)
     found = estimate(spec, _counts(spec, held, seed).tolist(), len(held), estimator=how)
     true_total = spec.truth(held).astype(np.float64)
-    return Answer(spec, len(held), found, float(true_total[0]) if found.quantity == "sum" else true_total, seed, how)
+    return Answer(
+        spec,
+        len(held),
+        found,
+        float(true_total[0]) if found.quantity == "sum" else true_total,
+        seed,
+        how,
+    )
 
 
 def _counts(spec: Mechanism, held: Integers, seed: int | None) -> Integers:
-    """Number of reports of each kind, added up over blocks of users: all reports at once could be too many to hold."""
+    """Number of reports of each kind, added up over blocks of users: all reports at once could be
+    too many to hold.
+    """
     rng = None if seed is None else np.random.default_rng(seed)
     arrays = RandomArrays()
     total = np.zeros(0, dtype=np.int64)
     for start in range(0, len(held), BLOCK):
         block = held[start : start + BLOCK]
-        answers = randomise_in_bulk(spec, block, arrays) if rng is None else randomise_all(spec, block, rng)
+        answers = (
+            randomise_in_bulk(spec, block, arrays)
+            if rng is None
+            else randomise_all(spec, block, rng)
+        )
         counts = spec.count(answers[np.newaxis])[0]
         total = total + counts if total.size else counts
     return total
@@ -238,7 +273,8 @@ def _check_enough(plan: Plan, users: int) -> None:
     """`UsageError` for fewer users than the plan's guarantee needs: its ε would not be theirs."""
     if users < plan.setting.honest:
         raise UsageError(
-            f"{users:,} values are fewer than the {plan.setting.honest:,} honest users whose guarantee the plan "
+            f"{users:,} values are fewer than the {plan.setting.honest:,} honest users whose "
+            f"guarantee the plan "
             "certifies; give as many values, plan for fewer users, or pass allow_fewer=True"
         )
 
@@ -254,18 +290,26 @@ def _estimator(name: str) -> Estimator:
     try:
         return Estimator(name)
     except ValueError as error:
-        raise UsageError(f"estimator must be one of {', '.join(Estimator)}, not {name!r}") from error
+        raise UsageError(
+            f"estimator must be one of {', '.join(Estimator)}, not {name!r}"
+        ) from error
 
 
 def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
     try:
         held = np.asarray(values)
     except ValueError:
-        raise UsageError("values must be a list with one whole number for each user, not lists in it") from None
+        raise UsageError(
+            "values must be a list with one whole number for each user, not lists in it"
+        ) from None
     if held.ndim != 1 or not held.size:
-        raise UsageError(f"values must be a list with one whole number for each user, not of shape {held.shape}")
+        raise UsageError(
+            f"values must be a list with one whole number for each user, not of shape {held.shape}"
+        )
     if not np.issubdtype(held.dtype, np.integer):
         raise UsageError(f"values must be whole numbers, not {held.dtype}")
     if held.min() < 0 or held.max() >= spec.domain:
-        raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain; cap them first")
+        raise UsageError(
+            f"values must be from 0 to {spec.domain - 1}, the mechanism's domain; cap them first"
+        )
     return held.astype(np.int64, copy=False)

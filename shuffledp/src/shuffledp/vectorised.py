@@ -1,8 +1,9 @@
-"""The laws of the clients' samplers for whole arrays of users, by numpy: for simulations and benches, never for people.
+"""The laws of the clients' samplers for whole arrays of users, by numpy: for simulations and
+benches, never for people.
 
-Same laws as `shuffledp_core.randomisers`, but in doubles and from a pseudo-random generator: fast and repeatable, not
-exact to the last bit, and no source of privacy. What has no sampler here is drawn by the client's own, user by user,
-from the generator's bytes.
+Same laws as `shuffledp_core.randomisers`, but in doubles and from a pseudo-random generator: fast
+and repeatable, not exact to the last bit, and no source of privacy. What has no sampler here is
+drawn by the client's own, user by user, from the generator's bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
         generator: the source of randomness.
 
     Returns:
-        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), how many bits are one, or a number modulo
+        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), how many bits are one,
+        or a number modulo
         q (sums).
     """
     integers = RandomIntegers(generator.bytes)
@@ -56,7 +58,9 @@ def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> I
 
 @randomise_all.register
 def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator) -> Integers:
-    """Any index, turned at one bit of the row's number where it has to lie in the half of the value and does not."""
+    """Any index, turned at one bit of the row's number where it has to lie in the half of the value
+    and does not.
+    """
     blanket = generator.random(values.shape) < float(spec.blanket)
     index, row = generator.integers(spec.alphabet, size=values.shape), values + 1
     outside = np.bitwise_count(index & row) % 2 == 1
@@ -84,13 +88,19 @@ def _(spec: OneBitShuffle, values: Integers, generator: np.random.Generator) -> 
 @randomise_all.register
 def _(spec: QuantisedRR, values: Integers, generator: np.random.Generator) -> Integers:
     steps, rest = np.divmod(values * spec.bits, spec.max_value)
-    return randomise_all(spec.code, steps + (generator.integers(spec.max_value, size=values.shape) < rest), generator)
+    return randomise_all(
+        spec.code, steps + (generator.integers(spec.max_value, size=values.shape) < rest), generator
+    )
 
 
 @randomise_all.register
 def _(spec: RRShuffle, values: Integers, generator: np.random.Generator) -> Integers:
     flip = float(spec.randomise / 2)
-    return values - generator.binomial(values, flip) + generator.binomial(spec.max_value - values, flip)
+    return (
+        values
+        - generator.binomial(values, flip)
+        + generator.binomial(spec.max_value - values, flip)
+    )
 
 
 @randomise_all.register
@@ -109,13 +119,19 @@ def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> In
 
 @randomise_all.register
 def _(spec: SplitMix, values: Integers, generator: np.random.Generator) -> Integers:
-    """The noisy value modulo q; what it is split into adds up to it, and tells the analyst nothing else."""
+    """The noisy value modulo q.
+
+    What it is split into adds up to it, and tells the analyst nothing else.
+    """
     return (values + _shares(spec, values.shape, generator)) % spec.modulus
 
 
-def _shares(spec: SGDLShuffle | SplitMix, shape: tuple[int, ...], generator: np.random.Generator) -> Integers:
+def _shares(
+    spec: SGDLShuffle | SplitMix, shape: tuple[int, ...], generator: np.random.Generator
+) -> Integers:
     success, share = -np.expm1(-float(spec.noise_epsilon)), 1 / spec.shares
-    # numpy takes a fraction of a success as well: a share is drawn as it is, without the urn of the exact sampler.
+    # numpy takes a fraction of a success as well: a share is drawn as it is, without the urn of the
+    # exact sampler.
     first, second = (generator.negative_binomial(share, success, shape) for _ in range(2))
     return np.asarray(first - second, dtype=np.int64)
 

@@ -14,10 +14,24 @@ from shuffledp.notebook import data_frame, html_table
 from shuffledp.published import check_mixing, unchecked_mixing
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import Losses, honest_reports
-from shuffledp_core.documents.models import Announcement, Certificate, Countersignature, Manifest, Party, Result, Roster
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    Countersignature,
+    Manifest,
+    Party,
+    Result,
+    Roster,
+)
 from shuffledp_core.documents.signed import DocumentT, Signed, from_json
 from shuffledp_core.documents.signed import verify as verify_signed
-from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, MalformedDocumentError, UsageError
+from shuffledp_core.errors import (
+    ConfigError,
+    DocumentError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+    UsageError,
+)
 from shuffledp_core.keys import parse_hex_key, read_file, read_roster, read_signed, verify_from
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
@@ -34,14 +48,15 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A certificate that its signer's key fits and whose numbers are right, and what was checked of it, in words.
+    """A certificate that its signer's key fits and whose numbers are right, and what was checked of
+    it, in words.
 
     Attributes:
         title: where it was found, and its stage.
         certificate: the document; `compose` takes it as it is.
         lines: what was checked.
-        genuine: True if the caller named the key that was believed. Otherwise it was read from a file beside the
-            document, and whoever made up the document may have made up the key.
+        genuine: True if the caller named the key that was believed. Otherwise it was read from a
+            file beside the document, and whoever made up the document may have made up the key.
     """
 
     title: str
@@ -54,7 +69,10 @@ class Checked:
         """The outcome in one line."""
         if self.genuine:
             return f"{self.title}: genuine and right"
-        return f"{self.title}: numbers right, origin NOT shown (name the deployment's root key: --root-key)"
+        return (
+            f"{self.title}: numbers right, origin NOT shown (name the deployment's root key: "
+            f"--root-key)"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `shuffledp verify --format json`."""
@@ -81,9 +99,12 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that documents are checked with; a roster knows all parties, a bare key only the accountant.
+    """The keys that documents are checked with.
 
-    `trusted` says which key was believed, and where it came from; `named` is True if the caller named it.
+    A roster knows all parties, a bare key only the accountant.
+
+    `trusted` says which key was believed, and where it came from; `named` is True if the caller
+    named it.
     """
 
     roster: Roster | None
@@ -97,10 +118,12 @@ class Keys:
             # A bare key knows no names: the signer may call itself anything.
             return verify_signed(signed, Certificate, signed.signer, self.accountant)
         claimed = verify_from(self.roster.accountant, signed, Certificate)
-        # One identity key may stand in several rosters; a certificate counts in its own deployment only.
+        # One identity key may stand in several rosters; a certificate counts in its own deployment
+        # only.
         if claimed.deployment != self.roster.deployment:
             raise ForeignDocumentError(
-                f"the certificate is of deployment {claimed.deployment!r}, the roster of {self.roster.deployment!r}"
+                f"the certificate is of deployment {claimed.deployment!r}, the roster of "
+                f"{self.roster.deployment!r}"
             )
         return claimed
 
@@ -111,14 +134,20 @@ class Keys:
     def by_node(self, signed: Signed, model: type[DocumentT]) -> DocumentT:
         """A document of the node that it names as its signer; needs the roster."""
         node: Party = self._roster(signed).party(signed.signer)
-        # Every party of the roster can sign: the analyst's or the accountant's word must not pass for a node's.
+        # Every party of the roster can sign: the analyst's or the accountant's word must not pass
+        # for a node's.
         if node.role != Role.NODE:
-            raise ForeignDocumentError(f"{signed.signer!r} signed a {signed.label} but is not a node")
+            raise ForeignDocumentError(
+                f"{signed.signer!r} signed a {signed.label} but is not a node"
+            )
         return verify_from(node, signed, model)
 
     def _roster(self, signed: Signed) -> Roster:
         if self.roster is None:
-            raise UsageError(f"a {signed.label} is checked with a roster: name --roster and --root-key, not --key")
+            raise UsageError(
+                f"a {signed.label} is checked with a roster: name --roster and --root-key, not "
+                f"--key"
+            )
         return self.roster
 
 
@@ -134,7 +163,12 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         if trust.roster is not None or trust.root_key is not None:
             raise UsageError("name either --key, or --roster with --root-key, not both")
         accountant = parse_hex_key(trust.key, "key")
-        return Keys(None, accountant, f"accountant's key believed: {accountant.hex()}, as you named it", named=True)
+        return Keys(
+            None,
+            accountant,
+            f"accountant's key believed: {accountant.hex()}, as you named it",
+            named=True,
+        )
     path = trust.roster if trust.roster is not None else file.parent / "roster.json"
     beside = path.parent / "root.pub"
     missing = [file.name for file in (path, beside) if not file.is_file()]
@@ -149,7 +183,10 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
     else:
         read_file(path, "roster")  # the roster is what was named: it is missed first
         root = _key_in(beside)
-        words = f"root key believed: {root}, only because it is in {beside}; anyone can make such a file"
+        words = (
+            f"root key believed: {root}, only because it is in {beside}; anyone can make such a "
+            f"file"
+        )
     roster = read_roster(path, root)
     accountant = bytes.fromhex(roster.accountant.identity_key)
     return Keys(roster, accountant, words, named=trust.root_key is not None)
@@ -177,16 +214,20 @@ def verify(
     1. The file is a signed document, or an announcement.
     2. Its signature holds, and that of every certificate inside.
     3. Every number of every certificate is computed again (docs/protocol.md, "Rechecking").
-    4. Certificates and manifest in files beside the result of a round's folder are its own (`check_beside`).
-    5. Of the folder of a round whose mixing can be verified, list, headers and board (`published.check_mixing`).
+    4. Certificates and manifest in files beside the result of a round's folder are its own
+       (`check_beside`).
+    5. Of the folder of a round whose mixing can be verified, list, headers and board
+       (`published.check_mixing`).
 
-    It returns only if every signature holds and no number is better than the truth; whether the numbers are good
-    enough is the reader's decision. Only with `root_key` or `key` does it show who signed: see `Checked.genuine`.
+    It returns only if every signature holds and no number is better than the truth; whether the
+    numbers are good enough is the reader's decision. Only with `root_key` or `key` does it show who
+    signed: see `Checked.genuine`.
 
     Args:
-        document: a signed certificate, manifest, announcement or result (JSON file), or the folder of a round.
-        root_key: the deployment's root key, 32 bytes, hex, or the name of a file that holds it; None for `root.pub`
-            beside the roster, which shows nothing about who signed.
+        document: a signed certificate, manifest, announcement or result (JSON file), or the folder
+            of a round.
+        root_key: the deployment's root key, 32 bytes, hex, or the name of a file that holds it;
+            None for `root.pub` beside the roster, which shows nothing about who signed.
         roster: the signed roster; None for `roster.json` beside the document.
         key: the accountant's public key instead of a roster, for a certificate alone.
         now: seconds since 1970; None for the clock.
@@ -198,35 +239,49 @@ def verify(
     """
     folder = Path(document) if Path(document).is_dir() else None
     file = Path(document) if folder is None else folder / "result.json"
-    data = read_file(file, "document")  # before the keys beside it: a file that is not there has none beside it
+    data = read_file(
+        file, "document"
+    )  # before the keys beside it: a file that is not there has none beside it
     trust = Trust(None if roster is None else Path(roster), _as_hex(root_key), _as_hex(key))
     keys = trusted_keys(file, trust)
     moment = (time.time() if now is None else now) * 1000
-    reports = tuple(_report(title, claimed, moment, keys) for title, claimed in _certificates(data, keys))
+    reports = tuple(
+        _report(title, claimed, moment, keys) for title, claimed in _certificates(data, keys)
+    )
     if folder is not None and keys.roster is not None:
         check_beside(folder, keys.by("analyst", Signed.from_bytes(data), Result), keys.roster)  # 4
-    return (*reports[:-1], replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)))  # 5
+    return (
+        *reports[:-1],
+        replace(reports[-1], lines=reports[-1].lines + _mixing(data, folder, keys)),
+    )  # 5
 
 
 def check_beside(folder: Path, result: Result, roster: Roster) -> None:
-    """Checks the documents beside a verified result, where they are: whoever opens one takes it for checked.
+    """Checks the documents beside a verified result, where they are: whoever opens one takes it for
+    checked.
 
     Raises:
         ConfigError: a file cannot be read.
         DocumentError: a file is no document, or a genuine one of another round.
     """
-    inside = {"certificate.json": result.final_certificate, "plan-certificate.json": result.plan_certificate}
+    inside = {
+        "certificate.json": result.final_certificate,
+        "plan-certificate.json": result.plan_certificate,
+    }
     for name, signed in inside.items():
         file = folder / name
         if file.is_file() and read_signed(file, "certificate") != signed:
-            raise ForeignDocumentError(f"{file} is not the certificate in result.json; fetch the round again")
+            raise ForeignDocumentError(
+                f"{file} is not the certificate in result.json; fetch the round again"
+            )
     file = folder / "manifest.json"
     if not file.is_file():
         return
     manifest = verify_from(roster.analyst, read_signed(file, "manifest"), Manifest)
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
-            f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json of "
+            f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
+            f"of "
             f"{result.round_id} of {result.deployment!r}; fetch the round again"
         )
 
@@ -248,7 +303,12 @@ def _as_hex(key: str | bytes | None) -> str | None:
 def check_signed(signed: Signed, roster: Roster) -> tuple[Checked, ...]:
     """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
     accountant = bytes.fromhex(roster.accountant.identity_key)
-    keys = Keys(roster, accountant, f"roster believed: number {roster.serial}, as the caller verified it", named=True)
+    keys = Keys(
+        roster,
+        accountant,
+        f"roster believed: number {roster.serial}, as the caller verified it",
+        named=True,
+    )
     moment = time.time() * 1000
     return tuple(_report(title, claimed, moment, keys) for title, claimed in _inside(signed, keys))
 
@@ -263,7 +323,10 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
 
 
 def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
-    """The manifest of an announcement whose countersignatures hold; `refusal` is raised for anything else."""
+    """The manifest of an announcement whose countersignatures hold.
+
+    `refusal` is raised for anything else.
+    """
     try:
         announcement = from_json(data, Announcement)
     except MalformedDocumentError:
@@ -272,9 +335,12 @@ def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Sign
     expected = document_digest(announcement.manifest)
     for countersigned in announcement.countersignatures:
         said = keys.by_node(countersigned, Countersignature)
-        # Neither may a node sign in another's name, nor a countersignature be moved to another manifest.
+        # Neither may a node sign in another's name, nor a countersignature be moved to another
+        # manifest.
         if (said.node, said.manifest_digest) != (countersigned.signer, expected):
-            raise ForeignDocumentError(f"the countersignature of {countersigned.signer!r} is for another manifest")
+            raise ForeignDocumentError(
+                f"the countersignature of {countersigned.signer!r} is for another manifest"
+            )
     return announcement.manifest
 
 
@@ -283,19 +349,28 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
         yield "certificate", keys.certificate(signed)
     elif signed.label == Manifest.label:
         manifest = keys.by("analyst", signed, Manifest)
-        yield "certificate in the manifest", _same_round(keys.certificate(manifest.certificate), manifest)
+        yield (
+            "certificate in the manifest",
+            _same_round(keys.certificate(manifest.certificate), manifest),
+        )
     elif signed.label == Result.label:
         result = keys.by("analyst", signed, Result)
         found = {"plan": result.plan_certificate, "final": result.final_certificate}
         for stage, inner in found.items():
             if inner is not None:
-                yield f"{stage} certificate in the result", _same_round(keys.certificate(inner), result)
+                yield (
+                    f"{stage} certificate in the result",
+                    _same_round(keys.certificate(inner), result),
+                )
         _check_honest(result, keys)
         if not any(found.values()):
-            raise MalformedDocumentError("the result holds no certificate: there is nothing to verify")
+            raise MalformedDocumentError(
+                "the result holds no certificate: there is nothing to verify"
+            )
     else:
         raise ForeignDocumentError(
-            f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement or result"
+            f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement "
+            f"or result"
         )
 
 
@@ -303,29 +378,43 @@ def _check_honest(result: Result, keys: Keys) -> None:
     """The final certificate counts on no more honest reports than the plan and the losses leave."""
     if result.plan_certificate is None or result.final_certificate is None:
         return
-    plan, final = keys.certificate(result.plan_certificate), keys.certificate(result.final_certificate)
+    plan, final = (
+        keys.certificate(result.plan_certificate),
+        keys.certificate(result.final_certificate),
+    )
     losses = Losses(final.dropped, final.invalid)
     # `recheck` sees one certificate at a time: what the plan promised is known only here.
     messages = final.mechanism.messages_per_user
-    most = honest_reports(final.users, plan.users, plan.honest, messages, losses, verified=final.verified)
+    most = honest_reports(
+        final.users, plan.users, plan.honest, messages, losses, verified=final.verified
+    )
     if final.honest > most:
         raise DocumentError(
-            f"the final certificate counts on {final.honest} honest reports; the plan and what was lost leave at most "
+            f"the final certificate counts on {final.honest} honest reports; the plan and what "
+            f"was lost leave at most "
             f"{most}; do not rely on it"
         )
 
 
 def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
-    # A genuine certificate of another round, with a better ε, would otherwise fit into any document.
+    # A genuine certificate of another round, with a better ε, would otherwise fit into any
+    # document.
     if claimed.round_id != outer.round_id:
-        raise ForeignDocumentError(f"the certificate is for round {claimed.round_id}, not {outer.round_id}")
+        raise ForeignDocumentError(
+            f"the certificate is for round {claimed.round_id}, not {outer.round_id}"
+        )
     return claimed
 
 
 def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked:
-    # Without the clock: the numbers of an old round are as true as ever, and its period is a line of its own.
+    # Without the clock: the numbers of an old round are as true as ever, and its period is a line
+    # of its own.
     recheck(claimed)  # 3
-    epsilon = "no finite epsilon" if claimed.epsilon.certified is None else f"epsilon {claimed.epsilon.certified:.6g}"
+    epsilon = (
+        "no finite epsilon"
+        if claimed.epsilon.certified is None
+        else f"epsilon {claimed.epsilon.certified:.6g}"
+    )
     corrupted = claimed.corrupted.epsilon
     lines = [
         keys.trusted,
@@ -333,12 +422,16 @@ def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked
         f"{claimed.mechanism.kind}, {claimed.honest:,} of {claimed.users:,} users honest, "
         f"{claimed.adjacency.value} adjacency, changes up to {claimed.max_distance:,}",
         f"{epsilon} at delta {claimed.delta:g}: computed again, not better than the truth",
-        f"every node corrupt: epsilon {'none' if corrupted is None else f'{corrupted:.6g}'}, computed again",
+        f"every node corrupt: epsilon {'none' if corrupted is None else f'{corrupted:.6g}'}, "
+        f"computed again",
         f"standard error {claimed.standard_error:.6g}: computed again",
         _period(claimed, now),
     ]
     if claimed.dropped or claimed.invalid:
-        lines.append(f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on the board")
+        lines.append(
+            f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on "
+            f"the board"
+        )
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")
     return Checked(f"{where} ({claimed.stage})", claimed, tuple(lines), keys.named)
@@ -348,7 +441,9 @@ def _period(claimed: Certificate, now: float) -> str:
     if now <= claimed.expires_at:
         return f"valid until {_date(claimed.expires_at)}"
     if claimed.stage == CertificateStage.FINAL:
-        return f"final: what happened stays true (to be relied upon until {_date(claimed.expires_at)})"
+        return (
+            f"final: what happened stays true (to be relied upon until {_date(claimed.expires_at)})"
+        )
     return f"note: this plan expired on {_date(claimed.expires_at)}; no new round may start from it"
 
 

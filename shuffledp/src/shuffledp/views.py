@@ -1,6 +1,9 @@
-"""A guarantee in other words: Rényi divergence, trade-off function, groups of reports, drawn users. Pure.
+"""A guarantee in other words: Rényi divergence, trade-off function, groups of reports, drawn users.
 
-Every number is certified: it errs in the direction in which the guarantee still holds, for every dataset.
+Pure.
+
+Every number is certified: it errs in the direction in which the guarantee still holds, for every
+dataset.
 """
 
 from __future__ import annotations
@@ -56,12 +59,21 @@ class View:
     basis: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The value of `view` in `shuffledp certify --view NAME --format json`; an order of infinity is "inf"."""
-        points = {name: [_plain(name, one) for one in values.tolist()] for name, values in self.columns.items()}
+        """The value of `view` in `shuffledp certify --view NAME --format json`.
+
+        An order of infinity is "inf".
+        """
+        points = {
+            name: [_plain(name, one) for one in values.tolist()]
+            for name, values in self.columns.items()
+        }
         return {"name": self.name, **self.numbers, **points, "basis": list(self.basis)}
 
     def to_pandas(self) -> Any:
-        """The columns, or one row with the numbers where there are none; raises `NotInstalledError` without pandas."""
+        """The columns, or one row with the numbers where there are none.
+
+        Raises `NotInstalledError` without pandas.
+        """
         return data_frame(self.columns or {name: [value] for name, value in self.numbers.items()})
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -72,11 +84,16 @@ class View:
             for name, values in others:
                 words = name.replace("_", " ")
                 points = zip(firsts.tolist(), values.tolist(), strict=True)
-                rows += [(f"{first.replace('_', ' ')} {at:g}", f"{value:.4g}", words) for at, value in points]
+                rows += [
+                    (f"{first.replace('_', ' ')} {at:g}", f"{value:.4g}", words)
+                    for at, value in points
+                ]
         return rows
 
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {value} {remark}".rstrip() for name, value, remark in self.rows())
+        return "\n".join(
+            f"{name}: {value} {remark}".rstrip() for name, value, remark in self.rows()
+        )
 
     def _repr_html_(self) -> str:
         return html_table(f"{self.plan.kind}: {self.name}", self.rows(), self.basis)
@@ -95,14 +112,16 @@ def renyi(
     *,
     rounds: int | None = None,
 ) -> View:
-    """Rényi divergence (RDP) of any two neighbouring datasets by order, over all rounds: an upper bound, in nats.
+    """Rényi divergence (RDP) of any two neighbouring datasets by order, over all rounds: an upper
+    bound, in nats.
 
-    That of the dominating pair which the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022; docs/accounting.md,
-    C18); rounds add up. High orders look far out, where the curve has few digits: loose there, never below the truth.
-    Columns: `order`, `divergence`.
+    That of the dominating pair which the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022;
+    docs/accounting.md, C18); rounds add up. High orders look far out, where the curve has few
+    digits: loose there, never below the truth. Columns: `order`, `divergence`.
 
     Args:
-        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard adjacency.
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard
+            adjacency.
         setting: in place of the plan's own.
         orders: shape (points,), each 1 (Kullback-Leibler) to 10,000, or inf (pure ε).
         rounds: how often the round is run on the same people, in place of the plan's own.
@@ -113,7 +132,8 @@ def renyi(
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
-    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> group = sdp.Setting(users=1000, honest=950)
     >>> found = sdp.renyi(spec, group, [2, 8])
     >>> bool((found.columns["divergence"] < 0.1).all())
     True
@@ -122,10 +142,14 @@ def renyi(
     wanted = _points(ORDERS if orders is None else orders)
     table = views.table_of(Round(asked.spec, asked.setting))
     each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
-    # Rényi divergences of rounds add up, also where a round depends on the results of others (Mironov 2017).
+    # Rényi divergences of rounds add up, also where a round depends on the results of others
+    # (Mironov 2017).
     times = times_counted(asked.spec, asked.rounds)
     divergence = each if times == 1 else each * times * views.UPWARD
-    basis = ("C18: the pair that the certified curve defines", *(("rounds added",) if times > 1 else ()))
+    basis = (
+        "C18: the pair that the certified curve defines",
+        *(("rounds added",) if times > 1 else ()),
+    )
     return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis + _kept(asked))
 
 
@@ -137,14 +161,16 @@ def trade_off(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """Trade-off function (f-DP): how often any test of two neighbouring datasets errs, a lower bound; and Gaussian DP.
+    """Trade-off function (f-DP): how often any test of two neighbouring datasets errs, a lower
+    bound; and Gaussian DP.
 
-    Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the round is nowhere worse than μ-Gaussian DP
-    that shows everything with chance `leak`; `mu_attained`, no smaller μ does for some dataset. The leak is the plan's
-    δ (Dong et al. 2022; docs/accounting.md, C19).
+    Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the round is nowhere worse
+    than μ-Gaussian DP that shows everything with chance `leak`; `mu_attained`, no smaller μ does
+    for some dataset. The leak is the plan's δ (Dong et al. 2022; docs/accounting.md, C19).
 
     Args:
-        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard adjacency.
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting`. Standard
+            adjacency.
         setting: in place of the plan's own.
         false_positives: shape (points,), chances in [0, 1].
         delta: the leak, in place of the plan's δ; 1e-6 for parameters alone.
@@ -156,7 +182,8 @@ def trade_off(
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
-    >>> spec, group = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> group = sdp.Setting(users=1000, honest=950)
     >>> found = sdp.trade_off(spec, group, [0.05])
     >>> bool(0.9 < found.columns["false_negative"][0] < 0.95)
     True
@@ -183,11 +210,16 @@ def _counted(asked: Plan) -> Round:
 def _kept(asked: Plan) -> tuple[str, ...]:
     if remembered_by(asked.spec) is None:
         return ()
-    return ("K14: of the kept response, hence of all rounds of the question together, however many",)
+    return (
+        "K14: of the kept response, hence of all rounds of the question together, however many",
+    )
 
 
 def _mu_attained(asked: Plan, table: DeltaCurve) -> float:
-    """The largest μ that one point of the curve asks for; a single round's, which several cannot undercut."""
+    """The largest μ that one point of the curve asks for.
+
+    A single round's, which several cannot undercut.
+    """
     right = math.log1p(float(table.excess[int(np.argmax(table.deltas <= max(asked.delta, 1e-9)))]))
     found = 0.0
     for epsilon in np.linspace(0.0, right, 6).tolist():
@@ -207,13 +239,16 @@ def group(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """ε at δ of a user who sends several reports in one round: all of them may change. Never below the truth.
+    """ε at δ of a user who sends several reports in one round: all of them may change.
 
-    Sound for every mechanism, whatever the reports say (docs/accounting.md, C20). Numbers: `epsilon`, None where no
-    finite bound is known; `reports`.
+    Never below the truth.
+
+    Sound for every mechanism, whatever the reports say (docs/accounting.md, C20). Numbers:
+    `epsilon`, None where no finite bound is known; `reports`.
 
     Args:
-        plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`. Standard adjacency.
+        plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
+            Standard adjacency.
         reports: of one user in each round, 1 to 100; all count among the honest ones.
         setting: in place of the plan's own; users are reports.
         delta: in place of the plan's own.
@@ -225,14 +260,17 @@ def group(
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
-    >>> spec, people = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> people = sdp.Setting(users=1000, honest=950)
     >>> one, two = (sdp.group(spec, size, people, delta=1e-6).numbers["epsilon"] for size in (1, 2))
     >>> one < two < 3 * one
     True
     """
     asked = shuffled_plan(plan, setting, delta, rounds)
     if reports > asked.setting.honest:
-        raise UsageError(f"{reports} reports of one user are more than the {asked.setting.honest} honest ones")
+        raise UsageError(
+            f"{reports} reports of one user are more than the {asked.setting.honest} honest ones"
+        )
     table = views.group_table(views.table_of(_counted(asked)), reports)
     epsilon = _finite(views.epsilon_at(table, asked.delta))
     basis = ("C20: the curve, one report at a time", *_kept(asked))
@@ -247,14 +285,17 @@ def subsampled(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """ε at δ where each round is run on a random subset of fixed size of the people. Never below the truth.
+    """ε at δ where each round is run on a random subset of fixed size of the people.
 
-    Who is drawn stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None where no finite
-    bound is known; `rate`.
+    Never below the truth.
+
+    Who is drawn stays secret (Balle et al. 2018; docs/accounting.md, C5). Numbers: `epsilon`, None
+    where no finite bound is known; `rate`.
 
     Args:
         plan: a plan, a certificate, or a mechanism's parameters, which need `setting` and `delta`.
-        rate: in (0, 1], the chance that a user is drawn. With m drawn of n, of whom t collude, m / (n - t).
+        rate: in (0, 1], the chance that a user is drawn. With m drawn of n, of whom t collude, m /
+            (n - t).
         setting: of the users drawn, in place of the plan's own.
         delta: over all rounds, in place of the plan's own.
         rounds: in place of the plan's own.
@@ -264,7 +305,8 @@ def subsampled(
 
     >>> from fractions import Fraction
     >>> import shuffledp as sdp
-    >>> spec, drawn = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2)), sdp.Setting(users=1000, honest=950)
+    >>> spec = sdp.KRRHistogram(symbols=10, blanket=Fraction(1, 2))
+    >>> drawn = sdp.Setting(users=1000, honest=950)
     >>> found = sdp.subsampled(spec, Fraction(1, 10), drawn, delta=1e-6)
     >>> found.numbers["epsilon"] < sdp.certify(spec, drawn, delta=1e-6).certified / 5
     True
@@ -273,7 +315,8 @@ def subsampled(
     item = Round(asked.spec, asked.setting, asked.rounds, Fraction(rate))
     try:
         epsilon = _finite(compose_epsilon([item], asked.delta))
-        # Who is drawn again and again shows the whole response: being drawn seldom hides nothing of it.
+        # Who is drawn again and again shows the whole response: being drawn seldom hides nothing of
+        # it.
         alone = asked.rounds == 1 and rate == 1
         basis = (() if alone else _kept(asked)) or ("C5: a random subset of fixed size",)
     except CannotCertify as refusal:
@@ -289,12 +332,17 @@ def shuffled_plan(
     *,
     corrupt: bool = False,
 ) -> Plan:
-    """The plan that a view is of; of a round without an honest node only if `corrupt`, `UsageError` otherwise."""
+    """The plan that a view is of.
+
+    Of a round without an honest node only if `corrupt`, `UsageError` otherwise.
+    """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
     asked = planned(plan, setting, delta=delta, rounds=rounds)
     if asked.all_corrupt and not corrupt:
-        raise UsageError("every node is corrupt, so nothing is shuffled: this view is of a shuffled round")
+        raise UsageError(
+            "every node is corrupt, so nothing is shuffled: this view is of a shuffled round"
+        )
     return replace(asked, notes=())
 
 

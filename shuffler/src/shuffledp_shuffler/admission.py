@@ -1,9 +1,9 @@
 """Revocation and expiry of genuine credentials.
 
-The enrolment authority of a population signs complete lists of withdrawn credentials, each with the next serial. The
-entry node looks at the file before every submission and reads it when it has changed. The newest list that it ever
-accepted stays in its state folder: no older, torn or missing file brings a credential back.
-docs/protocol.md, "Submit".
+The enrolment authority of a population signs complete lists of withdrawn credentials, each with the
+next serial. The entry node looks at the file before every submission and reads it when it has
+changed. The newest list that it ever accepted stays in its state folder: no older, torn or missing
+file brings a credential back. docs/protocol.md, "Submit".
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Credential, Population, Roster, Withdrawals
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.documents.submission import credential_id
-from shuffledp_core.errors import ConfigError, DocumentError, ForeignDocumentError, WithdrawnCredentialError
+from shuffledp_core.errors import (
+    ConfigError,
+    DocumentError,
+    ForeignDocumentError,
+    WithdrawnCredentialError,
+)
 from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.keys import read_file
 
@@ -27,7 +32,9 @@ _KEPT: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""
 
 Stamp = tuple[int, int, int] | None
-"""Modification time, size and inode, by which a change of a file is noticed; None: there is no file."""
+"""Modification time, size and inode, by which a change of a file is noticed; None: there is no
+file.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,13 +56,18 @@ _EMPTY: Final = _List(0, "", frozenset())
 
 
 class Admission:
-    """Withdrawal lists of a node's populations. `folder` holds `<population>.json`; None: none is ever withdrawn.
+    """Withdrawal lists of a node's populations.
+
+    `folder` holds `<population>.json`; None: none is ever withdrawn.
 
     `refusal` may be asked from any thread.
     """
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
-        """Reads the lists. Raises `ConfigError` for an invalid list where none is kept from before."""
+        """Reads the lists.
+
+        Raises `ConfigError` for an invalid list where none is kept from before.
+        """
         self._folder = folder
         self._kept = state / _KEPT
         self._populations = {population.name: population for population in roster.populations}
@@ -67,7 +79,10 @@ class Admission:
                 self._look(population, first=not self._lists[population.name].serial)
 
     def refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
-        """The refusal of a withdrawn or expired credential at `now` (milliseconds since 1970); None for a valid one."""
+        """The refusal of a withdrawn or expired credential at `now` (milliseconds since 1970).
+
+        None for a valid one.
+        """
         if credential.expires_at is not None and now >= credential.expires_at:
             return WithdrawnCredentialError(
                 f"the credential expired at {credential.expires_at}, it is {now}; enrol again"
@@ -75,17 +90,23 @@ class Admission:
         population = self._populations.get(credential.population)
         if self._folder is None or population is None:
             return None
-        with self._lock:  # of two threads that find a new file, the later must not put an older list back
+        with (
+            self._lock
+        ):  # of two threads that find a new file, the later must not put an older list back
             self._look(population)
             withdrawn = self._lists[population.name].credentials
         if credential_id(credential) in withdrawn:
             return WithdrawnCredentialError(
-                f"the credential was withdrawn by those who enrol users of {population.name!r}; ask there"
+                f"the credential was withdrawn by those who enrol users of {population.name!r}; "
+                f"ask there"
             )
         return None
 
     def newest(self, population: str) -> tuple[int, str, bytes]:
-        """Serial, digest and document of the newest list of a population; 0 and nothing where there is none."""
+        """Serial, digest and document of the newest list of a population.
+
+        0 and nothing where there is none.
+        """
         if self._folder is None or population not in self._populations:
             return (0, "", b"")
         with self._lock:
@@ -101,8 +122,12 @@ class Admission:
             return _EMPTY
         try:
             return _verified(read_file(file, "withdrawals"), population)
-        except DocumentError as error:  # such as after a change of the enrolment key, which ends all old credentials
-            structlog.get_logger().warning("kept withdrawals are not used", file=str(file), reason=str(error))
+        except (
+            DocumentError
+        ) as error:  # such as after a change of the enrolment key, which ends all old credentials
+            structlog.get_logger().warning(
+                "kept withdrawals are not used", file=str(file), reason=str(error)
+            )
             return _EMPTY
 
     def _look(self, population: Population, *, first: bool = False) -> None:
@@ -121,22 +146,35 @@ class Admission:
             except (DocumentError, ConfigError) as error:
                 if first:
                     raise ConfigError(f"cannot use the withdrawals {file}: {error}") from error
-                structlog.get_logger().error("withdrawals not taken over", file=str(file), reason=str(error))
+                structlog.get_logger().error(
+                    "withdrawals not taken over", file=str(file), reason=str(error)
+                )
         elif known.serial:
-            structlog.get_logger().warning("no withdrawals there, the last ones stay", file=str(file))
-        # The stamp of a refused file as well: it is read, and complained of, once and not at every submission.
+            structlog.get_logger().warning(
+                "no withdrawals there, the last ones stay", file=str(file)
+            )
+        # The stamp of a refused file as well: it is read, and complained of, once and not at every
+        # submission.
         self._lists[population.name] = _List(found.serial, found.digest, found.credentials, stamp)
 
     def _newer(self, data: bytes, population: Population, known: _List) -> _List:
         found = _verified(data, population)
-        if found.serial < known.serial or (found.serial == known.serial and found.digest != known.digest):
-            raise ForeignDocumentError(f"a list of serial {found.serial} does not replace the one of {known.serial}")
+        if found.serial < known.serial or (
+            found.serial == known.serial and found.digest != known.digest
+        ):
+            raise ForeignDocumentError(
+                f"a list of serial {found.serial} does not replace the one of {known.serial}"
+            )
         if found.serial > known.serial:
             make_folder(self._kept)
-            # Kept before it is used: a node that refused a credential once must refuse it after a crash, too.
+            # Kept before it is used: a node that refused a credential once must refuse it after a
+            # crash, too.
             write_atomic(self._kept / f"{population.name}.json", data)
             structlog.get_logger().info(
-                "withdrawals", population=population.name, serial=found.serial, credentials=len(found.credentials)
+                "withdrawals",
+                population=population.name,
+                serial=found.serial,
+                credentials=len(found.credentials),
             )
         return found
 

@@ -1,4 +1,7 @@
-"""Construction of a node from its configuration. Kept apart from `cli`, which every worker imports."""
+"""Construction of a node from its configuration.
+
+Kept apart from `cli`, which every worker imports.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +35,37 @@ from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import RoundPipeline
 
 NodeOf = Callable[[NodeServices], MixNode]
-"""A function that makes a node of its parts; with an experiment's own, the node declares itself corrupt."""
+"""A function that makes a node of its parts; with an experiment's own, the node declares itself
+corrupt.
+"""
 
 
 def build(
-    config: NodeConfig, clock: Clock = system_clock, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
+    config: NodeConfig,
+    clock: Clock = system_clock,
+    *,
+    node_of: NodeOf = MixNode,
+    corrupt: Path | None = None,
 ) -> tuple[MixNode, Service]:
     """Builds a node and the server in front of it; `recover` the node before the server starts.
 
-    `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node of any other code than ours
-    (`node_of`) is corrupt, too, and says so: nobody can know what it does.
+    `corrupt` is the log folder of a deliberately corrupt node; None: an honest node. A node of any
+    other code than ours (`node_of`) is corrupt, too, and says so: nobody can know what it does.
 
-    Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state folder, and
-    `DocumentError` for a roster that is not signed by the pinned root key.
+    Must be called in a running event loop. Raises `ConfigError` for unusable keys, roster or state
+    folder, and `DocumentError` for a roster that is not signed by the pinned root key.
     """
     roster = load_roster(config.roster, config.root_key, config.state, clock)
     identity = load_party(roster, Role.NODE, config.name, config.keys)
     metrics = NodeMetrics(config)
     metrics.corrupt.set(_is_corrupt(node_of, corrupt))
-    corruption = None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
+    corruption = (
+        None if corrupt is None else Corruption.into(corrupt, roster.deployment, config.name)
+    )
     if config.engine.kind == "ray" and _is_corrupt(node_of, corrupt):
-        raise ConfigError("a corrupt node mixes on its own machine, where it sees each record: leave out [engine]")
+        raise ConfigError(
+            "a corrupt node mixes on its own machine, where it sees each record: leave out [engine]"
+        )
     cluster = RayEngine(config.engine) if config.engine.kind == "ray" else None
     admission = Admission(config.withdrawals, config.state, roster)
     store = Store(config.state)
@@ -62,7 +75,9 @@ def build(
         identity=identity,
         roster=roster,
         store=store,
-        work=RoundPipeline(identity, pool, relay, metrics, corruption, memory=config.mixing.memory, cluster=cluster),
+        work=RoundPipeline(
+            identity, pool, relay, metrics, corruption, memory=config.mixing.memory, cluster=cluster
+        ),
         submissions=Submissions(identity, roster, clock, Uploads(config.uploads), admission),
         batches=Batches(store.uploads),
         clock=clock,
@@ -84,19 +99,25 @@ def _is_corrupt(node_of: NodeOf, corrupt: Path | None) -> bool:
     return corrupt is not None or node_of is not MixNode
 
 
-async def run(config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None) -> None:
+async def run(
+    config: NodeConfig, *, node_of: NodeOf = MixNode, corrupt: Path | None = None
+) -> None:
     """Runs a node until SIGTERM or SIGINT; `corrupt` as in `build`."""
     configure_logs(config.log_level)
     node, service = build(config, node_of=node_of, corrupt=corrupt)
     if corrupt is not None:
-        structlog.get_logger().warning("CORRUPT NODE: all it learns is written down", folder=str(corrupt))
+        structlog.get_logger().warning(
+            "CORRUPT NODE: all it learns is written down", folder=str(corrupt)
+        )
     if node_of is not MixNode:
         structlog.get_logger().warning("CORRUPT NODE: it runs foreign code, for an experiment")
     background: list[Callable[[], Awaitable[None]]] = [lambda: node.sweep(config.abandoned_seconds)]
     if config.broker is not None:
         deployment = load_roster(config.roster, config.root_key).deployment
         status = CORRUPT if _is_corrupt(node_of, corrupt) else ONLINE
-        announcer = Announcer.with_status(config.broker, status_topic(deployment, config.name), status)
+        announcer = Announcer.with_status(
+            config.broker, status_topic(deployment, config.name), status
+        )
         background.append(announcer.run)
     try:
         await node.warm()

@@ -45,18 +45,29 @@ class Batch:
 
     @property
     def stretch_bits(self) -> int:
-        """The units are peeled by stretches of 2^`stretch_bits`, so many that labels of two bytes number them."""
+        """The units are peeled by stretches of 2^`stretch_bits`, so many that labels of two bytes
+        number them.
+        """
         return max(_STRETCH_BITS, (self.units >> 16).bit_length())
 
     def left_out(self, memory: int) -> LeftOut:
-        """A collection of places of units that are to be left out, by stretches, in about `memory` bytes."""
-        return LeftOut(self.stem("units"), max(1, -(-self.units >> self.stretch_bits)), self.stretch_bits, memory)
+        """A collection of places of units that are to be left out, by stretches, in about `memory`
+        bytes.
+        """
+        return LeftOut(
+            self.stem("units"),
+            max(1, -(-self.units >> self.stretch_bits)),
+            self.stretch_bits,
+            memory,
+        )
 
     def units_at(self, places: NDArray[np.uint64]) -> Records:
         """The units at these places of the source."""
         width = self.layer.unit_bytes
         with self.source.open("rb") as file:
-            packed = b"".join(os.pread(file.fileno(), width, place * width) for place in places.tolist())
+            packed = b"".join(
+                os.pread(file.fileno(), width, place * width) for place in places.tolist()
+            )
         return np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[NDArray[np.intp], Records]]:

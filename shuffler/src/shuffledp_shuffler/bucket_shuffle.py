@@ -1,9 +1,10 @@
-"""A uniformly random order of any number of records, in bounded memory: random buckets, then an order inside each.
+"""A uniformly random order of any number of records, in bounded memory: random buckets, then an
+order inside each.
 
-Every record goes to the bucket of an independent, uniform label; each bucket is then read back, permuted uniformly in
-memory and appended to the output (Sandelius 1962). docs/protocol.md, section "Mixing", under "Order", proves that all
-orders of all records are equally likely, whatever the sizes of the buckets. A batch that fits into memory has one
-bucket, and no file.
+Every record goes to the bucket of an independent, uniform label; each bucket is then read back,
+permuted uniformly in memory and appended to the output (Sandelius 1962). docs/protocol.md, section
+"Mixing", under "Order", proves that all orders of all records are equally likely, whatever the
+sizes of the buckets. A batch that fits into memory has one bucket, and no file.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_perm
 from shuffledp_shuffler.spill import ROW_BITS, Buckets
 
 WORKING: Final = 48
-"""Bytes that permuting a bucket takes for a record, beside the record: keys and orders, and what is left out."""
+"""Bytes that permuting a bucket takes for a record, beside the record: keys and orders, and what is
+left out.
+"""
 
 _NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
 class Permuted:
-    """Records of one bucket: `order` lists those that go out, and `addresses` says where `add` put each of these."""
+    """Records of one bucket: `order` lists those that go out, and `addresses` says where `add` put
+    each of these.
+    """
 
     records: Records
     order: NDArray[np.intp]
@@ -39,10 +44,16 @@ class Permuted:
 
 
 class LeftOut:
-    """Addresses that are to be left out, by stretches of 2^`bits` addresses, in bounded memory. A context manager."""
+    """Addresses that are to be left out, by stretches of 2^`bits` addresses, in bounded memory.
+
+    A context manager.
+    """
 
     def __init__(self, stem: Path, stretches: int, bits: int, memory: int) -> None:
-        """None is left out. `stem`: what files are called like, if any are needed; `memory`: bytes."""
+        """None is left out.
+
+        `stem`: what files are called like, if any are needed; `memory`: bytes.
+        """
         self.count = 0
         self._bits = bits
         segment = max(1, min(SEGMENT_BYTES, memory // stretches) // _NUMBER_BYTES)
@@ -51,7 +62,12 @@ class LeftOut:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._buckets.close()
 
     def add(self, found: Iterable[NDArray[np.uint64]]) -> None:
@@ -63,12 +79,23 @@ class LeftOut:
             self.count += len(addresses)
 
     def take(self, stretch: int) -> NDArray[np.intp]:
-        """Numbers within a stretch that are left out, in no particular order; asked once for each stretch."""
-        return np.ascontiguousarray(self._buckets.take(stretch)).view(np.uint64).ravel().astype(np.intp)
+        """Numbers within a stretch that are left out, in no particular order.
+
+        Asked once for each stretch.
+        """
+        return (
+            np.ascontiguousarray(self._buckets.take(stretch))
+            .view(np.uint64)
+            .ravel()
+            .astype(np.intp)
+        )
 
 
 class BucketShuffle:
-    """Takes the records of a batch and gives them back in a uniformly random order, once. A context manager."""
+    """Takes the records of a batch and gives them back in a uniformly random order, once.
+
+    A context manager.
+    """
 
     def __init__(self, stem: Path, layout: Layout, width: int, random: RandomBytes) -> None:
         """No records yet. `stem`: what files are called like; `width`: bytes of a record."""
@@ -79,7 +106,12 @@ class BucketShuffle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._buckets.close()
 
     @property
@@ -92,8 +124,13 @@ class BucketShuffle:
         return LeftOut(stem, self.layout.buckets, ROW_BITS, memory)
 
     def add(self, records: Records) -> NDArray[np.uint64]:
-        """Puts every record into a random bucket; returns the addresses. Raises `NodeFault` when the disk refuses."""
-        return self._buckets.add(uniform_labels(len(records), self.layout.buckets, self._random), records)
+        """Puts every record into a random bucket; returns the addresses.
+
+        Raises `NodeFault` when the disk refuses.
+        """
+        return self._buckets.add(
+            uniform_labels(len(records), self.layout.buckets, self._random), records
+        )
 
     def records_at(self, addresses: NDArray[np.uint64]) -> Records:
         """The records at these addresses."""
@@ -102,13 +139,17 @@ class BucketShuffle:
     def permuted(self, left_out: LeftOut) -> Iterator[Permuted]:
         """All records but those left out, bucket by bucket, in a uniformly random order.
 
-        What is left out must not depend on the labels: those of the others are then still independent and uniform.
+        What is left out must not depend on the labels: those of the others are then still
+        independent and uniform.
 
         Raises:
-            NodeFault: a damaged file, or a bucket that does not fit into memory (probability below 2^-64).
+            NodeFault: a damaged file, or a bucket that does not fit into memory (probability below
+                2^-64).
         """
         if int(self._buckets.sizes.max()) > self.layout.capacity:
-            raise NodeFault("the labels of a batch are not spread evenly: mix again, or raise `[mixing] memory`")
+            raise NodeFault(
+                "the labels of a batch are not spread evenly: mix again, or raise `[mixing] memory`"
+            )
         for bucket in range(self.layout.buckets):
             records = self._buckets.take(bucket)
             kept = np.delete(np.arange(len(records)), left_out.take(bucket))

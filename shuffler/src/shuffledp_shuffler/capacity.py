@@ -26,7 +26,9 @@ _ROUND: Final = "capacity"
 
 @dataclass(frozen=True)
 class Capacity:
-    """Onions per second in the default suite: of one worker by itself, and of all workers at once."""
+    """Onions per second in the default suite: of one worker by itself, and of all workers at
+    once.
+    """
 
     alone: float
     saturated: float
@@ -35,8 +37,8 @@ class Capacity:
 async def measure(pool: PeelPool) -> Capacity:
     """Measures the peel rates of warm workers, in about a second.
 
-    Each is the best of some short runs, the one that was disturbed least: the rate of an idle machine, which a node
-    that shares its processors does not reach.
+    Each is the best of some short runs, the one that was disturbed least: the rate of an idle
+    machine, which a node that shares its processors does not reach.
     """
     layer, piece = await asyncio.to_thread(_sealed)
     alone = await _rate(pool, layer, [piece])
@@ -62,4 +64,6 @@ def _sealed() -> tuple[Layer, bytes]:
     private, public = suite.generate()
     seal = suite.sealer(public, binding(_ROUND, 2))
     width = _GEOMETRY.record_bytes(3)
-    return Layer(_GEOMETRY, _ROUND, 2, private), b"".join(seal(system_random(width)) for _ in range(ONIONS))
+    return Layer(_GEOMETRY, _ROUND, 2, private), b"".join(
+        seal(system_random(width)) for _ in range(ONIONS)
+    )

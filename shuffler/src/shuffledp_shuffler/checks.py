@@ -1,4 +1,7 @@
-"""A mix node's checks of everything that it is sent. Pure: the roster and the time are parameters."""
+"""A mix node's checks of everything that it is sent.
+
+Pure: the roster and the time are parameters.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,14 @@ from msgspec import UNSET
 from shuffledp_core.documents import submission
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import most_dropped
-from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, Party, Roster, RoundKey
+from shuffledp_core.documents.models import (
+    BatchHeader,
+    Certificate,
+    Manifest,
+    Party,
+    Roster,
+    RoundKey,
+)
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     AccessDenied,
@@ -36,7 +46,8 @@ from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 CLOCK_MILLISECONDS: Final = 600_000
-"""Largest difference between the parties' clocks: ten minutes. A round opens when it is announced, and it is announced
+"""Largest difference between the parties' clocks: ten minutes. A round opens when it is announced,
+and it is announced
 when it is certified."""
 
 
@@ -47,44 +58,57 @@ def check_round_id(round_id: str) -> str:
     return round_id
 
 
-def check_certificate(signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int) -> Certificate:
+def check_certificate(
+    signed: Signed, roster: Roster, name: str, position: int, suite: str, now: int
+) -> Certificate:
     """Verifies the plan a node is asked to take part in; steps of docs/protocol.md, "PrepareRound".
 
     1. It is signed by the roster's accountant, and the roster is current.
     2. It is for this deployment.
     3. Its stage is "plan", and the round id can be one.
-    4. It has not expired at `now` (milliseconds since 1970), and was issued less than ten minutes from it: an older one
-       may be of a round that has ended.
-    5. Its route has node `name` at the position, the suite is known. On the headers and discards of that route the
-       accountant settles and releases: a node that is not on it must not take part, or its word would not count.
+    4. It has not expired at `now` (milliseconds since 1970), and was issued less than ten minutes
+       from it: an older one may be of a round that has ended.
+    5. Its route has node `name` at the position, the suite is known. On the headers and discards of
+       that route the accountant settles and releases: a node that is not on it must not take part,
+       or its word would not count.
 
     Raises:
-        DocumentError: steps 1 to 5, as its branches, `StaleRosterError` for the roster; `UnknownRoundError` for the
-            id, `ConfigError` for the suite.
+        DocumentError: steps 1 to 5, as its branches, `StaleRosterError` for the roster;
+            `UnknownRoundError` for the id, `ConfigError` for the suite.
     """
     require_current(roster, now)  # 1
     certificate = verify_from(roster.accountant, signed, Certificate)
     _require_deployment(certificate.deployment, roster)  # 2
     if certificate.stage != CertificateStage.PLAN:  # 3
-        raise ForeignDocumentError(f"a certificate of stage {certificate.stage!r} opens no round; send the plan's")
+        raise ForeignDocumentError(
+            f"a certificate of stage {certificate.stage!r} opens no round; send the plan's"
+        )
     check_round_id(certificate.round_id)
     if now >= certificate.expires_at:  # 4
         raise ExpiredDocumentError(
-            f"the certificate of round {certificate.round_id} expired at {certificate.expires_at}, it is {now}; "
+            f"the certificate of round {certificate.round_id} expired at "
+            f"{certificate.expires_at}, it is {now}; "
             "ask the accountant for a new one"
         )
     if abs(now - certificate.issued_at) > CLOCK_MILLISECONDS:
         raise ExpiredDocumentError(
-            f"the certificate of round {certificate.round_id} was issued at {certificate.issued_at}, it is {now} by "
-            "the clock here; a round is opened within ten minutes: open a new one, or set the clocks"
+            f"the certificate of round {certificate.round_id} was issued at "
+            f"{certificate.issued_at}, it is {now} by "
+            "the clock here; a round is opened within ten minutes: open a new one, or set the "
+            "clocks"
         )
     if not 2 <= certificate.nodes <= MAX_HOPS:  # 5
-        raise MalformedDocumentError(f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}")
+        raise MalformedDocumentError(
+            f"a certificate for {certificate.nodes} nodes; routes have 2 to {MAX_HOPS}"
+        )
     if not 1 <= position <= certificate.nodes:
-        raise ForeignDocumentError(f"position {position} is not on a route of {certificate.nodes} nodes")
+        raise ForeignDocumentError(
+            f"position {position} is not on a route of {certificate.nodes} nodes"
+        )
     if certificate.route[position - 1] != name:
         raise ForeignDocumentError(
-            f"position {position} of the certified route {', '.join(certificate.route)[:200]} is not {name}'s"
+            f"position {position} of the certified route {', '.join(certificate.route)[:200]} is "
+            f"not {name}'s"
         )
     suite_named(suite)
     return certificate
@@ -93,16 +117,19 @@ def check_certificate(signed: Signed, roster: Roster, name: str, position: int, 
 def check_after_start(certificate: Certificate, started: int) -> None:
     """Refuses an unknown round certified before this node was started (milliseconds since 1970).
 
-    A node knows every round it took part in since then. Its disk tells of those before, unless it is a restored backup:
-    such a node would mix a round again whose budget was released. docs/protocol.md, "PrepareRound".
+    A node knows every round it took part in since then. Its disk tells of those before, unless it
+    is a restored backup: such a node would mix a round again whose budget was released.
+    docs/protocol.md, "PrepareRound".
 
     Raises:
         ExpiredDocumentError: it was issued before.
     """
     if certificate.issued_at < started:
         raise ExpiredDocumentError(
-            f"the certificate of round {certificate.round_id} was issued {(started - certificate.issued_at) / 1000:g} "
-            "s before this node was started, and is not known here: open a new round, or set the clocks"
+            f"the certificate of round {certificate.round_id} was issued "
+            f"{(started - certificate.issued_at) / 1000:g} "
+            "s before this node was started, and is not known here: open a new round, or set the "
+            "clocks"
         )
 
 
@@ -138,16 +165,25 @@ class Terms:
         return roster.party(self.route[self.position].node)
 
     def require_open(self, now: int) -> None:
-        """Raises `SubmissionClosedError` outside the manifest's times; `now` in milliseconds since 1970."""
+        """Raises `SubmissionClosedError` outside the manifest's times.
+
+        `now` in milliseconds since 1970.
+        """
         opens, closes = self.manifest.opens_at, self.manifest.closes_at
         if now < opens:
-            raise SubmissionClosedError(f"round {self.manifest.round_id} opens at {opens}, it is {now}; come back then")
+            raise SubmissionClosedError(
+                f"round {self.manifest.round_id} opens at {opens}, it is {now}; come back then"
+            )
         if now >= closes:
-            raise SubmissionClosedError(f"round {self.manifest.round_id} closed at {closes}, it is {now}")
+            raise SubmissionClosedError(
+                f"round {self.manifest.round_id} closed at {closes}, it is {now}"
+            )
 
 
 def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms:
-    """Verifies the manifest a node countersigns; steps of docs/protocol.md, "SetManifest". Times: `check_times`.
+    """Verifies the manifest a node countersigns; steps of docs/protocol.md, "SetManifest".
+
+    Times: `check_times`.
 
     1. It is signed by the roster's analyst, for this deployment and this round.
     2. The certificate inside is the one the round was prepared with.
@@ -155,35 +191,50 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     4. The key at our position is exactly the one we made.
     5. The geometry is the one that mechanism, suite, route and mixing give.
     6. The numbers of reports are in order, and not below what the certificate was computed for.
-    7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3), and its claims are judged
-       by the enrolment key of this roster (C1).
+    7. In a verified round the mixing keys of the whole route hold (docs/mixing.md, K1 to K3), and
+       its claims are judged by the enrolment key of this roster (C1).
 
     Raises:
-        DocumentError: steps 1, 2, 5 and 6, as its branches; `ForeignDocumentError` for the enrolment key of step 7.
+        DocumentError: steps 1, 2, 5 and 6, as its branches; `ForeignDocumentError` for the
+            enrolment key of step 7.
         RoundKeyError: steps 3, 4 and 7.
     """
     manifest = verify_from(roster.analyst, signed, Manifest)  # 1
     _require_deployment(manifest.deployment, roster)
     if manifest.round_id != record.round_id:
-        raise ForeignDocumentError(f"the manifest is for round {manifest.round_id[:80]!r}, not {record.round_id}")
-    # The whole document: clients believe the certificate in the manifest, and this node promised its key for that one.
+        raise ForeignDocumentError(
+            f"the manifest is for round {manifest.round_id[:80]!r}, not {record.round_id}"
+        )
+    # The whole document: clients believe the certificate in the manifest, and this node promised
+    # its key for that one.
     if document_digest(manifest.certificate) != document_digest(record.certificate):  # 2
-        raise ForeignDocumentError("the manifest holds another certificate than the one this round was prepared with")
+        raise ForeignDocumentError(
+            "the manifest holds another certificate than the one this round was prepared with"
+        )
     certificate = record.plan()
     route = _check_route(manifest.route, certificate, record, roster)  # 3
-    # Signed by this node is not enough: it must be the key whose private half is here, or no onion would open.
+    # Signed by this node is not enough: it must be the key whose private half is here, or no onion
+    # would open.
     if manifest.route[record.position - 1] != record.round_key:  # 4
-        raise RoundKeyError(f"position {record.position} of the route does not hold the round key made here")
+        raise RoundKeyError(
+            f"position {record.position} of the route does not hold the round key made here"
+        )
     if manifest.geometry != _geometry(certificate, record.own_key().suite):  # 5
-        raise MalformedDocumentError("the geometry is not the one that mechanism, suite, route and mixing give")
-    # ε falls as the crowd grows: a round that goes on with fewer reports than this is not covered by its certificate.
+        raise MalformedDocumentError(
+            "the geometry is not the one that mechanism, suite, route and mixing give"
+        )
+    # ε falls as the crowd grows: a round that goes on with fewer reports than this is not covered
+    # by its certificate.
     if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
         raise MalformedDocumentError(
-            f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a certificate for at least "
+            f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a "
+            f"certificate for at least "
             f"{certificate.users}"
         )
     check_mix(certificate, route)  # 7
-    mixing = mix_terms(signed, manifest, certificate, route, roster) if certificate.verified else None
+    mixing = (
+        mix_terms(signed, manifest, certificate, route, roster) if certificate.verified else None
+    )
     return Terms(manifest, certificate, route, record.position, mixing)
 
 
@@ -194,8 +245,10 @@ def _geometry(certificate: Certificate, suite: str) -> Geometry:
 def check_times(terms: Terms, now: int) -> None:
     """Checks a manifest's times at `now` (milliseconds since 1970).
 
-    1. It opens before it closes. 2. The closing time is to come. 3. It closes before the certificate expires.
-    4. It opens now: an analyst announces a round when it opens it, so anything else is a clock that is wrong.
+    1. It opens before it closes. 2. The closing time is to come. 3. It closes before the
+       certificate expires.
+    4. It opens now: an analyst announces a round when it opens it, so anything else is a clock that
+       is wrong.
 
     Raises:
         ExpiredDocumentError: steps 2 and 4. MalformedDocumentError: steps 1 and 3.
@@ -204,12 +257,15 @@ def check_times(terms: Terms, now: int) -> None:
     if not opens < closes:  # 1
         raise MalformedDocumentError(f"the round would open at {opens} and close at {closes}")
     if closes <= now:  # 2
-        raise ExpiredDocumentError(f"the round closed at {closes}, it is {now} here; open a new one, or set the clocks")
+        raise ExpiredDocumentError(
+            f"the round closed at {closes}, it is {now} here; open a new one, or set the clocks"
+        )
     if closes > terms.certificate.expires_at:  # 3
         raise MalformedDocumentError(f"closing at {closes} is after the certificate expires")
     if opens - now > CLOCK_MILLISECONDS:  # 4
         raise ExpiredDocumentError(
-            f"the round opens in {(opens - now) / 1000:g} s by the clock here, now by the analyst's; set the clocks"
+            f"the round opens in {(opens - now) / 1000:g} s by the clock here, now by the "
+            f"analyst's; set the clocks"
         )
 
 
@@ -226,32 +282,41 @@ def check_header(signed: Signed, peer: str, roster: Roster) -> BatchHeader:
 
 
 def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
-    """Checks that a header fits the round; returns the number of bytes that must follow. docs/protocol.md, "Batches".
+    """Checks that a header fits the round.
+
+    Returns the number of bytes that must follow. docs/protocol.md, "Batches".
 
     1. The caller is our predecessor on the route.
     2. The batch is meant for our position.
     3. The number of users is one that the manifest allows.
-    4. Every user has the same number of messages, less those dropped before, which are not too many.
+    4. Every user has the same number of messages, less those dropped before, which are not too
+       many.
     5. The digest is one.
 
     Raises:
         AccessDenied: step 1. BadBatchError: steps 2 to 5.
     """
     if peer != terms.predecessor():  # 1
-        raise AccessDenied(f"{peer!r} is not the predecessor of position {terms.position} in this round")
+        raise AccessDenied(
+            f"{peer!r} is not the predecessor of position {terms.position} in this round"
+        )
     if header.position != terms.position:  # 2
-        raise BadBatchError(f"the batch is for position {header.position}; this node stands at {terms.position}")
+        raise BadBatchError(
+            f"the batch is for position {header.position}; this node stands at {terms.position}"
+        )
     manifest = terms.manifest
     # It bounds the bytes that are read as well: their number follows from this one.
     if not manifest.min_reports <= header.users <= manifest.max_reports:  # 3
         raise BadBatchError(
-            f"a batch of {header.users} users; the round allows {manifest.min_reports} to {manifest.max_reports}"
+            f"a batch of {header.users} users; the round allows {manifest.min_reports} to "
+            f"{manifest.max_reports}"
         )
     check_dropped(header.dropped, header.users, terms)  # 4
     expected = header.users * terms.geometry.messages_per_user - header.dropped
     if header.records != expected:
         raise BadBatchError(
-            f"{header.records} records where {header.users} users have {expected}, {header.dropped} being dropped"
+            f"{header.records} records where {header.users} users have {expected}, "
+            f"{header.dropped} being dropped"
         )
     if not _DIGEST.fullmatch(header.digest):  # 5
         raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")
@@ -259,35 +324,45 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
 
 
 def _history_bytes(header: BatchHeader, terms: Terms) -> int:
-    """Bytes in front of the records; bounded, because they are read before anything in them is believed."""
+    """Bytes in front of the records.
+
+    Bounded, because they are read before anything in them is believed.
+    """
     if terms.mixing is None:
         if header.history is not UNSET:
             raise BadBatchError("a batch of a plain round has no history")
         return 0
     most = most_bytes(terms.manifest)
     if not isinstance(header.history, int) or not 0 < header.history <= most:
-        raise BadBatchError(f"a history of {header.history} bytes, where this round's has 1 to {most}")
+        raise BadBatchError(
+            f"a history of {header.history} bytes, where this round's has 1 to {most}"
+        )
     return header.history
 
 
 def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     """Raises `BadBatchError` when the nodes so far dropped more onions than the plan has room for.
 
-    docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not be there.
+    docs/protocol.md, "Lost messages": beyond that the crowd that the certificate counts on may not
+    be there.
     """
     if dropped and terms.mixing is not None:
         raise BadBatchError("nobody drops onions of a verified round")
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports did not open or stood in a batch again, and the answer of "
-            f"{terms.certificate.mechanism.kind} needs every one: nothing is forwarded, run the round again"
+            f"{dropped} onions of {users} reports did not open or stood in a batch again, and the "
+            f"answer of "
+            f"{terms.certificate.mechanism.kind} needs every one: nothing is forwarded, run the "
+            f"round again"
         )
     most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
     # Below 0, too: it would make room for onions that nobody sent.
     if not 0 <= dropped <= most:
         raise BadBatchError(
-            f"{dropped} onions of {users} reports did not open or stood in a batch again; the plan, which counts on "
-            f"{terms.certificate.honest} honest reports, has room for {most}: nothing is forwarded, plan for more "
+            f"{dropped} onions of {users} reports did not open or stood in a batch again; the "
+            f"plan, which counts on "
+            f"{terms.certificate.honest} honest reports, has room for {most}: nothing is "
+            f"forwarded, plan for more "
             "colluding users"
         )
 
@@ -300,20 +375,28 @@ def check_claim(terms: Terms, roster: Roster, credential: Signed, claim: Signed)
     """
     population = roster.population(terms.certificate.population)
     enrolment = bytes.fromhex(population.enrolment_key)
-    return submission.check_claim(terms.manifest.round_id, population.name, enrolment, credential, claim)
+    return submission.check_claim(
+        terms.manifest.round_id, population.name, enrolment, credential, claim
+    )
 
 
 def _require_deployment(deployment: str, roster: Roster) -> None:
     if deployment != roster.deployment:
-        raise ForeignDocumentError(f"a document of deployment {deployment[:80]!r}; this is {roster.deployment!r}")
+        raise ForeignDocumentError(
+            f"a document of deployment {deployment[:80]!r}; this is {roster.deployment!r}"
+        )
 
 
 def _check_route(
     route: tuple[Signed, ...], certificate: Certificate, record: RoundRecord, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """Verifies the round keys of a route: the certified nodes' own, each for its position in this round."""
+    """Verifies the round keys of a route: the certified nodes' own, each for its position in this
+    round.
+    """
     if tuple(signed.signer for signed in route) != certificate.route:
-        raise RoundKeyError(f"the route is not the certified one, {', '.join(certificate.route)[:200]}")
+        raise RoundKeyError(
+            f"the route is not the certified one, {', '.join(certificate.route)[:200]}"
+        )
     own = record.own_key()
     keys = check_round_keys(route, record.round_id, own.suite, own.certificate_digest, roster)
     if len({key.node for key in keys}) != len(keys):
@@ -324,18 +407,26 @@ def _check_route(
 def check_round_keys(
     route: tuple[Signed, ...], round_id: str, suite: str, certified: str, roster: Roster
 ) -> tuple[RoundKey, ...]:
-    """Verifies the round keys of the first nodes of a route, or of all, each for its position, suite and certificate.
+    """Verifies the round keys of the first nodes of a route, or of all, each for its position,
+    suite and certificate.
 
     `certified` is the certificate's digest. Raises `RoundKeyError`.
     """
     keys = tuple(_route_key(signed, roster) for signed in route)
     for position, key in enumerate(keys, start=1):
-        # Each key names the certificate that its node was shown: all must have agreed to the same plan.
+        # Each key names the certificate that its node was shown: all must have agreed to the same
+        # plan.
         here = (roster.deployment, round_id, position, suite, certified)
         if (key.deployment, key.round_id, key.position, key.suite, key.certificate_digest) != here:
-            raise RoundKeyError(f"the key of {key.node!r} is for another deployment, round, position, suite or plan")
-        if not re.fullmatch(rf"[0-9a-f]{{{2 * suite_named(suite).public_key_bytes}}}", key.public_key):
-            raise RoundKeyError(f"the key of {key.node!r} does not have the length of a {suite} key")
+            raise RoundKeyError(
+                f"the key of {key.node!r} is for another deployment, round, position, suite or plan"
+            )
+        if not re.fullmatch(
+            rf"[0-9a-f]{{{2 * suite_named(suite).public_key_bytes}}}", key.public_key
+        ):
+            raise RoundKeyError(
+                f"the key of {key.node!r} does not have the length of a {suite} key"
+            )
     return keys
 
 
@@ -346,5 +437,7 @@ def _route_key(signed: Signed, roster: Roster) -> RoundKey:
     except DocumentError as error:
         raise RoundKeyError(f"a round key on the route is not its node's: {error}") from error
     if party.role != Role.NODE or key.node != party.name:
-        raise RoundKeyError(f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is not a mix node")
+        raise RoundKeyError(
+            f"{signed.signer!r} signed a round key of {key.node[:80]!r}, or is not a mix node"
+        )
     return key

@@ -1,7 +1,7 @@
 """`shuffledp-shuffler --config FILE` runs one mix node.
 
-Peeling processes import the main module again, and with it this one: what a node needs is imported in `main` only,
-so that a worker starts in a moment and stays small.
+Peeling processes import the main module again, and with it this one: what a node needs is imported
+in `main` only, so that a worker starts in a moment and stays small.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from shuffledp_shuffler.uploads import UploadLimits
 
 
 class MixingConfig(Section, frozen=True, kw_only=True):
-    """Mixing of a round takes at most `memory` bytes of the node's own process, however large the batch is.
+    """Mixing of a round takes at most `memory` bytes of the node's own process, however large the
+    batch is.
 
     What does not fit lies sealed on the disk meanwhile. docs/operations.md, "Sizing".
     """
@@ -22,22 +23,25 @@ class MixingConfig(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not LEAST_MEMORY_BYTES <= self.memory <= MOST_MEMORY_BYTES:
             raise ValueError(
-                f"mixing.memory must be from {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} bytes, not {self.memory}"
+                f"mixing.memory must be from {LEAST_MEMORY_BYTES} to {MOST_MEMORY_BYTES} bytes, "
+                f"not {self.memory}"
             )
 
 
 class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
     """A mix node's TOML file: the keys of every service, and these.
 
-    Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per processor). At most
-    `max_submissions` submissions, or `submission_bytes` of them, are received at a time as streams, each for at most
-    `submission_seconds` and no slower than `submission_rate` bytes a second; at most `waiting_submissions` others wait
-    for a place, and as many that came in one message are being checked. The next hop may be unreachable for
-    `relay_seconds` before the round is given up. A round that nobody continues within `abandoned_seconds` after its
-    closing time is given up, too, so that its key does not lie on the disk for ever. A node that starts with a state
-    folder which no node used for `away_seconds` gives up the rounds that are open in it: it may be a restored backup.
-    `withdrawals` is the folder with the list of withdrawn credentials of every population, `<population>.json`; None:
-    none is ever withdrawn. `mixing` bounds what mixing a round takes; `engine` says on which machines it is done.
+    Its status is announced at `broker`, if there is one. `workers` processes peel (0: one per
+    processor). At most `max_submissions` submissions, or `submission_bytes` of them, are received
+    at a time as streams, each for at most `submission_seconds` and no slower than `submission_rate`
+    bytes a second; at most `waiting_submissions` others wait for a place, and as many that came in
+    one message are being checked. The next hop may be unreachable for `relay_seconds` before the
+    round is given up. A round that nobody continues within `abandoned_seconds` after its closing
+    time is given up, too, so that its key does not lie on the disk for ever. A node that starts
+    with a state folder which no node used for `away_seconds` gives up the rounds that are open in
+    it: it may be a restored backup. `withdrawals` is the folder with the list of withdrawn
+    credentials of every population, `<population>.json`; None: none is ever withdrawn. `mixing`
+    bounds what mixing a round takes; `engine` says on which machines it is done.
     """
 
     broker: BrokerConfig | None = None
@@ -64,7 +68,9 @@ class NodeConfig(ServiceConfig, frozen=True, kw_only=True):
             raise ValueError("submission_bytes and submission_rate must be above 0")
         for name in ("submission_seconds", "relay_seconds", "abandoned_seconds", "away_seconds"):
             if not 0 < getattr(self, name) <= 366 * 86_400:
-                raise ValueError(f"{name} must be above 0 and at most a year, not {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be above 0 and at most a year, not {getattr(self, name)}"
+                )
 
     @property
     def uploads(self) -> UploadLimits:

@@ -1,17 +1,22 @@
 """Logs of a deliberately corrupt node: it follows the protocol, and records all that it learns.
 
-For laboratories: the guarantee is (ε, δ) while one node is honest and ε_L when none is, and an attack that joins these
-logs shows both. A corrupt node says so in its round key, and with it in every manifest, in its status and in its log.
-docs/protocol.md, section "Corrupt nodes".
+For laboratories: the guarantee is (ε, δ) while one node is honest and ε_L when none is, and an
+attack that joins these logs shows both. A corrupt node says so in its round key, and with it in
+every manifest, in its status and in its log. docs/protocol.md, section "Corrupt nodes".
 
 LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner only:
-    header         a `LogHeader` as JSON, in bytes: what the log is of, and the SHA-256 of every other array
-    permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the pool holds m
-                   records of each user, in the order of the spool; elsewhere it is the incoming batch, peeled.
-                   A pool record that was dropped stands nowhere
-    incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1: envelopes, others: records
-    outgoing       uint8 (records, 16): the same of every record that went out, in the order of the batch
-    credentials    uint8 (users, 32), at node 1 only: the sender of each envelope, in the order of the spool
+    header         a `LogHeader` as JSON, in bytes: what the log is of, and the SHA-256 of every
+                   other array
+    permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the
+                   pool holds m
+                   records of each user, in the order of the spool; elsewhere it is the incoming
+                   batch, peeled. A pool record that was dropped stands nowhere
+    incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1:
+                   envelopes, others: records
+    outgoing       uint8 (records, 16): the same of every record that went out, in the order of the
+                   batch
+    credentials    uint8 (users, 32), at node 1 only: the sender of each envelope, in the order of
+                   the spool
 """
 
 from __future__ import annotations
@@ -41,7 +46,9 @@ from shuffledp_shuffler.store import RoundFolder
 
 VERSION: Final = 1
 LINK_BYTES: Final = 16
-"""Bytes of SHA-256 by which records of two logs are joined; two of 2^40 meet with probability below 2^-48."""
+"""Bytes of SHA-256 by which records of two logs are joined; two of 2^40 meet with probability below
+2^-48.
+"""
 
 CREDENTIAL_BYTES: Final = 32
 SUFFIX: Final = ".npz"
@@ -52,7 +59,8 @@ _ROWS: Final = 2**14
 _HEADER: Final = "header"
 
 _UNREADABLE: Final = (
-    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, OverflowError, SyntaxError,
+    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, MemoryError, OverflowError,
+    SyntaxError,
     zipfile.BadZipFile, zlib.error, msgspec.MsgspecError,
 )  # fmt: skip
 """Exceptions that zip, numpy and JSON raise for bytes in another format."""
@@ -62,7 +70,9 @@ Arrays: TypeAlias = dict[str, NDArray[np.uint8] | NDArray[np.int64]]
 
 
 class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Round, node and counts of a log. `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
+    """Round, node and counts of a log.
+
+    `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
 
     `records` went out, and `dropped` were in the pool beside them.
     """
@@ -91,7 +101,10 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 @dataclass(frozen=True)
 class CorruptLog:
-    """One corrupt node's log of one round; shapes as in the module's docstring. `credentials` at node 1 only."""
+    """One corrupt node's log of one round; shapes as in the module's docstring.
+
+    `credentials` at node 1 only.
+    """
 
     header: LogHeader
     permutation: NDArray[np.int64]
@@ -114,19 +127,25 @@ class Corruption:
         try:
             make_folder(folder)
         except OSError as error:
-            raise ConfigError(f"cannot use the folder {folder} for --corrupt: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot use the folder {folder} for --corrupt: {error.strerror}"
+            ) from error
         return cls(folder, deployment, node)
 
     def recorder(self, record: RoundRecord, layer: Layer, folder: RoundFolder) -> Recorder | None:
-        """Callback for `mix` once the permuted batch is on disk; None for a round whose key does not say "corrupt".
+        """Callback for `mix` once the permuted batch is on disk.
 
-        A round that is mixed again after a crash is recorded again, before anything is relayed: the log that stays is
-        of the order that was sent. A log that cannot be written is reported, and the round goes on.
+        None for a round whose key does not say "corrupt".
+
+        A round that is mixed again after a crash is recorded again, before anything is relayed: the
+        log that stays is of the order that was sent. A log that cannot be written is reported, and
+        the round goes on.
 
         Args:
             record: the round, its number of users known.
             layer: the layer that the mix removes.
-            folder: of the round: the units that are mixed, the batch made of them, and at node 1 the spool's index.
+            folder: of the round: the units that are mixed, the batch made of them, and at node 1
+                the spool's index.
         """
         if not record.own_key().corrupt:
             return None
@@ -149,7 +168,9 @@ class Corruption:
                 header = self._header(record, batch, arrays, pool - len(permutation))
                 write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
-                structlog.get_logger().error("log not written", round=record.round_id, reason=str(error))
+                structlog.get_logger().error(
+                    "log not written", round=record.round_id, reason=str(error)
+                )
 
         return write
 
@@ -173,12 +194,17 @@ def _packed(path: Path, rows: int, width: int) -> Records:
 
 
 def link_digests(records: Records) -> NDArray[np.uint8]:
-    """The first 16 bytes of the SHA-256 of every record; shape (records, 16). Memory: the result and one piece."""
+    """The first 16 bytes of the SHA-256 of every record; shape (records, 16).
+
+    Memory: the result and one piece.
+    """
     links = np.empty((len(records), LINK_BYTES), dtype=np.uint8)
     for start in range(0, len(records), _ROWS):
         piece = np.ascontiguousarray(records[start : start + _ROWS])
         joined = b"".join(hashlib.sha256(row).digest()[:LINK_BYTES] for row in piece)
-        links[start : start + len(piece)] = np.frombuffer(joined, dtype=np.uint8).reshape(-1, LINK_BYTES)
+        links[start : start + len(piece)] = np.frombuffer(joined, dtype=np.uint8).reshape(
+            -1, LINK_BYTES
+        )
     return links
 
 
@@ -194,29 +220,43 @@ def read_log(path: Path) -> CorruptLog:
     """Reads and checks a log.
 
     1. It is whole, of this version, and every array has the digest that the header says.
-    2. The arrays have the shapes that the header's counts give; credentials are there at node 1, and only there.
+    2. The arrays have the shapes that the header's counts give; credentials are there at node 1,
+       and only there.
     3. The permutation is one of the pool records that were not dropped.
 
     Raises:
         CorruptLogError: names the file and what is wrong.
     """
     try:  # 1
-        # Without pickle: a log may come from somebody else, and a pickle runs what its author likes.
+        # Without pickle: a log may come from somebody else, and a pickle runs what its author
+        # likes.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             header = msgspec.json.decode(found[_HEADER].tobytes(), type=LogHeader)
             arrays = {name: found[name] for name in header.arrays}
     except _UNREADABLE as error:
-        raise CorruptLogError(f"{path} is torn, or no log of a corrupt node: {error}; copy it again") from error
+        raise CorruptLogError(
+            f"{path} is torn, or no log of a corrupt node: {error}; copy it again"
+        ) from error
     if header.version != VERSION:
         raise CorruptLogError(f"{path} has version {header.version}, this software reads {VERSION}")
     for name, array in arrays.items():
         if _sha256(array) != header.arrays[name]:
-            raise CorruptLogError(f"{path}: {name} does not have the digest in the header; copy the log again")
+            raise CorruptLogError(
+                f"{path}: {name} does not have the digest in the header; copy the log again"
+            )
     _check_arrays(path, header, arrays)  # 2
     order = arrays["permutation"]  # 3
     if len(np.unique(order)) != header.records or order.min() < 0 or order.max() >= header.pool:
-        raise CorruptLogError(f"{path}: the permutation is none of {header.records} records of {header.pool}")
-    return CorruptLog(header, arrays["permutation"], arrays["incoming"], arrays["outgoing"], arrays.get("credentials"))
+        raise CorruptLogError(
+            f"{path}: the permutation is none of {header.records} records of {header.pool}"
+        )
+    return CorruptLog(
+        header,
+        arrays["permutation"],
+        arrays["incoming"],
+        arrays["outgoing"],
+        arrays.get("credentials"),
+    )
 
 
 def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, CorruptLog]:
@@ -234,7 +274,8 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
     if not paths:  # 1
         others = sorted({path.stem for path in folder.rglob(f"*{SUFFIX}")})
         raise CorruptLogError(
-            f"{folder} holds no log of round {round_id}; it holds logs of: {', '.join(others) or 'no round'}"
+            f"{folder} holds no log of round {round_id}; it holds logs of: "
+            f"{', '.join(others) or 'no round'}"
         )
     logs: dict[int, CorruptLog] = {}
     for path in paths:
@@ -242,10 +283,13 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
         found = (log.header.deployment, log.header.round_id)
         if found != (deployment, round_id):  # 2
             raise CorruptLogError(
-                f"{path} is of round {found[1]} of deployment {found[0]!r}, not of {round_id} of {deployment!r}"
+                f"{path} is of round {found[1]} of deployment {found[0]!r}, not of {round_id} of "
+                f"{deployment!r}"
             )
         if log.header.position in logs:  # 3
-            raise CorruptLogError(f"{path} is a second log of position {log.header.position}; keep the right one")
+            raise CorruptLogError(
+                f"{path} is a second log of position {log.header.position}; keep the right one"
+            )
         logs[log.header.position] = log
     _check_alike([logs[position].header for position in sorted(logs)])  # 4
     return logs
@@ -260,12 +304,22 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
     if header.position == ENTRY:
         wanted["credentials"] = ((header.users, CREDENTIAL_BYTES), np.uint8)
     for name in sorted(wanted.keys() ^ arrays.keys()):
-        raise CorruptLogError(f"{path}: {name} {'is missing' if name in wanted else 'does not belong there'}")
+        raise CorruptLogError(
+            f"{path}: {name} {'is missing' if name in wanted else 'does not belong there'}"
+        )
     for name, (shape, kind) in wanted.items():
         if arrays[name].shape != shape or arrays[name].dtype != kind:
-            raise CorruptLogError(f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}")
-    if header.users < 1 or header.records < 1 or (header.position == ENTRY and header.pool % header.users):
-        raise CorruptLogError(f"{path}: {header.pool} records are no whole number for each of {header.users} users")
+            raise CorruptLogError(
+                f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}"
+            )
+    if (
+        header.users < 1
+        or header.records < 1
+        or (header.position == ENTRY and header.pool % header.users)
+    ):
+        raise CorruptLogError(
+            f"{path}: {header.pool} records are no whole number for each of {header.users} users"
+        )
 
 
 def _check_alike(headers: Sequence[LogHeader]) -> None:
@@ -274,7 +328,9 @@ def _check_alike(headers: Sequence[LogHeader]) -> None:
         lost = before.records - after.pool
         if before.users != after.users or lost < 0 or (adjacent and lost):
             counts = [(header.users, header.pool, header.records) for header in headers]
-            raise CorruptLogError(f"the logs disagree on users, records in and out: {counts}; one is of another run")
+            raise CorruptLogError(
+                f"the logs disagree on users, records in and out: {counts}; one is of another run"
+            )
 
 
 def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
@@ -290,13 +346,16 @@ def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
     known = as_keys(rows[:, :32])
     order = np.argsort(known)
     wanted = b"".join(hashlib.sha256(envelope.tobytes()).digest() for envelope in envelopes)
-    places = np.searchsorted(known[order], as_keys(np.frombuffer(wanted, dtype=np.uint8).reshape(-1, 32)))
+    places = np.searchsorted(
+        known[order], as_keys(np.frombuffer(wanted, dtype=np.uint8).reshape(-1, 32))
+    )
     return np.ascontiguousarray(rows[order[places], 32:])
 
 
 def as_keys(rows: NDArray[np.uint8]) -> NDArray[np.bytes_]:
     """Rows as single values that can be sorted and searched, byte by byte."""
-    # numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the same.
+    # numpy ignores trailing zero bytes of an `S` item; items of one width stay distinct all the
+    # same.
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").ravel()
 
 

@@ -1,8 +1,9 @@
-"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its copy.
+"""Detection of duplicate onions in a batch: a copied onion could be traced through the mix by its
+copy.
 
-Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags: equal records meet
-in one bucket, which fits into memory. Only records whose tags are equal are then fetched by their addresses, and
-compared byte by byte.
+Every record gets a tag under a fresh key, and the pairs (tag, address) go to buckets by their tags:
+equal records meet in one bucket, which fits into memory. Only records whose tags are equal are then
+fetched by their addresses, and compared byte by byte.
 """
 
 from __future__ import annotations
@@ -34,27 +35,37 @@ WIDE_BYTES: Final = 16
 _BLOCK_BYTES: Final = 16
 
 _ROWS: Final = 2**14
-"""Number of records tagged, or compared, at a time, which bounds the working copy to some megabytes."""
+"""Number of records tagged, or compared, at a time, which bounds the working copy to some
+megabytes.
+"""
 
 _ENTRY: Final = np.dtype([("tag", np.uint64), ("address", np.uint64)])
 
 _WORKING: Final = 64
-"""Bytes that looking for equal tags takes for an entry, beside the entry: order, sorted tags, entries put together."""
+"""Bytes that looking for equal tags takes for an entry, beside the entry: order, sorted tags,
+entries put together.
+"""
 
 
 def tagger(random: RandomBytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 64 bits, under a fresh key; half of a `wide_tagger`."""
+    """A pseudo-random function of records of one length, to 64 bits, under a fresh key.
+
+    Half of a `wide_tagger`.
+    """
     wide = wide_tagger(random(WIDE_BYTES))
     return lambda records: wide(records)[:, 0]
 
 
 def wide_tagger(key: bytes) -> Tagger:
-    """A pseudo-random function of records of one length, to 128 bits in two words, under a key of 16 bytes.
+    """A pseudo-random function of records of one length, to 128 bits in two words, under a key of
+    16 bytes.
 
-    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages have one length.
-    Nobody who does not know the key can make records whose tags meet, or fall into one bucket.
+    The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages
+    have one length. Nobody who does not know the key can make records whose tags meet, or fall into
+    one bucket.
     """
-    # ECB over a column of blocks is one step of the CBC chains of all records together; no block leaves this function.
+    # ECB over a column of blocks is one step of the CBC chains of all records together; no block
+    # leaves this function.
     cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305
 
     def tags(records: Records) -> NDArray[np.uint64]:
@@ -67,7 +78,8 @@ def wide_tagger(key: bytes) -> Tagger:
             rows = records[start : start + _ROWS]
             padded[: len(rows), :width] = rows
             words = padded[: len(rows)].view(np.uint64)
-            # As long as the library wants it for the general case, a block less one byte more than is written.
+            # As long as the library wants it for the general case, a block less one byte more than
+            # is written.
             sealed = np.zeros(len(rows) * _BLOCK_BYTES + _BLOCK_BYTES - 1, dtype=np.uint8)
             state = sealed[: len(rows) * _BLOCK_BYTES].view(np.uint64).reshape(-1, 2)
             mixed = np.empty_like(state)
@@ -82,13 +94,19 @@ def wide_tagger(key: bytes) -> Tagger:
 
 
 def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
-    """Places of the records that are equal to an earlier one, ascending; exact, in memory, in O(N log N) time."""
+    """Places of the records that are equal to an earlier one, ascending.
+
+    Exact, in memory, in O(N log N) time.
+    """
     entries = _entries(tagger(random)(records), np.arange(len(records), dtype=np.uint64))
     return np.flatnonzero(_again(entries, lambda places: records[places.astype(np.intp)]))
 
 
 class DuplicateIndex:
-    """Finds the records of a batch that are equal to an earlier one, in bounded memory; exact. A context manager."""
+    """Finds the records of a batch that are equal to an earlier one, in bounded memory; exact.
+
+    A context manager.
+    """
 
     def __init__(self, stem: Path, records: int, memory: int, tags: Tagger) -> None:
         """An index of at most `records` records, in about `memory` bytes.
@@ -99,13 +117,20 @@ class DuplicateIndex:
             memory: bytes.
             tags: see `tagger`.
         """
-        self._buckets = Buckets(stem, layout(records, _ENTRY.itemsize, _WORKING, memory), _ENTRY.itemsize)
+        self._buckets = Buckets(
+            stem, layout(records, _ENTRY.itemsize, _WORKING, memory), _ENTRY.itemsize
+        )
         self._tags = tags
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -116,17 +141,22 @@ class DuplicateIndex:
         """Adds records, in the order in which the first of equal ones is the one that is kept."""
         tags = self._tags(records)
         # The high bits: the low ones decide the order inside a bucket, and may as well be others.
-        labels = (tags >> np.uint64(48)).astype(np.uint16) & np.uint16(self._buckets.layout.buckets - 1)
+        labels = (tags >> np.uint64(48)).astype(np.uint16) & np.uint16(
+            self._buckets.layout.buckets - 1
+        )
         self._buckets.add(labels, _entries(tags, addresses).view(np.uint8).reshape(len(tags), -1))
 
     def repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
-        """Addresses of the records that are equal to an earlier one, in arrays; which ones depends on the input alone.
+        """Addresses of the records that are equal to an earlier one, in arrays.
 
-        Equal records are many in one bucket where somebody sent many; so a bucket is gone through in parts, and of
-        equal records only one goes on to the next part.
+        Which ones depends on the input alone.
+
+        Equal records are many in one bucket where somebody sent many; so a bucket is gone through
+        in parts, and of equal records only one goes on to the next part.
 
         Raises:
-            NodeFault: a damaged file, or more different records in a bucket than happens (probability below 2^-64).
+            NodeFault: a damaged file, or more different records in a bucket than happens
+                (probability below 2^-64).
         """
         capacity = self._buckets.layout.capacity
         for bucket in range(self._buckets.layout.buckets):
@@ -137,7 +167,10 @@ class DuplicateIndex:
                 yield entries["address"][again]
                 kept = entries[~again]
                 if len(kept) > capacity:
-                    raise NodeFault("the tags of a batch are not spread evenly: mix again, or raise `[mixing] memory`")
+                    raise NodeFault(
+                        "the tags of a batch are not spread evenly: mix again, or raise `[mixing] "
+                        "memory`"
+                    )
 
 
 def _entries(tags: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray[np.void]:
@@ -156,19 +189,24 @@ def _again(entries: NDArray[np.void], fetch: Fetch) -> NDArray[np.bool_]:
     if not bool(meets.any()):
         return again
     suspects = order[np.concatenate(([False], meets)) | np.concatenate((meets, [False]))]
-    suspects = suspects[np.lexsort((suspects, tags[suspects]))]  # of equal tags the earliest entry first
+    suspects = suspects[
+        np.lexsort((suspects, tags[suspects]))
+    ]  # of equal tags the earliest entry first
     while len(suspects):
         leads = np.concatenate(([True], tags[suspects[1:]] != tags[suspects[:-1]]))
         leader = suspects[np.maximum.accumulate(np.where(leads, np.arange(len(suspects)), 0))]
         followers, leader = suspects[~leads], leader[~leads]
         same = _equal(entries["address"][leader], entries["address"][followers], fetch)
         again[followers[same]] = True
-        # Whole records, not tags: one that meets another's tag by chance is no copy, and has copies of its own.
+        # Whole records, not tags: one that meets another's tag by chance is no copy, and has copies
+        # of its own.
         suspects = followers[~same]
     return again
 
 
-def _equal(first: NDArray[np.uint64], second: NDArray[np.uint64], fetch: Fetch) -> NDArray[np.bool_]:
+def _equal(
+    first: NDArray[np.uint64], second: NDArray[np.uint64], fetch: Fetch
+) -> NDArray[np.bool_]:
     same = np.empty(len(first), dtype=bool)
     for start in range(0, len(first), _ROWS):
         part = slice(start, start + _ROWS)

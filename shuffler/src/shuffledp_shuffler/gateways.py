@@ -1,7 +1,9 @@
-"""Streams of submissions, each from a gateway that brings those of many devices. docs/protocol.md, "Submit".
+"""Streams of submissions, each from a gateway that brings those of many devices. docs/protocol.md,
+"Submit".
 
-A stream has no right that a single call lacks: every submission in it is checked and answered as if it were alone, and
-what is under way is bounded. What a stream saves is the cost of calls, and it fills the groups that are stored at once.
+A stream has no right that a single call lacks: every submission in it is checked and answered as if
+it were alone, and what is under way is bounded. What a stream saves is the cost of calls, and it
+fills the groups that are stored at once.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ STREAMS: Final = 64
 """Most streams of submissions at a node."""
 
 UNDER_WAY: Final = 64
-"""Submissions of a stream that are read ahead of its answers. All that are checked at a time, of streams and single
+"""Submissions of a stream that are read ahead of its answers. All that are checked at a time, of
+streams and single
 calls together, are bounded by `waiting_submissions`."""
 
 PATIENCE_SECONDS: Final = 60.0
-"""Time in which a stream must bring a submission that gets a receipt: its place is for whoever has credentials."""
+"""Time in which a stream must bring a submission that gets a receipt: its place is for whoever has
+credentials.
+"""
 
 Request = TypeVar("Request")
 Taken: TypeAlias = asyncio.Future[Signed] | ShuffleDPError
@@ -40,18 +45,25 @@ class _End:
 
 
 class Gateways(Generic[Request]):
-    """The streams of submissions at a node. `take` begins a submission; `patience` as `PATIENCE_SECONDS`."""
+    """The streams of submissions at a node.
 
-    def __init__(self, take: Callable[[Request], Taken], patience: float = PATIENCE_SECONDS) -> None:
+    `take` begins a submission; `patience` as `PATIENCE_SECONDS`.
+    """
+
+    def __init__(
+        self, take: Callable[[Request], Taken], patience: float = PATIENCE_SECONDS
+    ) -> None:
         self._take = take
         self._patience = patience
         self._streams = 0
 
     async def answers(self, requests: AsyncIterator[Request]) -> AsyncGenerator[list[Answer], None]:
-        """Yields the answers to one stream, in the order of its requests, each time those that are ready.
+        """Yields the answers to one stream, in the order of its requests, each time those that are
+        ready.
 
         Raises:
-            BusyError: there are too many streams; or this one brought nothing that got a receipt for too long.
+            BusyError: there are too many streams; or this one brought nothing that got a receipt
+                for too long.
             ShuffleDPError: what `requests` raised. All that came before it is answered first.
         """
         with self._place():
@@ -67,7 +79,10 @@ class Gateways(Generic[Request]):
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._streams >= STREAMS:
-            raise BusyError(f"{STREAMS} streams of submissions are open here; send them in single calls, or later")
+            raise BusyError(
+                f"{STREAMS} streams of submissions are open here; send them in single calls, or "
+                f"later"
+            )
         self._streams += 1
         try:
             yield
@@ -105,7 +120,9 @@ class _Stream(Generic[Request]):
             yield group
             if any(isinstance(answer, Signed) for answer in group):
                 latest = clock() + self._patience
-            elif clock() >= latest:  # also where there is always a next one, which need not be waited for
+            elif (
+                clock() >= latest
+            ):  # also where there is always a next one, which need not be waited for
                 raise self._late()
         if first.error is not None:
             raise first.error
@@ -121,7 +138,8 @@ class _Stream(Generic[Request]):
 
     def _late(self) -> BusyError:
         return BusyError(
-            f"the stream brought no submission that got a receipt for {self._patience:g} s; open another one"
+            f"the stream brought no submission that got a receipt for {self._patience:g} s; open "
+            f"another one"
         )
 
     def _ready(self) -> Taken | None:
@@ -129,7 +147,11 @@ class _Stream(Generic[Request]):
         if self._next is None and not self._line.empty():
             self._next = self._line.get_nowait()
         item = self._next
-        if item is None or isinstance(item, _End) or (isinstance(item, asyncio.Future) and not item.done()):
+        if (
+            item is None
+            or isinstance(item, _End)
+            or (isinstance(item, asyncio.Future) and not item.done())
+        ):
             return None
         self._next = None
         return item
@@ -139,7 +161,9 @@ async def _answer(taken: Taken) -> Answer:
     if isinstance(taken, ShuffleDPError):
         return taken
     if not taken.done():
-        await asyncio.wait((taken,))  # cancels nothing: a caller that hangs up does not end what is counted
+        await asyncio.wait(
+            (taken,)
+        )  # cancels nothing: a caller that hangs up does not end what is counted
     try:
         return taken.result()
     except ShuffleDPError as error:

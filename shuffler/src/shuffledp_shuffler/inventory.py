@@ -1,6 +1,8 @@
-"""Gauges of a node's present state, collected when its metrics page is read: rounds by phase, records, spool bytes.
+"""Gauges of a node's present state, collected when its metrics page is read: rounds by phase,
+records, spool bytes.
 
-Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or after the change.
+Runs in the thread of the page. It only reads: a round that changes meanwhile is seen before or
+after the change.
 """
 
 from __future__ import annotations
@@ -31,21 +33,31 @@ class Inventory(Collector):
         """See `prometheus_client.registry.Collector`."""
         now = [live.snapshot() for live in self.rounds()]
         phases = Counter(snapshot.record.phase for snapshot in now)
-        yield _family("shuffledp_node_rounds", "Rounds at this node", "phase", {p: phases[p] for p in Phase})
+        yield _family(
+            "shuffledp_node_rounds", "Rounds at this node", "phase", {p: phases[p] for p in Phase}
+        )
         collected = sum(snapshot.accepted for snapshot in _in(Phase.OPEN, now))
-        yield GaugeMetricFamily("shuffledp_node_open_submissions", "In the pools of open rounds", value=collected)
+        yield GaugeMetricFamily(
+            "shuffledp_node_open_submissions", "In the pools of open rounds", value=collected
+        )
         total = {phase: sum(snapshot.total for snapshot in _in(phase, now)) for phase in WORKING}
         yield _family("shuffledp_node_pool_records", "Records in work", "phase", total)
         done = {phase: sum(snapshot.done for snapshot in _in(phase, now)) for phase in WORKING}
-        yield _family("shuffledp_node_pool_done_records", "Of these, through the phase", "phase", done)
-        yield _family("shuffledp_node_spool_bytes", "Bulk data on disk", "file", self.store.spool_bytes())
+        yield _family(
+            "shuffledp_node_pool_done_records", "Of these, through the phase", "phase", done
+        )
+        yield _family(
+            "shuffledp_node_spool_bytes", "Bulk data on disk", "file", self.store.spool_bytes()
+        )
 
 
 def _in(phase: Phase, snapshots: Sequence[Snapshot]) -> Iterable[Snapshot]:
     return (snapshot for snapshot in snapshots if snapshot.record.phase is phase)
 
 
-def _family(name: str, help_: str, label: str, values: dict[Phase, int] | dict[str, int]) -> GaugeMetricFamily:
+def _family(
+    name: str, help_: str, label: str, values: dict[Phase, int] | dict[str, int]
+) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, help_, labels=[label])
     for key, value in values.items():
         family.add_metric([str(key)], value)

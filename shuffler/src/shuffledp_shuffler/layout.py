@@ -21,12 +21,15 @@ MOST_BUCKETS: Final = 2**16
 """Labels have two bytes."""
 
 _OVERFLOW: Final = 64 * math.log(2)
-"""-ln of the probability with which any bucket at all may get more rows than it has room for: 2^-64."""
+"""-ln of the probability with which any bucket at all may get more rows than it has room for:
+2^-64.
+"""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows in buckets: how many buckets (a power of two), most rows of one, and rows that are written at once.
+    """Rows in buckets: how many buckets (a power of two), most rows of one, and rows that are
+    written at once.
 
     With one bucket, a segment is as long as the bucket, so that nothing is written.
     """
@@ -37,7 +40,9 @@ class Layout:
 
 
 def layout(rows: int, width: int, working: int, memory: int) -> Layout:
-    """One bucket if all rows, and work on them, fit into `memory`; otherwise the fewest of which one fits into half.
+    """One bucket if all rows, and work on them, fit into `memory`.
+
+    Otherwise the fewest of which one fits into half.
 
     The other half of the memory is for the segments that are being filled.
 
@@ -60,15 +65,17 @@ def layout(rows: int, width: int, working: int, memory: int) -> Layout:
             return Layout(buckets, room, segment)
         buckets *= 2
     raise NodeFault(
-        f"mixing {rows} records of {width} bytes needs more memory than this node may use: raise `[mixing] memory`"
+        f"mixing {rows} records of {width} bytes needs more memory than this node may use: raise "
+        f"`[mixing] memory`"
     )
 
 
 def fullest(rows: int, buckets: int) -> int:
-    """Number of rows that no bucket exceeds, but with probability 2^-64, when each row takes one independently.
+    """Number of rows that no bucket exceeds, but with probability 2^-64, when each row takes one
+    independently.
 
-    Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean mu, whose variance
-    is at most mu; then a union bound over the buckets. Never too small.
+    Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean
+    mu, whose variance is at most mu; then a union bound over the buckets. Never too small.
     """
     mean, exponent = rows / buckets, _OVERFLOW + math.log(buckets)
     excess = exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * exponent * mean)

@@ -1,8 +1,9 @@
-"""The highest ledger position that this node has seen signed, by population: a ledger never goes back.
+"""The highest ledger position that this node has seen signed, by population: a ledger never goes
+back.
 
-A ledger that is restored from a backup has forgotten the rounds charged since, and would let the population spend
-their budget again. The accountant cannot notice; the nodes that took part in those rounds can. docs/protocol.md,
-"PrepareRound", step 7.
+A ledger that is restored from a backup has forgotten the rounds charged since, and would let the
+population spend their budget again. The accountant cannot notice; the nodes that took part in those
+rounds can. docs/protocol.md, "PrepareRound", step 7.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from shuffledp_core.errors import ConfigError, LedgerBehindError
 from shuffledp_core.files import write_atomic
 
 CONCURRENT_MILLISECONDS: Final = 5_000
-"""A lower position is one of a round certified at the same time if it was issued at most so long after the highest."""
+"""A lower position is one of a round certified at the same time if it was issued at most so long
+after the highest.
+"""
 
 
 class SeenPosition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The highest position of a population that was seen, and whether its ledger was found behind it since."""
+    """The highest position of a population that was seen, and whether its ledger was found behind
+    it since.
+    """
 
     entry: int
     round_id: str
@@ -43,8 +48,10 @@ class LedgerWatch:
             self._seen = {}
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(
-                f"{path} cannot be read: {error}; this node would not notice a ledger that has gone back. Remove the "
-                "file only if you know that the accountant's ledger was never restored from a backup"
+                f"{path} cannot be read: {error}; this node would not notice a ledger that has "
+                f"gone back. Remove the "
+                "file only if you know that the accountant's ledger was never restored from a "
+                "backup"
             ) from error
 
     def admit(self, certificate: Certificate) -> None:
@@ -53,16 +60,20 @@ class LedgerWatch:
         1. The population is one of the roster, so that the file stays small.
         2. A ledger that was found behind counts again once it is reconciled up to what was seen.
         3. A higher position is the newest.
-        4. A lower one is of a round that was certified at the same time, or again of the same round.
+        4. A lower one is of a round that was certified at the same time, or again of the same
+           round.
 
         Raises:
             ForeignDocumentError: step 1.
-            LedgerBehindError: none of 2 to 4. It is recorded, so that asking again with higher positions is no way out.
+            LedgerBehindError: none of 2 to 4. It is recorded, so that asking again with higher
+                positions is no way out.
         """
         self._roster.population(certificate.population)  # 1
         seen = self._seen.get(certificate.population)
         position = certificate.ledger
-        here = SeenPosition(entry=position.entry, round_id=certificate.round_id, issued_at=certificate.issued_at)
+        here = SeenPosition(
+            entry=position.entry, round_id=certificate.round_id, issued_at=certificate.issued_at
+        )
         if seen is None:
             self._record(certificate.population, here)
             return
@@ -77,8 +88,10 @@ class LedgerWatch:
             self._record(certificate.population, msgspec.structs.replace(seen, behind=True))
         raise LedgerBehindError(
             f"the ledger of population {certificate.population!r} has lost charges: round "
-            f"{certificate.round_id} is its entry {position.entry}, and this node has seen entry {seen.entry}, of "
-            f"round {seen.round_id}. It was restored from a backup: charge the lost rounds with `shuffledp ledger "
+            f"{certificate.round_id} is its entry {position.entry}, and this node has seen entry "
+            f"{seen.entry}, of "
+            f"round {seen.round_id}. It was restored from a backup: charge the lost rounds with "
+            f"`shuffledp ledger "
             "restore`, then open a new round"
         )
 

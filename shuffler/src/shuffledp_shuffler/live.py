@@ -9,7 +9,12 @@ from typing import Final
 
 import structlog
 
-from shuffledp_core.errors import RoundStateError, ShuffleDPError, SubmissionClosedError, UnknownRoundError
+from shuffledp_core.errors import (
+    RoundStateError,
+    ShuffleDPError,
+    SubmissionClosedError,
+    UnknownRoundError,
+)
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.verified.hops import Hop
 from shuffledp_core.verified.keys import NodeSecret
@@ -26,7 +31,9 @@ WATCH_SECONDS: Final = 0.1
 """Changes within this time reach a watcher as one."""
 
 IDLE_SECONDS: Final = 300.0
-"""How long what an answer was made from is kept for the next one: the other nodes answer in between."""
+"""How long what an answer was made from is kept for the next one: the other nodes answer in
+between.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ class LiveRound:
         """The accepted submissions; `RoundStateError` on a node that takes none."""
         if self.spool is None:
             raise RoundStateError(
-                f"this node stands at position {self.record.position} of round {self.record.round_id}; "
+                f"this node stands at position {self.record.position} of round "
+                f"{self.record.round_id}; "
                 "submissions go to the entry node, once it has the manifest"
             )
         return self.spool
@@ -83,23 +91,33 @@ class LiveRound:
     def require_key(self) -> bytes:
         """The private round key; `RoundStateError` once it is erased."""
         if self.private_key is None:
-            raise RoundStateError(f"the key of round {self.record.round_id} is erased ({self.record.phase})")
+            raise RoundStateError(
+                f"the key of round {self.record.round_id} is erased ({self.record.phase})"
+            )
         return self.private_key
 
     def require_secret(self) -> NodeSecret:
         """The secrets of a verified round; `RoundStateError` once they are erased."""
         if self.secret is None:
-            raise RoundStateError(f"the secrets of round {self.record.round_id} are erased ({self.record.phase})")
+            raise RoundStateError(
+                f"the secrets of round {self.record.round_id} are erased ({self.record.phase})"
+            )
         return self.secret
 
     def lend_hop(self) -> Hop | None:
-        """The hop that answered last, which is no longer kept; None when none is. Nobody erases it meanwhile."""
+        """The hop that answered last, which is no longer kept; None when none is.
+
+        Nobody erases it meanwhile.
+        """
         hop, self._hop = self._hop, None
         self.forget_hop()
         return hop
 
     def keep_hop(self, hop: Hop) -> None:
-        """Keeps what has answered for the next inquiry within `IDLE_SECONDS`; erased if the secrets are gone."""
+        """Keeps what has answered for the next inquiry within `IDLE_SECONDS`.
+
+        Erased if the secrets are gone.
+        """
         self.forget_hop()
         if self.secret is None or self.deleted:  # while it answered
             hop.erase()
@@ -108,7 +126,9 @@ class LiveRound:
         self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.forget_hop)
 
     def forget_hop(self) -> None:
-        """Erases the hop that is kept, if one is: the next inquiry opens the batch again from disk."""
+        """Erases the hop that is kept, if one is: the next inquiry opens the batch again from
+        disk.
+        """
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -117,7 +137,10 @@ class LiveRound:
             self._hop = None
 
     def forget_secrets(self) -> None:
-        """Erases round key, secrets, and the hop that is kept, in memory; the disk is the caller's."""
+        """Erases round key, secrets, and the hop that is kept, in memory.
+
+        The disk is the caller's.
+        """
         self.private_key = self.secret = None
         self.forget_hop()
 
@@ -127,12 +150,19 @@ class LiveRound:
             raise UnknownRoundError(f"round {self.record.round_id} was deleted here")
 
     def refusal(self, now: int) -> SubmissionClosedError | None:
-        """The refusal of a new submission at `now` (milliseconds since 1970); None while it would be taken."""
+        """The refusal of a new submission at `now` (milliseconds since 1970).
+
+        None while it would be taken.
+        """
         terms, spool = self.require_terms(), self.require_spool()
         if self.record.phase is not Phase.OPEN:
-            return SubmissionClosedError(f"round {self.record.round_id} is closed ({self.record.phase})")
+            return SubmissionClosedError(
+                f"round {self.record.round_id} is closed ({self.record.phase})"
+            )
         if spool.accepted >= terms.manifest.max_reports:
-            return SubmissionClosedError(f"round {self.record.round_id} is full: it takes {spool.accepted} reports")
+            return SubmissionClosedError(
+                f"round {self.record.round_id} is full: it takes {spool.accepted} reports"
+            )
         try:
             terms.require_open(now)
         except SubmissionClosedError as error:
@@ -161,12 +191,19 @@ class LiveRound:
     async def fail(self, error: ShuffleDPError) -> None:
         """Ends the round here as FAILED with this error; key and data are erased."""
         log = structlog.get_logger()
-        log.error("round failed", round=self.record.round_id, error=type(error).__name__, reason=str(error))
+        log.error(
+            "round failed",
+            round=self.record.round_id,
+            error=type(error).__name__,
+            reason=str(error),
+        )
         record = self.record.failed(error)
         try:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
-            log.exception("a failed round could not be tidied up", round=record.round_id, reason=str(refused))
+            log.exception(
+                "a failed round could not be tidied up", round=record.round_id, reason=str(refused)
+            )
         self.adopt(record)  # whatever the disk says: this process does not go on with the round
 
     async def stop(self) -> None:
@@ -186,7 +223,9 @@ class LiveRound:
 
     def progress(self, done: int, total: int) -> None:
         """Reports the work done in the present phase, in records."""
-        self._metrics.records.labels(self.record.phase).inc(max(0, done - self._done))  # done again counts once
+        self._metrics.records.labels(self.record.phase).inc(
+            max(0, done - self._done)
+        )  # done again counts once
         self._done, self._total = done, total
         self.touch()
 
@@ -198,13 +237,18 @@ class LiveRound:
     def snapshot(self) -> Snapshot:
         """The present status of the round."""
         counting = self.spool is not None and self.record.phase is Phase.OPEN
-        accepted = self.spool.accepted if counting and self.spool is not None else self.record.accepted
+        accepted = (
+            self.spool.accepted if counting and self.spool is not None else self.record.accepted
+        )
         return Snapshot(self.record, accepted, self._done, self._total, self.settlement.accused)
 
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
-        """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the round ends."""
+        """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the
+        round ends.
+        """
         while not self.deleted:
-            # Taken before the snapshot: a change in between then wakes us at once, and is not missed.
+            # Taken before the snapshot: a change in between then wakes us at once, and is not
+            # missed.
             changed = self._changed
             now = self.snapshot()
             yield now

@@ -1,6 +1,8 @@
-"""Metrics of a mix node: submissions, records, bytes, rounds, and the seconds and rate of every stage.
+"""Metrics of a mix node: submissions, records, bytes, rounds, and the seconds and rate of every
+stage.
 
-`NodeMetrics` counts events where they happen; `inventory` adds the present state when the page is read.
+`NodeMetrics` counts events where they happen; `inventory` adds the present state when the page is
+read.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ WRITE: Final = "write"
 RELAY: Final = "relay"
 
 STAGES: Final = (CHECK, PEEL, PERMUTE, WRITE, RELAY)
-"""Stages of a node's work on a round: repeated onions are looked for, a layer is peeled, the pool is permuted and
-written, the batch is relayed. A node in the middle checks before it peels, the entry node as it peels and after it."""
+"""Stages of a node's work on a round: repeated onions are looked for, a layer is peeled, the pool
+is permuted and
+written, the batch is relayed. A node in the middle checks before it peels, the entry node as it
+peels and after it.
+"""
 
 DELETED: Final = "deleted"
 """Outcome of a round that the analyst gave up before it ended here."""
@@ -34,28 +39,56 @@ class NodeMetrics(ServiceMetrics):
     def __init__(self, config: ServiceConfig) -> None:
         super().__init__(config)
         counter, gauge = self.counter, self.gauge
-        self.accepted = counter("shuffledp_node_submissions_accepted", "Submissions on disk; repetitions do not count")
-        self.proof_checks = counter("shuffledp_node_proof_checks", "Checked proofs of submissions to verified rounds")
-        self.records = counter("shuffledp_node_records", "Records through a phase, as it goes", "phase")
-        self.dropped = counter("shuffledp_node_records_dropped", "Onions that did not open, or stood in a batch again")
-        self.batch_bytes = counter("shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction")
-        self.rounds_ended = counter("shuffledp_node_rounds_ended", "Rounds by end: done, deleted, error", "outcome")
-        self._seconds = gauge("shuffledp_node_stage_seconds", "Duration of a stage when it last ended", "stage")
-        self._rate = gauge("shuffledp_node_stage_records_per_second", "Rate of a stage when it last ended", "stage")
-        self.capacity = gauge(
-            "shuffledp_node_peel_capacity_records_per_second", "Measured at start: one worker, all workers", "workers"
+        self.accepted = counter(
+            "shuffledp_node_submissions_accepted", "Submissions on disk; repetitions do not count"
         )
-        self.corrupt = gauge("shuffledp_node_corrupt", "1 for a node that was told to misbehave, for an experiment")
-        memory = gauge("shuffledp_node_workers_resident_bytes", "Memory of the peeling processes together")
+        self.proof_checks = counter(
+            "shuffledp_node_proof_checks", "Checked proofs of submissions to verified rounds"
+        )
+        self.records = counter(
+            "shuffledp_node_records", "Records through a phase, as it goes", "phase"
+        )
+        self.dropped = counter(
+            "shuffledp_node_records_dropped", "Onions that did not open, or stood in a batch again"
+        )
+        self.batch_bytes = counter(
+            "shuffledp_node_batch_bytes", "Bytes of whole batches, in and out", "direction"
+        )
+        self.rounds_ended = counter(
+            "shuffledp_node_rounds_ended", "Rounds by end: done, deleted, error", "outcome"
+        )
+        self._seconds = gauge(
+            "shuffledp_node_stage_seconds", "Duration of a stage when it last ended", "stage"
+        )
+        self._rate = gauge(
+            "shuffledp_node_stage_records_per_second", "Rate of a stage when it last ended", "stage"
+        )
+        self.capacity = gauge(
+            "shuffledp_node_peel_capacity_records_per_second",
+            "Measured at start: one worker, all workers",
+            "workers",
+        )
+        self.corrupt = gauge(
+            "shuffledp_node_corrupt", "1 for a node that was told to misbehave, for an experiment"
+        )
+        memory = gauge(
+            "shuffledp_node_workers_resident_bytes", "Memory of the peeling processes together"
+        )
         memory.set_function(children_resident_bytes)
-        for direction in ("in", "out"):  # from the start: a rise from nothing is no rise to Prometheus
+        for direction in (
+            "in",
+            "out",
+        ):  # from the start: a rise from nothing is no rise to Prometheus
             self.batch_bytes.labels(direction)
         for phase in (Phase.MIXING, Phase.RELAYING):
             self.records.labels(phase)
 
     @contextmanager
     def timed(self, stage: str, records: int) -> Iterator[None]:
-        """Records the duration of the block and its rate in records; a block that fails leaves no figure."""
+        """Records the duration of the block and its rate in records.
+
+        A block that fails leaves no figure.
+        """
         began = time.perf_counter()
         yield
         self.measured(stage, records, time.perf_counter() - began)

@@ -1,8 +1,9 @@
 """Mixing of one round at one node: packed units of one file are peeled and permuted into another.
 
-docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to buckets on disk, under
-keys that are held in memory only. In the clear only the permuted records are written: the peeled ones in their old
-order would tie output to input for whoever reads the disk later.
+docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to
+buckets on disk, under keys that are held in memory only. In the clear only the permuted records are
+written: the peeled ones in their old order would tie output to input for whoever reads the disk
+later.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from shuffledp_shuffler.permutation import Records, permuted_pieces
 from shuffledp_shuffler.trace import Trace
 
 Recorder: TypeAlias = Callable[[NDArray[np.int64], str], None]
-"""A corrupt node's callback: for each record of the batch, in its order, the place in the pool before any was dropped;
-and the digest of the batch.
+"""A corrupt node's callback: for each record of the batch, in its order, the place in the pool
+before any was dropped; and the digest of the batch.
 
-Only `corruption` makes one; every honest node passes None, and then no place of a record is kept anywhere.
-"""
+Only `corruption` makes one; every honest node passes None, and then no place of a record is kept
+anywhere. """
 
 Measured: TypeAlias = Callable[[str, int, float], None]
 """Takes a stage that ended (`metrics.STAGES`), its number of records, and its seconds."""
@@ -50,7 +51,9 @@ Dropped: TypeAlias = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Mixed:
-    """Result of a mix: SHA-256 of the target in hex, number of records in it, and number of records dropped."""
+    """Result of a mix: SHA-256 of the target in hex, number of records in it, and number of records
+    dropped.
+    """
 
     digest: str
     records: int
@@ -70,13 +73,16 @@ async def mix(
     allowed: Dropped = lambda _: None,
     memory: int = MEMORY_BYTES,
 ) -> Mixed:
-    """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or absent.
+    """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or
+    absent.
 
-    1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L; envelopes are unique in
-       the spool).
-    2. Every unit is opened, and those that do not open are dropped; each record goes to a random bucket.
+    1. Of an onion that stands several times in the incoming batch one is kept (positions 2..L;
+       envelopes are unique in the spool).
+    2. Every unit is opened, and those that do not open are dropped; each record goes to a random
+       bucket.
     3. Of an onion that stands several times in the pool of the entry node one is kept.
-    4. What was dropped is not too much. How many are dropped depends on the input alone: mixing again drops as many.
+    4. What was dropped is not too much. How many are dropped depends on the input alone: mixing
+       again drops as many.
     5. Bucket after bucket is permuted uniformly and written.
 
     Args:
@@ -90,11 +96,12 @@ async def mix(
         measured: called at the end of every stage.
         recorder: None but on a node that was corrupted on purpose; called once the target is whole.
         allowed: step 4; called before anything is written to the target.
-        memory: bytes that this takes at most in this process, beside some megabytes; a recorder takes 24 a record more.
+        memory: bytes that this takes at most in this process, beside some megabytes; a recorder
+            takes 24 a record more.
 
     Raises:
-        NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little `memory` for so large a
-            batch. Whatever `allowed` raises.
+        NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little
+            `memory` for so large a batch. Whatever `allowed` raises.
     """
     # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
     if await in_thread(_size, source) < units * layer.unit_bytes:
@@ -103,10 +110,13 @@ async def mix(
     stack = ExitStack()
     try:
         work = _Mixing(Batch(layer, units, source, target), random, memory, trace, stack)
-        if layer.position > 1:  # before peeling, since equal onions peel to equal records and cost a decryption each
+        if (
+            layer.position > 1
+        ):  # before peeling, since equal onions peel to equal records and cost a decryption each
             await in_thread(work.drop_repeated_units)  # 1
         await work.peel(pool, progress)  # 2
-        # After peeling here: equal onions come inside different envelopes, which only this node opens.
+        # After peeling here: equal onions come inside different envelopes, which only this node
+        # opens.
         if layer.position == 1:
             await in_thread(work.drop_repeated_records)  # 3
         mixed = await in_thread(work.write, allowed)  # 4, 5
@@ -120,19 +130,29 @@ async def mix(
 
 
 class _Mixing:
-    """One run of `mix`: its methods are the steps there, in that order. What it opens is closed by `stack`."""
+    """One run of `mix`: its methods are the steps there, in that order.
 
-    def __init__(self, batch: Batch, random: RandomBytes, memory: int, trace: Trace | None, stack: ExitStack) -> None:
-        # Shares, not turns: at the entry node duplicates are looked for while the records' buckets are in memory.
+    What it opens is closed by `stack`.
+    """
+
+    def __init__(
+        self, batch: Batch, random: RandomBytes, memory: int, trace: Trace | None, stack: ExitStack
+    ) -> None:
+        # Shares, not turns: at the entry node duplicates are looked for while the records' buckets
+        # are in memory.
         share, rest = 7 * memory // 16, memory // 16
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._trace = trace
         self._batch = batch
         where = layout(batch.records, batch.record_bytes, WORKING, share)
-        self._shuffle = stack.enter_context(BucketShuffle(batch.stem("order"), where, batch.record_bytes, random))
+        self._shuffle = stack.enter_context(
+            BucketShuffle(batch.stem("order"), where, batch.record_bytes, random)
+        )
         self._units_out = stack.enter_context(batch.left_out(rest))
         self._records_out = stack.enter_context(self._shuffle.left_out(batch.stem("records"), rest))
-        self._index = stack.enter_context(DuplicateIndex(batch.stem("tags"), batch.records, share, tagger(random)))
+        self._index = stack.enter_context(
+            DuplicateIndex(batch.stem("tags"), batch.records, share, tagger(random))
+        )
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -180,7 +200,9 @@ class _Mixing:
         batch, each = self._batch, self._batch.layer.records_per_unit
         due = len(places) * each - len(peeled.closed)
         if len(peeled.data) != due * batch.record_bytes:
-            raise NodeFault(f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}")
+            raise NodeFault(
+                f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}"
+            )
         records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, batch.record_bytes)
         addresses = self._shuffle.add(records)
         if self._trace is not None:

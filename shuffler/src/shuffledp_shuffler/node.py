@@ -1,4 +1,7 @@
-"""A mix node: its rounds, and the analyst's calls on them. Pure decisions are in `checks` and `round_state`."""
+"""A mix node: its rounds, and the analyst's calls on them.
+
+Pure decisions are in `checks` and `round_state`.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +70,8 @@ _WORKING: Final = frozenset({Phase.MIXING, Phase.RELAYING})
 class NodeServices:
     """Components of a node. `clock` gives milliseconds since 1970.
 
-    `away_seconds`: a state folder that was not in use for longer may be a restored backup. `foreign`: the node's code
-    is not ours, but an experiment's.
+    `away_seconds`: a state folder that was not in use for longer may be a restored backup.
+    `foreign`: the node's code is not ours, but an experiment's.
     """
 
     identity: Identity
@@ -84,7 +87,9 @@ class NodeServices:
 
     @property
     def corrupt(self) -> bool:
-        """True if the node must declare itself corrupt: it logs what it learns, or nobody can know what it does."""
+        """True if the node must declare itself corrupt: it logs what it learns, or nobody can know
+        what it does.
+        """
         return self.foreign or self.work.corruption is not None
 
 
@@ -105,9 +110,11 @@ class MixNode:
         return list(self._rounds.values())
 
     async def warm(self) -> None:
-        """Starts the peeling processes before the first round needs them, and looks whether the cluster is there.
+        """Starts the peeling processes before the first round needs them, and looks whether the
+        cluster is there.
 
-        A cluster that is away is logged: it may be back when a round needs it. Raises `ConfigError` without Ray.
+        A cluster that is away is logged: it may be back when a round needs it. Raises `ConfigError`
+        without Ray.
         """
         await self._parts.work.pool.warm()
         if self._parts.work.cluster is not None:
@@ -123,9 +130,12 @@ class MixNode:
         self._parts.metrics.capacity.labels("all").set(capacity.saturated)
 
     async def recover(self) -> None:
-        """Loads every round from disk and resumes what a crash interrupted. Only the damaged rounds fail.
+        """Loads every round from disk and resumes what a crash interrupted.
 
-        So do open ones in a state folder that was not in use for long: docs/protocol.md, "What survives a crash".
+        Only the damaged rounds fail.
+
+        So do open ones in a state folder that was not in use for long: docs/protocol.md, "What
+        survives a crash".
         """
         self._started = self._parts.clock()
         away = self._started - self._parts.store.last_seen()
@@ -138,7 +148,9 @@ class MixNode:
                 continue
             self._rounds[folder.round_id] = live
             await self._resume(live, away)
-        await self._be_seen()  # last: a crash while rounds are judged must not make an old copy look fresh
+        await (
+            self._be_seen()
+        )  # last: a crash while rounds are judged must not make an old copy look fresh
 
     async def shut(self) -> None:
         """Stops all work; everything is on disk."""
@@ -148,8 +160,12 @@ class MixNode:
         await in_thread(self._parts.work.pool.close)
         self._parts.store.close()
 
-    async def prepare(self, certificate: bytes, position: int, suite: str, before: Sequence[bytes] = ()) -> Signed:
-        """Makes a signed round key for one position of a certified plan; the same one for the same request.
+    async def prepare(
+        self, certificate: bytes, position: int, suite: str, before: Sequence[bytes] = ()
+    ) -> Signed:
+        """Makes a signed round key for one position of a certified plan.
+
+        The same one for the same request.
 
         `before` are the signed round keys of the nodes before this one, in a verified round.
 
@@ -161,30 +177,41 @@ class MixNode:
         signed = Signed.from_bytes(certificate)
         name, now = self._parts.identity.name, self._parts.clock()
         plan = check_certificate(signed, self._parts.roster, name, position, suite, now)
-        # To its end even if the analyst hangs up: the repetition then finds the round, and gets the same key.
+        # To its end even if the analyst hangs up: the repetition then finds the round, and gets the
+        # same key.
         return await uninterrupted(self._prepare(signed, plan, position, suite, before))
 
     async def set_manifest(self, manifest: bytes) -> Signed:
         """Countersigns a manifest that is exactly what this node was prepared for.
 
         Raises:
-            DocumentError, RoundKeyError: see `check_manifest`. RoundStateError: another one is set, or it is late.
+            DocumentError, RoundKeyError: see `check_manifest`. RoundStateError: another one is set,
+                or it is late.
         """
         signed = Signed.from_bytes(manifest)
         live = self._round(named_round(signed, self._parts.roster))
         return await uninterrupted(self._set_manifest(live, signed))
 
-    async def submit(self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks) -> Signed:
+    async def submit(
+        self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks
+    ) -> Signed:
         """Takes a submission and returns its signed receipt; see `Submissions.take`."""
         live = self._round(round_id)
         return await self._door(live, credential).take(live, credential, claim, chunks)
 
-    async def submit_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> Signed:
-        """Takes a submission that came in one message and returns its signed receipt; see `Submissions.take_whole`."""
+    async def submit_whole(
+        self, round_id: str, credential: bytes, claim: bytes, envelope: bytes
+    ) -> Signed:
+        """Takes a submission that came in one message and returns its signed receipt.
+
+        See `Submissions.take_whole`.
+        """
         live = self._round(round_id)
         return await self._door(live, credential).take_whole(live, credential, claim, envelope)
 
-    def begin_whole(self, round_id: str, credential: bytes, claim: bytes, envelope: bytes) -> asyncio.Future[Signed]:
+    def begin_whole(
+        self, round_id: str, credential: bytes, claim: bytes, envelope: bytes
+    ) -> asyncio.Future[Signed]:
         """As `submit_whole`, but returns at once; see `Submissions.begin_whole`."""
         live = self._round(round_id)
         return self._door(live, credential).begin_whole(live, credential, claim, envelope)
@@ -201,38 +228,59 @@ class MixNode:
             self._start(live)
 
     async def close_round(self, round_id: str) -> int:
-        """Closes submissions and starts to mix; returns the number accepted. Repeating it answers the same.
+        """Closes submissions and starts to mix; returns the number accepted.
+
+        Repeating it answers the same.
 
         Raises:
-            TooFewReportsError: fewer than the minimum; the round has failed. RoundStateError: not the entry node.
+            TooFewReportsError: fewer than the minimum; the round has failed. RoundStateError: not
+                the entry node.
         """
         return await uninterrupted(self._close(self._round(round_id)))
 
     async def delete(self, round_id: str) -> Signed:
-        """Erases everything of the round, known or not, and returns the signed discard. Idempotent."""
+        """Erases everything of the round, known or not, and returns the signed discard.
+
+        Idempotent.
+        """
         return await uninterrupted(self._delete(check_round_id(round_id)))
 
     async def accusation(self, round_id: str) -> bytes:
-        """This node's accusation in a verified round, packed. Raises `RoundStateError` where there is none."""
+        """This node's accusation in a verified round, packed.
+
+        Raises `RoundStateError` where there is none.
+        """
         return await in_thread(accusation_of, self._round(round_id))
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
-        """Goes on with traces or passages of somebody's accusation, one inquiry at a time; see `answered`."""
+        """Goes on with traces or passages of somebody's accusation, one inquiry at a time.
+
+        See `answered`.
+        """
         live = self._round(round_id)
         require_output(live)  # before anything is kept of who asks too early or too late
         async with live.answering:
-            inquiry = await gather(chunks, most_read(live.require_terms().manifest, self._parts.work.memory))
+            inquiry = await gather(
+                chunks, most_read(live.require_terms().manifest, self._parts.work.memory)
+            )
             live.require_present()
             self._forget_hops(live)  # before this round's batch comes into memory
-            # An inquiry that is refused, or whose caller is gone, leaves nothing: its thread may still be at work.
+            # An inquiry that is refused, or whose caller is gone, leaves nothing: its thread may
+            # still be at work.
             kept = live.lend_hop()
-            answer, hop = await in_thread(answered, live, self._parts.identity, self._parts.roster, inquiry, kept)
-            self._forget_hops(live)  # of rounds that were asked about meanwhile: one is kept at most
+            answer, hop = await in_thread(
+                answered, live, self._parts.identity, self._parts.roster, inquiry, kept
+            )
+            self._forget_hops(
+                live
+            )  # of rounds that were asked about meanwhile: one is kept at most
             live.keep_hop(hop)
             return answer
 
     def _forget_hops(self, but: LiveRound) -> None:
-        """Erases what is kept of other rounds for their next inquiries, so that this one may have the memory."""
+        """Erases what is kept of other rounds for their next inquiries, so that this one may have
+        the memory.
+        """
         for live in self._rounds.values():
             if live is not but:
                 live.forget_hop()
@@ -241,9 +289,13 @@ class MixNode:
         """Ends this node's accusation by a transcript; see `Settlement.take`."""
         live = self._round(round_id)
         live.settlement.require_open()  # before anything is kept
-        async with live.answering:  # one at a time, as inquiries: of many at once each could be as long as is allowed
+        async with (
+            live.answering
+        ):  # one at a time, as inquiries: of many at once each could be as long as is allowed
             live.settlement.require_open()
-            data = await gather(chunks, most_read(live.require_terms().manifest, self._parts.work.memory))
+            data = await gather(
+                chunks, most_read(live.require_terms().manifest, self._parts.work.memory)
+            )
             transcript = await in_thread(unpacked, data, Transcript)
             live.require_present()
             await live.settlement.take(transcript)
@@ -253,21 +305,27 @@ class MixNode:
         return self._round(round_id).watch()
 
     async def sweep(self, patience: float) -> None:
-        """Gives up, for ever, rounds that nobody continued within `patience` seconds after their closing time."""
+        """Gives up, for ever, rounds that nobody continued within `patience` seconds after their
+        closing time.
+        """
         while True:
             await self._be_seen()
             await self.give_up_abandoned(round(1000 * patience))
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def give_up_abandoned(self, patience: int) -> None:
-        """Fails every waiting round whose time was over `patience` milliseconds ago; their keys are erased.
+        """Fails every waiting round whose time was over `patience` milliseconds ago.
+
+        Their keys are erased.
 
         So are those of verified rounds for whose steps nobody can ask any more.
         """
         for live in list(self._rounds.values()):
             async with live.lock:
                 record = live.record
-                answers = record.phase is Phase.DONE and record.answerable and live.secret is not None
+                answers = (
+                    record.phase is Phase.DONE and record.answerable and live.secret is not None
+                )
                 if not (record.phase in {Phase.PREPARED, Phase.OPEN} or answers) or live.deleted:
                     continue
                 end = live.terms.manifest.closes_at if live.terms else record.plan().expires_at
@@ -276,14 +334,23 @@ class MixNode:
                 if answers:
                     await self._erase_answers(live)
                 else:
-                    await live.fail(ExpiredDocumentError(f"round {record.round_id} was abandoned: it ended at {end}"))
+                    await live.fail(
+                        ExpiredDocumentError(
+                            f"round {record.round_id} was abandoned: it ended at {end}"
+                        )
+                    )
 
     async def _erase_answers(self, live: LiveRound) -> None:
-        """Erases all that a verified round's steps could be answered by. What the disk refuses, the next sweep does."""
+        """Erases all that a verified round's steps could be answered by.
+
+        What the disk refuses, the next sweep does.
+        """
         try:
             await in_thread(live.folder.erase_consumed, Phase.DONE)
         except OSError as error:
-            self._log.error("cannot erase what a round leaves", round=live.record.round_id, reason=str(error))
+            self._log.error(
+                "cannot erase what a round leaves", round=live.record.round_id, reason=str(error)
+            )
         else:
             live.forget_secrets()
 
@@ -297,7 +364,9 @@ class MixNode:
             return live
         if round_id in self._damaged:
             raise self._damaged[round_id]
-        raise UnknownRoundError(f"round {check_round_id(round_id)} is not known here: never prepared, or deleted")
+        raise UnknownRoundError(
+            f"round {check_round_id(round_id)} is not known here: never prepared, or deleted"
+        )
 
     async def _prepare(
         self, signed: Signed, plan: Certificate, position: int, suite: str, before: Sequence[bytes]
@@ -305,13 +374,17 @@ class MixNode:
         async with self._lock:
             # Asked of the disk: the id of a discarded round stays used after every restart.
             if self._parts.store.discard_of(plan.round_id) is not None:
-                raise RoundStateError(f"round {plan.round_id} was deleted here and can never be used again")
+                raise RoundStateError(
+                    f"round {plan.round_id} was deleted here and can never be used again"
+                )
             if plan.round_id in self._rounds or plan.round_id in self._damaged:
                 live = self._round(plan.round_id)
                 live.require_present()
                 live.record.require_same_preparation(signed, position, suite)
                 return live.record.round_key
-            check_after_start(plan, self._started)  # an older round may be a discarded one that a backup has forgotten
+            check_after_start(
+                plan, self._started
+            )  # an older round may be a discarded one that a backup has forgotten
             await in_thread(self._ledgers.admit, plan)
             mixing = self._mixing_part(signed, plan, position, suite, before)
             private, public = suite_named(suite).generate()
@@ -327,10 +400,17 @@ class MixNode:
                 mixing=mixing.public or UNSET,
             )
             if key.corrupt:
-                self._log.warning("CORRUPT NODE: it may write down all it learns of this round", round=plan.round_id)
+                self._log.warning(
+                    "CORRUPT NODE: it may write down all it learns of this round",
+                    round=plan.round_id,
+                )
             round_key = self._parts.identity.sign(key)
-            record = RoundRecord(round_id=plan.round_id, position=position, certificate=signed, round_key=round_key)
-            folder = await in_thread(self._parts.store.create, record, private + mixing.secret, mixing.withdrawals)
+            record = RoundRecord(
+                round_id=plan.round_id, position=position, certificate=signed, round_key=round_key
+            )
+            folder = await in_thread(
+                self._parts.store.create, record, private + mixing.secret, mixing.withdrawals
+            )
             live = LiveRound(folder, record, self._parts.metrics)
             self._adopt_keys(live, private + mixing.secret)
             self._rounds[plan.round_id] = live
@@ -346,11 +426,21 @@ class MixNode:
             parts.work.corruption is not None,
         )
         return make_mixing_part(
-            signed, plan, before, name, position, suite, parts.roster, admission, writes_down=writes_down
+            signed,
+            plan,
+            before,
+            name,
+            position,
+            suite,
+            parts.roster,
+            admission,
+            writes_down=writes_down,
         )
 
     def _adopt_keys(self, live: LiveRound, packed: bytes) -> None:
-        """Splits the keys as they lie on disk: the round key, and in a verified round its secrets behind it."""
+        """Splits the keys as they lie on disk: the round key, and in a verified round its secrets
+        behind it.
+        """
         length = suite_named(live.record.own_key().suite).private_key_bytes
         live.private_key = packed[:length]
         live.secret = read_secret(packed[length:]) if packed[length:] else None
@@ -361,19 +451,26 @@ class MixNode:
             record = live.record
             if record.manifest is None:
                 terms = check_manifest(signed, record, self._parts.roster)
-                # Only the first time: whoever asks again, however late, gets the same countersignature.
+                # Only the first time: whoever asks again, however late, gets the same
+                # countersignature.
                 check_times(terms, self._parts.clock())
                 check_memory(terms, self._parts.work.memory)
                 opened = record.opened(signed)
                 live.terms = terms
                 live.spool = live.spool or (self._spool(live) if record.is_entry else None)
-                # On disk before it is countersigned: after a crash, too, a second manifest is refused.
+                # On disk before it is countersigned: after a crash, too, a second manifest is
+                # refused.
                 await live.commit(opened)
-            # One manifest a round: this node enforces its counts and times, and no user may have been shown others.
+            # One manifest a round: this node enforces its counts and times, and no user may have
+            # been shown others.
             elif record.manifest != signed:
-                raise RoundStateError(f"round {record.round_id} already has another manifest; delete it")
+                raise RoundStateError(
+                    f"round {record.round_id} already has another manifest; delete it"
+                )
         countersignature = Countersignature(
-            round_id=record.round_id, node=self._parts.identity.name, manifest_digest=document_digest(signed)
+            round_id=record.round_id,
+            node=self._parts.identity.name,
+            manifest_digest=document_digest(signed),
         )
         return self._parts.identity.sign(countersignature)
 
@@ -390,7 +487,8 @@ class MixNode:
             return live.record.accepted
 
     async def _close_open(self, live: LiveRound) -> None:
-        # A crash before the commit finds the round OPEN and the spool taking submissions: the close is asked for again.
+        # A crash before the commit finds the round OPEN and the spool taking submissions: the close
+        # is asked for again.
         accepted = await live.require_spool().close()
         try:
             closed = live.record.closed(accepted, live.require_terms().manifest.min_reports)
@@ -406,7 +504,8 @@ class MixNode:
         while True:
             live = self._rounds.get(round_id)
             if live is not None:
-                # Before the lock of all rounds: the job's thread runs to its end, for a large batch in minutes.
+                # Before the lock of all rounds: the job's thread runs to its end, for a large batch
+                # in minutes.
                 await self._stop(live)
             async with self._lock:
                 if self._rounds.get(round_id) is live:
@@ -415,15 +514,21 @@ class MixNode:
 
     @staticmethod
     async def _stop(live: LiveRound) -> None:
-        """Ends all work on a round that is to be deleted; none begins again, and its record changes no more."""
+        """Ends all work on a round that is to be deleted.
+
+        None begins again, and its record changes no more.
+        """
         async with live.lock:
             live.deleted = True
             await live.stop()
 
     async def _discarded(self, round_id: str, live: LiveRound | None) -> Signed:
-        """Erases a round that is stopped, or that there is not, under the lock of all rounds; returns the discard.
+        """Erases a round that is stopped, or that there is not, under the lock of all rounds.
 
-        Under the same lock as `_prepare`: of a round that is being deleted no new key can be promised.
+        Returns the discard.
+
+        Under the same lock as `_prepare`: of a round that is being deleted no new key can be
+        promised.
         """
         kept = self._parts.store.discard_of(round_id)
         if kept is not None:
@@ -431,7 +536,9 @@ class MixNode:
         # Of a damaged round nobody knows whether something left: the budget must stay charged.
         forwarded = round_id in self._damaged
         if live is not None:
-            forwarded = live.record.forwarded  # stopped before: it cannot turn true after it was read and signed
+            forwarded = (
+                live.record.forwarded
+            )  # stopped before: it cannot turn true after it was read and signed
             if not live.record.ended:
                 self._parts.metrics.rounds_ended.labels(DELETED).inc()
         discard = Discard(round_id=round_id, node=self._parts.identity.name, forwarded=forwarded)
@@ -442,20 +549,24 @@ class MixNode:
         return signed
 
     def _distrust(self, record: RoundRecord, away: int) -> None:
-        """Raises `NodeFault` for an open round that must not go on here, although it is on the disk.
+        """Raises `NodeFault` for an open round that must not go on here, although it is on the
+        disk.
 
-        1. The folder was not in use for long: it may be a restored backup, and the round one for which this node has
-           signed since that nothing was forwarded, so that its budget was released.
+        1. The folder was not in use for long: it may be a restored backup, and the round one for
+           which this node has signed since that nothing was forwarded, so that its budget was
+           released.
         2. An honest node made the round's key, and this one is not ours.
         """
         if away > 1000 * self._parts.away_seconds:  # 1
             raise NodeFault(
-                f"the state folder was not in use for more than {self._parts.away_seconds:g} s and may be a copy that "
+                f"the state folder was not in use for more than {self._parts.away_seconds:g} s "
+                f"and may be a copy that "
                 "was put back: its open rounds are given up (`away_seconds`)"
             )
         if self._parts.foreign and not record.own_key().corrupt:  # 2
             raise NodeFault(
-                f"round {record.round_id} was promised by an honest node; foreign code does not go on with it"
+                f"round {record.round_id} was promised by an honest node; foreign code does not "
+                f"go on with it"
             )
 
     async def _be_seen(self) -> None:
@@ -472,18 +583,23 @@ class MixNode:
             if record.phase not in KEYLESS or (record.answerable and live.folder.has_key):
                 self._adopt_keys(live, live.folder.read_key(self._key_bytes(record.own_key())))
             if record.manifest is not None:
-                # Without `check_times`: the round was open, and its closing time may be over by now.
+                # Without `check_times`: the round was open, and its closing time may be over by
+                # now.
                 live.terms = check_manifest(record.manifest, record, self._parts.roster)
                 if record.is_entry:
                     live.spool = self._spool(live)
                     if record.phase in {Phase.OPEN, Phase.MIXING}:
-                        live.spool.require_whole()  # before it is read: what this disk lost is no user's false claim
+                        # before it is read: what this disk lost is no user's false claim
+                        live.spool.require_whole()
                     if live.claims is not None and record.phase is Phase.OPEN:
-                        await in_thread(live.claims.remember, live.folder.envelopes, live.spool.accepted)
+                        await in_thread(
+                            live.claims.remember, live.folder.envelopes, live.spool.accepted
+                        )
         except ShuffleDPError as error:
             if not record.ended:
                 await live.fail(error)
-        # Without its secrets it can answer nothing: an earlier process ended while it erased them and the rest.
+        # Without its secrets it can answer nothing: an earlier process ended while it erased them
+        # and the rest.
         answerable = live.record.answerable and live.secret is not None
         await in_thread(live.folder.erase_consumed, live.record.phase, answerable=answerable)
         if live.record.phase in _WORKING:
@@ -491,12 +607,18 @@ class MixNode:
 
     @staticmethod
     def _key_bytes(key: RoundKey) -> int:
-        return suite_named(key.suite).private_key_bytes + (0 if key.mixing is UNSET else SECRET_BYTES)
+        return suite_named(key.suite).private_key_bytes + (
+            0 if key.mixing is UNSET else SECRET_BYTES
+        )
 
     def _spool(self, live: LiveRound) -> Spool:
         terms, folder = live.require_terms(), live.folder
         live.claims = claim_check(live, self._parts.roster)
-        size, limit, count = terms.geometry.envelope_bytes, terms.manifest.max_reports, self._parts.metrics.accepted.inc
+        size, limit, count = (
+            terms.geometry.envelope_bytes,
+            terms.manifest.max_reports,
+            self._parts.metrics.accepted.inc,
+        )
         if live.claims is None:
             return Spool(folder.index, folder.envelopes, size, limit, count)
         return Spool(folder.index, folder.envelopes, size, limit, count, live.claims.guard)

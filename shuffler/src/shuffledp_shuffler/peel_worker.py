@@ -1,4 +1,7 @@
-"""Code of a peeling process. Imports only the onions: a worker starts in a moment and stays small."""
+"""Code of a peeling process.
+
+Imports only the onions: a worker starts in a moment and stays small.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,14 @@ class Layer:
 
     @property
     def unit_bytes(self) -> int:
-        """Length in bytes of one unit to open: a user's envelope at position 1, a record elsewhere."""
-        return self.geometry.envelope_bytes if self.position == 1 else self.geometry.record_bytes(self.position)
+        """Length in bytes of one unit to open: a user's envelope at position 1, a record
+        elsewhere.
+        """
+        return (
+            self.geometry.envelope_bytes
+            if self.position == 1
+            else self.geometry.record_bytes(self.position)
+        )
 
     @property
     def records_per_unit(self) -> int:
@@ -32,7 +41,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Peeled:
-    """A packed chunk without one layer, and the places of the records that did not open and are left out."""
+    """A packed chunk without one layer, and the places of the records that did not open and are
+    left out.
+    """
 
     data: bytes
     closed: tuple[int, ...]
@@ -42,7 +53,8 @@ def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
     """Removes one layer from every unit of a packed chunk, order kept.
 
     Raises:
-        NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is damaged.
+        NodeFault: an envelope does not open; it did when it was accepted, so this node's disk is
+            damaged.
     """
     suite = suite_named(layer.geometry.suite)
     info = binding(layer.round_id, layer.position)

@@ -1,7 +1,7 @@
 """A pool of worker processes that peel batches on all processors.
 
-Processes, not threads: measured on 2 cores, threads reach 28.7 µs an onion together, processes 18.9 µs, where the
-bare X25519 needs 16.3 µs.
+Processes, not threads: measured on 2 cores, threads reach 28.7 µs an onion together, processes 18.9
+µs, where the bare X25519 needs 16.3 µs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from shuffledp_core.workers import WorkerPool, begin
 from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
 
 CHUNK_BYTES = 2**19
-"""Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of work."""
+"""Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of
+work.
+"""
 
 
 class WorkersLost(NodeFault):
-    """A peeling process died (killed, or out of memory). The work on disk is intact and can be done again."""
+    """A peeling process died (killed, or out of memory).
+
+    The work on disk is intact and can be done again.
+    """
 
 
 class PeelPool:
@@ -37,8 +42,12 @@ class PeelPool:
         pool, loop = self._started(), asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self.workers)))
 
-    async def peel(self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]) -> None:
-        """Peels every piece and passes the results to `place`, in order, one by one; memory: some pieces per worker.
+    async def peel(
+        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+    ) -> None:
+        """Peels every piece and passes the results to `place`, in order, one by one.
+
+        Memory: some pieces per worker.
 
         Raises:
             WorkersLost: a worker died. NodeFault: see `peel_chunk`.
@@ -49,18 +58,24 @@ class PeelPool:
         try:
             for piece in pieces:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
-                if len(window) >= 2 * self.workers:  # one piece in work and one waiting: no worker is ever idle
-                    # Taken out only when it is done: a cancellation in between leaves it to the `finally` below.
+                if (
+                    len(window) >= 2 * self.workers
+                ):  # one piece in work and one waiting: no worker is ever idle
+                    # Taken out only when it is done: a cancellation in between leaves it to the
+                    # `finally` below.
                     await place(await window[0])
                     window.popleft()
             while window:
                 await place(await window[0])
                 window.popleft()
         except BrokenProcessPool as error:
-            # Another round may have replaced the broken pool already; its workers are not ours to end.
+            # Another round may have replaced the broken pool already; its workers are not ours to
+            # end.
             if self._pool is pool:
                 self.close()
-            raise WorkersLost("a peeling process died; see the system's log for out-of-memory kills") from error
+            raise WorkersLost(
+                "a peeling process died; see the system's log for out-of-memory kills"
+            ) from error
         finally:
             for future in window:
                 future.cancel()
@@ -74,6 +89,8 @@ class PeelPool:
 
     def _started(self) -> WorkerPool:
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # a fork would copy gRPC's threads, locks and sockets
+            context = multiprocessing.get_context(
+                "spawn"
+            )  # a fork would copy gRPC's threads, locks and sockets
             self._pool = WorkerPool(self.workers, mp_context=context, initializer=begin)
         return self._pool

@@ -1,4 +1,6 @@
-"""Uniform labels and permutations from the operating system's CSPRNG, and packed records in an order (invariant 3)."""
+"""Uniform labels and permutations from the operating system's CSPRNG, and packed records in an
+order (invariant 3).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ Records = NDArray[np.uint8]
 def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
     """Draws an exactly uniform permutation of {0..count-1}.
 
-    Records are sorted by independent uniform 64-bit keys. Given that all keys differ, every order of them is
-    equally likely; whenever two are equal (probability below count^2 / 2^65) all are drawn again, so that the
-    order of a tie is never left to the sorting algorithm.
+    Records are sorted by independent uniform 64-bit keys. Given that all keys differ, every order
+    of them is equally likely; whenever two are equal (probability below count^2 / 2^65) all are
+    drawn again, so that the order of a tie is never left to the sorting algorithm.
 
     Args:
         count: number of records, at least 0.
@@ -36,11 +38,14 @@ def uniform_permutation(count: int, random: RandomBytes) -> NDArray[np.intp]:
 
 
 def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.uint16]:
-    """Draws `count` independent labels, each exactly uniform on {0..buckets-1}; with one bucket nothing is drawn.
+    """Draws `count` independent labels, each exactly uniform on {0..buckets-1}.
+
+    With one bucket nothing is drawn.
 
     Args:
         count: number of records, at least 0.
-        buckets: a power of two, at most 2^16: as many labels of two bytes end in each of its values.
+        buckets: a power of two, at most 2^16: as many labels of two bytes end in each of its
+            values.
         random: source of uniform bytes; services pass the operating system's.
 
     Returns:
@@ -54,7 +59,9 @@ def uniform_labels(count: int, buckets: int, random: RandomBytes) -> NDArray[np.
 
 
 def permuted_pieces(records: Records, order: NDArray[np.intp], piece_bytes: int) -> Iterator[bytes]:
-    """The records in the given order, packed, in pieces of about `piece_bytes` (memory: one piece)."""
+    """The records in the given order, packed, in pieces of about `piece_bytes` (memory: one
+    piece).
+    """
     rows = max(1, piece_bytes // records.shape[1])
     for start in range(0, len(order), rows):
         yield records[order[start : start + rows]].tobytes()

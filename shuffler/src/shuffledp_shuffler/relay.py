@@ -1,4 +1,7 @@
-"""Delivery of a batch to the next hop, repeated for a bounded time while it is away. Repeating is harmless."""
+"""Delivery of a batch to the next hop, repeated for a bounded time while it is away.
+
+Repeating is harmless.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,13 @@ import structlog
 
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import BusyError, DiskError, ExpiredTLSCertificateError, NodeFault, UnreachableError
+from shuffledp_core.errors import (
+    BusyError,
+    DiskError,
+    ExpiredTLSCertificateError,
+    NodeFault,
+    UnreachableError,
+)
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
@@ -32,9 +41,9 @@ SLOWEST_LINE: Final = 8 * 2**10
 class Relay:
     """The client side of `AddBatch`.
 
-    `patience` bounds, in seconds, how long the next hop may be away. It is also its time for each chunk and for its
-    answer, beyond what the bytes need on the slowest line: a hop that holds the connection and does nothing counts as
-    away, while a batch of any size has time enough.
+    `patience` bounds, in seconds, how long the next hop may be away. It is also its time for each
+    chunk and for its answer, beyond what the bytes need on the slowest line: a hop that holds the
+    connection and does nothing counts as away, while a batch of any size has time enough.
     """
 
     keys: Path
@@ -55,7 +64,8 @@ class Relay:
             target: the next hop.
             header: the signed commitment.
             path: the packed records.
-            started: awaited before the first byte can leave, once the target's TLS identity is verified.
+            started: awaited before the first byte can leave, once the target's TLS identity is
+                verified.
             progress: called with the number of bytes sent so far.
 
         Raises:
@@ -68,15 +78,25 @@ class Relay:
             try:
                 return await self._attempt(target, header, path, started, progress)
             except NodeFault as error:
-                # By exact class: a refusal, such as `BadBatchError`, is a `NodeFault` too and would be the same again.
-                if type(error) not in {UnreachableError, BusyError, DiskError, ExpiredTLSCertificateError, NodeFault}:
+                # By exact class: a refusal, such as `BadBatchError`, is a `NodeFault` too and would
+                # be the same again.
+                if type(error) not in {
+                    UnreachableError,
+                    BusyError,
+                    DiskError,
+                    ExpiredTLSCertificateError,
+                    NodeFault,
+                }:
                     raise
                 if time.monotonic() + pause >= deadline:
                     raise UnreachableError(
-                        f"{target.name} did not take the batch within {self.patience:g} s: {error}; start it and "
+                        f"{target.name} did not take the batch within {self.patience:g} s: "
+                        f"{error}; start it and "
                         "open a new round"
                     ) from error
-                structlog.get_logger().warning("next hop away", target=target.name, reason=str(error))
+                structlog.get_logger().warning(
+                    "next hop away", target=target.name, reason=str(error)
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -88,23 +108,35 @@ class Relay:
         started: Callable[[], Awaitable[None]],
         progress: Callable[[int], None],
     ) -> None:
-        # A fresh channel for every attempt: a used one waits by its own, longer, schedule before it reconnects.
+        # A fresh channel for every attempt: a used one waits by its own, longer, schedule before it
+        # reconnects.
         async with channel_to(target, self.keys, self.roster) as channel:
             try:
                 async with asyncio.timeout(min(CONNECT_SECONDS, self.patience)):
                     await channel.channel_ready()
             except TimeoutError as error:
-                raise UnreachableError(f"no connection to {target.name} at {target.address}") from error
-            # Only now that the connection stands: a node that reached nobody can still sign that nothing left it.
+                raise UnreachableError(
+                    f"no connection to {target.name} at {target.address}"
+                ) from error
+            # Only now that the connection stands: a node that reached nobody can still sign that
+            # nothing left it.
             await started()
             try:
                 async with translated(target.name):
-                    await self._stream(batch_pb2_grpc.BatchSinkStub(channel), header, path, progress)
+                    await self._stream(
+                        batch_pb2_grpc.BatchSinkStub(channel), header, path, progress
+                    )
             except TimeoutError as error:
-                raise UnreachableError(f"{target.name} took nothing for {self.patience:g} s") from error
+                raise UnreachableError(
+                    f"{target.name} took nothing for {self.patience:g} s"
+                ) from error
 
     async def _stream(
-        self, stub: batch_pb2_grpc.BatchSinkAsyncStub, header: Signed, path: Path, progress: Callable[[int], None]
+        self,
+        stub: batch_pb2_grpc.BatchSinkAsyncStub,
+        header: Signed,
+        path: Path,
+        progress: Callable[[int], None],
     ) -> None:
         call = stub.AddBatch()
 
@@ -118,12 +150,18 @@ class Relay:
                 await write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
                 for offset in range(0, total, CHUNK_BYTES):
                     data = await asyncio.to_thread(os.pread, file.fileno(), CHUNK_BYTES, offset)
-                    await write(batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=data)))
+                    await write(
+                        batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=data))
+                    )
                     progress(offset + len(data))
                 await call.done_writing()
             except asyncio.InvalidStateError:
-                pass  # the target has answered already: it has this batch, or refuses it; the answer says which
-        async with asyncio.timeout(self._bound(min(total, CHUNK_BYTES))):  # the last chunk may still be on its way
+                # the target has answered already: it has this batch, or refuses it; the answer says
+                # which
+                pass
+        async with asyncio.timeout(
+            self._bound(min(total, CHUNK_BYTES))
+        ):  # the last chunk may still be on its way
             await call
 
     def _bound(self, length: int) -> float:

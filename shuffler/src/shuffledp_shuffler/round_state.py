@@ -6,8 +6,9 @@ Legal orders of calls:
     RELAYING --forwarding--> RELAYING --relayed--> DONE
     PREPARED, OPEN, MIXING or RELAYING --failed--> FAILED
 
-Every call gives a new record; an illegal one raises `RoundStateError` and changes nothing. `forwarded` turns true
-before the first byte can leave the node and never turns back: a signed discard depends on it.
+Every call gives a new record; an illegal one raises `RoundStateError` and changes nothing.
+`forwarded` turns true before the first byte can leave the node and never turns back: a signed
+discard depends on it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ import msgspec
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import BatchHeader, Certificate, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.errors import RoundFailed, RoundStateError, ShuffleDPError, TooFewReportsError, by_code
+from shuffledp_core.errors import (
+    RoundFailed,
+    RoundStateError,
+    ShuffleDPError,
+    TooFewReportsError,
+    by_code,
+)
 
 
 class Phase(StrEnum):
@@ -50,8 +57,8 @@ ENTRY: Final = 1
 class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """State of a round at a node, without its private key and its bulk data.
 
-    `accepted` counts reports (users) from the moment the node knows them for good; seconds are of finished
-    phases. `error` and `reason` are the class name and message of what failed the round.
+    `accepted` counts reports (users) from the moment the node knows them for good; seconds are of
+    finished phases. `error` and `reason` are the class name and message of what failed the round.
     """
 
     round_id: str
@@ -79,12 +86,17 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def dropped_before(self) -> int:
-        """Onions that the nodes before this one dropped; 0 at the entry, and before a batch is there."""
+        """Onions that the nodes before this one dropped.
+
+        0 at the entry, and before a batch is there.
+        """
         return 0 if self.incoming is None else from_json(self.incoming.body, BatchHeader).dropped
 
     @property
     def answerable(self) -> bool:
-        """True in a verified round: until it is deleted, a later accusation may need this node's step."""
+        """True in a verified round: until it is deleted, a later accusation may need this node's
+        step.
+        """
         return self.phase is not Phase.FAILED and self.own_key().mixing is not msgspec.UNSET
 
     @property
@@ -107,7 +119,8 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         same = document_digest(certificate) == document_digest(self.certificate)
         if not (same and position == self.position and suite == self.own_key().suite):
             raise RoundStateError(
-                f"round {self.round_id} was already prepared here with another certificate, position or suite; "
+                f"round {self.round_id} was already prepared here with another certificate, "
+                f"position or suite; "
                 "delete it and open a new round"
             )
 
@@ -117,14 +130,20 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return msgspec.structs.replace(self, phase=Phase.OPEN, manifest=manifest)
 
     def closed(self, accepted: int, min_reports: int) -> RoundRecord:
-        """The entry node's record once submissions are closed. Raises `TooFewReportsError` when too few may go on."""
+        """The entry node's record once submissions are closed.
+
+        Raises `TooFewReportsError` when too few may go on.
+        """
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
-            raise RoundStateError(f"this node stands at position {self.position}; only the entry node can be closed")
+            raise RoundStateError(
+                f"this node stands at position {self.position}; only the entry node can be closed"
+            )
         # The certificate was computed for no fewer: a smaller crowd hides each report less.
         if accepted < min_reports:
             raise TooFewReportsError(
-                f"{accepted} reports arrived where the round needs {min_reports}; nothing was forwarded: "
+                f"{accepted} reports arrived where the round needs {min_reports}; nothing was "
+                f"forwarded: "
                 "ask for fewer reports, or stay open for longer"
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
@@ -133,13 +152,17 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """The record of node 2..L once the whole batch is verified and on disk."""
         self._require(Phase.OPEN, "take a batch")
         if self.is_entry:
-            raise RoundStateError("this node is the entry of the round: it takes submissions, not batches")
+            raise RoundStateError(
+                "this node is the entry of the round: it takes submissions, not batches"
+            )
         return msgspec.structs.replace(self, phase=Phase.MIXING, incoming=header, accepted=users)
 
     def mixed(self, header: Signed, seconds: float) -> RoundRecord:
         """The record once the permuted batch is on disk and this header commits to it."""
         self._require(Phase.MIXING, "commit a mixed batch")
-        return msgspec.structs.replace(self, phase=Phase.RELAYING, outgoing=header, mixing_seconds=seconds)
+        return msgspec.structs.replace(
+            self, phase=Phase.RELAYING, outgoing=header, mixing_seconds=seconds
+        )
 
     def forwarding(self) -> RoundRecord:
         """The record from which on bytes may have left the node."""
@@ -150,14 +173,18 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """The record once the next hop has the whole batch."""
         self._require(Phase.RELAYING, "finish")
         if not self.forwarded:
-            raise ValueError("relayed() without forwarding(): a discard would have denied what was sent")
+            raise ValueError(
+                "relayed() without forwarding(): a discard would have denied what was sent"
+            )
         return msgspec.structs.replace(self, phase=Phase.DONE, relaying_seconds=seconds)
 
     def failed(self, error: ShuffleDPError) -> RoundRecord:
         """The record of a round that ends here without (further) relaying."""
         if self.ended:
             raise RoundStateError(f"round {self.round_id} has already ended ({self.phase})")
-        return msgspec.structs.replace(self, phase=Phase.FAILED, error=type(error).__name__, reason=str(error))
+        return msgspec.structs.replace(
+            self, phase=Phase.FAILED, error=type(error).__name__, reason=str(error)
+        )
 
     def raise_failure(self) -> NoReturn:
         """Raises the error that failed the round, as its own class."""
@@ -167,4 +194,6 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def _require(self, phase: Phase, what: str) -> None:
         if self.phase is not phase:
             detail = f": {self.reason}" if self.reason else ""
-            raise RoundStateError(f"round {self.round_id} is {self.phase}{detail}; it cannot {what} now")
+            raise RoundStateError(
+                f"round {self.round_id} is {self.phase}{detail}; it cannot {what} now"
+            )

@@ -1,4 +1,6 @@
-"""gRPC services of a mix node: translation between messages and calls on `MixNode`, and nothing else."""
+"""gRPC services of a mix node: translation between messages and calls on `MixNode`, and nothing
+else.
+"""
 
 # ruff: noqa: ARG002, N802 - gRPC names the methods and hands every one a context
 
@@ -12,7 +14,12 @@ import grpc
 import structlog
 
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.errors import DiskError, InvalidSubmissionError, MalformedRequestError, ShuffleDPError
+from shuffledp_core.errors import (
+    DiskError,
+    InvalidSubmissionError,
+    MalformedRequestError,
+    ShuffleDPError,
+)
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
@@ -66,14 +73,18 @@ def _disk_faults() -> Iterator[None]:
         yield
     except OSError as error:
         structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
-        raise DiskError(f"the disk of this node failed ({error.strerror}); try again later") from error
+        raise DiskError(
+            f"the disk of this node failed ({error.strerror}); try again later"
+        ) from error
 
 
 class NodeServicer(node_pb2_grpc.NodeServicer):
     """The service that the analyst and the clients call."""
 
     def __init__(self, node: MixNode, refused: Callable[[str, Exception], None]) -> None:
-        """`refused` is told of every submission that is refused inside a stream: method and error."""
+        """`refused` is told of every submission that is refused inside a stream: method and
+        error.
+        """
         self._node = node
         self._refused = refused
         self._gateways = Gateways(self._begin)
@@ -83,10 +94,14 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     ) -> node_pb2.PrepareRoundResponse:
         """See node.proto."""
         with _disk_faults():
-            key = await self._node.prepare(request.certificate, request.position, request.suite, tuple(request.route))
+            key = await self._node.prepare(
+                request.certificate, request.position, request.suite, tuple(request.route)
+            )
         return node_pb2.PrepareRoundResponse(round_key=key.to_bytes())
 
-    async def SetManifest(self, request: node_pb2.SetManifestRequest, context: Context) -> node_pb2.SetManifestResponse:
+    async def SetManifest(
+        self, request: node_pb2.SetManifestRequest, context: Context
+    ) -> node_pb2.SetManifestResponse:
         """See node.proto."""
         with _disk_faults():
             countersignature = await self._node.set_manifest(request.manifest)
@@ -106,12 +121,16 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
             )
         return node_pb2.SubmitResponse(receipt=receipt.to_bytes())
 
-    async def SubmitWhole(self, request: node_pb2.SubmitWholeRequest, context: Context) -> node_pb2.SubmitWholeResponse:
+    async def SubmitWhole(
+        self, request: node_pb2.SubmitWholeRequest, context: Context
+    ) -> node_pb2.SubmitWholeResponse:
         """See node.proto."""
         _require_short(request.ByteSize())
         header = request.header
         with _disk_faults():
-            receipt = await self._node.submit_whole(header.round_id, header.credential, header.claim, request.envelope)
+            receipt = await self._node.submit_whole(
+                header.round_id, header.credential, header.claim, request.envelope
+            )
         return node_pb2.SubmitWholeResponse(receipt=receipt.to_bytes())
 
     async def SubmitMany(
@@ -121,13 +140,17 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         with _disk_faults():
             async with aclosing(self._gateways.answers(_submissions(request_iterator))) as groups:
                 async for group in groups:
-                    yield node_pb2.SubmitManyResponse(answers=[self._told(answer) for answer in group])
+                    yield node_pb2.SubmitManyResponse(
+                        answers=[self._told(answer) for answer in group]
+                    )
 
     def _begin(self, request: node_pb2.SubmitWholeRequest) -> Taken:
         header = request.header
         try:
             _require_short(request.ByteSize())
-            return self._node.begin_whole(header.round_id, header.credential, header.claim, request.envelope)
+            return self._node.begin_whole(
+                header.round_id, header.credential, header.claim, request.envelope
+            )
         except ShuffleDPError as error:
             return error
 
@@ -138,13 +161,17 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         refusal = node_pb2.Refusal(error=type(answer).__name__, reason=str(answer))
         return node_pb2.SubmissionAnswer(refusal=refusal)
 
-    async def CloseRound(self, request: node_pb2.CloseRoundRequest, context: Context) -> node_pb2.CloseRoundResponse:
+    async def CloseRound(
+        self, request: node_pb2.CloseRoundRequest, context: Context
+    ) -> node_pb2.CloseRoundResponse:
         """See node.proto."""
         with _disk_faults():
             accepted = await self._node.close_round(request.round_id)
         return node_pb2.CloseRoundResponse(accepted=accepted)
 
-    async def DeleteRound(self, request: node_pb2.DeleteRoundRequest, context: Context) -> node_pb2.DeleteRoundResponse:
+    async def DeleteRound(
+        self, request: node_pb2.DeleteRoundRequest, context: Context
+    ) -> node_pb2.DeleteRoundResponse:
         """See node.proto."""
         with _disk_faults():
             discard = await self._node.delete(request.round_id)
@@ -202,7 +229,9 @@ class BatchSinkServicer(batch_pb2_grpc.BatchSinkServicer):
         return batch_pb2.AddBatchResponse()
 
 
-async def _envelope(requests: AsyncIterator[node_pb2.SubmitRequest]) -> AsyncIterator[tuple[int, bytes]]:
+async def _envelope(
+    requests: AsyncIterator[node_pb2.SubmitRequest],
+) -> AsyncIterator[tuple[int, bytes]]:
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
             raise InvalidSubmissionError("after its header a submission consists of chunks")
@@ -214,7 +243,9 @@ async def _submissions(
 ) -> AsyncIterator[node_pb2.SubmitWholeRequest]:
     async for message in messages:
         if not message.submissions:
-            raise MalformedRequestError("a message of the stream brings no submission; send one at least in each")
+            raise MalformedRequestError(
+                "a message of the stream brings no submission; send one at least in each"
+            )
         for submission in message.submissions:
             yield submission
 
@@ -222,7 +253,8 @@ async def _submissions(
 def _require_short(length: int) -> None:
     if length > WHOLE_BYTES:
         raise InvalidSubmissionError(
-            f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; stream it"
+            f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; "
+            f"stream it"
         )
 
 
@@ -244,7 +276,8 @@ async def _pieces(requests: AsyncIterator[_Asking]) -> AsyncIterator[tuple[int, 
 
 def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
     record = snapshot.record
-    # Shown only then: the final certificate rests on it, and until the next hop has the batch the round may fail.
+    # Shown only then: the final certificate rests on it, and until the next hop has the batch the
+    # round may fail.
     relayed = record.outgoing if record.phase is Phase.DONE else None
     return node_pb2.WatchRoundResponse(
         phase=_PHASES[record.phase],

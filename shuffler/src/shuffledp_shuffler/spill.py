@@ -1,8 +1,10 @@
-"""Rows in numbered buckets: in memory while they are few, beyond that on disk, where they are never in the clear.
+"""Rows in numbered buckets: in memory while they are few, beyond that on disk, where they are never
+in the clear.
 
-Every bucket has one segment in memory, to which rows are added. A full segment is sealed (AES-256-GCM) and appended to
-the bucket's file. The key is of one `Buckets` object, drawn by it, held in memory only and forgotten when it is closed:
-what a crash leaves behind on disk nobody can open. A nonce is the pair (bucket, segment), and each is sealed once.
+Every bucket has one segment in memory, to which rows are added. A full segment is sealed
+(AES-256-GCM) and appended to the bucket's file. The key is of one `Buckets` object, drawn by it,
+held in memory only and forgotten when it is closed: what a crash leaves behind on disk nobody can
+open. A nonce is the pair (bucket, segment), and each is sealed once.
 """
 
 from __future__ import annotations
@@ -34,25 +36,37 @@ _TAG_BYTES: Final = 16
 
 
 class Buckets:
-    """Rows of one width in buckets. Not thread-safe; a context manager that leaves no file behind."""
+    """Rows of one width in buckets.
+
+    Not thread-safe; a context manager that leaves no file behind.
+    """
 
     def __init__(self, stem: Path, layout: Layout, width: int) -> None:
-        """Empty buckets, whose files, if any, are called like `stem`, with the bucket's number and `SPILL`."""
+        """Empty buckets, whose files, if any, are called like `stem`, with the bucket's number and
+        `SPILL`.
+        """
         self.layout = layout
         self.sizes = np.zeros(layout.buckets, dtype=np.int64)
         """Number of rows of every bucket."""
         self._stem = stem
         self._width = width
         self._sealed = np.zeros(layout.buckets, dtype=np.int64)
-        # From the operating system whatever the caller's source is: a key that comes twice would repeat nonces.
+        # From the operating system whatever the caller's source is: a key that comes twice would
+        # repeat nonces.
         self._cipher: AESGCM | None = AESGCM(AESGCM.generate_key(_KEY_BITS))
-        # The system gives these pages when they are first written: buckets that stay empty cost nothing.
+        # The system gives these pages when they are first written: buckets that stay empty cost
+        # nothing.
         self._open = np.empty((layout.buckets * layout.segment, width), dtype=np.uint8)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -64,7 +78,9 @@ class Buckets:
         self._sealed[:] = 0
 
     def add(self, labels: NDArray[np.uint16], rows: Records) -> NDArray[np.uint64]:
-        """Appends every row to the bucket that its label names, in order; returns where they are, for `rows_at`.
+        """Appends every row to the bucket that its label names, in order.
+
+        Returns where they are, for `rows_at`.
 
         Raises:
             NodeFault: the disk refuses.
@@ -87,29 +103,42 @@ class Buckets:
         return (labels.astype(np.uint64) << np.uint64(ROW_BITS)) | numbers.astype(np.uint64)
 
     def _append(self, rows: Records) -> NDArray[np.uint64]:
-        """`add` of rows for which there is room in the only bucket: a copy, and no look at labels."""
+        """`add` of rows for which there is room in the only bucket: a copy, and no look at
+        labels.
+        """
         first, end = int(self.sizes[0]), int(self.sizes[0]) + len(rows)
         self._open[first:end] = rows
         self.sizes[0] = end
         return np.arange(first, end, dtype=np.uint64)
 
     def parts(self, bucket: int, rows: int) -> Iterator[Records]:
-        """The rows of a bucket in their order, about `rows` at a time. Raises `NodeFault` for a damaged file."""
+        """The rows of a bucket in their order, about `rows` at a time.
+
+        Raises `NodeFault` for a damaged file.
+        """
         step = max(1, rows // self.layout.segment)
         last = int(self._sealed[bucket])
         for first in range(0, last + 1, step):
             yield self._read(bucket, first, min(first + step, last + 1))
 
     def take(self, bucket: int) -> Records:
-        """All rows of a bucket, which is empty afterwards. Raises `NodeFault` for a damaged file."""
+        """All rows of a bucket, which is empty afterwards.
+
+        Raises `NodeFault` for a damaged file.
+        """
         rows = self._read(bucket, 0, int(self._sealed[bucket]) + 1)
         if self._sealed[bucket]:
-            self._path(bucket).unlink()  # before the rows are written elsewhere: room on the disk is needed once
+            self._path(
+                bucket
+            ).unlink()  # before the rows are written elsewhere: room on the disk is needed once
         self.sizes[bucket] = self._sealed[bucket] = 0
         return rows
 
     def rows_at(self, addresses: NDArray[np.uint64]) -> Records:
-        """The rows at these addresses; each segment is opened once a call. Raises `NodeFault` for a damaged file."""
+        """The rows at these addresses; each segment is opened once a call.
+
+        Raises `NodeFault` for a damaged file.
+        """
         buckets = (addresses >> np.uint64(ROW_BITS)).astype(np.int64)
         numbers = (addresses & np.uint64(2**ROW_BITS - 1)).astype(np.int64)
         segments, slots = np.divmod(numbers, self.layout.segment)
@@ -120,14 +149,20 @@ class Buckets:
         return found
 
     def _read(self, bucket: int, first: int, end: int) -> Records:
-        """Rows of the segments first..end-1; the last may be the one in memory, and then is not copied if alone."""
+        """Rows of the segments first..end-1.
+
+        The last may be the one in memory, and then is not copied if alone.
+        """
         sealed, length = int(self._sealed[bucket]), self.layout.segment
         start = bucket * length
         tail = self._open[start : start + int(self.sizes[bucket]) - sealed * length]
         if first == sealed:
             return tail
         whole = min(end, sealed)
-        rows = np.empty(((whole - first) * length + (len(tail) if end > sealed else 0), self._width), dtype=np.uint8)
+        rows = np.empty(
+            ((whole - first) * length + (len(tail) if end > sealed else 0), self._width),
+            dtype=np.uint8,
+        )
         self._unseal(bucket, first, whole, rows)
         rows[(whole - first) * length :] = tail[: len(rows) - (whole - first) * length]
         return rows
@@ -139,14 +174,16 @@ class Buckets:
         flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if segment else os.O_TRUNC)
         # Counted before it is written: a file that was begun is removed.
         self._sealed[bucket] += 1
-        # Opened anew each time: thousands of buckets would take as many descriptors, which callers need, too.
+        # Opened anew each time: thousands of buckets would take as many descriptors, which callers
+        # need, too.
         try:
             with os.fdopen(os.open(self._path(bucket), flags, 0o600), "wb") as file:
                 file.write(sealed)
         except OSError as error:
             kind = DiskError if is_disk_full(error) else NodeFault
             raise kind(
-                f"the disk of this node does not take what the mixing of a round spills ({error.strerror}): make room "
+                f"the disk of this node does not take what the mixing of a round spills "
+                f"({error.strerror}): make room "
                 "in its state folder, or raise `[mixing] memory`"
             ) from error
 
@@ -162,7 +199,9 @@ class Buckets:
                     cipher.decrypt_into(_nonce(bucket, number), sealed, None, into.data)
         except (OSError, InvalidTag, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it was changed or cut off"
-            raise NodeFault(f"{path.name} on this node's disk is damaged ({reason}): replace the disk") from error
+            raise NodeFault(
+                f"{path.name} on this node's disk is damaged ({reason}): replace the disk"
+            ) from error
 
     def _key(self) -> AESGCM:
         if self._cipher is None:

@@ -1,12 +1,15 @@
-"""Accepted submissions of the entry node: on disk before they are acknowledged, each credential once (invariant 4).
+"""Accepted submissions of the entry node: on disk before they are acknowledged, each credential
+once (invariant 4).
 
-Sealed envelopes all have one length, so they lie packed in one flat file, in order of arrival. A SQLite index (WAL,
-synchronous=FULL) says which credentials were accepted with which envelope digest; its number of rows is the number
-of envelopes that count, so that a crash between the two writes leaves nothing but ignored bytes at the file's end.
+Sealed envelopes all have one length, so they lie packed in one flat file, in order of arrival. A
+SQLite index (WAL, synchronous=FULL) says which credentials were accepted with which envelope
+digest; its number of rows is the number of envelopes that count, so that a crash between the two
+writes leaves nothing but ignored bytes at the file's end.
 
-All writes go through one thread with group commit: whatever arrived while the last commit was under way shares the
-next one, so that many concurrent submissions cost one flush of each file. The same thread checks and answers them
-where it is told how (`take`), so that a whole group costs one change of threads each way.
+All writes go through one thread with group commit: whatever arrived while the last commit was under
+way shares the next one, so that many concurrent submissions cost one flush of each file. The same
+thread checks and answers them where it is told how (`take`), so that a whole group costs one change
+of threads each way.
 """
 
 from __future__ import annotations
@@ -41,15 +44,19 @@ MAX_GROUP_BYTES: Final = 16 * 2**20
 """Envelope bytes after which a commit takes no more submissions."""
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS accepted (credential BLOB PRIMARY KEY, digest BLOB NOT NULL UNIQUE) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS accepted (
+    credential BLOB PRIMARY KEY, digest BLOB NOT NULL UNIQUE
+) WITHOUT ROWID;
 """
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A genuine submission, or (no envelope) the question which one of this credential was accepted.
+    """A genuine submission, or (no envelope) the question which one of this credential was
+    accepted.
 
-    `refusal` is what a new submission is refused with; an accepted one that comes again is answered all the same.
+    `refusal` is what a new submission is refused with; an accepted one that comes again is answered
+    all the same.
     """
 
     credential: str
@@ -60,7 +67,9 @@ class Submission:
 
 @dataclass(eq=False)
 class _Request:
-    """One request to the writer. `check` gives the submission or raises; `answered` makes the answer once it is stored.
+    """One request to the writer.
+
+    `check` gives the submission or raises; `answered` makes the answer once it is stored.
 
     `weight` is the length of the envelope, bytes.
     """
@@ -98,15 +107,23 @@ class _Close:
 
 
 def _trouble(error: sqlite3.Error) -> str:
-    """Describes an SQLite error: a damaged database, or else a disk or permissions that prevent writing."""
+    """Describes an SQLite error: a damaged database, or else a disk or permissions that prevent
+    writing.
+    """
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return f"the index of accepted submissions is damaged: {error}"
-    return f"the index of accepted submissions cannot be written ({error}): is the disk of the state folder full?"
+    return (
+        f"the index of accepted submissions cannot be written ({error}): is the disk of the "
+        f"state folder full?"
+    )
 
 
 class Spool:
-    """Accepted submissions of one round, on disk. Used from one event loop; `shut` must be called in the end."""
+    """Accepted submissions of one round, on disk.
+
+    Used from one event loop; `shut` must be called in the end.
+    """
 
     def __init__(
         self,
@@ -117,10 +134,13 @@ class Spool:
         accepted: Callable[[int], None] = lambda _count: None,
         guard: Callable[[str, bytes], ShuffleDPError | None] = lambda _credential, _envelope: None,
     ) -> None:
-        """Opens or creates both files. Raises `NodeFault` when they contradict each other or are damaged.
+        """Opens or creates both files.
 
-        `accepted` is called once per commit, in the writer's thread, with the number of submissions added. `guard` may
-        refuse a submission by what others hold; it is called there, too, so that no two can pass it at once.
+        Raises `NodeFault` when they contradict each other or are damaged.
+
+        `accepted` is called once per commit, in the writer's thread, with the number of submissions
+        added. `guard` may refuse a submission by what others hold; it is called there, too, so that
+        no two can pass it at once.
         """
         self._count = accepted
         self._guard = guard
@@ -132,14 +152,19 @@ class Spool:
         self._shut = False
         self._file = os.open(envelopes, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.close(os.open(index, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would make it with the umask's mode
+            os.close(
+                os.open(index, os.O_RDWR | os.O_CREAT, 0o600)
+            )  # SQLite would make it with the umask's mode
             # Opened here and used by the writer's thread alone, until that has ended.
             self._database = sqlite3.connect(index, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
-            # NORMAL, which is usual with WAL, may lose the last commits in a power cut: receipts were signed for them.
+            # NORMAL, which is usual with WAL, may lose the last commits in a power cut: receipts
+            # were signed for them.
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_SCHEMA)
-            self._accepted = int(self._database.execute("SELECT count(*) FROM accepted").fetchone()[0])
+            self._accepted = int(
+                self._database.execute("SELECT count(*) FROM accepted").fetchone()[0]
+            )
         except sqlite3.Error as error:
             os.close(self._file)
             raise NodeFault(f"{_trouble(error)}; the round cannot go on") from error
@@ -158,8 +183,10 @@ class Spool:
         size = os.fstat(self._file).st_size
         if size < self._accepted * self._envelope_bytes:
             raise NodeFault(
-                f"the envelope file has {size} bytes where {self._accepted} accepted submissions need "
-                f"{self._accepted * self._envelope_bytes}; the disk lost data and the round cannot go on"
+                f"the envelope file has {size} bytes where {self._accepted} accepted submissions "
+                f"need "
+                f"{self._accepted * self._envelope_bytes}; the disk lost data and the round "
+                f"cannot go on"
             )
 
     async def append(self, credential: str, digest: str, envelope: bytes) -> None:
@@ -172,18 +199,27 @@ class Spool:
             NodeFault: the disk refused; nothing was acknowledged.
         """
         if len(envelope) != self._envelope_bytes:
-            raise ValueError(f"an envelope must have {self._envelope_bytes} bytes, not {len(envelope)}")
+            raise ValueError(
+                f"an envelope must have {self._envelope_bytes} bytes, not {len(envelope)}"
+            )
         submission = Submission(credential, digest, envelope)
         await self._ask(lambda: submission, lambda _: None, len(envelope))
 
-    async def take(self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int) -> T:
-        """Checks, stores and answers a submission in the writer's thread; returns once it is on disk.
+    async def take(
+        self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int
+    ) -> T:
+        """Checks, stores and answers a submission in the writer's thread.
 
-        A caller that is cancelled waits to the end all the same: what it holds is counted as long as it is here.
+        Returns once it is on disk.
+
+        A caller that is cancelled waits to the end all the same: what it holds is counted as long
+        as it is here.
 
         Args:
-            check: gives the submission, with an envelope of the round's length unless it is refused, or raises.
-            answered: makes the answer from the submission once it is on disk, now or already before.
+            check: gives the submission, with an envelope of the round's length unless it is
+                refused, or raises.
+            answered: makes the answer from the submission once it is on disk, now or already
+                before.
             weight: length of the envelope, bytes.
 
         Raises:
@@ -194,7 +230,9 @@ class Spool:
     def begin(
         self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int
     ) -> asyncio.Future[T]:
-        """As `take`, but returns at once; the future is done once the submission is on disk, or raises why it is not.
+        """As `take`, but returns at once.
+
+        The future is done once the submission is on disk, or raises why it is not.
 
         Raises:
             UnknownRoundError: the round was deleted.
@@ -204,12 +242,15 @@ class Spool:
     async def find(self, credential: str) -> str | None:
         """The digest of the credential's accepted envelope, or None."""
         question = Submission(credential, "", None)
-        found: str | None = await self._ask(lambda: question, lambda _: self._digest_of(bytes.fromhex(credential)), 0)
+        found: str | None = await self._ask(
+            lambda: question, lambda _: self._digest_of(bytes.fromhex(credential)), 0
+        )
         return found
 
     async def close(self) -> int:
         """Refuses every later submission; returns the final number. Idempotent."""
-        # In the queue like any submission: what was put before it is in, and what comes later is refused.
+        # In the queue like any submission: what was put before it is in, and what comes later is
+        # refused.
         answer: asyncio.Future[int] = self._loop.create_future()
         self._put(_Close(answer))
         return await answer
@@ -247,7 +288,10 @@ class Spool:
                 return
 
     def _take_group(self) -> tuple[list[_Request], _Request | _Close | None]:
-        """Takes the next requests, at least one, up to a close or the end; also returns the last item taken."""
+        """Takes the next requests, at least one, up to a close or the end.
+
+        Also returns the last item taken.
+        """
         group: list[_Request] = []
         item = self._queue.get()
         weight = 0
@@ -263,23 +307,35 @@ class Spool:
         return group, item
 
     def _process(self, group: list[_Request]) -> None:
-        checked = [(request, submission) for request in group if (submission := request.checked()) is not None]
+        checked = [
+            (request, submission)
+            for request in group
+            if (submission := request.checked()) is not None
+        ]
         try:
             stored = self._commit(checked)
         except (OSError, sqlite3.Error) as error:
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")  # bytes already written lie beyond the count and are overwritten
-            failure = NodeFault(f"the submission could not be stored ({error}); send it again later")
+                self._database.execute(
+                    "ROLLBACK"
+                )  # bytes already written lie beyond the count and are overwritten
+            failure = NodeFault(
+                f"the submission could not be stored ({error}); send it again later"
+            )
             for request, _ in checked:
                 request.outcome = failure
         else:
             for request, submission in stored:
-                # Answered only behind the COMMIT: what an answer says is on disk, also of others in the same group.
+                # Answered only behind the COMMIT: what an answer says is on disk, also of others in
+                # the same group.
                 request.settle(submission)
         self._loop.call_soon_threadsafe(_answer, group)
 
-    def _commit(self, group: list[tuple[_Request, Submission]]) -> list[tuple[_Request, Submission]]:
-        """Commits a group: envelopes first, then the index, so that what the index counts is always there.
+    def _commit(
+        self, group: list[tuple[_Request, Submission]]
+    ) -> list[tuple[_Request, Submission]]:
+        """Commits a group: envelopes first, then the index, so that what the index counts is always
+        there.
 
         Returns those that are stored, or only ask; the others have their refusal as outcome.
         """
@@ -293,7 +349,8 @@ class Spool:
             if request.outcome is None:
                 stored.append((request, submission))
         if fresh:
-            # At the committed count, not at the file's end: bytes that a crash left beyond it are overwritten.
+            # At the committed count, not at the file's end: bytes that a crash left beyond it are
+            # overwritten.
             data, offset = b"".join(fresh), self._accepted * self._envelope_bytes
             written = 0
             while written < len(data):
@@ -304,23 +361,32 @@ class Spool:
         self._count(len(fresh))
         return stored
 
-    def _admit(self, submission: Submission, count: int, fresh: list[bytes]) -> ShuffleDPError | None:
+    def _admit(
+        self, submission: Submission, count: int, fresh: list[bytes]
+    ) -> ShuffleDPError | None:
         if submission.envelope is None:
             return None
         credential = bytes.fromhex(submission.credential)
         known = self._digest_of(credential)
-        # First of all: the repetition of an accepted submission is answered also when the round is closed or full.
+        # First of all: the repetition of an accepted submission is answered also when the round is
+        # closed or full.
         if known is not None:
             return None if known == submission.digest else different_submission()
         if submission.refusal is not None:
             return submission.refusal
-        # Not before: what a refused submission names as its digest nobody has compared with anything.
+        # Not before: what a refused submission names as its digest nobody has compared with
+        # anything.
         digest = bytes.fromhex(submission.digest)
-        # A copy would be dropped in the mix as repeated onions and cost the round reports; here it costs nothing.
+        # A copy would be dropped in the mix as repeated onions and cost the round reports; here it
+        # costs nothing.
         if self._database.execute("SELECT 1 FROM accepted WHERE digest = ?", (digest,)).fetchone():
-            return InvalidSubmissionError("another credential already submitted this very envelope; seal your own")
+            return InvalidSubmissionError(
+                "another credential already submitted this very envelope; seal your own"
+            )
         if self._closed or count >= self._max_reports:
-            return SubmissionClosedError("the round is full" if not self._closed else "the round is closed")
+            return SubmissionClosedError(
+                "the round is full" if not self._closed else "the round is closed"
+            )
         refusal = self._guard(submission.credential, submission.envelope)
         if refusal is None:
             self._database.execute("INSERT INTO accepted VALUES (?, ?)", (credential, digest))
@@ -328,14 +394,17 @@ class Spool:
         return refusal
 
     def _digest_of(self, credential: bytes) -> str | None:
-        row = self._database.execute("SELECT digest FROM accepted WHERE credential = ?", (credential,)).fetchone()
+        row = self._database.execute(
+            "SELECT digest FROM accepted WHERE credential = ?", (credential,)
+        ).fetchone()
         return None if row is None else bytes(row[0]).hex()
 
 
 def different_submission() -> DifferentSubmissionError:
     """The error for a second, different envelope of one credential."""
     return DifferentSubmissionError(
-        "this credential already submitted a different envelope to this round; only the first one counts"
+        "this credential already submitted a different envelope to this round; only the first one "
+        "counts"
     )
 
 
@@ -346,7 +415,8 @@ def _settle(answer: asyncio.Future[int], count: int) -> None:
 
 def _answer(group: Iterable[_Request]) -> None:
     for request in group:
-        # Its caller has gone, and the submission may be stored all the same: sent again, it gets its receipt.
+        # Its caller has gone, and the submission may be stored all the same: sent again, it gets
+        # its receipt.
         if request.answer.done():
             continue
         if isinstance(request.outcome, Exception):

@@ -1,14 +1,19 @@
-"""Rounds of a node on disk: all that must survive kill -9 while a round is open, and nothing after it. docs/adr/0002.
+"""Rounds of a node on disk: all that must survive kill -9 while a round is open, and nothing after
+it. docs/adr/0002.
 
 lock                       held by the running node
 rounds/<round>/record.json the round's record, replaced as a whole at every step
-               key         the private round key, and the secrets of a verified round; erased when the part is over
+               key         the private round key, and the secrets of a verified round; erased when
+                           the part is over
                withdrawals of a verified round, entry node: the signed list that it goes by
-               accusation, order          verified: the one accusation; the order of the output, as secret as the key
-               attempts                   verified: times that the node's process ended while it worked on the batch
+               accusation, order          verified: the one accusation; the order of the output, as
+                                          secret as the key
+               attempts                   verified: times that the node's process ended while it
+                                          worked on the batch
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
-               outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at start
+               outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at
+                                            start
 uploads/                   batches that are still arriving, erased at start
 discards/<round>.json      the signed discard of a deleted round, kept: its id is never used again
 seen                       when a node last used this folder, milliseconds since 1970
@@ -59,12 +64,17 @@ class RoundFolder:
         write_atomic(self._record, to_json(record))
 
     def give_up(self, record: RoundRecord) -> None:
-        """Makes a failed `record` the round's state and erases the rest, first if the disk is full."""
+        """Makes a failed `record` the round's state and erases the rest, first if the disk is
+        full.
+        """
         self.make_room(lambda: self.commit(record))
         self.erase_consumed(record.phase)
 
     def make_room(self, write: Callable[[], None]) -> None:
-        """Calls `write`; where the disk refuses, erases key and bulk data of this finished round and calls again."""
+        """Calls `write`.
+
+        Where the disk refuses, erases key and bulk data of this finished round and calls again.
+        """
         try:
             write()
         except OSError:
@@ -80,7 +90,9 @@ class RoundFolder:
             record.own_key()
             record.plan()
         except (OSError, ShuffleDPError) as error:
-            raise NodeFault(f"the state of round {self.round_id} is damaged on disk ({error}); delete it") from error
+            raise NodeFault(
+                f"the state of round {self.round_id} is damaged on disk ({error}); delete it"
+            ) from error
         return record
 
     def write_key(self, private_key: bytes) -> None:
@@ -97,9 +109,13 @@ class RoundFolder:
         try:
             key = self._key.read_bytes()
         except OSError as error:
-            raise NodeFault(f"the key of round {self.round_id} cannot be read ({error.strerror})") from error
+            raise NodeFault(
+                f"the key of round {self.round_id} cannot be read ({error.strerror})"
+            ) from error
         if len(key) != length:
-            raise NodeFault(f"the key of round {self.round_id} has {len(key)} bytes instead of {length}")
+            raise NodeFault(
+                f"the key of round {self.round_id} has {len(key)} bytes instead of {length}"
+            )
         return key
 
     @property
@@ -111,29 +127,44 @@ class RoundFolder:
             return 0
 
     def count_attempts(self, attempts: int) -> None:
-        """Writes down how often the batch was begun on, for a process that this one may not live to be."""
+        """Writes down how often the batch was begun on, for a process that this one may not live to
+        be.
+        """
         if attempts == 0:
             self._attempts.unlink(missing_ok=True)  # also possible on a full disk
             return
         write_atomic(self._attempts, str(attempts).encode())
 
     def take_incoming(self, upload: Path, record: RoundRecord) -> None:
-        """Moves a verified, flushed upload into the round, then commits the record that counts on it."""
-        # Killed before the commit, the round still waits: no record names this file, and the next one replaces it.
+        """Moves a verified, flushed upload into the round, then commits the record that counts on
+        it.
+        """
+        # Killed before the commit, the round still waits: no record names this file, and the next
+        # one replaces it.
         upload.rename(self.incoming)
         sync(self.path)
         self.commit(record)
 
     def erase_consumed(self, phase: Phase, *, answerable: bool = False) -> None:
-        """Erases what the phase no longer needs; harmless to repeat, so that a crash in it is harmless.
+        """Erases what the phase no longer needs.
+
+        Harmless to repeat, so that a crash in it is harmless.
 
         Nothing of a verified round in which this node may still be asked for a step.
         """
         if answerable:
             return
-        if phase in KEYLESS:  # key first: input that a crash leaves behind can then no longer be opened
+        if (
+            phase in KEYLESS
+        ):  # key first: input that a crash leaves behind can then no longer be opened
             of_blame = (self.accusation, self.order)
-            for path in (self._key, self.envelopes, self.incoming, *of_blame, *self.path.glob(f"*{PART}")):
+            for path in (
+                self._key,
+                self.envelopes,
+                self.incoming,
+                *of_blame,
+                *self.path.glob(f"*{PART}"),
+            ):
                 erase(path)
         if phase in ENDED:
             erase(self.outgoing)
@@ -163,7 +194,10 @@ class Store:
         os.close(self._lock)
 
     def last_seen(self) -> int:
-        """Time at which a node last used this folder, in milliseconds since 1970; 0 when unknown."""
+        """Time at which a node last used this folder, in milliseconds since 1970.
+
+        0 when unknown.
+        """
         try:
             return int(self._seen.read_text())
         except (FileNotFoundError, ValueError):
@@ -173,7 +207,9 @@ class Store:
         """Records that the folder is in use at `now`, in milliseconds since 1970."""
         write_atomic(self._seen, str(now).encode())
 
-    def create(self, record: RoundRecord, private_key: bytes, withdrawals: bytes = b"") -> RoundFolder:
+    def create(
+        self, record: RoundRecord, private_key: bytes, withdrawals: bytes = b""
+    ) -> RoundFolder:
         """Makes a new round's folder, whole or not at all."""
         path = self._rounds / record.round_id
         making = RoundFolder(self._rounds / f"{_NEW}{record.round_id}")
@@ -188,7 +224,8 @@ class Store:
             erase_folder(making.path)
             raise
         making.path.rename(path)
-        # Before anybody is told the public key: a round that a power cut takes back was promised to nobody.
+        # Before anybody is told the public key: a round that a power cut takes back was promised to
+        # nobody.
         sync(self._rounds)
         return RoundFolder(path)
 
@@ -197,8 +234,14 @@ class Store:
         return [RoundFolder(path) for path in self._rounds.iterdir()]
 
     def spool_bytes(self) -> dict[str, int]:
-        """Bytes of bulk data on disk by kind. Safe from any thread; files that vanish meanwhile count nothing."""
-        kinds = {name: list(self._rounds.glob(f"*/{name}")) for name in ("envelopes", "incoming", "outgoing")}
+        """Bytes of bulk data on disk by kind.
+
+        Safe from any thread; files that vanish meanwhile count nothing.
+        """
+        kinds = {
+            name: list(self._rounds.glob(f"*/{name}"))
+            for name in ("envelopes", "incoming", "outgoing")
+        }
         kinds["spill"] = list(self._rounds.glob(f"*/*{SPILL}"))
         kinds["uploads"] = list(self.uploads.iterdir())
         return {kind: sum(map(size_of, paths)) for kind, paths in kinds.items()}
@@ -211,22 +254,29 @@ class Store:
             return None
 
     def discard(self, round_id: str, signed: Signed) -> None:
-        """Keeps the discard, then erases the round: after a crash in between, the next start finishes the erasure."""
+        """Keeps the discard, then erases the round: after a crash in between, the next start
+        finishes the erasure.
+        """
         if from_json(signed.body, Discard).round_id != round_id:
             raise ValueError("the discard is for another round")
         folder = RoundFolder(self._rounds / round_id)
-        folder.make_room(lambda: write_atomic(self._discards / f"{round_id}.json", signed.to_bytes()))
+        folder.make_room(
+            lambda: write_atomic(self._discards / f"{round_id}.json", signed.to_bytes())
+        )
         erase_folder(folder.path)
 
     def _tidy(self) -> None:
         for path in (*self._discards.glob(f"*{PART}"), *self.uploads.iterdir()):
             erase(path)
         for path in list(self._rounds.iterdir()):
-            # Never named, so never promised to anybody; or discarded, and killed before all of it was erased.
+            # Never named, so never promised to anybody; or discarded, and killed before all of it
+            # was erased.
             if path.name.startswith(_NEW) or (self._discards / f"{path.name}.json").exists():
                 erase_folder(path)
             else:
                 for part in path.glob(f"*{PART}"):
                     erase(part)
-                for spilled in path.glob(f"*{SPILL}"):  # not overwritten: nobody has the key any more
+                for spilled in path.glob(
+                    f"*{SPILL}"
+                ):  # not overwritten: nobody has the key any more
                     spilled.unlink()

@@ -1,4 +1,7 @@
-"""A corrupt node's memory of where each record of its batch came from. An honest node keeps nothing of it."""
+"""A corrupt node's memory of where each record of its batch came from.
+
+An honest node keeps nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from numpy.typing import NDArray
 
 
 class Trace:
-    """Joins the places of records in the pool with the order in which they went out. Memory: 24 bytes a record."""
+    """Joins the places of records in the pool with the order in which they went out.
+
+    Memory: 24 bytes a record.
+    """
 
     def __init__(self) -> None:
         self._addresses: list[NDArray[np.uint64]] = []

@@ -1,9 +1,10 @@
 """The order in which the entry node of a verified round checks proofs, fair between credentials.
 
-Two signatures and a look-up cost a fraction of a millisecond. The proofs of a claim cost a multiplication
-a message, and a device can send another claim with every call. So a round's proofs are checked one at a
-time, and the next check goes to the credential with the fewest failed checks. A device that never sent a
-false proof waits for the check under way and for at most one check of every other credential.
+Two signatures and a look-up cost a fraction of a millisecond. The proofs of a claim cost a
+multiplication a message, and a device can send another claim with every call. So a round's proofs
+are checked one at a time, and the next check goes to the credential with the fewest failed checks.
+A device that never sent a false proof waits for the check under way and for at most one check of
+every other credential.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class ProofTurns:
         return len(self._waiting)
 
     def count_failure(self, credential: str) -> None:
-        """Put the credential behind all that have fewer failed checks; call it for enrolled ones only."""
+        """Put the credential behind all that have fewer failed checks.
+
+        Call it for enrolled ones only.
+        """
         self._failed[credential] += 1
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """Bounds on the envelopes being received: their number, their bytes, and the slowest rate.
 
-Every caller here has shown a credential of the population. That bounds what an attacker can hold: one upload per
-credential, and its place only while bytes arrive at the required rate.
+Every caller here has shown a credential of the population. That bounds what an attacker can hold:
+one upload per credential, and its place only while bytes arrive at the required rate.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ GRACE_SECONDS: Final = 10.0
 """Total time that an upload may stall: a lost packet or two."""
 
 REPEATS: Final = 8
-"""Most calls of one credential, one under way and the others waiting for it: a device that lost its answers."""
+"""Most calls of one credential, one under way and the others waiting for it: a device that lost its
+answers.
+"""
 
 
 @dataclass(frozen=True)
 class UploadLimits:
     """Limits of `Uploads`.
 
-    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place, and as many submissions that
-    came in one message wait for their checks; one upload takes at most `seconds`, and brings at least `rate` bytes a
-    second.
+    `places` envelopes, or `size` bytes of them, at a time; `line` calls wait for a place, and as
+    many submissions that came in one message wait for their checks; one upload takes at most
+    `seconds`, and brings at least `rate` bytes a second.
     """
 
     places: int
@@ -57,11 +59,16 @@ class Uploads:
 
     @asynccontextmanager
     async def turn(self, round_id: str, credential: str) -> AsyncIterator[bool]:
-        """Serialises the calls of a credential; True if another one was waited for. `BusyError` for too many."""
+        """Serialises the calls of a credential; True if another one was waited for.
+
+        `BusyError` for too many.
+        """
         key = (round_id, credential)
         turn = self._turns.setdefault(key, _Turn())
         if turn.calls >= REPEATS:
-            raise BusyError("this credential has too many calls under way here; wait for one of them")
+            raise BusyError(
+                "this credential has too many calls under way here; wait for one of them"
+            )
         repeated = turn.calls > 0
         turn.calls += 1
         try:
@@ -74,9 +81,12 @@ class Uploads:
 
     @asynccontextmanager
     async def place(self, length: int) -> AsyncIterator[None]:
-        """Reserves room for an envelope, in the order of arrival. `BusyError` when too many wait for it already.
+        """Reserves room for an envelope, in the order of arrival.
 
-        An envelope that is longer than all bytes that are allowed gets its place when it is the only one.
+        `BusyError` when too many wait for it already.
+
+        An envelope that is longer than all bytes that are allowed gets its place when it is the
+        only one.
         """
         await self._reserve(length)
         try:
@@ -88,18 +98,26 @@ class Uploads:
 
     @asynccontextmanager
     async def arriving(self, chunks: Chunks, length: int) -> AsyncIterator[bytes]:
-        """Receives an envelope of this length and keeps its place until the block ends. As `place` and `gather`."""
+        """Receives an envelope of this length and keeps its place until the block ends.
+
+        As `place` and `gather`.
+        """
         async with self.place(length):
             yield await self.gather(chunks, length)
 
     @contextmanager
     def message(self) -> Iterator[None]:
-        """Counts a submission that came in one message, until it is answered. `BusyError` for one too many.
+        """Counts a submission that came in one message, until it is answered.
 
-        Not among the places: nothing of it is still to arrive, and slow uploads must not keep it waiting.
+        `BusyError` for one too many.
+
+        Not among the places: nothing of it is still to arrive, and slow uploads must not keep it
+        waiting.
         """
         if self._messages >= self._bounds.line:
-            raise BusyError(f"{self._messages} submissions are being checked here; send it again later")
+            raise BusyError(
+                f"{self._messages} submissions are being checked here; send it again later"
+            )
         self._messages += 1
         try:
             yield
@@ -108,10 +126,14 @@ class Uploads:
 
     async def _reserve(self, length: int) -> None:
         if self._waiting >= self._bounds.line:
-            raise BusyError(f"{self._waiting} submissions wait for a place here; send it again later")
+            raise BusyError(
+                f"{self._waiting} submissions wait for a place here; send it again later"
+            )
         self._waiting += 1
         try:
-            async with self._head:  # only the first in line looks for room: small envelopes never starve a large one
+            async with (
+                self._head
+            ):  # only the first in line looks for room: small envelopes never starve a large one
                 while self._full(length):
                     self._room.clear()
                     await self._room.wait()
@@ -125,11 +147,15 @@ class Uploads:
         return self._count >= self._bounds.places or (too_long and self._count > 0)
 
     async def gather(self, chunks: Chunks, total: int) -> bytes:
-        """Receives an envelope. `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow."""
+        """Receives an envelope.
+
+        `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow.
+        """
         offsets, envelope = Offsets(total), bytearray()
         began = asyncio.get_running_loop().time()
         try:
-            # Counted from the beginning, not from the last chunk: a byte now and then must not hold a place for ever.
+            # Counted from the beginning, not from the last chunk: a byte now and then must not hold
+            # a place for ever.
             async with asyncio.timeout_at(began + self._patience(offsets)) as scope:
                 async for offset, data in chunks:
                     offsets.accept(offset, len(data))
@@ -137,15 +163,21 @@ class Uploads:
                     scope.reschedule(began + self._patience(offsets))
             offsets.finish()
         except BadBatchError as error:
-            raise InvalidSubmissionError(f"the envelope must have {total} bytes: {error}") from error
+            raise InvalidSubmissionError(
+                f"the envelope must have {total} bytes: {error}"
+            ) from error
         except TimeoutError as error:
             raise BusyError(
-                f"{offsets.received} of {total} bytes of the envelope arrived, too slowly: it may take "
-                f"{self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a second; send it again"
+                f"{offsets.received} of {total} bytes of the envelope arrived, too slowly: it may "
+                f"take "
+                f"{self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a "
+                f"second; send it again"
             ) from error
         return bytes(envelope)
 
     def _patience(self, offsets: Offsets) -> float:
-        """Seconds from the beginning by which the next chunk must arrive: bytes that arrive buy time."""
+        """Seconds from the beginning by which the next chunk must arrive: bytes that arrive buy
+        time.
+        """
         following = min(offsets.received + CHUNK_BYTES, offsets.total)
         return min(self._bounds.seconds, GRACE_SECONDS + following / self._bounds.rate)

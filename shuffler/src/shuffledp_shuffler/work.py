@@ -1,7 +1,8 @@
 """Background work on a closed or delivered batch: mix, commit, erase, relay.
 
-Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done again. Nothing
-leaves the node before the permuted batch is committed, so a batch that is mixed twice is sent in one order only.
+Every step starts from what is on disk, so that after a crash, or a lost worker, it is simply done
+again. Nothing leaves the node before the permuted batch is committed, so a batch that is mixed
+twice is sent in one order only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from shuffledp_shuffler.verified.mixing import mixed_verified
 
 @dataclass(frozen=True)
 class RoundPipeline:
-    """Mixes and relays rounds of one node. `corruption` is None on every honest node; `memory`: bytes, see `mix`.
+    """Mixes and relays rounds of one node.
+
+    `corruption` is None on every honest node; `memory`: bytes, see `mix`.
 
     `cluster` is None on a node that mixes on its own machine.
     """
@@ -50,7 +53,10 @@ class RoundPipeline:
     cluster: RayEngine | None = field(default=None, kw_only=True)
 
     async def run(self, live: LiveRound) -> None:
-        """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error. Never raises."""
+        """Brings a round from MIXING or RELAYING to DONE, or to FAILED with a typed error.
+
+        Never raises.
+        """
         try:
             await self._work_when_room(live)
         except ShuffleDPError as error:
@@ -59,10 +65,15 @@ class RoundPipeline:
             await live.fail(NodeFault(f"the disk of this node failed: {error.strerror}"))
         except Exception as error:  # noqa: BLE001 - a bug must not leave a round that looks as if it were at work
             structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
-            await live.fail(NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
+            await live.fail(
+                NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log")
+            )
 
     async def _work_when_room(self, live: LiveRound) -> None:
-        """Mixes and relays; repeats a step that a full disk ended, for `relay.patience` seconds from the first."""
+        """Mixes and relays.
+
+        Repeats a step that a full disk ended, for `relay.patience` seconds from the first.
+        """
         deadline: float | None = None
         pause = FIRST_PAUSE_SECONDS
         while True:
@@ -79,7 +90,9 @@ class RoundPipeline:
                 if now + pause >= deadline:
                     raise
                 structlog.get_logger().warning(
-                    "disk is full: the round waits for room", round=live.record.round_id, reason=str(error)
+                    "disk is full: the round waits for room",
+                    round=live.record.round_id,
+                    reason=str(error),
                 )
             else:
                 return
@@ -87,16 +100,21 @@ class RoundPipeline:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
-        """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
+        """Mixes the round's input into `live.folder.outgoing`.
 
-        A step of its own, so that an experiment can put an adversary in the place of an honest node.
+        Returns the commitment to that batch.
+
+        A step of its own, so that an experiment can put an adversary in the place of an honest
+        node.
         """
         if live.require_terms().mixing is not None:
             return await mixed_verified(live, self.identity, self.relay.roster, self.relay.patience)
         record, done = live.record, await self._mixed(live)
         if done.dropped:
             self.metrics.dropped.inc(done.dropped)
-            structlog.get_logger().warning("onions dropped", round=record.round_id, dropped=done.dropped)
+            structlog.get_logger().warning(
+                "onions dropped", round=record.round_id, dropped=done.dropped
+            )
         return BatchHeader(
             round_id=record.round_id,
             position=record.position + 1,
@@ -110,9 +128,12 @@ class RoundPipeline:
         started = time.monotonic()
         header = await self.mixed(live)
         await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
-        # After the commit, never before: a crash in between finds the batch committed and erases again, while input
-        # erased without a committed batch would lose the round. Without key and input nobody can link the two later.
-        await in_thread(live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable)
+        # After the commit, never before: a crash in between finds the batch committed and erases
+        # again, while input erased without a committed batch would lose the round. Without key and
+        # input nobody can link the two later.
+        await in_thread(
+            live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable
+        )
 
     async def _mixed(self, live: LiveRound) -> Mixed:
         record, terms, folder = live.record, live.require_terms(), live.folder
@@ -138,13 +159,23 @@ class RoundPipeline:
         raise NodeFault(f"mixing was given up after {MIXING_ATTEMPTS} attempts: {lost}")
 
     async def _mix_once(
-        self, live: LiveRound, what: tuple[Layer, int, Path, Path], progress: Callable[[int], None], allowed: Dropped
+        self,
+        live: LiveRound,
+        what: tuple[Layer, int, Path, Path],
+        progress: Callable[[int], None],
+        allowed: Dropped,
     ) -> Mixed:
         measured = self.metrics.measured
         if self.cluster is not None:
             return await self.cluster.mix(*what, system_random, progress, measured, allowed)
-        recorder = None if self.corruption is None else self.corruption.recorder(live.record, what[0], live.folder)
-        return await mix(*what, self.pool, system_random, progress, measured, recorder, allowed, self.memory)
+        recorder = (
+            None
+            if self.corruption is None
+            else self.corruption.recorder(live.record, what[0], live.folder)
+        )
+        return await mix(
+            *what, self.pool, system_random, progress, measured, recorder, allowed, self.memory
+        )
 
     async def _relay(self, live: LiveRound) -> None:
         started = time.monotonic()
@@ -155,7 +186,9 @@ class RoundPipeline:
         total = from_json(record.outgoing.body, BatchHeader).records
 
         async def forwarding() -> None:
-            if not live.record.forwarded:  # on disk before a byte leaves: a discard must never deny what was sent
+            if (
+                not live.record.forwarded
+            ):  # on disk before a byte leaves: a discard must never deny what was sent
                 await live.commit(live.record.forwarding())
 
         live.progress(0, total)
@@ -170,5 +203,7 @@ class RoundPipeline:
         self.metrics.batch_bytes.labels("out").inc(total * width)
         # Killed before this commit, the node sends the batch again, which does no harm.
         await live.commit(live.record.relayed(time.monotonic() - started))
-        await in_thread(live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable)
+        await in_thread(
+            live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable
+        )
         structlog.get_logger().info("round relayed", round=record.round_id, records=total)

@@ -1,4 +1,7 @@
-"""Commands for whole systems on one machine, `shuffledp demo|fleet|load|deploy`; code is imported when it runs."""
+"""Commands for whole systems on one machine, `shuffledp demo|fleet|load|deploy`.
+
+Code is imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +26,49 @@ def demo(
     *,
     users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
     mechanism: Mechanism = "krr-histogram",
-    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")] = 1.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
+    ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring values.")] = Adjacency.STANDARD,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Definition of neighbouring values.")
+    ] = Adjacency.STANDARD,
     max_distance: Annotated[
-        int | None, typer.Option(min=1, help="Largest change of a value that the guarantee covers; default: any.")
+        int | None,
+        typer.Option(
+            min=1, help="Largest change of a value that the guarantee covers; default: any."
+        ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
     suite: Suite = DEFAULT_SUITE,
     mix: Mixing = Mix.PLAIN,
     data: Annotated[
-        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+        Path | None,
+        typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits."),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="Column to use: non-negative integers, or category names for a histogram.")
+        str | None,
+        typer.Option(
+            help="Column to use: non-negative integers, or category names for a histogram."
+        ),
     ] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
-    out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="Folder for the round's report and documents.")] = Path(
+        "out"
+    ),
     corrupt: Annotated[
         str | None,
         typer.Option(
-            help="Corrupt these nodes, such as 1,2,3, and run the tracing attack with their logs.", metavar="I,J"
+            help="Corrupt these nodes, such as 1,2,3, and run the tracing attack with their logs.",
+            metavar="I,J",
         ),
     ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Run a whole round on this machine with simulated users; every party is a process of its own."""
+    """Run a whole round on this machine with simulated users.
+
+    Every party is a process of its own.
+    """
     from shuffledp_sim.demo import DemoOptions, run_demo_command
 
     options = DemoOptions(
@@ -72,26 +92,45 @@ def demo(
 
 @app.command()
 def fleet(
-    keys: Annotated[Path, typer.Argument(help="The deployment's key folder, with client/ and enrolment/.")],
+    keys: Annotated[
+        Path, typer.Argument(help="The deployment's key folder, with client/ and enrolment/.")
+    ],
     *,
     broker: Annotated[
-        str | None, typer.Option(help="Broker with the announcements, as host:port; default: poll the analyst.")
+        str | None,
+        typer.Option(
+            help="Broker with the announcements, as host:port; default: poll the analyst."
+        ),
     ] = None,
     users: Annotated[int, typer.Option(min=1, help="Simulated users.")] = 1000,
     population: Annotated[str, typer.Option(help="Population that they belong to.")] = "demo",
     data: Annotated[
-        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+        Path | None,
+        typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits."),
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Column to use: non-negative integers.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column to use: non-negative integers.")
+    ] = None,
     max_value: Annotated[
-        int | None, typer.Option(min=1, help="Values above are capped. Every round also caps values to its domain.")
+        int | None,
+        typer.Option(
+            min=1, help="Values above are capped. Every round also caps values to its domain."
+        ),
     ] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Rows of the data to skip, because other fleets use them.")] = 0,
+    offset: Annotated[
+        int, typer.Option(min=0, help="Rows of the data to skip, because other fleets use them.")
+    ] = 0,
     once: Annotated[
-        bool, typer.Option("--once", help="Exit after the first round, with an exit code for its outcome.")
+        bool,
+        typer.Option(
+            "--once", help="Exit after the first round, with an exit code for its outcome."
+        ),
     ] = False,
 ) -> None:
-    """Simulate users of a deployment, who take part in every new round until SIGTERM. Fleets can share a round."""
+    """Simulate users of a deployment, who take part in every new round until SIGTERM.
+
+    Fleets can share a round.
+    """
     from shuffledp_sim.users.play import FleetOptions, parse_broker, run_fleet_command
 
     options = FleetOptions(
@@ -112,46 +151,74 @@ def fleet(
 def load(
     keys: Annotated[
         Path | None,
-        typer.Argument(help="The deployment's key folder. Without it, a system is started on this machine."),
+        typer.Argument(
+            help="The deployment's key folder. Without it, a system is started on this machine."
+        ),
     ] = None,
     *,
     users: Annotated[int, typer.Option(min=1, help="Simulated users; each submits once.")] = 5000,
-    connections: Annotated[int, typer.Option(min=1, help="TLS connections to the entry node.")] = 500,
-    rate: Annotated[float, typer.Option(help="Arrivals per second, independent of the responses (open loop).")] = 200.0,
+    connections: Annotated[
+        int, typer.Option(min=1, help="TLS connections to the entry node.")
+    ] = 500,
+    rate: Annotated[
+        float, typer.Option(help="Arrivals per second, independent of the responses (open loop).")
+    ] = 200.0,
     arrivals: Annotated[
         ArrivalProcess, typer.Option(help="Distribution of the arrivals over time.")
     ] = ArrivalProcess.POISSON,
     attempts: Annotated[
         int,
         typer.Option(
-            min=1, help="Attempts of a user whose calls fail, as a real client makes them; 1 disables retries."
+            min=1,
+            help="Attempts of a user whose calls fail, as a real client makes them; 1 disables "
+            "retries.",
         ),
     ] = ATTEMPTS,
     round_id: Annotated[
-        str | None, typer.Option("--round", help="An open round; default: open a new one with the options below.")
+        str | None,
+        typer.Option(
+            "--round", help="An open round; default: open a new one with the options below."
+        ),
     ] = None,
     mechanism: Mechanism = "krr-histogram",
-    max_value: Annotated[int, typer.Option(min=1, help="Largest value; values are integers from 0.")] = 20,
+    max_value: Annotated[
+        int, typer.Option(min=1, help="Largest value; values are integers from 0.")
+    ] = 20,
     epsilon: Annotated[float, typer.Option(help="Target ε in nats.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
     suite: Suite = DEFAULT_SUITE,
-    nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes, if a system is started.")] = 3,
+    nodes: Annotated[
+        int, typer.Option(min=2, max=16, help="Number of mix nodes, if a system is started.")
+    ] = 3,
     population: Annotated[str, typer.Option(help="Population that the users belong to.")] = "demo",
     corpus: Annotated[
         Path | None,
-        typer.Option(help="Folder in which encrypted submissions are kept; those of the same round are reused."),
+        typer.Option(
+            help="Folder in which encrypted submissions are kept; those of the same round are "
+            "reused."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(help="The entry node's metrics, http://host:port/metrics, to report its memory and CPU time."),
+        typer.Option(
+            help="The entry node's metrics, http://host:port/metrics, to report its memory and "
+            "CPU time."
+        ),
     ] = None,
     leave_open: Annotated[
-        bool, typer.Option("--leave-open", help="Do not close the round, because another load generator will.")
+        bool,
+        typer.Option(
+            "--leave-open", help="Do not close the round, because another load generator will."
+        ),
     ] = False,
-    report: Annotated[Path | None, typer.Option(help="Also write a chart (.png) or a page (.html).")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a chart (.png) or a page (.html).")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Load-test an entry node: users arrive in an open loop, the round ends, and every receipt is verified."""
+    """Load-test an entry node: users arrive in an open loop, the round ends, and every receipt is
+    verified.
+    """
     from shuffledp_sim.load.command import run_load_command
     from shuffledp_sim.load.options import LoadOptions
 

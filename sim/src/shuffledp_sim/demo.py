@@ -1,4 +1,6 @@
-"""Demo of a whole round on this machine, from values in a file to a signed answer: `shuffledp demo`."""
+"""Demo of a whole round on this machine, from values in a file to a signed answer: `shuffledp
+demo`.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ ABSENT_SHARE: Final = 0.05
 """Share of users that may stay away before the round is given up."""
 
 OPEN_SECONDS: Final = 7200.0
-"""Open time of the round: it closes when everybody has submitted; this is only the latest moment."""
+"""Open time of the round: it closes when everybody has submitted; this is only the latest moment.
+"""
 
 NO_LIMIT: Final = 1e9
 """Budget ε of the population, nats: more than any round costs."""
@@ -72,7 +75,9 @@ class DemoOptions:
     def __post_init__(self) -> None:
         check_suite(self.suite, self.mix)
         if self.corrupt and self.mix == Mix.VERIFIED:
-            raise UsageError("corrupt nodes write down plain rounds only: --corrupt goes with --mix plain")
+            raise UsageError(
+                "corrupt nodes write down plain rounds only: --corrupt goes with --mix plain"
+            )
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
@@ -80,7 +85,10 @@ class DemoOptions:
         if self.max_value >= MAX_DOMAIN:
             raise UsageError(f"--max-value must be below {MAX_DOMAIN:,}, not {self.max_value:,}")
         if self.max_distance is not None and self.max_distance > self.max_value:
-            raise UsageError(f"--max-distance must be at most --max-value, {self.max_value}, not {self.max_distance}")
+            raise UsageError(
+                f"--max-distance must be at most --max-value, {self.max_value}, not "
+                f"{self.max_distance}"
+            )
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ class Played:
     Attributes:
         report: its outcome.
         keys: roster and root key by file name, to verify the documents by later.
-        evidence: folder with the documents, the board and the corrupt nodes' logs; None without corrupt nodes.
+        evidence: folder with the documents, the board and the corrupt nodes' logs; None without
+            corrupt nodes.
         lost: the error that prevented the evidence, if any; the answer stands all the same.
     """
 
@@ -101,28 +110,41 @@ class Played:
 
 
 def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
-    """Runs the round, prints the answer and saves the documents in `options.out`/<round>; leaves no process behind.
+    """Runs the round, prints the answer and saves the documents in `options.out`/<round>.
+
+    Leaves no process behind.
 
     Raises:
-        OutputError: `options.out` cannot be written; before anything is started, or after the answer is out.
+        OutputError: `options.out` cannot be written; before anything is started, or after the
+            answer is out.
         ShuffleDPError: whatever ended the round.
     """
     names = MECHANISMS[options.mechanism].answers is Answers.HISTOGRAM
     column = load_column(
-        options.data, options.column, users=options.users, max_value=options.max_value, draw=True, names=names
+        options.data,
+        options.column,
+        users=options.users,
+        max_value=options.max_value,
+        draw=True,
+        names=names,
     )
     if column.labels:
         options = replace(options, max_value=len(column.labels) - 1)
     with writable_folder(options.out), workplace() as folder:
         with Stages(Console(stderr=True)) as stages:
             played = play_round(options, column, stages, folder)
-        show_then_save(partial(print_answer, played.report, as_json=as_json), partial(_save, played, options.out))
+        show_then_save(
+            partial(print_answer, played.report, as_json=as_json),
+            partial(_save, played, options.out),
+        )
     if not as_json:
         print_folder(options.out / played.report.round_id)
 
 
 def _save(played: Played, out: Path) -> None:
-    """Saves the documents in `out`, else in a new temporary folder: the analyst that knows them is gone."""
+    """Saves the documents in `out`, else in a new temporary folder: the analyst that knows them is
+    gone.
+    """
     try:
         save_round(played.report, out / played.report.round_id, played.keys, played.evidence)
     except OSError as error:
@@ -135,7 +157,9 @@ def _save(played: Played, out: Path) -> None:
         raise OutputError(f"{words}; they are in {rescue} instead") from error
     point_latest(out / played.report.round_id)
     if played.lost is not None:
-        raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+        raise OutputError(
+            f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}"
+        )
 
 
 def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
@@ -161,22 +185,30 @@ def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Pat
 
 
 def _tracer() -> Callable[[Path], TraceOutcome]:
-    """The attack with a round's evidence, from an installed package: this one is below the adversary's."""
+    """The attack with a round's evidence, from an installed package: this one is below the
+    adversary's.
+    """
     for found in entry_points(group="shuffledp.tracers"):
         tracer: Callable[[Path], TraceOutcome] = found.load()
         return tracer
-    raise UsageError("no attack on what corrupt nodes write down is installed here: pip install 'shuffledp[adversary]'")
+    raise UsageError(
+        "no attack on what corrupt nodes write down is installed here: pip install "
+        "'shuffledp[adversary]'"
+    )
 
 
 async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
-    """Plays one round over processes of its own, with the evidence of its corrupt nodes but without an attack on it.
+    """Plays one round over processes of its own, with the evidence of its corrupt nodes but without
+    an attack on it.
 
     Raises:
         ShuffleDPError: whatever ended the round.
     """
     clock = StageClock()
     with sealing_pool() as pool:
-        system = LocalSystem(folder / "system", nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt)
+        system = LocalSystem(
+            folder / "system", nodes=options.nodes, budget=_budget(options), corrupt=options.corrupt
+        )
         try:
             with clock.stage("start"):
                 stages.update("start", 0, len(system.processes))
@@ -185,19 +217,34 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
             plan = plan_of(system, options)
             senders: list[bytes] = []
             report = await run_round(
-                system, plan, column.values, pool, stages, clock, capped=column.capped, credentials=senders
+                system,
+                plan,
+                column.values,
+                pool,
+                stages,
+                clock,
+                capped=column.capped,
+                credentials=senders,
             )
-            report = replace(report, drawn_from=column.drawn_from, column=column.name, labels=column.labels)
+            report = replace(
+                report, drawn_from=column.drawn_from, column=column.name, labels=column.labels
+            )
             played = Played(report, trusted_files(system.deployment.folder))
             if options.corrupt:
-                played = await _with_evidence(played, system, senders, column.values, folder / "round")
+                played = await _with_evidence(
+                    played, system, senders, column.values, folder / "round"
+                )
         finally:
             system.stop()
     return played
 
 
 async def _with_evidence(
-    played: Played, system: LocalSystem, senders: list[bytes], values: NDArray[np.int64], folder: Path
+    played: Played,
+    system: LocalSystem,
+    senders: list[bytes],
+    values: NDArray[np.int64],
+    folder: Path,
 ) -> Played:
     try:
         await keep_evidence(system, played.report, senders, values, folder)
@@ -207,9 +254,16 @@ async def _with_evidence(
 
 
 async def keep_evidence(
-    system: LocalSystem, report: RoundReport, credentials: list[bytes], values: NDArray[np.int64], folder: Path
+    system: LocalSystem,
+    report: RoundReport,
+    credentials: list[bytes],
+    values: NDArray[np.int64],
+    folder: Path,
 ) -> None:
-    """Saves the board, the corrupt nodes' logs and the ground truth in a round's folder; see `tracing.trace`."""
+    """Saves the board, the corrupt nodes' logs and the ground truth in a round's folder.
+
+    See `tracing.trace`.
+    """
     board = await fetch_board(system.deployment, report)
     keep_truth(folder, credentials, values)
     (folder / BOARD).write_bytes(board)
@@ -243,7 +297,7 @@ def plan_of(system: LocalSystem, options: DemoOptions) -> RoundPlan:
 def _budget(options: DemoOptions) -> LocalBudget:
     """A budget that no round exceeds: nobody sets one for a system that plays a single round.
 
-    What a round costs the ledger may be far from its target: under metric adjacency with a smaller `max_distance` it
-    is the cost of a change across the whole domain.
+    What a round costs the ledger may be far from its target: under metric adjacency with a smaller
+    `max_distance` it is the cost of a change across the whole domain.
     """
     return LocalBudget(epsilon=NO_LIMIT, delta=options.delta)

@@ -1,4 +1,7 @@
-"""One round on a running local system, from values to a verified answer; for demo, load tests and attacks."""
+"""One round on a running local system, from values to a verified answer.
+
+For demo, load tests and attacks.
+"""
 
 from __future__ import annotations
 

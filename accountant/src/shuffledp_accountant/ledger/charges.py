@@ -34,11 +34,13 @@ class ChargeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Privacy budget of a population for all its rounds: ε (nats, above 0) at δ (0 < δ < 1), under `adjacency`.
+    """Privacy budget of a population for all its rounds: ε (nats, above 0) at δ (0 < δ < 1), under
+    `adjacency`.
 
-    Under standard adjacency ε bounds what any change of a user's values reveals; metric charges are converted
-    (`analysis.spent`). A metric budget counts ε per unit of distance, for populations that only ever ask metric
-    questions of one scale. `composition` says what the rounds' parameters may depend on.
+    Under standard adjacency ε bounds what any change of a user's values reveals; metric charges are
+    converted (`analysis.spent`). A metric budget counts ε per unit of distance, for populations
+    that only ever ask metric questions of one scale. `composition` says what the rounds' parameters
+    may depend on.
     """
 
     epsilon: float
@@ -55,10 +57,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One round's entry in its population's account. `epsilon` is certified for `cost` as it stands.
+    """One round's entry in its population's account.
 
-    `plan` is the JSON of the round's plan; certificates are the signed documents as they travel; times are
-    milliseconds since 1970.
+    `epsilon` is certified for `cost` as it stands.
+
+    `plan` is the JSON of the round's plan; certificates are the signed documents as they travel;
+    times are milliseconds since 1970.
     """
 
     round_id: str
@@ -105,9 +109,11 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Contents of a population's account: each cost that counts, with its multiplicity, and the last entry.
+    """Contents of a population's account: each cost that counts, with its multiplicity, and the
+    last entry.
 
-    `reconciled` is the entry up to which all charges were made again after a restore from a backup; 0: never restored.
+    `reconciled` is the entry up to which all charges were made again after a restore from a backup;
+    0: never restored.
     """
 
     counted: Mapping[Cost, int]
@@ -117,10 +123,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Statement of a population's account: ε spent and left (nats, at the budget's δ), and number of charges by state.
+    """Statement of a population's account: ε spent and left (nats, at the budget's δ), and number
+    of charges by state.
 
-    `left` is the difference; because rounds compose to less than their sum, more than that may fit. `if_fixed` is the ε
-    of all rounds together if all their parameters were fixed in advance, `math.inf` for no bound.
+    `left` is the difference; because rounds compose to less than their sum, more than that may fit.
+    `if_fixed` is the ε of all rounds together if all their parameters were fixed in advance,
+    `math.inf` for no bound.
     """
 
     budget: Budget
@@ -131,18 +139,34 @@ class Statement:
 
 
 def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
-    """ε spent by all rounds under the budget's composition; more than the budget's ε if they do not fit."""
-    return spent_of_budget(times, budget.epsilon, budget.delta, budget.adjacency, budget.composition)
+    """ε spent by all rounds under the budget's composition.
+
+    More than the budget's ε if they do not fit.
+    """
+    return spent_of_budget(
+        times, budget.epsilon, budget.delta, budget.adjacency, budget.composition
+    )
 
 
-def state_account(budget: Budget, counted: Mapping[Cost, int], charges: Mapping[ChargeState, int]) -> Statement:
+def state_account(
+    budget: Budget, counted: Mapping[Cost, int], charges: Mapping[ChargeState, int]
+) -> Statement:
     """Makes the statement over all charges of one population."""
     used = total(budget, counted)
-    return Statement(budget, used, max(0.0, budget.epsilon - used.epsilon), _if_fixed(budget, counted, used), charges)
+    return Statement(
+        budget,
+        used,
+        max(0.0, budget.epsilon - used.epsilon),
+        _if_fixed(budget, counted, used),
+        charges,
+    )
 
 
 def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Spent) -> float:
-    """ε if all parameters were fixed in advance; never above the adaptive ε, which holds for such parameters, too."""
+    """ε if all parameters were fixed in advance.
+
+    Never above the adaptive ε, which holds for such parameters, too.
+    """
     return min(used.epsilon, spent(times, budget.adjacency, budget.delta).epsilon)
 
 
@@ -164,28 +188,44 @@ def account_for_reservation(budget: Budget, standing: Standing, asked: Reservati
 def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
     """Charge of a settled round, and its ε: the reserved one or more, never less.
 
-    Reports beyond the smallest number may be made up, so they lower nothing. A round with at least the reserved
-    number of honest users is covered by the reservation's curve at every ε, because further reports are
-    post-processing; one with fewer has the worse curve and is charged for them (docs/accounting.md, C17).
+    Reports beyond the smallest number may be made up, so they lower nothing. A round with at least
+    the reserved number of honest users is covered by the reservation's curve at every ε, because
+    further reports are post-processing; one with fewer has the worse curve and is charged for them
+    (docs/accounting.md, C17).
     """
     if real.cost.setting.honest >= charge.cost.setting.honest:
         return charge.cost, charge.epsilon
     return real.cost, real.epsilon
 
 
-def account_for_settlement(budget: Budget, standing: Standing, charge: Charge, real: Settlement) -> Account:
-    """The account with the settled cost in place of the reserved one, even where that overspends the budget."""
+def account_for_settlement(
+    budget: Budget, standing: Standing, charge: Charge, real: Settlement
+) -> Account:
+    """The account with the settled cost in place of the reserved one, even where that overspends
+    the budget.
+    """
     cost, _ = settled_cost(charge, real)
     # The old cost goes out once: other rounds of the same cost stay.
     times = Counter(standing.counted) - Counter([charge.cost]) + Counter([cost])
     honest, reserved = cost.setting.honest, charge.cost.setting.honest
-    why = "further reports may be made up" if honest >= reserved else f"fewer than the {reserved} reserved"
-    line = f"charged for {honest} honest users, {'as reserved: ' if honest >= reserved else ''}{why}"
+    why = (
+        "further reports may be made up"
+        if honest >= reserved
+        else f"fewer than the {reserved} reserved"
+    )
+    line = (
+        f"charged for {honest} honest users, {'as reserved: ' if honest >= reserved else ''}{why}"
+    )
     return _account(budget, standing, charge.entry, times, total(budget, times), line)
 
 
 def _account(
-    budget: Budget, standing: Standing, entry: int, times: Mapping[Cost, int], used: Spent, *lines: str
+    budget: Budget,
+    standing: Standing,
+    entry: int,
+    times: Mapping[Cost, int],
+    used: Spent,
+    *lines: str,
 ) -> Account:
     fixed = _if_fixed(budget, times, used)
     adaptive = budget.composition is Composition.ADAPTIVE
@@ -199,10 +239,12 @@ def _account(
         reconciled=standing.reconciled or UNSET,
     )
     rests = (
-        f"the parameters of a round may depend on the results of earlier rounds; epsilon {fixed:.6g} only if all "
+        f"the parameters of a round may depend on the results of earlier rounds; epsilon "
+        f"{fixed:.6g} only if all "
         "parameters were fixed in advance"
         if adaptive
-        else "only if the parameters of all rounds charged were fixed in advance: they do not depend on results"
+        else "only if the parameters of all rounds charged were fixed in advance: they do not "
+        "depend on results"
     )
     return Account(position, (*used.basis, *lines, rests))
 
@@ -211,20 +253,28 @@ def _finite(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _refuse(budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent) -> NoReturn:
+def _refuse(
+    budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent
+) -> NoReturn:
     already = total(budget, before).epsilon
     single = alone(rebased([asked.cost], budget.adjacency)[0][0], budget.delta)
-    # At this δ no ε would be enough for it, which is another answer than that the budget is used up.
+    # At this δ no ε would be enough for it, which is another answer than that the budget is used
+    # up.
     if math.isinf(single.epsilon):
         raise CannotCertify(
-            f"the round has no finite cost at the budget's delta {budget.delta:g} ({'; '.join(single.basis)}): ask "
+            f"the round has no finite cost at the budget's delta {budget.delta:g} "
+            f"({'; '.join(single.basis)}): ask "
             f"for a delta of at most {budget.delta:g}"
         )
     raise BudgetExceeded(
-        f"the budget of population {asked.population!r} does not cover the round: epsilon {already:.6g} of "
-        f"{budget.epsilon:g} is spent at delta {budget.delta:g}, {max(0.0, budget.epsilon - already):.6g} is left, the "
-        f"round alone costs {single.epsilon:.6g} ({budget.adjacency} adjacency) and would bring the total to "
-        f"{used.epsilon:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a smaller delta"
+        f"the budget of population {asked.population!r} does not cover the round: epsilon "
+        f"{already:.6g} of "
+        f"{budget.epsilon:g} is spent at delta {budget.delta:g}, "
+        f"{max(0.0, budget.epsilon - already):.6g} is left, the "
+        f"round alone costs {single.epsilon:.6g} ({budget.adjacency} adjacency) and would bring "
+        f"the total to "
+        f"{used.epsilon:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a "
+        f"smaller delta"
     )
 
 
@@ -234,11 +284,16 @@ def stored_plan_certificate(charge: Charge, plan: str) -> bytes:
     Raises:
         RoundStateError: the round was reserved for another plan, or was released.
     """
-    # A round id stands for one plan: another one under the same id would run without a charge of its own.
+    # A round id stands for one plan: another one under the same id would run without a charge of
+    # its own.
     if charge.plan != plan:
-        raise RoundStateError(f"round {charge.round_id} was certified for another plan; draw a new round id")
+        raise RoundStateError(
+            f"round {charge.round_id} was certified for another plan; draw a new round id"
+        )
     if charge.state is ChargeState.RELEASED:
-        raise RoundStateError(f"round {charge.round_id} was released and cannot be run again; draw a new round id")
+        raise RoundStateError(
+            f"round {charge.round_id} was released and cannot be run again; draw a new round id"
+        )
     return charge.plan_certificate
 
 
@@ -249,10 +304,13 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
         RoundStateError: the round was settled for another count, or was released.
     """
     if charge.state is ChargeState.RELEASED:
-        raise RoundStateError(f"round {charge.round_id} was released: its reports count for nothing")
+        raise RoundStateError(
+            f"round {charge.round_id} was released: its reports count for nothing"
+        )
     if charge.state is ChargeState.SETTLED and charge.accepted != accepted:
         raise RoundStateError(
-            f"round {charge.round_id} was settled for {charge.accepted} reports and is not settled again for {accepted}"
+            f"round {charge.round_id} was settled for {charge.accepted} reports and is not "
+            f"settled again for {accepted}"
         )
     return charge.final_certificate
 
@@ -264,5 +322,7 @@ def check_release(charge: Charge) -> bool:
         RoundStateError: the round was settled.
     """
     if charge.state is ChargeState.SETTLED:
-        raise RoundStateError(f"round {charge.round_id} was settled for {charge.accepted} reports: its charge stays")
+        raise RoundStateError(
+            f"round {charge.round_id} was settled for {charge.accepted} reports: its charge stays"
+        )
     return charge.state is ChargeState.RESERVED

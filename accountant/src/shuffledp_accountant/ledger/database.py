@@ -1,8 +1,10 @@
-"""Database of the ledger: SQLite in a file (default) or PostgreSQL, with one kind of error for both.
+"""Database of the ledger: SQLite in a file (default) or PostgreSQL, with one kind of error for
+both.
 
-SQLite runs in WAL mode with synchronous=FULL (a commit is on the disk when it returns), every transaction begins
-IMMEDIATE (no two writers ever hold the same snapshot), and a busy database is waited for. PostgreSQL keeps its
-defaults, which are as strict; what is read and then changed is guarded by revisions in `ledger`.
+SQLite runs in WAL mode with synchronous=FULL (a commit is on the disk when it returns), every
+transaction begins IMMEDIATE (no two writers ever hold the same snapshot), and a busy database is
+waited for. PostgreSQL keeps its defaults, which are as strict; what is read and then changed is
+guarded by revisions in `ledger`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from shuffledp_accountant.ledger.patience import connect_with_patience
 from shuffledp_core.errors import ConfigError, LedgerAwayError, LedgerError
 
 BUSY_SECONDS: Final = 10
-"""Limit for a transaction that waits for another writer; each holds the database for milliseconds."""
+"""Limit for a transaction that waits for another writer; each holds the database for milliseconds.
+"""
 
 POOL_SECONDS: Final = 10
 """Limit for a thread that waits for a connection that others hold."""
@@ -42,7 +45,9 @@ _SERVER_PATIENCE: Final[dict[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""libpq parameters (seconds; the last in milliseconds): a server behind a cut line is given up, not waited for."""
+"""libpq parameters (seconds; the last in milliseconds): a server behind a cut line is given up, not
+waited for.
+"""
 
 _ADVISORY_LOCK: Final = 0x73687564  # any constant; held while the schema is upgraded
 
@@ -82,9 +87,12 @@ def failures() -> Iterator[None]:
                 f"the ledger's disk is full: {cause}; nothing was changed; make room, and ask again"
             ) from error
         if _is_away(error):
-            raise LedgerAwayError(f"the ledger's database does not answer: {cause}; start it, and ask again") from error
+            raise LedgerAwayError(
+                f"the ledger's database does not answer: {cause}; start it, and ask again"
+            ) from error
         raise LedgerError(
-            f"the ledger's database failed: {cause}; nothing was changed; check the file or server, and restore a "
+            f"the ledger's database failed: {cause}; nothing was changed; check the file or "
+            f"server, and restore a "
             "backup if it is damaged"
         ) from error
 
@@ -92,17 +100,28 @@ def failures() -> Iterator[None]:
 def _is_full(error: SQLAlchemyError | sqlite3.Error) -> bool:
     """True if SQLite found no room on the disk, for the database or for the index of its log."""
     cause = getattr(error, "orig", error)
-    return getattr(cause, "sqlite_errorcode", 0) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
+    return getattr(cause, "sqlite_errorcode", 0) in {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+    }
 
 
 def _is_away(error: SQLAlchemyError | sqlite3.Error) -> bool:
-    """True if the database cannot answer now; an error without an SQLSTATE is the driver's own: it found no server."""
+    """True if the database cannot answer now.
+
+    An error without an SQLSTATE is the driver's own: it found no server.
+    """
     if isinstance(error, PoolTimeoutError):
         return True
     if not isinstance(error, OperationalError | InterfaceError):
         return False
-    if isinstance(error.orig, sqlite3.Error):  # the low byte: SQLite's extended codes say more of the same kind
-        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    if isinstance(
+        error.orig, sqlite3.Error
+    ):  # the low byte: SQLite's extended codes say more of the same kind
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in {
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_LOCKED,
+        }
     state = getattr(error.orig, "sqlstate", None)
     return state is None or state[:2] in _AWAY_CLASSES
 
@@ -111,7 +130,9 @@ def _parse(url: str) -> URL:
     try:
         address = make_url(url)
     except ArgumentError as error:
-        raise ConfigError("the ledger's URL is not a database URL such as sqlite:///state/ledger.db") from error
+        raise ConfigError(
+            "the ledger's URL is not a database URL such as sqlite:///state/ledger.db"
+        ) from error
     kind = address.get_backend_name()
     # A ledger in memory would forget at every restart what was spent.
     if kind == "sqlite" and address.database in {None, "", ":memory:"}:
@@ -126,17 +147,24 @@ def _parse(url: str) -> URL:
 def _engine(address: URL) -> Engine:
     if address.get_backend_name() == "sqlite":
         _create_private(Path(str(address.database)))
-        engine = create_engine(address, connect_args={"timeout": BUSY_SECONDS}, pool_timeout=POOL_SECONDS)
+        engine = create_engine(
+            address, connect_args={"timeout": BUSY_SECONDS}, pool_timeout=POOL_SECONDS
+        )
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_immediate)
         return engine
     try:
         # What the URL itself says goes first.
-        patience = {key: value for key, value in _SERVER_PATIENCE.items() if key not in address.query}
-        engine = create_engine(address, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=patience)
+        patience = {
+            key: value for key, value in _SERVER_PATIENCE.items() if key not in address.query
+        }
+        engine = create_engine(
+            address, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=patience
+        )
     except ImportError as error:
         raise ConfigError(
-            "PostgreSQL needs its driver: install shuffledp-accountant[postgres], or use a sqlite:/// URL"
+            "PostgreSQL needs its driver: install shuffledp-accountant[postgres], or use a "
+            "sqlite:/// URL"
         ) from error
     event.listen(engine, "do_connect", connect_with_patience)
     return engine
@@ -146,27 +174,36 @@ def _create_private(path: Path) -> None:
     """Creates an empty file that only we can read; SQLite gives its companions the same mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Before SQLite makes it with the process's umask. No O_TRUNC and no O_EXCL: an existing ledger stays as it is.
+        # Before SQLite makes it with the process's umask. No O_TRUNC and no O_EXCL: an existing
+        # ledger stays as it is.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise ConfigError(f"cannot open the ledger {path}: {error.strerror}; check the path and permissions") from error
+        raise ConfigError(
+            f"cannot open the ledger {path}: {error.strerror}; check the path and permissions"
+        ) from error
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; `_begin_immediate` does
+    connection.isolation_level = (
+        None  # the driver begins nothing by itself; `_begin_immediate` does
+    )
     connection.execute("PRAGMA journal_mode = WAL")
-    # NORMAL, the custom with WAL, may lose the last commits with the power: a certificate would lack its charge.
+    # NORMAL, the custom with WAL, may lose the last commits with the power: a certificate would
+    # lack its charge.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_immediate(connection: Connection) -> None:
-    # A deferred transaction that reads first may fail when it writes: another writer's commit has made it stale.
+    # A deferred transaction that reads first may fail when it writes: another writer's commit has
+    # made it stale.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _check_integrity(connection: Connection) -> None:
-    """Has SQLite check all its pages, so that damage is found at the start and not during a round."""
+    """Has SQLite check all its pages, so that damage is found at the start and not during a
+    round.
+    """
     if connection.dialect.name == "sqlite":
         verdict = connection.execute(text("PRAGMA integrity_check")).scalars().all()
         if verdict != ["ok"]:
@@ -174,9 +211,13 @@ def _check_integrity(connection: Connection) -> None:
 
 
 def _upgrade(connection: Connection) -> None:
-    """Upgrades the schema to this version. Runs in the caller's transaction: all of it happens, or nothing."""
+    """Upgrades the schema to this version.
+
+    Runs in the caller's transaction: all of it happens, or nothing.
+    """
     if connection.dialect.name == "postgresql":
-        # Of two accountants that start at once the second waits, and finds the schema upgraded; a crash frees the lock.
+        # Of two accountants that start at once the second waits, and finds the schema upgraded; a
+        # crash frees the lock.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
     config = Config()
     config.set_main_option("script_location", "shuffledp_accountant.ledger:migrations")
@@ -187,6 +228,7 @@ def _upgrade(connection: Connection) -> None:
     except CommandError as error:
         known = ScriptDirectory.from_config(config).get_current_head()
         raise LedgerError(
-            f"the ledger was written by another version of this software (this one knows schema {known}): {error}; "
+            f"the ledger was written by another version of this software (this one knows schema "
+            f"{known}): {error}; "
             "run the version that wrote it, or a newer one"
         ) from error

@@ -1,9 +1,11 @@
-"""Transactions of the privacy ledger: reserve, settle, release, each exactly once under concurrency and crashes.
+"""Transactions of the privacy ledger: reserve, settle, release, each exactly once under concurrency
+and crashes.
 
-Composition takes up to seconds, so it is not done while the database is locked. A change is computed on a snapshot and
-commits only if the population's revision is still the snapshot's (compare and swap in one transaction);
-otherwise it is computed again. The signed certificate is stored in the transaction that charges for it: there is
-never a certificate without its charge, and a repeated call gets the same bytes.
+Composition takes up to seconds, so it is not done while the database is locked. A change is
+computed on a snapshot and commits only if the population's revision is still the snapshot's
+(compare and swap in one transaction); otherwise it is computed again. The signed certificate is
+stored in the transaction that charges for it: there is never a certificate without its charge, and
+a repeated call gets the same bytes.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ class Ledger:
 
         Args:
             url: sqlite:///FILE or postgresql://...
-            budgets: by population. Changing a limit later changes what is refused from then on, never a charge.
+            budgets: by population. Changing a limit later changes what is refused from then on,
+                never a charge.
             clock: milliseconds since 1970.
 
         Raises:
@@ -104,11 +107,14 @@ class Ledger:
         self._engine.dispose()
 
     def reserve(self, asked: Reservation, certify: Certify) -> bytes:
-        """Charges the population for a planned round and returns the certificate; a repeated call gets the stored one.
+        """Charges the population for a planned round and returns the certificate.
+
+        A repeated call gets the stored one.
 
         Args:
             asked: the round, its plan and its cost.
-            certify: signs the certificate; called once or more often, only the stored result is ever returned.
+            certify: signs the certificate; called once or more often, only the stored result is
+                ever returned.
 
         Raises:
             BudgetExceeded: the budget does not cover it; nothing is charged.
@@ -119,23 +125,31 @@ class Ledger:
         """
         budget = self._budget(asked.population)
         while True:  # ends: whenever we start again, somebody else's change was committed
-            # The snapshot first: a charge made after it changes the revision, so that the commit below fails.
+            # The snapshot first: a charge made after it changes the revision, so that the commit
+            # below fails.
             revision, standing = self._snapshot(asked.population)
             known = self.find(asked.round_id)
             if known is not None:
                 return rules.stored_plan_certificate(known, asked.plan)
             place = rules.account_for_reservation(budget, standing, asked)
-            # Signed before the commit, which stores it with the charge: a crash in between leaves neither.
+            # Signed before the commit, which stores it with the charge: a crash in between leaves
+            # neither.
             certificate = certify(place)
             row = _row(asked, place.position.entry, certificate, self._clock())
-            if self._commit(asked.population, revision, lambda db: db.execute(insert(charges).values(row))):  # noqa: B023
+            if self._commit(
+                asked.population,
+                revision,
+                lambda db: db.execute(insert(charges).values(row)),  # noqa: B023
+            ):
                 return certificate
 
     def settle(self, round_id: str, real: Settlement, certify: Certify) -> bytes:
-        """Settles a reservation for the reports that arrived; returns the final certificate, repeatedly the same.
+        """Settles a reservation for the reports that arrived.
 
-        The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are left it rises,
-        even beyond the budget: the reports exist.
+        Returns the final certificate, repeatedly the same.
+
+        The charge never falls (`charges.settled_cost`). Where fewer honest users than reserved are
+        left it rises, even beyond the budget: the reports exist.
 
         Raises:
             RoundStateError: settled before for another count, or released.
@@ -148,7 +162,9 @@ class Ledger:
             if stored is not None:
                 return stored
             revision, standing = self._snapshot(charge.population)
-            place = rules.account_for_settlement(self._budget(charge.population), standing, charge, real)
+            place = rules.account_for_settlement(
+                self._budget(charge.population), standing, charge, real
+            )
             certificate = certify(place)
             values = {
                 "state": ChargeState.SETTLED.value,
@@ -160,7 +176,9 @@ class Ledger:
                 return certificate
 
     def release(self, round_id: str) -> None:
-        """Releases a reservation; no effect if repeated. The caller has checked that nothing was forwarded.
+        """Releases a reservation; no effect if repeated.
+
+        The caller has checked that nothing was forwarded.
 
         Raises:
             RoundStateError: the round was settled.
@@ -178,16 +196,20 @@ class Ledger:
     def positions(self, population: str) -> dict[int, int]:
         """Time of the reservation (milliseconds since 1970) of every entry of the population."""
         self._budget(population)
-        mine = select(charges.c.entry, charges.c.reserved_at).where(charges.c.population == population)
+        mine = select(charges.c.entry, charges.c.reserved_at).where(
+            charges.c.population == population
+        )
         with failures(), self._engine.begin() as db:
             return {int(row.entry): int(row.reserved_at) for row in db.execute(mine)}
 
     def readmit(self, population: str, lost: Sequence[Charge], reconciled: int) -> None:
-        """Charges rounds again that a restored ledger has forgotten, all or none, whatever is left of the budget.
+        """Charges rounds again that a restored ledger has forgotten, all or none, whatever is left
+        of the budget.
 
         Args:
             population: one with a budget.
-            lost: of this population, not in the ledger; one whose entry is taken gets the next free one.
+            lost: of this population, not in the ledger; one whose entry is taken gets the next free
+                one.
             reconciled: every entry up to this one has been charged; 0 if some are still missing.
 
         Raises:
@@ -206,7 +228,9 @@ class Ledger:
             mark = update(populations).where(populations.c.name == population)
             mark = mark.values(reconciled=max(standing.reconciled, reconciled))
 
-            def change(db: Connection, rows: list[dict[str, object]] = rows, mark: Update = mark) -> None:
+            def change(
+                db: Connection, rows: list[dict[str, object]] = rows, mark: Update = mark
+            ) -> None:
                 if rows:
                     db.execute(insert(charges), rows)
                 db.execute(mark)
@@ -222,11 +246,17 @@ class Ledger:
         return found
 
     def statement(self, population: str) -> Statement:
-        """The population's budget, spent and left. Raises `UsageError` for an unknown population, `LedgerError`."""
+        """The population's budget, spent and left.
+
+        Raises `UsageError` for an unknown population, `LedgerError`.
+        """
         budget = self._budget(population)
         states = select(charges.c.state, func.count()).where(charges.c.population == population)
         with failures(), self._engine.begin() as db:
-            found = {str(state): int(count) for state, count in db.execute(states.group_by(charges.c.state))}
+            found = {
+                str(state): int(count)
+                for state, count in db.execute(states.group_by(charges.c.state))
+            }
         _, standing = self._snapshot(population)
         return rules.state_account(
             budget, standing.counted, {state: found.get(state.value, 0) for state in ChargeState}
@@ -258,21 +288,26 @@ class Ledger:
     def _budget(self, population: str) -> Budget:
         if population not in self._budgets:
             known = ", ".join(sorted(self._budgets)) or "none"
-            raise UsageError(f"population {population!r} has no budget here; those with one: {known}")
+            raise UsageError(
+                f"population {population!r} has no budget here; those with one: {known}"
+            )
         return self._budgets[population]
 
     def _snapshot(self, population: str) -> tuple[int, Standing]:
         """The population's revision and the charges of its account, read in one transaction.
 
-        The rounds are counted by the database: as many rows as there are different costs, however many rounds.
+        The rounds are counted by the database: as many rows as there are different costs, however
+        many rounds.
         """
         mine = charges.c.population == population
         counting = charges.c.state.in_([ChargeState.RESERVED.value, ChargeState.SETTLED.value])
         alike = select(*_COST, func.count().label("times")).where(mine, counting).group_by(*_COST)
         with failures(), self._engine.begin() as db:
-            # Read first: on PostgreSQL each statement sees what is committed by then, and a change between them must
-            # make the later swap fail.
-            known = select(populations.c.revision, populations.c.reconciled).where(populations.c.name == population)
+            # Read first: on PostgreSQL each statement sees what is committed by then, and a change
+            # between them must make the later swap fail.
+            known = select(populations.c.revision, populations.c.reconciled).where(
+                populations.c.name == population
+            )
             row = db.execute(known).one_or_none()
             last = db.execute(select(func.max(charges.c.entry)).where(mine)).scalar()
             rows = db.execute(alike).mappings().all()
@@ -283,9 +318,17 @@ class Ledger:
         return revision, Standing(counted, int(last or 0), reconciled)
 
     def _read_curves(self) -> None:
-        """Loads the curves that this very version has computed before; those of others are deleted."""
+        """Loads the curves that this very version has computed before.
+
+        Those of others are deleted.
+        """
         ours = curves.c.software == fingerprint()
-        newest = select(curves.c.key, curves.c.points).where(ours).order_by(curves.c.made_at.desc()).limit(MOST_KEPT)
+        newest = (
+            select(curves.c.key, curves.c.points)
+            .where(ours)
+            .order_by(curves.c.made_at.desc())
+            .limit(MOST_KEPT)
+        )
         with failures(), self._engine.begin() as db:
             # What other code computed is not what this code would certify: it only takes room.
             db.execute(delete(curves).where(~ours))
@@ -295,16 +338,27 @@ class Ledger:
         TABLES.learn(reversed(rows))
 
     def _store_curves(self) -> None:
-        """Stores new curves, so that a restart need not compute them; a failure is left to the next change."""
+        """Stores new curves, so that a restart need not compute them.
+
+        A failure is left to the next change.
+        """
         new = TABLES.dump(self._curves)
         if not new:
             return
         try:
             with failures(), self._engine.begin() as db:
                 # Another process on the same database may have stored some of them meanwhile.
-                known = set(db.execute(select(curves.c.key).where(curves.c.software == fingerprint())).scalars())
+                known = set(
+                    db.execute(
+                        select(curves.c.key).where(curves.c.software == fingerprint())
+                    ).scalars()
+                )
                 made = {"software": fingerprint(), "made_at": self._clock()}
-                rows = [{"key": key, "points": points, **made} for key, points in new.items() if key not in known]
+                rows = [
+                    {"key": key, "points": points, **made}
+                    for key, points in new.items()
+                    if key not in known
+                ]
                 if rows:
                     db.execute(insert(curves), rows)
         except LedgerError:
@@ -314,35 +368,56 @@ class Ledger:
     def find(self, round_id: str) -> Charge | None:
         """A round's charge; None when it was never reserved here. Raises `LedgerError`."""
         with failures(), self._engine.begin() as db:
-            row = db.execute(select(charges).where(charges.c.round_id == round_id)).mappings().one_or_none()
+            row = (
+                db.execute(select(charges).where(charges.c.round_id == round_id))
+                .mappings()
+                .one_or_none()
+            )
         return None if row is None else _charge(row)
 
     def _change(self, charge: Charge, revision: int, values: Mapping[str, object]) -> bool:
-        """Commits new values of a charge that is still reserved; False where another process changed it meanwhile."""
+        """Commits new values of a charge that is still reserved.
+
+        False where another process changed it meanwhile.
+        """
         statement = (
             update(charges)
-            .where(charges.c.round_id == charge.round_id, charges.c.state == ChargeState.RESERVED.value)
+            .where(
+                charges.c.round_id == charge.round_id, charges.c.state == ChargeState.RESERVED.value
+            )
             .values(**values, changed_at=self._clock())
         )
 
         def change(db: Connection) -> None:
             if db.execute(statement).rowcount != 1:
-                # The charge was read before the snapshot and changed between both: the revision cannot show that.
+                # The charge was read before the snapshot and changed between both: the revision
+                # cannot show that.
                 raise _NothingChangedError
 
         return self._commit(charge.population, revision, change)
 
-    def _commit(self, population: str, revision: int, change: Callable[[Connection], object]) -> bool:
-        """Commits a change if the population is still at `revision`; False, and no change, if it is not."""
+    def _commit(
+        self, population: str, revision: int, change: Callable[[Connection], object]
+    ) -> bool:
+        """Commits a change if the population is still at `revision`.
+
+        False, and no change, if it is not.
+        """
         with failures():
             try:
                 with self._engine.begin() as db:
-                    if revision < 0:  # the first change of a population: of two at once the primary key refuses one
+                    if (
+                        revision < 0
+                        # the first change of a population: of two at once the primary key refuses
+                        # one
+                    ):
                         db.execute(insert(populations).values(name=population, revision=0))
                     else:
                         swapped = db.execute(
                             update(populations)
-                            .where(populations.c.name == population, populations.c.revision == revision)
+                            .where(
+                                populations.c.name == population, populations.c.revision == revision
+                            )
                             .values(revision=revision + 1)
                         )
                         if swapped.rowcount != 1:
@@ -351,9 +426,11 @@ class Ledger:
             except _NothingChangedError:
                 return False
             except IntegrityError:
-                # Somebody else made the population, or this very round under another population, meanwhile.
+                # Somebody else made the population, or this very round under another population,
+                # meanwhile.
                 return False
-        self._store_curves()  # in a transaction of its own: curves can be computed again, a charge must not wait
+        # in a transaction of its own: curves can be computed again, a charge must not wait
+        self._store_curves()
         return True
 
 
@@ -393,7 +470,9 @@ def _readmitted(charge: Charge) -> dict[str, object]:
 
 def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
     if cost.setting.max_distance is None:
-        raise ValueError("a charge states the largest distance that it covers; `certificates` fills it in")
+        raise ValueError(
+            "a charge states the largest distance that it covers; `certificates` fills it in"
+        )
     return {
         "mechanism": to_json(cost.mechanism).decode(),
         "users": cost.setting.users,
@@ -407,7 +486,9 @@ def _cost_columns(cost: Cost, epsilon: float) -> dict[str, object]:
 
 
 class _CostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Columns of a cost, as strict as a signed document: SQLite would keep any type in any column."""
+    """Columns of a cost, as strict as a signed document: SQLite would keep any type in any
+    column.
+    """
 
     mechanism: str
     users: int
@@ -454,7 +535,9 @@ def _cost(row: RowMapping) -> Cost:
 
 def _as_cost(row: _CostRow) -> Cost:
     mechanism: Mechanism = msgspec.json.decode(row.mechanism, type=_SPEC, dec_hook=decode_value)
-    return Cost(mechanism, Setting(row.users, row.honest, row.adjacency, row.max_distance), row.delta)
+    return Cost(
+        mechanism, Setting(row.users, row.honest, row.adjacency, row.max_distance), row.delta
+    )
 
 
 def _entry(row: RowMapping) -> Entry:

@@ -1,7 +1,8 @@
 """PostgreSQL connections that wait for each answer for a bounded time, whatever the server does.
 
-A server that is frozen keeps its connections, and its kernel acknowledges what is sent: no time-out of TCP or of the
-server itself ends the waiting. So the client does. The driver is imported when it is used: it is an extra.
+A server that is frozen keeps its connections, and its kernel acknowledges what is sent: no time-out
+of TCP or of the server itself ends the waiting. So the client does. The driver is imported when it
+is used: it is an extra.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ ANSWER_SECONDS: Final = 8.0
 """Limit for the answer to one question; a healthy server answers in milliseconds."""
 
 
-def connect_with_patience(_dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """SQLAlchemy's `do_connect`: a connection whose every wait, that for itself included, ends at `ANSWER_SECONDS`."""
+def connect_with_patience(
+    _dialect: Any, _record: Any, args: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """SQLAlchemy's `do_connect`: a connection whose every wait, that for itself included, ends at
+    `ANSWER_SECONDS`.
+    """
     return _patient_connection().connect(*args, **options)
 
 
@@ -26,9 +31,12 @@ def _patient_connection() -> Any:
 
     class PatientConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-            """As the driver's, with a limit; `OperationalError` without SQLSTATE, as for a server that is away.
+            """As the driver's, with a limit.
 
-            A commit that is not answered may have been made: its certificate is found when one asks again.
+            `OperationalError` without SQLSTATE, as for a server that is away.
+
+            A commit that is not answered may have been made: its certificate is found when one asks
+            again.
             """
             bound = ANSWER_SECONDS if timeout is None else min(timeout, ANSWER_SECONDS)
             began = time.monotonic()
@@ -37,7 +45,8 @@ def _patient_connection() -> Any:
             except psycopg.OperationalError as error:
                 if time.monotonic() - began < bound:
                     raise
-                self.pgconn.finish()  # what it still waits for would be taken for the answer to the next question
+                # what it still waits for would be taken for the answer to the next question
+                self.pgconn.finish()
                 raise psycopg.OperationalError(f"no answer for {bound:g} s") from error
 
     return PatientConnection

@@ -1,7 +1,9 @@
-"""Charging rounds again that a ledger restored from a backup has forgotten, from their signed certificates.
+"""Charging rounds again that a ledger restored from a backup has forgotten, from their signed
+certificates.
 
-Each certificate states its round's place in the population's account, so that a gap is visible. What was released
-meanwhile, or never settled, counts as reserved: more is charged than was spent, never less. docs/operations.md.
+Each certificate states its round's place in the population's account, so that a gap is visible.
+What was released meanwhile, or never settled, counts as reserved: more is charged than was spent,
+never less. docs/operations.md.
 """
 
 from __future__ import annotations
@@ -13,8 +15,21 @@ from typing import Final
 
 from shuffledp_accountant.ledger.charges import Charge, ChargeState, Settlement
 from shuffledp_accountant.ledger.ledger import Ledger
-from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Party, Result, RoundPlan
-from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, DocumentT, Signed, from_json, to_json
+from shuffledp_core.documents.models import (
+    Announcement,
+    Certificate,
+    Manifest,
+    Party,
+    Result,
+    RoundPlan,
+)
+from shuffledp_core.documents.signed import (
+    MAX_DOCUMENT_BYTES,
+    DocumentT,
+    Signed,
+    from_json,
+    to_json,
+)
 from shuffledp_core.errors import ConfigError, DocumentError, MalformedDocumentError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import Mechanism
@@ -59,7 +74,9 @@ class Evidence:
     final_bytes: bytes | None = None
 
 
-def read_certificates(folders: Iterable[Path], accountant: Party, deployment: str) -> dict[str, Evidence]:
+def read_certificates(
+    folders: Iterable[Path], accountant: Party, deployment: str
+) -> dict[str, Evidence]:
     """Genuine certificates in all JSON files below these folders, by round.
 
     Certificates, manifests, announcements and results are read; every other file is passed over.
@@ -78,7 +95,10 @@ def read_certificates(folders: Iterable[Path], accountant: Party, deployment: st
             continue
         kept = finals if found.stage == CertificateStage.FINAL else plans
         kept[found.round_id] = (found, signed.to_bytes())
-    return {round_id: Evidence(*plan, *finals.get(round_id, (None, None))) for round_id, plan in plans.items()}
+    return {
+        round_id: Evidence(*plan, *finals.get(round_id, (None, None)))
+        for round_id, plan in plans.items()
+    }
 
 
 def _signed_certificates(folders: Iterable[Path]) -> Iterator[Signed]:
@@ -94,13 +114,18 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
     count = 0
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"{folder} is not a folder; give the folder that holds the rounds' documents")
+            raise ConfigError(
+                f"{folder} is not a folder; give the folder that holds the rounds' documents"
+            )
         for path in sorted(folder.rglob("*.json")):
             if not path.is_file() or path.is_symlink():
                 continue
             count += 1
             if count > MOST_FILES:
-                raise ConfigError(f"more than {MOST_FILES:,} files below the folders; give the rounds' folders alone")
+                raise ConfigError(
+                    f"more than {MOST_FILES:,} files below the folders; give the rounds' folders "
+                    f"alone"
+                )
             yield path
 
 
@@ -126,11 +151,13 @@ def _parsed(signed: Signed, model: type[DocumentT]) -> DocumentT:
 
 
 def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
-    """Charges every round of `evidence` that the ledger does not know, and reconciles accounts without a gap.
+    """Charges every round of `evidence` that the ledger does not know, and reconciles accounts
+    without a gap.
 
     A round that the ledger holds as reserved is settled by its final certificate.
 
-    Until an account is reconciled up to what a node has seen, that node takes part in no round of its population.
+    Until an account is reconciled up to what a node has seen, that node takes part in no round of
+    its population.
 
     Raises:
         LedgerError: the database failed.
@@ -153,7 +180,8 @@ def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> R
             _settle(ledger, found)
     held = ledger.positions(population)
     newest = evidence[-1].plan
-    # Entries that the restored ledger has given out anew, to rounds that nodes refused, are not the lost ones.
+    # Entries that the restored ledger has given out anew, to rounds that nodes refused, are not the
+    # lost ones.
     until = newest.issued_at + CLOCK_MILLISECONDS
     covered = {entry for entry, reserved_at in held.items() if reserved_at <= until}
     covered |= {found.plan.ledger.entry for found in evidence}
@@ -185,20 +213,28 @@ def _charge(found: Evidence) -> Charge:
 
 
 def _settle(ledger: Ledger, found: Evidence) -> None:
-    """Settles a round that the backup holds as reserved, by its final certificate, if there is one."""
+    """Settles a round that the backup holds as reserved, by its final certificate, if there is
+    one.
+    """
     final, data = found.final, found.final_bytes
     if final is None or data is None:
         return
     charge = _charge(found)
-    ledger.settle(final.round_id, Settlement(final.users, charge.cost, charge.epsilon), lambda _: data)
+    ledger.settle(
+        final.round_id, Settlement(final.users, charge.cost, charge.epsilon), lambda _: data
+    )
 
 
 def _setting(certificate: Certificate) -> Setting:
-    return Setting(certificate.users, certificate.honest, certificate.adjacency, certificate.max_distance)
+    return Setting(
+        certificate.users, certificate.honest, certificate.adjacency, certificate.max_distance
+    )
 
 
 def _plan_of(certificate: Certificate) -> RoundPlan:
-    """A plan that asks for what was certified, by which the round can still be settled or released."""
+    """A plan that asks for what was certified, by which the round can still be settled or
+    released.
+    """
     mechanism: Mechanism = certificate.mechanism
     return RoundPlan(
         population=certificate.population,

@@ -1,4 +1,7 @@
-"""Tables of the ledger, for SQLite and PostgreSQL alike. `migrations` creates them; a test compares the two."""
+"""Tables of the ledger, for SQLite and PostgreSQL alike.
+
+`migrations` creates them; a test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,11 @@ populations: Final = Table(
     "populations",
     METADATA,
     Column("name", String(255), primary_key=True),
-    # Counts the changes of the population's charges: a change commits only on the revision it was computed for.
+    # Counts the changes of the population's charges: a change commits only on the revision it was
+    # computed for.
     Column("revision", BigInteger, nullable=False),
-    # After a restore from a backup: every entry up to this one has been charged again; 0: never restored.
+    # After a restore from a backup: every entry up to this one has been charged again; 0: never
+    # restored.
     Column("reconciled", BigInteger, nullable=False, server_default="0"),
 )
 
@@ -58,7 +63,8 @@ charges: Final = Table(
     CheckConstraint("state in ('reserved', 'settled', 'released')", name="charges_state"),
     CheckConstraint("honest >= 1 and honest <= users", name="charges_honest"),
     CheckConstraint(
-        "(state = 'settled') = (accepted is not null) and (state = 'settled') = (final_certificate is not null)",
+        "(state = 'settled') = (accepted is not null) and (state = 'settled') = "
+        "(final_certificate is not null)",
         name="charges_settled",
     ),
     # All that an account is added up from, so that the certificates beside it need not be read.
@@ -75,7 +81,8 @@ charges: Final = Table(
     ),
 )
 
-# Privacy curves as `tabulated` computed them. They can be thrown away: they only save the time to compute them again.
+# Privacy curves as `tabulated` computed them. They can be thrown away: they only save the time to
+# compute them again.
 curves: Final = Table(
     "curves",
     METADATA,

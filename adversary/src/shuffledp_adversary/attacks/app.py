@@ -17,7 +17,10 @@ from shuffledp_adversary.attacks.installed import attack_named, summaries
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.attack import Attack
 
-Plot = Annotated[Path | None, typer.Option("--plot", help="Also plot the curve into this file (.png, .svg or .pdf).")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Also plot the curve into this file (.png, .svg or .pdf)."),
+]
 
 
 class InstalledAttacks(NamedCommands):
@@ -28,7 +31,10 @@ class InstalledAttacks(NamedCommands):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """See `click.Group.list_commands`."""
-        return [*super().list_commands(ctx), *(summaries() if self._listed is None else self._listed)]
+        return [
+            *super().list_commands(ctx),
+            *(summaries() if self._listed is None else self._listed),
+        ]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """See `click.Group.get_command`. Imports the attack, unless it is only listed."""
@@ -81,10 +87,14 @@ def _command(attack: Attack) -> Any:
     """The attack as a command: its own options, then how its report is shown."""
     defaults = signature(attack.run).parameters
     parameters = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name].default, annotation=annotation)
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=defaults[name].default, annotation=annotation
+        )
         for name, annotation in attack.options.items()
     ]
-    shown = [Parameter("output", Parameter.KEYWORD_ONLY, default=OutputFormat.TEXT, annotation=Format)]
+    shown = [
+        Parameter("output", Parameter.KEYWORD_ONLY, default=OutputFormat.TEXT, annotation=Format)
+    ]
     if attack.chart is not None:
         shown.append(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot))
 

@@ -1,8 +1,8 @@
 """An attack as the command line knows it, and the options that attacks share.
 
-A module `attacks/NAME.py` (or `attacks/NAME/attack.py`) with an `ATTACK` is all that an attack needs: the command
-`shuffledp attack NAME`, its help, its place in `attack list` and its report as text or JSON follow from it.
-docs/extending.md adds one from another package.
+A module `attacks/NAME.py` (or `attacks/NAME/attack.py`) with an `ATTACK` is all that an attack
+needs: the command `shuffledp attack NAME`, its help, its place in `attack list` and its report as
+text or JSON follow from it. docs/extending.md adds one from another package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Attack:
         name: on the command line; its module's.
         summary: what it does, in a line.
         run: gives the report. All its parameters are named and have defaults.
-        options: those of them that are options, each with the annotation that typer reads; their defaults are `run`'s.
+        options: those of them that are options, each with the annotation that typer reads; their
+            defaults are `run`'s.
         chart: the curve of a report, for `--plot`; None where there is none to draw.
     """
 
@@ -45,5 +46,8 @@ def whole_number(words: str) -> Any:
 USERS: Final = whole_number("Simulated users.")
 TRIALS: Final = whole_number("Trials with each of two neighbouring datasets.")
 CONFIDENCE: Final = Annotated[
-    float, typer.Option(parser=real, metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1.")
+    float,
+    typer.Option(
+        parser=real, metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."
+    ),
 ]

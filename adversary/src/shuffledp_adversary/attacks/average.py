@@ -1,17 +1,19 @@
 """Average: the same question every day (Wang, lecture 9, section 9.1.1).
 
-What the adversary knows: every answer of one user, when all nodes are corrupt; or, with an honest node, the totals of a
-small round and what everybody but one user holds. Either way every day anew.
+What the adversary knows: every answer of one user, when all nodes are corrupt; or, with an honest
+node, the totals of a small round and what everybody but one user holds. Either way every day anew.
 
-What it does: it averages. Fresh randomness of many days cancels out; the value, which is the same every day, stays.
+What it does: it averages. Fresh randomness of many days cancels out; the value, which is the same
+every day, stays.
 
-Why it works: ε is for one answer. T answers about one value cost what the rounds compose to, and after a hundred
-days of randomised response that is a certainty.
+Why it works: ε is for one answer. T answers about one value cost what the rounds compose to, and
+after a hundred days of randomised response that is a certainty.
 
-What stops it: somebody has to count the days. The accountant's ledger composes all rounds of a population and refuses
-the one that would overspend the budget. RAPPOR's memoisation is another way for a question that stays the same: a user
-keeps one randomised answer for ever and only blurs it afresh each day, so that no number of reports tells more
-than the kept answer. It does not help against a question that is put a little differently.
+What stops it: somebody has to count the days. The accountant's ledger composes all rounds of a
+population and refuses the one that would overspend the budget. RAPPOR's memoisation is another way
+for a question that stays the same: a user keeps one randomised answer for ever and only blurs it
+afresh each day, so that no number of reports tells more than the kept answer. It does not help
+against a question that is put a little differently.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from shuffledp_accountant.ledger.charges import Account, Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_adversary.attacks.measuring import check_trials, epsilon_finding, guess_finding, guess_limit
+from shuffledp_adversary.attacks.measuring import (
+    check_trials,
+    epsilon_finding,
+    guess_finding,
+    guess_limit,
+)
 from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import (
@@ -71,7 +78,8 @@ def run_average(
         users: of the small round, all honest; at least 2.
         budget: ε (nats) that its population may spend over all days, at `delta`.
         delta: δ of one day's certificate and of the budget.
-        trials: small rounds for each of two neighbouring datasets; `LOCAL_TRIALS` times as many single users.
+        trials: small rounds for each of two neighbouring datasets; `LOCAL_TRIALS` times as many
+            single users.
         confidence: of the intervals.
 
     Raises:
@@ -79,7 +87,9 @@ def run_average(
     """
     check_trials(trials, confidence)
     if users < 2:
-        raise UsageError(f"users must be at least 2, or the small round shuffles nothing, not {users}")
+        raise UsageError(
+            f"users must be at least 2, or the small round shuffles nothing, not {users}"
+        )
     if days < 10:
         raise UsageError(f"days must be at least 10, not {days}")
     began = time.monotonic()
@@ -87,9 +97,17 @@ def run_average(
     shown = sorted({1, 3, 10, 30, allowed, days} & set(range(1, days + 1)))
     with Trials() as work:
         singles = LOCAL_TRIALS * trials
-        fresh = [work.run(f"one user, answer {x}", partial(daily_answers, x, shown), singles) for x in (0, 1)]
-        kept = [work.run(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles) for x in (0, 1)]
-        totals = [work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials) for x in (0, 1)]
+        fresh = [
+            work.run(f"one user, answer {x}", partial(daily_answers, x, shown), singles)
+            for x in (0, 1)
+        ]
+        kept = [
+            work.run(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles) for x in (0, 1)
+        ]
+        totals = [
+            work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials)
+            for x in (0, 1)
+        ]
     # The best guess from independent answers to one question is the majority's.
     right_fresh = np.concatenate((2 * fresh[0] <= shown, 2 * fresh[1] > shown))
     # A tie is read as 0 on both sides: taken as right on each it would flatter the adversary.
@@ -97,12 +115,19 @@ def run_average(
     small = _Small(users, delta, confidence, shown, totals)
     return AttackReport(
         attack="average",
-        lesson="ε is for one answer. Whoever asks every day averages it away, unless somebody counts the days.",
+        lesson="ε is for one answer. Whoever asks every day averages it away, unless somebody "
+        "counts the days.",
         findings=(
             _certain(right_fresh[:, -1], days, confidence),
             small.finding(days, small.one_day, "certificate of one day", defended=False),
             small.finding(days, small.composed(days), f"{days} days composed", defended=True),
-            small.finding(allowed, budget, "the population's budget, kept by the ledger", defended=True, note=refusal),
+            small.finding(
+                allowed,
+                budget,
+                "the population's budget, kept by the ledger",
+                defended=True,
+                note=refusal,
+            ),
             *_memoised(kept, right_kept, days, delta, confidence),
         ),
         seconds=time.monotonic() - began,
@@ -139,10 +164,16 @@ def average_chart(report: AttackReport) -> Chart:
             line("right_fresh", "fresh randomness every day", Role.MEASURED),
             line("right_rappor", "RAPPOR, the kept answer blurred every day", Role.SAFE),
             PlottedCurve(
-                f"most that one day's ε = ln 3 allows: {one_day:.3g}", Role.LIMIT, [1, days[-1]], [one_day] * 2
+                f"most that one day's ε = ln 3 allows: {one_day:.3g}",
+                Role.LIMIT,
+                [1, days[-1]],
+                [one_day] * 2,
             ),
             PlottedCurve(
-                f"most that the kept answer allows: {for_ever:.3g}", Role.CERTIFIED, [1, days[-1]], [for_ever] * 2
+                f"most that the kept answer allows: {for_ever:.3g}",
+                Role.CERTIFIED,
+                [1, days[-1]],
+                [for_ever] * 2,
             ),
         ],
     )
@@ -152,7 +183,12 @@ class _Small:
     """The small round: lower bounds of ε from its totals, and certified ε, for each shown day."""
 
     def __init__(
-        self, users: int, delta: float, confidence: float, shown: Sequence[int], totals: Sequence[NDArray[np.int64]]
+        self,
+        users: int,
+        delta: float,
+        confidence: float,
+        shown: Sequence[int],
+        totals: Sequence[NDArray[np.int64]],
     ) -> None:
         self._setting = Setting(users, users)
         self._delta = delta
@@ -167,21 +203,33 @@ class _Small:
         """Certified ε of `days` days together."""
         return compose_epsilon([Round(YES_NO, self._setting, days)], self._delta)
 
-    def finding(self, days: int, value: float, source: str, *, defended: bool, note: str = "") -> Finding:
+    def finding(
+        self, days: int, value: float, source: str, *, defended: bool, note: str = ""
+    ) -> Finding:
         """Finding from the totals of `days` days against a claim."""
         scenario = f"one honest node, {self._setting.users} users, totals of {days} days"
-        return epsilon_finding(scenario, self.bound(days), Claim(source, value), defended=defended, note=note)
+        return epsilon_finding(
+            scenario, self.bound(days), Claim(source, value), defended=defended, note=note
+        )
 
 
 def _certain(right: NDArray[np.bool_], days: int, confidence: float) -> Finding:
     claim = Claim("ε of one day: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_of_one_day())
     return guess_finding(
-        f"all nodes corrupt: {days} answers of one user, fresh randomness", right, claim, confidence, defended=False
+        f"all nodes corrupt: {days} answers of one user, fresh randomness",
+        right,
+        claim,
+        confidence,
+        defended=False,
     )
 
 
 def _memoised(
-    kept: Sequence[NDArray[np.int64]], right: NDArray[np.bool_], days: int, delta: float, confidence: float
+    kept: Sequence[NDArray[np.int64]],
+    right: NDArray[np.bool_],
+    days: int,
+    delta: float,
+    confidence: float,
 ) -> tuple[Finding, Finding, Finding]:
     """Findings for RAPPOR: many reports tell more than one, but never more than the kept answer."""
     bound = epsilon_bound(kept[0][:, -1], kept[1][:, -1], delta, confidence)
@@ -190,8 +238,12 @@ def _memoised(
     scenario = f"all nodes corrupt: {days} RAPPOR reports of one user"
     limit = Claim("the kept answer: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_for_ever())
     return (
-        epsilon_finding(scenario, bound, Claim("ε of one report", rappor_epsilon(report)), defended=False),
-        epsilon_finding(scenario, bound, Claim("ε of the kept answer", rappor_epsilon(permanent)), defended=True),
+        epsilon_finding(
+            scenario, bound, Claim("ε of one report", rappor_epsilon(report)), defended=False
+        ),
+        epsilon_finding(
+            scenario, bound, Claim("ε of the kept answer", rappor_epsilon(permanent)), defended=True
+        ),
         guess_finding(scenario, right[:, -1], limit, confidence, defended=True),
     )
 
@@ -219,13 +271,19 @@ def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> t
     cost = Cost(YES_NO, Setting(users, users, max_distance=1), delta)
     one_day = epsilon_bounds(YES_NO, cost.setting, delta).certified
     with TemporaryDirectory() as folder:
-        ledger = Ledger.open(f"sqlite:///{Path(folder) / 'ledger.db'}", {"demo": Budget(epsilon, delta)}, system_clock)
+        ledger = Ledger.open(
+            f"sqlite:///{Path(folder) / 'ledger.db'}",
+            {"demo": Budget(epsilon, delta)},
+            system_clock,
+        )
         try:
             for day in range(1, days + 1):
                 ledger.reserve(Reservation(f"{day:032x}", "demo", "{}", cost, one_day), _position)
         except BudgetExceeded as refusal:
             if day == 1:
-                raise UsageError(f"budget must be at least one day's ε, {one_day:.6g}, not {epsilon}") from refusal
+                raise UsageError(
+                    f"budget must be at least one day's ε, {one_day:.6g}, not {epsilon}"
+                ) from refusal
             return day - 1, f"day {day} is refused: {refusal}"
         finally:
             ledger.close()

@@ -1,17 +1,23 @@
-"""Dropout: users who leave after the plan was made (Athanasiou et al. 2025, section 5: SGDL-Shuffle).
+"""Dropout: users who leave after the plan was made (Athanasiou et al.
 
-What the adversary knows: what leaves the last node, that is the shuffled sum, and all values but one.
+2025, section 5: SGDL-Shuffle).
 
-What it does: nothing but wait. In SGDL-Shuffle no user carries enough noise for itself: `shares` users together make
-one discrete Laplace noise. When fewer take part, or some of them collude and reveal their share, the noise of
-the others is all there is: the law SGDL(h/shares, φ), which is small and has a spike at 0.
+What the adversary knows: what leaves the last node, that is the shuffled sum, and all values but
+one.
 
-Why it works: a plan promises ε for the users that were expected. The noise that did not come was the privacy.
+What it does: nothing but wait. In SGDL-Shuffle no user carries enough noise for itself: `shares`
+users together make one discrete Laplace noise. When fewer take part, or some of them collude and
+reveal their share, the noise of the others is all there is: the law SGDL(h/shares, φ), which is
+small and has a spike at 0.
 
-What stops it: three things. The plan counts on fewer users than it hopes for (`min_reports`, `colluding`): the
-shares are then larger, and whoever may be missing is not missed. Node 1 forwards nothing when fewer than
-`min_reports` arrive. And the final certificate is computed again for the honest reports that really came, so that
-nobody reads the plan's number beside a result that does not deserve it.
+Why it works: a plan promises ε for the users that were expected. The noise that did not come was
+the privacy.
+
+What stops it: three things. The plan counts on fewer users than it hopes for (`min_reports`,
+`colluding`): the shares are then larger, and whoever may be missing is not missed. Node 1 forwards
+nothing when fewer than `min_reports` arrive. And the final certificate is computed again for the
+honest reports that really came, so that nobody reads the plan's number beside a result that does
+not deserve it.
 """
 
 from __future__ import annotations
@@ -60,7 +66,9 @@ class _Plan:
 
     def final(self, accepted: int) -> float:
         """Certified ε for `accepted` reports, all of them honest."""
-        return final_cost(self._document(accepted), self.spec, accepted, self.epsilon)[1].bounds.certified
+        return final_cost(self._document(accepted), self.spec, accepted, self.epsilon)[
+            1
+        ].bounds.certified
 
     def _document(self, reports: int) -> RoundPlan:
         return RoundPlan(
@@ -85,7 +93,8 @@ def run_dropout(
 ) -> AttackReport:
     """Runs the attack on a count of yes answers, of which a part of the users stays away.
 
-    What is left depends on the *part* that stays, not on how many users there are: 40 show what a million would.
+    What is left depends on the *part* that stays, not on how many users there are: 40 show what a
+    million would.
 
     Args:
         users: expected by the plan; a multiple of 8.
@@ -112,8 +121,12 @@ def run_dropout(
     claim = Claim(f"certificate of the plan, for {users} users", everybody.certified())
     note = f"mixed all the same; node 1 here stops a round below min_reports = {users}"
     findings = (
-        epsilon_finding(f"{half} of {users} users stay", left[half], claim, defended=False, note=note),
-        epsilon_finding(f"{quarter} of {users} users stay", left[quarter], claim, defended=False, note=note),
+        epsilon_finding(
+            f"{half} of {users} users stay", left[half], claim, defended=False, note=note
+        ),
+        epsilon_finding(
+            f"{quarter} of {users} users stay", left[quarter], claim, defended=False, note=note
+        ),
         _against_final(everybody, half, left[half]),
         _against_final(everybody, quarter, left[quarter]),
         epsilon_finding(
@@ -125,10 +138,16 @@ def run_dropout(
     )
     return AttackReport(
         attack="dropout",
-        lesson="Noise that is shared leaves with those who carry it. Plan for those who stay, and certify who came.",
+        lesson="Noise that is shared leaves with those who carry it. Plan for those who stay, and "
+        "certify who came.",
         findings=findings,
         seconds=time.monotonic() - began,
-        details={"users": users, "epsilon": epsilon, "delta": delta, "left": _curve(everybody, careful, left)},
+        details={
+            "users": users,
+            "epsilon": epsilon,
+            "delta": delta,
+            "left": _curve(everybody, careful, left),
+        },
     )
 
 
@@ -143,7 +162,10 @@ def dropout_chart(report: AttackReport) -> Chart:
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
             PlottedCurve(
-                f"final certificate, planned for {users}", Role.CERTIFIED, stay, [point["final"] for point in left]
+                f"final certificate, planned for {users}",
+                Role.CERTIFIED,
+                stay,
+                [point["final"] for point in left],
             ),
             PlottedCurve(
                 f"proved by the attack, planned for {users} (lower bounds)",
@@ -164,16 +186,22 @@ def dropout_chart(report: AttackReport) -> Chart:
     )
 
 
-def _measure(work: Trials, plan: _Plan, users: int, trials: int, confidence: float) -> dict[int, EpsilonBound]:
+def _measure(
+    work: Trials, plan: _Plan, users: int, trials: int, confidence: float
+) -> dict[int, EpsilonBound]:
     """Lower bounds on ε when 1/4, 2/4, 3/4 or all of `users` take part, by their number."""
     stage = f"planned for {plan.honest}"
     first, second = (
-        work.run(f"{stage}, value {value}", partial(partial_rounds, plan.spec, users, value), trials)
+        work.run(
+            f"{stage}, value {value}", partial(partial_rounds, plan.spec, users, value), trials
+        )
         for value in (0, 1)
     )
     quarter = users // QUARTERS
     return {
-        quarter * (column + 1): epsilon_bound(first[:, column], second[:, column], plan.delta, confidence)
+        quarter * (column + 1): epsilon_bound(
+            first[:, column], second[:, column], plan.delta, confidence
+        )
         for column in range(QUARTERS)
     }
 

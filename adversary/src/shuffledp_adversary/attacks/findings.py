@@ -12,8 +12,8 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 class Verdict(StrEnum):
     """Verdict of a measurement on a claim.
 
-    HOLDS is no proof: these trials do not contradict the claim. The scenario without the defence, which the same
-    adversary breaks with the same trials, shows how much they would have seen.
+    HOLDS is no proof: these trials do not contradict the claim. The scenario without the defence,
+    which the same adversary breaks with the same trials, shows how much they would have seen.
     """
 
     BROKEN = "broken"
@@ -24,7 +24,8 @@ class Verdict(StrEnum):
 class Claim:
     """A claimed limit of the measured quantity: at most `value`, or at least it.
 
-    `source` names the claimant: "certificate", "Athanasiou et al. 2025, Theorem 5.1", "guessing without messages".
+    `source` names the claimant: "certificate", "Athanasiou et al. 2025, Theorem 5.1", "guessing
+    without messages".
     """
 
     source: str
@@ -38,15 +39,19 @@ class Finding:
 
     Attributes:
         scenario: the experiment, for people: "published padding, c = 4".
-        quantity: the measured quantity with its unit: "ε at δ = 1e-4 (nats)", "users whose value was guessed".
+        quantity: the measured quantity with its unit: "ε at δ = 1e-4 (nats)", "users whose value
+            was guessed".
         claim: the claim that the measurement is compared with.
         measured: the point estimate.
-        low: of the confidence interval; equal to `measured` for what is counted or computed, not sampled.
+        low: of the confidence interval; equal to `measured` for what is counted or computed, not
+            sampled.
         high: its other end; infinite where only a lower bound can be had.
-        trials: independent repetitions behind the numbers; for ε, on each of two neighbouring datasets. 0 where
-            nothing was sampled.
-        defended: whether the system's defence was in place. A broken claim of a defended scenario is our failure.
-        confidence: of this interval alone; several findings together err with the sum of what each leaves open.
+        trials: independent repetitions behind the numbers; for ε, on each of two neighbouring
+            datasets. 0 where nothing was sampled.
+        defended: whether the system's defence was in place. A broken claim of a defended scenario
+            is our failure.
+        confidence: of this interval alone; several findings together err with the sum of what each
+            leaves open.
         note: further facts for a reader: who noticed, by which error.
     """
 
@@ -64,13 +69,21 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Verdict on the claim: BROKEN only when the whole confidence interval lies beyond it."""
-        beyond = self.high < self.claim.value if self.claim.at_least else self.low > self.claim.value
+        beyond = (
+            self.high < self.claim.value if self.claim.at_least else self.low > self.claim.value
+        )
         return Verdict.BROKEN if beyond else Verdict.HOLDS
 
     @property
     def beyond_by_chance(self) -> bool:
-        """True if the estimate contradicts the claim and its interval does not: few trials may be off by that much."""
-        beyond = self.measured < self.claim.value if self.claim.at_least else self.measured > self.claim.value
+        """True if the estimate contradicts the claim and its interval does not: few trials may be
+        off by that much.
+        """
+        beyond = (
+            self.measured < self.claim.value
+            if self.claim.at_least
+            else self.measured > self.claim.value
+        )
         return beyond and self.verdict is Verdict.HOLDS
 
 
@@ -93,10 +106,15 @@ class AttackReport:
     @property
     def defence_held(self) -> bool:
         """True if no defended scenario broke its claim."""
-        return all(finding.verdict is Verdict.HOLDS for finding in self.findings if finding.defended)
+        return all(
+            finding.verdict is Verdict.HOLDS for finding in self.findings if finding.defended
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `shuffledp attack NAME --format json`; an infinite end of an interval is null."""
+        """The object of `shuffledp attack NAME --format json`.
+
+        An infinite end of an interval is null.
+        """
         return {
             "attack": self.attack,
             "lesson": self.lesson,

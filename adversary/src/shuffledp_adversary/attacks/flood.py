@@ -1,20 +1,23 @@
 """Flood: one user among colluding ones, the n-1 attack.
 
-Athanasiou et al. 2025 assume it away: "the adversary does not control any users" (section 2.4). The n - 1 is
-that of Serjantov, Dingledine and Syverson 2002.
+Athanasiou et al. 2025 assume it away: "the adversary does not control any users" (section 2.4). The
+n - 1 is that of Serjantov, Dingledine and Syverson 2002.
 
-What the adversary knows: what leaves the last node, and every message that its own n-1 users sent. It needs no
-corrupt node; an entry node that lets one real user in and makes up the others does the same.
+What the adversary knows: what leaves the last node, and every message that its own n-1 users sent.
+It needs no corrupt node; an entry node that lets one real user in and makes up the others does the
+same.
 
-What it does: it takes its own messages away from the shuffled multiset. What is left are the messages of the one real
-user, the victim.
+What it does: it takes its own messages away from the shuffled multiset. What is left are the
+messages of the one real user, the victim.
 
-Why it works: the privacy of a shuffled round is made by the other *honest* users. Colluding users add messages, but no
-noise that the adversary does not know. Alone, the victim keeps what its own randomiser gives: ε_L.
+Why it works: the privacy of a shuffled round is made by the other *honest* users. Colluding users
+add messages, but no noise that the adversary does not know. Alone, the victim keeps what its own
+randomiser gives: ε_L.
 
-What stops it: nothing makes strangers honest, so a certificate has to count. The accountant certifies for the
-`honest` users that the plan counts on (users less `colluding`), credentials bound how many users an attacker can
-play, and a user's own policy limits ε_L, which is what remains of the worst flood.
+What stops it: nothing makes strangers honest, so a certificate has to count. The accountant
+certifies for the `honest` users that the plan counts on (users less `colluding`), credentials bound
+how many users an attacker can play, and a user's own policy limits ε_L, which is what remains of
+the worst flood.
 """
 
 from __future__ import annotations
@@ -57,11 +60,13 @@ def run_flood(
     trials: int = 20_000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack on a histogram round and a sum round, against certificates for so few honest users.
+    """Runs the attack on a histogram round and a sum round, against certificates for so few honest
+    users.
 
     Args:
         users: reports of the round, at least 10; all but the victim's are the adversary's.
-        epsilon: ε (nats) of the histogram round for `users` honest users; the sum round is calibrated for 1.
+        epsilon: ε (nats) of the histogram round for `users` honest users; the sum round is
+            calibrated for 1.
         delta: δ of both.
         policy_limit: `epsilon_corrupted` of the victim's own policy (nats).
         trials: rounds that are simulated for each of two neighbouring datasets.
@@ -82,20 +87,30 @@ def run_flood(
 
         def measure(spec: Mechanism, count: int) -> EpsilonBound:
             draws = [partial(flooded_rounds, spec, count, users, value) for value in (0, 1)]
-            first, second = (work.run(f"{spec.kind}, {count} honest", draw, trials)[:, 0] for draw in draws)
+            first, second = (
+                work.run(f"{spec.kind}, {count} honest", draw, trials)[:, 0] for draw in draws
+            )
             return epsilon_bound(first, second, delta, confidence)
 
         curve = {count: measure(histogram, count) for count in steps}
         flooded: dict[Mechanism, EpsilonBound] = {histogram: curve[1], total: measure(total, 1)}
-    findings = [finding for spec, bound in flooded.items() for finding in _alone(spec, users, bound, policy_limit)]
+    findings = [
+        finding
+        for spec, bound in flooded.items()
+        for finding in _alone(spec, users, bound, policy_limit)
+    ]
     honest = steps[-1]
     certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified
     claim = Claim(f"certificate that counts {honest} honest", certified)
-    plan = f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many collude"
+    plan = (
+        f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many "
+        f"collude"
+    )
     findings.append(epsilon_finding(plan, curve[honest], claim, defended=True))
     return AttackReport(
         attack="flood",
-        lesson="Only honest users hide anybody: ask a certificate how many it counts on. Alone, ε_L is left.",
+        lesson="Only honest users hide anybody: ask a certificate how many it counts on. Alone, "
+        "ε_L is left.",
         findings=tuple(findings),
         seconds=time.monotonic() - began,
         details={"users": users, "delta": delta, "curve": _curve(histogram, users, delta, curve)},
@@ -115,7 +130,10 @@ def flood_chart(report: AttackReport) -> Chart:
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
             PlottedCurve(
-                "certified for so many honest users", Role.CERTIFIED, xs, [point["epsilon"] for point in certified]
+                "certified for so many honest users",
+                Role.CERTIFIED,
+                xs,
+                [point["epsilon"] for point in certified],
             ),
             PlottedCurve(
                 "proved by the attack (lower bound)",
@@ -124,21 +142,41 @@ def flood_chart(report: AttackReport) -> Chart:
                 [point["low"] for point in measured],
                 joined=False,
             ),
-            PlottedCurve("the certificate that counts everybody", Role.LIMIT, [xs[0], xs[-1]], [counted, counted]),
+            PlottedCurve(
+                "the certificate that counts everybody",
+                Role.LIMIT,
+                [xs[0], xs[-1]],
+                [counted, counted],
+            ),
         ],
     )
 
 
-def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tuple[Finding, Finding, Finding]:
-    """Findings: the flooded victim's ε against both ways of counting, and against the victim's own policy."""
-    everybody, alone = (epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1))
+def _alone(
+    spec: Mechanism, users: int, bound: EpsilonBound, limit: float
+) -> tuple[Finding, Finding, Finding]:
+    """Findings: the flooded victim's ε against both ways of counting, and against the victim's own
+    policy.
+    """
+    everybody, alone = (
+        epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1)
+    )
     flooded = f"{spec.kind}: {users - 1} of {users} users collude"
     refusal = _refusal(spec, users, bound.delta, limit)
     policy = Claim("the victim's own policy on ε_L", limit)
-    nothing = EpsilonBound(0.0, 0.0, bound.delta, bound.confidence, 0, (0, 0))  # no message, so nothing to run
+    nothing = EpsilonBound(
+        0.0, 0.0, bound.delta, bound.confidence, 0, (0, 0)
+    )  # no message, so nothing to run
     return (
-        epsilon_finding(flooded, bound, Claim(f"certificate that counts {users} honest", everybody), defended=False),
-        epsilon_finding(flooded, bound, Claim("certificate that counts 1 honest", alone), defended=True),
+        epsilon_finding(
+            flooded,
+            bound,
+            Claim(f"certificate that counts {users} honest", everybody),
+            defended=False,
+        ),
+        epsilon_finding(
+            flooded, bound, Claim("certificate that counts 1 honest", alone), defended=True
+        ),
         epsilon_finding(
             f"{flooded}, and the victim has a policy",
             bound if refusal is None else nothing,
@@ -150,9 +188,13 @@ def _alone(spec: Mechanism, users: int, bound: EpsilonBound, limit: float) -> tu
 
 
 def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | None:
-    """Refusal of the round by the client's own policy check, on the accountant's certificate; None if allowed."""
+    """Refusal of the round by the client's own policy check, on the accountant's certificate.
+
+    None if allowed.
+    """
     nodes = tuple(
-        Party(name=f"node-{i}", role="node", operator=f"operator-{i}", address="", identity_key="") for i in (1, 2, 3)
+        Party(name=f"node-{i}", role="node", operator=f"operator-{i}", address="", identity_key="")
+        for i in (1, 2, 3)
     )
     plan = RoundPlan(
         population="demo",
@@ -166,8 +208,12 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     )
     cost = Cost(spec, Setting(users, users), delta)
     account = Account(LedgerPosition(entry=1, spent=None, delta=delta, limit=plan.epsilon), ())
-    issued = certificate(CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1)
-    policy = Policy(epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes))
+    issued = certificate(
+        CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1
+    )
+    policy = Policy(
+        epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes)
+    )
     try:
         check_policy(policy, issued, Geometry.of(spec, plan.suite, len(nodes)), nodes)
     except ClientPolicyRefusal as refusal:
@@ -175,12 +221,17 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     return None
 
 
-def _curve(spec: Mechanism, users: int, delta: float, measured: dict[int, EpsilonBound]) -> dict[str, Any]:
+def _curve(
+    spec: Mechanism, users: int, delta: float, measured: dict[int, EpsilonBound]
+) -> dict[str, Any]:
     honest = np.unique(np.geomspace(1, users, 25).round().astype(int)).tolist()
     return {
         "mechanism": spec.kind,
         "certified": [
-            {"honest": count, "epsilon": epsilon_bounds(spec, Setting(users, count), delta).certified}
+            {
+                "honest": count,
+                "epsilon": epsilon_bounds(spec, Setting(users, count), delta).certified,
+            }
             for count in honest
         ],
         "measured": [{"honest": count, "low": bound.lower} for count, bound in measured.items()],

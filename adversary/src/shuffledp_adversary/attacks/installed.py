@@ -1,6 +1,8 @@
-"""Every attack that is installed: ours, each found by its module, and those that other packages name by entry points.
+"""Every attack that is installed: ours, each found by its module, and those that other packages
+name by entry points.
 
-Attacks import much. So one is looked for by its name alone, and all are listed by what their sources say.
+Attacks import much. So one is looked for by its name alone, and all are listed by what their
+sources say.
 """
 
 from __future__ import annotations
@@ -36,8 +38,15 @@ def attack_named(name: str) -> Attack | None:
 
 def summaries() -> dict[str, str]:
     """Summary of each attack by its name, read from the sources where it is a plain string."""
-    names = [module.name for module in iter_modules(attacks.__path__) if _our_module(module.name) is not None]
-    found = {point.name: _summary(point.name, find_spec(point.module)) for point in entry_points(group=GROUP)}
+    names = [
+        module.name
+        for module in iter_modules(attacks.__path__)
+        if _our_module(module.name) is not None
+    ]
+    found = {
+        point.name: _summary(point.name, find_spec(point.module))
+        for point in entry_points(group=GROUP)
+    }
     found |= {name: _summary(name, _spec_of(name)) for name in names}
     return dict(sorted(found.items()))
 
@@ -49,8 +58,15 @@ def _our_module(name: str) -> str | None:
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """Import specification of an attack; unlike `find_spec` with a dotted name this imports nothing."""
-    found = PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__) if name.isidentifier() else None
+    """Import specification of an attack.
+
+    Unlike `find_spec` with a dotted name this imports nothing.
+    """
+    found = (
+        PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__)
+        if name.isidentifier()
+        else None
+    )
     if found is None or found.submodule_search_locations is None:
         return found
     return PathFinder.find_spec(f"{found.name}.attack", found.submodule_search_locations)
@@ -85,5 +101,7 @@ def _checked(name: str, found: object) -> Attack:
     from shuffledp_adversary.attacks.attack import Attack
 
     if not isinstance(found, Attack) or found.name != name:
-        raise TypeError(f"what is named as attack {name!r} must be an Attack of that name, not {found!r}")
+        raise TypeError(
+            f"what is named as attack {name!r} must be an Attack of that name, not {found!r}"
+        )
     return found

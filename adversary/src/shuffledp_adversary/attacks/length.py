@@ -1,17 +1,20 @@
 """Length: sending only the ones, seen on the wire (Athanasiou et al. 2025, section 8).
 
-What the adversary knows: who talks to node 1, and how many bytes each submission has. Anybody on the network between
-users and node 1 sees that: no node is corrupt, no key is known, nothing is opened.
+What the adversary knows: who talks to node 1, and how many bytes each submission has. Anybody on
+the network between users and node 1 sees that: no node is corrupt, no key is known, nothing is
+opened.
 
-What it does: a submission is one envelope around all messages of a user, and its length is a fixed part plus a fixed
-number of bytes for each message. The adversary divides.
+What it does: a submission is one envelope around all messages of a user, and its length is a fixed
+part plus a fixed number of bytes for each message. The adversary divides.
 
-Why it works: it is tempting to send one message for every one of the unary code and none for the zeros; the shuffled
-sum is the same and the traffic is half. But then the number of messages *is* the randomised answer, and the sender's
-address stands beside it before any shuffling: what is left is the user's local guarantee.
+Why it works: it is tempting to send one message for every one of the unary code and none for the
+zeros; the shuffled sum is the same and the traffic is half. But then the number of messages *is*
+the randomised answer, and the sender's address stands beside it before any shuffling: what is left
+is the user's local guarantee.
 
-What stops it: m = k + 2c messages from everybody, ones and zeros, whatever the value. The length is then a public
-parameter of the round (docs/protocol.md, "Onions"), and a node refuses an envelope of any other.
+What stops it: m = k + 2c messages from everybody, ones and zeros, whatever the value. The length is
+then a public parameter of the round (docs/protocol.md, "Onions"), and a node refuses an envelope of
+any other.
 """
 
 from __future__ import annotations
@@ -26,7 +29,12 @@ from numpy.typing import NDArray
 
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding, guess_finding
+from shuffledp_adversary.attacks.measuring import (
+    calibrated,
+    check_trials,
+    epsilon_finding,
+    guess_finding,
+)
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import envelopes
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, epsilon_bound
@@ -53,15 +61,16 @@ def run_length(
     trials: int = 200,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack on real sealed envelopes of both encodings, of which only the lengths are used.
+    """Runs the attack on real sealed envelopes of both encodings, of which only the lengths are
+    used.
 
     Args:
         users: of the round that the mechanism is calibrated for.
         max_value: k.
         epsilon: total ε (nats) of that round, standard adjacency.
         delta: its δ.
-        trials: users who hold 0, and as many who hold k, that send only the ones; a quarter of them also seal as
-            clients do with the default suite, a tenth with each of the others.
+        trials: users who hold 0, and as many who hold k, that send only the ones; a quarter of them
+            also seal as clients do with the default suite, a tenth with each of the others.
         confidence: of the intervals.
 
     Raises:
@@ -74,38 +83,61 @@ def run_length(
     setting = Setting(users, users)
     certified = epsilon_bounds(spec, setting, delta).certified
     with Trials() as work:
-        ones = [_seen(work, spec, "sealed-box", value, trials, padded=False) for value in (0, max_value)]
-        fixed = [_seen(work, spec, "sealed-box", value, -(-trials // 4), padded=True) for value in (0, max_value)]
+        ones = [
+            _seen(work, spec, "sealed-box", value, trials, padded=False) for value in (0, max_value)
+        ]
+        fixed = [
+            _seen(work, spec, "sealed-box", value, -(-trials // 4), padded=True)
+            for value in (0, max_value)
+        ]
         lengths = {"sealed-box": np.concatenate(fixed)[:, BYTES]}
         for suite in SUITES.keys() - lengths.keys():
-            both = [_seen(work, spec, suite, value, -(-trials // 10), padded=True) for value in (0, max_value)]
+            both = [
+                _seen(work, spec, suite, value, -(-trials // 10), padded=True)
+                for value in (0, max_value)
+            ]
             lengths[suite] = np.concatenate(both)[:, BYTES]
     claim, local = Claim("certificate", certified), corrupted_bounds(spec, setting, delta).epsilon
-    bounds = [epsilon_bound(pair[0][:, BYTES], pair[1][:, BYTES], delta, confidence) for pair in (ones, fixed)]
+    bounds = [
+        epsilon_bound(pair[0][:, BYTES], pair[1][:, BYTES], delta, confidence)
+        for pair in (ones, fixed)
+    ]
     only = "only the ones are sent"
     note = f"the local guarantee is what is left: ε_L = {local:.4g}"
     return AttackReport(
         attack="length",
-        lesson="A length that depends on the value is the value, with the sender's address on it, before any shuffle.",
+        lesson="A length that depends on the value is the value, with the sender's address on it, "
+        "before any shuffle.",
         findings=(
             _read(spec, np.concatenate(ones), confidence),
             epsilon_finding(only, bounds[0], claim, defended=False, note=note),
             *(_distinct(suite, found) for suite, found in sorted(lengths.items())),
-            epsilon_finding(f"{spec.messages_per_user} messages from everybody", bounds[1], claim, defended=True),
+            epsilon_finding(
+                f"{spec.messages_per_user} messages from everybody", bounds[1], claim, defended=True
+            ),
         ),
         seconds=time.monotonic() - began,
         details={
             "messages_per_user": spec.messages_per_user,
             "epsilon_certified": certified,
             "epsilon_corrupted": local,
-            "envelope_bytes": {suite: np.unique(found).tolist() for suite, found in sorted(lengths.items())},
-            "envelope_bytes_only_ones": [int(end(np.concatenate(ones)[:, BYTES])) for end in (np.min, np.max)],
+            "envelope_bytes": {
+                suite: np.unique(found).tolist() for suite, found in sorted(lengths.items())
+            },
+            "envelope_bytes_only_ones": [
+                int(end(np.concatenate(ones)[:, BYTES])) for end in (np.min, np.max)
+            ],
         },
     )
 
 
-def _seen(work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *, padded: bool) -> NDArray[np.int64]:
-    """Views of envelopes of users who hold `value`, sealed to fresh keys of a route; shape (trials, 2)."""
+def _seen(
+    work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *, padded: bool
+) -> NDArray[np.int64]:
+    """Views of envelopes of users who hold `value`, sealed to fresh keys of a route.
+
+    Shape (trials, 2).
+    """
     keys = tuple(suite_named(suite).generate()[1] for _ in range(HOPS))
     how = "fixed length" if padded else "ones only"
     draw = partial(envelopes, spec, Geometry.of(spec, suite, HOPS), keys, value, padded=padded)
@@ -113,7 +145,9 @@ def _seen(work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *
 
 
 def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Finding:
-    """Finding: share of answers read off the lengths, (length - fixed part) / bytes of a message."""
+    """Finding: share of answers read off the lengths, (length - fixed part) / bytes of a
+    message.
+    """
     geometry = Geometry.of(spec, "sealed-box", HOPS)
     messages = (seen[:, BYTES] - suite_named(geometry.suite).overhead) // geometry.record_bytes(2)
     return guess_finding(
@@ -127,9 +161,12 @@ def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Findi
 
 
 def _chance(spec: GeoShuffle) -> float:
-    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2 each."""
+    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2
+    each.
+    """
     ratio = math.exp(-float(spec.epsilon_geo))
-    # A user who holds the value itself gives it by noise 0; one who holds the other end needs noise k, r^k as likely.
+    # A user who holds the value itself gives it by noise 0; one who holds the other end needs noise
+    # k, r^k as likely.
     return (1 - ratio) / (1 + ratio) * (1 + ratio**spec.max_value) / 2
 
 

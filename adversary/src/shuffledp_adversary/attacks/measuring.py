@@ -1,4 +1,6 @@
-"""Findings from counted trials: a lower bound on ε, or a share of right guesses, compared with a guarantee."""
+"""Findings from counted trials: a lower bound on ε, or a share of right guesses, compared with a
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ def calibrated(kind: type[SpecT], target: Target) -> SpecT:
 def guess_limit(epsilon: float, delta: float) -> float:
     """Largest probability of a right guess at which of two equally likely values a user holds.
 
-    With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the same with a and
-    b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure guarantee the limit is reached by
-    randomised response.
+    With a, b the chances to be right about either value, (ε, δ) says a <= e^ε (1 - b) + δ and the
+    same with a and b exchanged; adding both gives (a + b)/2 <= (e^ε + δ)/(1 + e^ε). For a pure
+    guarantee the limit is reached by randomised response.
 
     Args:
         epsilon: total ε, nats, >= 0.
@@ -51,11 +53,18 @@ def guess_limit(epsilon: float, delta: float) -> float:
 
 
 def epsilon_finding(
-    scenario: str, bound: EpsilonBound, claim: Claim, *, defended: bool, unit: int = 1, note: str = ""
+    scenario: str,
+    bound: EpsilonBound,
+    claim: Claim,
+    *,
+    defended: bool,
+    unit: int = 1,
+    note: str = "",
 ) -> Finding:
     """Finding: a lower bound on ε from counted trials, against a claimed ε at the same δ.
 
-    `unit` is the distance between the two datasets where the claim is per unit of it, as under metric adjacency.
+    `unit` is the distance between the two datasets where the claim is per unit of it, as under
+    metric adjacency.
     """
     return Finding(
         scenario=scenario,
@@ -85,9 +94,9 @@ def guess_finding(
 
     Args:
         scenario: the experiment.
-        right: shape (trials,). The chance to be right may differ between trials when the number of each kind is
-            fixed: the sum of such counts spreads less than a binomial, so that the interval is only too wide
-            (Hoeffding 1956).
+        right: shape (trials,). The chance to be right may differ between trials when the number of
+            each kind is fixed: the sum of such counts spreads less than a binomial, so that the
+            interval is only too wide (Hoeffding 1956).
         claim: the share that is claimed to be the most.
         confidence: of the interval.
         defended: whether the defence was in place.
@@ -95,7 +104,13 @@ def guess_finding(
         note: further facts for a reader.
     """
     return share_finding(
-        scenario, (int(right.sum()), len(right)), claim, confidence, defended=defended, quantity=quantity, note=note
+        scenario,
+        (int(right.sum()), len(right)),
+        claim,
+        confidence,
+        defended=defended,
+        quantity=quantity,
+        note=note,
     )
 
 
@@ -109,7 +124,9 @@ def share_finding(
     quantity: str,
     note: str = "",
 ) -> Finding:
-    """Finding: `counted` = (successes, independent trials), with the exact interval of the success probability."""
+    """Finding: `counted` = (successes, independent trials), with the exact interval of the success
+    probability.
+    """
     low, high = clopper_pearson(*counted, confidence)
     return Finding(
         scenario=scenario,

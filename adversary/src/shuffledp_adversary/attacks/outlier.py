@@ -1,23 +1,26 @@
 """Outlier: shuffling numbers instead of bits (Athanasiou et al. 2025, section 4.1).
 
-What the adversary knows: what leaves the last node, as everybody does; and that all users but one hold small values.
+What the adversary knows: what leaves the last node, as everybody does; and that all users but one
+hold small values.
 
-What it does: every user adds discrete Laplace noise to its value and sends the noisy *number* through the shuffle. The
-adversary takes the largest number of the shuffled multiset. If it is far from 0, somebody holds a large value, and
-the number itself says which, up to one user's noise. (The likelihood ratio of the whole multiset would tell a little
-more; the largest number is enough.)
+What it does: every user adds discrete Laplace noise to its value and sends the noisy *number*
+through the shuffle. The adversary takes the largest number of the shuffled multiset. If it is far
+from 0, somebody holds a large value, and the number itself says which, up to one user's noise. (The
+likelihood ratio of the whole multiset would tell a little more; the largest number is enough.)
 
-Why it works: the shuffle hides who sent a message, not what the message says. A message that nobody else could
-have sent needs no name. The noise of one user is small beside the distance, so the value shines through: what is
-left of the guarantee is the user's own report, ε_geo for each unit of distance.
+Why it works: the shuffle hides who sent a message, not what the message says. A message that nobody
+else could have sent needs no name. The noise of one user is small beside the distance, so the value
+shines through: what is left of the guarantee is the user's own report, ε_geo for each unit of
+distance.
 
-What stops it: sending the same noisy number as unary bits and shuffling the bits of all users. One far value is
-then no different from many values that are each a little larger; all that can be seen is the sum, and the noises of
-all users hide in it. This is Geo-Shuffle, and what the certificate is about.
+What stops it: sending the same noisy number as unary bits and shuffling the bits of all users. One
+far value is then no different from many values that are each a little larger; all that can be seen
+is the sum, and the noises of all users hide in it. This is Geo-Shuffle, and what the certificate is
+about.
 
-How much the look at the sum could see: a few hundred rounds show nothing of an ε of 1 at a δ of 1e-6, so that a bound
-of 0 alone would say little. The control is the same look at the same reports where all users but two stay away: their
-noise is missing, and it is noticed.
+How much the look at the sum could see: a few hundred rounds show nothing of an ε of 1 at a δ of
+1e-6, so that a bound of 0 alone would say little. The control is the same look at the same reports
+where all users but two stay away: their noise is missing, and it is noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +35,13 @@ from numpy.typing import NDArray
 
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding, guess_finding, guess_limit
+from shuffledp_adversary.attacks.measuring import (
+    calibrated,
+    check_trials,
+    epsilon_finding,
+    guess_finding,
+    guess_limit,
+)
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import outlier_rounds
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, epsilon_bound
@@ -44,7 +53,9 @@ from shuffledp_privacy.calibration.calibrate import Target
 LARGEST = 0
 SUM = 1
 SUM_OF_TWO = 2
-"""Columns of a view: the largest shuffled number, and the sum of the shuffled bits, of all users or of two."""
+"""Columns of a view: the largest shuffled number, and the sum of the shuffled bits, of all users or
+of two.
+"""
 
 
 def run_outlier(
@@ -56,7 +67,8 @@ def run_outlier(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells which.
+    """Runs the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells
+    which.
 
     Args:
         users: all of them honest; at least 2.
@@ -72,9 +84,13 @@ def run_outlier(
     """
     check_trials(trials, confidence)
     if users < 2:
-        raise UsageError(f"users must be at least 2, or there is nobody to stand out from, not {users}")
+        raise UsageError(
+            f"users must be at least 2, or there is nobody to stand out from, not {users}"
+        )
     if max_value < 2:
-        raise UsageError(f"max-value must be at least 2, or no value is far from the others, not {max_value}")
+        raise UsageError(
+            f"max-value must be at least 2, or no value is far from the others, not {max_value}"
+        )
     began = time.monotonic()
     spec = calibrated(GeoShuffle, Target(epsilon, delta, users, users, max_value=max_value))
     certified = epsilon_bounds(spec, Setting(users, users), delta).certified
@@ -83,7 +99,9 @@ def run_outlier(
             work.run(f"far user at {value}", partial(outlier_rounds, spec, users, value), trials)
             for value in (0, max_value)
         )
-    numbers = _both(spec, users, certified, near[:, LARGEST], far[:, LARGEST], (delta, confidence), bits=False)
+    numbers = _both(
+        spec, users, certified, near[:, LARGEST], far[:, LARGEST], (delta, confidence), bits=False
+    )
     bits = _both(spec, users, certified, near[:, SUM], far[:, SUM], (delta, confidence), bits=True)
     control = epsilon_finding(
         f"control: bits shuffled, the sum is seen, but {users - 2} of {users} users stay away",
@@ -94,7 +112,8 @@ def run_outlier(
     named = np.abs(far[:, LARGEST] - max_value)
     return AttackReport(
         attack="outlier",
-        lesson="Numbers that nobody else would send need no name. As bits, the same noisy values show only their sum.",
+        lesson="Numbers that nobody else would send need no name. As bits, the same noisy values "
+        "show only their sum.",
         findings=(*numbers, *bits, control),
         seconds=time.monotonic() - began,
         details={
@@ -122,25 +141,34 @@ def _both(
     delta, confidence = evidence
     how = "bits shuffled, the sum is seen" if bits else "numbers shuffled, the largest is seen"
     bound = epsilon_bound(near, far, delta, confidence)
-    # From the laws, before the trials are seen: a threshold fitted to them would make the interval too narrow.
+    # From the laws, before the trials are seen: a threshold fitted to them would make the interval
+    # too narrow.
     threshold = spec.max_value / 2 if bits else _threshold(spec, users)
     right = np.concatenate((near < threshold, far >= threshold))
     limit = Claim(
-        "certificate of geo-shuffle: right guesses at most (e^ε + δ)/(1 + e^ε)", guess_limit(certified, delta)
+        "certificate of geo-shuffle: right guesses at most (e^ε + δ)/(1 + e^ε)",
+        guess_limit(certified, delta),
     )
     return (
         epsilon_finding(how, bound, Claim("certificate of geo-shuffle", certified), defended=bits),
-        guess_finding(f"{how}: does the far user hold 0 or k?", right, limit, confidence, defended=bits),
+        guess_finding(
+            f"{how}: does the far user hold 0 or k?", right, limit, confidence, defended=bits
+        ),
     )
 
 
 def _threshold(spec: GeoShuffle, users: int) -> int:
-    """Threshold of the largest number from which on k is guessed: least error under the exact law of the noise."""
+    """Threshold of the largest number from which on k is guessed: least error under the exact law
+    of the noise.
+    """
     points = np.arange(1, spec.max_value + 1, dtype=np.float64)
-    # In logarithms and with expm1: far out each user's probability is nearly 1, and 1 - p^n would cancel.
+    # In logarithms and with expm1: far out each user's probability is nearly 1, and 1 - p^n would
+    # cancel.
     others = (users - 1) * np.log(_below(spec, points))
     # P(largest >= point | far user at 0) + P(largest < point | far user at k)
-    wrong = -np.expm1(others + np.log(_below(spec, points))) + np.exp(others) * _below(spec, points - spec.max_value)
+    wrong = -np.expm1(others + np.log(_below(spec, points))) + np.exp(others) * _below(
+        spec, points - spec.max_value
+    )
     return int(points[int(np.argmin(wrong))])
 
 

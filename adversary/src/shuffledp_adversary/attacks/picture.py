@@ -31,7 +31,8 @@ class PlottedCurve:
         ys: at these places.
         lows: lower ends of a confidence interval, if there is one.
         highs: its upper ends.
-        joined: whether it means anything between its points. Lower bounds do not: they are drawn as arrows upwards.
+        joined: whether it means anything between its points. Lower bounds do not: they are drawn as
+            arrows upwards.
     """
 
     label: str
@@ -70,10 +71,20 @@ def draw_chart(chart: Chart, file: Path) -> None:
     for curve in chart.curves:
         look = _LINES[curve.role] if curve.joined else "^"
         axes.plot(
-            curve.xs, curve.ys, look, color=curve.role.value, lw=2, ms=6, label=curve.label, zorder=3, clip_on=False
+            curve.xs,
+            curve.ys,
+            look,
+            color=curve.role.value,
+            lw=2,
+            ms=6,
+            label=curve.label,
+            zorder=3,
+            clip_on=False,
         )
         if curve.lows is not None and curve.highs is not None:
-            axes.fill_between(curve.xs, curve.lows, curve.highs, color=curve.role.value, alpha=0.18, lw=0)
+            axes.fill_between(
+                curve.xs, curve.lows, curve.highs, color=curve.role.value, alpha=0.18, lw=0
+            )
     if chart.log:
         axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:,g}")
@@ -86,4 +97,6 @@ def draw_chart(chart: Chart, file: Path) -> None:
     try:
         figure.savefig(file)
     except OSError as error:
-        raise ConfigError(f"cannot write the plot {file}: {error.strerror}; check its permissions") from error
+        raise ConfigError(
+            f"cannot write the plot {file}: {error.strerror}; check its permissions"
+        ) from error

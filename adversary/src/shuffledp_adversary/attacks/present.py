@@ -25,16 +25,27 @@ def present(report: AttackReport, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json(report.to_dict())
         return
-    table = Table(title=f"[bold]{report.attack}[/bold]", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"[bold]{report.attack}[/bold]",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for heading in ("scenario", "measured", "claim", "verdict"):
         table.add_column(heading, overflow="fold")
     for finding in report.findings:
-        table.add_row(_scenario(finding), _measured(finding), _claim(finding), verdict_words(finding))
+        table.add_row(
+            _scenario(finding), _measured(finding), _claim(finding), verdict_words(finding)
+        )
     print_rich(table, escape(report.lesson), f"[dim]{report.seconds:.1f} s[/dim]")
 
 
-def run_and_present(attack: Attack, asked: Mapping[str, Any], output: OutputFormat, plot: Path | None) -> None:
-    """Runs an attack, prints its report and draws its curve. A plot that cannot be drawn is refused before the run.
+def run_and_present(
+    attack: Attack, asked: Mapping[str, Any], output: OutputFormat, plot: Path | None
+) -> None:
+    """Runs an attack, prints its report and draws its curve.
+
+    A plot that cannot be drawn is refused before the run.
 
     Raises:
         UsageError: the picture's file name has no known ending; or what the attack raises.
@@ -62,7 +73,9 @@ def _measured(finding: Finding) -> str:
         interval = f"counted, {finding.trials:,} trials"
     else:
         low, high = f"{finding.low:.4g}", "∞" if math.isinf(finding.high) else f"{finding.high:.4g}"
-        interval = f"{100 * finding.confidence:.6g} % interval {low} .. {high}, {finding.trials:,} trials"
+        interval = (
+            f"{100 * finding.confidence:.6g} % interval {low} .. {high}, {finding.trials:,} trials"
+        )
     return f"{finding.measured:.4g} {escape(finding.quantity)}\n[dim]{interval}[/dim]"
 
 
@@ -76,7 +89,10 @@ def _chance(finding: Finding) -> str:
     if not finding.beyond_by_chance:
         return ""
     end, value = ("up", finding.high) if finding.claim.at_least else ("down", finding.low)
-    return f"\n[dim]the estimate is beyond it by chance: the interval reaches {end} to {value:.4g}[/dim]"
+    return (
+        f"\n[dim]the estimate is beyond it by chance: the interval reaches {end} to "
+        f"{value:.4g}[/dim]"
+    )
 
 
 def verdict_words(finding: Finding) -> str:
@@ -84,4 +100,8 @@ def verdict_words(finding: Finding) -> str:
     word = f"claim {finding.verdict.value}"
     if finding.verdict is Verdict.HOLDS:
         return f"[green]{word}[/green]{_chance(finding)}"
-    return f"[bold red]{word}[/bold red]" if finding.defended else f"[yellow]{word}[/yellow] (no defence)"
+    return (
+        f"[bold red]{word}[/bold red]"
+        if finding.defended
+        else f"[yellow]{word}[/yellow] (no defence)"
+    )

@@ -1,38 +1,41 @@
 """Published parameters, tested against the guarantees printed beside them.
 
-*What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary of the definition
-of differential privacy, who asks of one user which of two values it holds. No node is corrupt, nobody colludes.
+*What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary
+of the definition of differential privacy, who asks of one user which of two values it holds. No
+node is corrupt, nobody colludes.
 
-*What it does.* It runs the mechanism many times on both datasets, as anybody can: the mechanism is public. On half of
-the runs it picks the event that tells the datasets apart best, on the other half it counts how often that happens. If
-P(event) > e^ε P'(event) + δ, the printed (ε, δ) is false, whatever its proof says; the exact intervals of Clopper and
-Pearson say how sure that is.
+*What it does.* It runs the mechanism many times on both datasets, as anybody can: the mechanism is
+public. On half of the runs it picks the event that tells the datasets apart best, on the other half
+it counts how often that happens. If P(event) > e^ε P'(event) + δ, the printed (ε, δ) is false,
+whatever its proof says; the exact intervals of Clopper and Pearson say how sure that is.
 
-*Why it works.* Each of these statements has a slip in its proof (docs/accounting.md, K8 and S10 to S13). Of
-Athanasiou et al. 2025:
-* Lemma C.1 takes the mean b q of a negative binomial for b (1-q)/q, so that the padding is far too small: a
-  large value is clamped to k + c while the sum of the others hardly varies.
-* Theorem 5.1 passes from noise to clamped noise as if a bounded range cost nothing beyond δ. It does, even
-  with a padding that satisfies its condition, P(somebody is clamped) <= δ: no report exceeds k + c, so that a sum
-  beyond it takes the noise of two users where the changed user holds 0, and of one where it holds k.
+*Why it works.* Each of these statements has a slip in its proof (docs/accounting.md, K8 and S10 to
+S13). Of Athanasiou et al. 2025:
+* Lemma C.1 takes the mean b q of a negative binomial for b (1-q)/q, so that the padding is far too
+  small: a large value is clamped to k + c while the sum of the others hardly varies.
+* Theorem 5.1 passes from noise to clamped noise as if a bounded range cost nothing beyond δ. It
+  does, even with a padding that satisfies its condition, P(somebody is clamped) <= δ: no report
+  exceeds k + c, so that a sum beyond it takes the noise of two users where the changed user holds
+  0, and of one where it holds k.
 * Theorem 4.1 evaluates its maximum over distances at d = 1, which for δ > 0 is the best case.
-* Theorem 3.1 lets a count of bits move by d within an interval that holds it only before it moved: for a
-  large d it leaves the interval, and the guarantee with it.
-* Theorem 7.1 treats one user's bits as shuffled, but a unary code is ordered: from value 0 to 1 one known
-  bit changes, and its own randomisation is all that hides it. (Our client sends its ones first, so that a node sees
-  their number only; ε_L does not count on that.)
+* Theorem 3.1 lets a count of bits move by d within an interval that holds it only before it moved:
+  for a large d it leaves the interval, and the guarantee with it.
+* Theorem 7.1 treats one user's bits as shuffled, but a unary code is ordered: from value 0 to 1 one
+  known bit changes, and its own randomisation is all that hides it. (Our client sends its ones
+  first, so that a node sees their number only; ε_L does not count on that.)
 
 Of Biswas et al. 2023:
 * Theorem 1 loses a binomial factor; the printed δ of a histogram is orders of magnitude too small
   even for a look at a single bin.
 
-*What stops it.* Parameters from an accountant that computes the exact law of what runs, clamping and distance included.
-The same sampler with those parameters, or the same parameters with that accountant's ε, stands the same attack.
+*What stops it.* Parameters from an accountant that computes the exact law of what runs, clamping
+and distance included. The same sampler with those parameters, or the same parameters with that
+accountant's ε, stands the same attack.
 
-*What cannot be sampled.* Theorems 3.1 and 4.1 first fail where the total ε is 8 nats or more, often hundreds: to
-refute them by counting takes more rounds than there is time for. And Theorem 1 is counted for 20 users; the row of the
-papers' own table takes 400,000 rounds of 100 users on each dataset. There the exact law of what runs stands in: these
-findings have no trials, and say so.
+*What cannot be sampled.* Theorems 3.1 and 4.1 first fail where the total ε is 8 nats or more, often
+hundreds: to refute them by counting takes more rounds than there is time for. And Theorem 1 is
+counted for 20 users; the row of the papers' own table takes 400,000 rounds of 100 users on each
+dataset. There the exact law of what runs stands in: these findings have no trials, and say so.
 """
 
 from __future__ import annotations
@@ -70,8 +73,10 @@ FEWEST: Final = 100
 """Fewest trials of the largest scenarios: below it nothing is refuted."""
 
 LESSON: Final = (
-    "Six published statements are refuted, four by counting alone. The same mechanisms with parameters from an exact "
-    "accountant withstand the same attack: a proof on paper is no substitute for computing what really runs."
+    "Six published statements are refuted, four by counting alone. The same mechanisms with "
+    "parameters from an exact "
+    "accountant withstand the same attack: a proof on paper is no substitute for computing what "
+    "really runs."
 )
 
 
@@ -107,10 +112,12 @@ class _Case:
 
 
 def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Runs the attack: tests every false published statement, and the accountant's own, against the real sampler.
+    """Runs the attack: tests every false published statement, and the accountant's own, against the
+    real sampler.
 
     Args:
-        trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take ten times as many.
+        trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take
+            ten times as many.
         confidence: that a true claim is not called broken, for each finding.
 
     Raises:
@@ -118,7 +125,12 @@ def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE)
     """
     check_trials(trials, confidence, FEWEST)
     began = time.perf_counter()
-    cases = [*_lemma_c1(trials), *_theorem_51(10 * trials), _theorem_1(10 * trials), _theorem_71(10 * trials)]
+    cases = [
+        *_lemma_c1(trials),
+        *_theorem_51(10 * trials),
+        _theorem_1(10 * trials),
+        _theorem_71(10 * trials),
+    ]
     cases.append(_theorem_41_ours(trials))
     findings, done, total = [], 0, sum(case.reports for case in cases)
     with TrialProgress() as shown, sealing_pool() as pool:
@@ -134,11 +146,15 @@ def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE)
     return AttackReport("printed", LESSON, tuple(findings), time.perf_counter() - began)
 
 
-def _measure(case: _Case, confidence: float, pool: ProcessPoolExecutor, progress: Progress) -> list[Finding]:
+def _measure(
+    case: _Case, confidence: float, pool: ProcessPoolExecutor, progress: Progress
+) -> list[Finding]:
     first, second = shuffled_counts(case.spec, case.datasets, case.trials, pool, progress=progress)
     bound = epsilon_bound(first[:, case.symbol], second[:, case.symbol], case.delta, confidence)
     return [
-        epsilon_finding(case.scenario, bound, held.claim, defended=held.defended, unit=case.unit, note=held.note)
+        epsilon_finding(
+            case.scenario, bound, held.claim, defended=held.defended, unit=case.unit, note=held.note
+        )
         for held in case.held
     ]
 
@@ -151,8 +167,13 @@ def _metric(users: int, distance: int) -> Setting:
     return Setting(users, users, Adjacency.METRIC, distance)
 
 
-def _share_case(words: str, spec: SGDLShuffle, delta: float, trials: int, printed: str | None) -> _Case:
-    """Case in which one user changes from 0 to k; `printed` is the source of the claim ε = noise_epsilon, or None."""
+def _share_case(
+    words: str, spec: SGDLShuffle, delta: float, trials: int, printed: str | None
+) -> _Case:
+    """Case in which one user changes from 0 to k.
+
+    `printed` is the source of the claim ε = noise_epsilon, or None.
+    """
     users, distance = spec.shares, spec.max_value
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
     claim = Claim(printed, float(spec.noise_epsilon)) if printed else _ours(exact)
@@ -184,7 +205,9 @@ def _lemma_c1(trials: int) -> list[_Case]:
         for padding in (short, sound)
     )
     return [
-        _share_case("padding of Lemma C.1,", printed, delta, trials, "Athanasiou et al. 2025, Theorem 5.1"),
+        _share_case(
+            "padding of Lemma C.1,", printed, delta, trials, "Athanasiou et al. 2025, Theorem 5.1"
+        ),
         _share_case("padding of the accountant,", ours, delta, trials, None),
     ]
 
@@ -199,27 +222,42 @@ def _theorem_51(trials: int) -> list[_Case]:
     )
     return [
         _share_case(
-            "least padding with P(clamped) ≤ δ,", printed, delta, trials, "Athanasiou et al. 2025, Theorem 5.1"
+            "least padding with P(clamped) ≤ δ,",
+            printed,
+            delta,
+            trials,
+            "Athanasiou et al. 2025, Theorem 5.1",
         ),
         _share_case("padding of the accountant,", ours, delta, trials, None),
     ]
 
 
 def _theorem_1(trials: int) -> _Case:
-    """Case of x0's bin alone: one user at x0 or elsewhere, 0.8 n others at x0 as in the papers' tables."""
+    """Case of x0's bin alone: one user at x0 or elsewhere, 0.8 n others at x0 as in the papers'
+    tables.
+    """
     users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
     at_x0 = 4 * users // 5
     spec, _ = krr_histogram(symbols, epsilon0)
     delta = published_theorem_1(users, at_x0, symbols, epsilon0, epsilon)
     rest = (0,) * at_x0 + (2,) * (users - 1 - at_x0)
     return _Case(
-        scenario=f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its bin alone",
+        scenario=f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others "
+        f"at x0; its bin alone",
         spec=spec,
         datasets=((0, *rest), (1, *rest)),
         delta=delta,
         held=(
-            _Held(Claim("Biswas et al. 2023, Theorem 1", epsilon), defended=False, note=f"δ = {delta:.3g} is printed"),
-            _Held(_ours(epsilon_bounds(spec, Setting(users, users), delta)), defended=True, note="at the same δ"),
+            _Held(
+                Claim("Biswas et al. 2023, Theorem 1", epsilon),
+                defended=False,
+                note=f"δ = {delta:.3g} is printed",
+            ),
+            _Held(
+                _ours(epsilon_bounds(spec, Setting(users, users), delta)),
+                defended=True,
+                note="at the same δ",
+            ),
         ),
         trials=trials,
         symbol=0,
@@ -227,33 +265,47 @@ def _theorem_1(trials: int) -> _Case:
 
 
 def _theorem_71(trials: int) -> _Case:
-    """Case of the one bit in which the codes of two neighbouring values differ; the others are alike."""
+    """Case of the one bit in which the codes of two neighbouring values differ.
+
+    The others are alike.
+    """
     largest, randomise, delta = 1000, Fraction(393, 1000), 1e-2
     # Theorem 7.1 is Theorem 3.1 with the bits of one user in the place of the bits of all.
     spec = RRShuffle(max_value=largest, randomise=randomise)
-    printed = _printed(f"Athanasiou et al. 2025, Theorem 7.1 with k = {largest}", rr.published_epsilon(spec, 1, delta))
+    printed = _printed(
+        f"Athanasiou et al. 2025, Theorem 7.1 with k = {largest}",
+        rr.published_epsilon(spec, 1, delta),
+    )
     bit = RRShuffle(max_value=1, randomise=randomise)
     left = corrupted_bounds(bit, Setting(1, 1), delta)
     return _Case(
-        scenario=f"rr-shuffle, every node corrupt, p = {float(randomise):g}, bits in order; the bit that changes",
+        scenario=f"rr-shuffle, every node corrupt, p = {float(randomise):g}, bits in order; the "
+        f"bit that changes",
         spec=bit,
         datasets=((0,), (1,)),
         delta=delta,
         held=(
             _Held(printed, defended=False),
-            _Held(Claim("the accountant's ε_L", left.epsilon), defended=True, note="ln((2-p)/p), for every k"),
+            _Held(
+                Claim("the accountant's ε_L", left.epsilon),
+                defended=True,
+                note="ln((2-p)/p), for every k",
+            ),
         ),
         trials=trials,
     )
 
 
 def _theorem_1_of_the_tables() -> Finding:
-    """Finding for the row n = 100, k = 10, ε0 = 2, ε = .1 of the papers' tables: δ of x0's bin, printed and exact."""
+    """Finding for the row n = 100, k = 10, ε0 = 2, ε = .1 of the papers' tables: δ of x0's bin,
+    printed and exact.
+    """
     users, symbols, epsilon0, epsilon = 100, 10, 2.0, 0.1
     at_x0 = 4 * users // 5
     row = (users, at_x0, symbols, epsilon0, epsilon)
     return _computed(
-        f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its bin alone",
+        f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its "
+        f"bin alone",
         f"δ at ε = {epsilon:g}",
         Claim("Biswas et al. 2023, Theorem 1", published_theorem_1(*row)),
         corrected_marginal(*row),
@@ -261,7 +313,9 @@ def _theorem_1_of_the_tables() -> Finding:
 
 
 def _theorem_31() -> Finding:
-    """Finding for the example of docs/accounting.md, S11: all others hold 0, one user changes by up to 1000."""
+    """Finding for the example of docs/accounting.md, S11: all others hold 0, one user changes by up
+    to 1000.
+    """
     users, delta, distance = 23, 1e-4, 1000
     spec = RRShuffle(max_value=distance, randomise=Fraction(36, 541))
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
@@ -283,9 +337,12 @@ def _theorem_41() -> Finding:
     spec = GeoShuffle(max_value=distance, epsilon_geo=epsilon, padding=padding)
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
     return _computed(
-        f"geo-shuffle, printed padding c = {padding}; n = {users}, ε_geo = {float(epsilon):g}, k = d = {distance}",
+        f"geo-shuffle, printed padding c = {padding}; n = {users}, ε_geo = {float(epsilon):g}, k "
+        f"= d = {distance}",
         f"ε per unit at δ = {delta:g} (nats)",
-        _printed("Athanasiou et al. 2025, Theorem 4.1", geo.published_epsilon(epsilon, users, delta)),
+        _printed(
+            "Athanasiou et al. 2025, Theorem 4.1", geo.published_epsilon(epsilon, users, delta)
+        ),
         exact.attained,
     )
 
@@ -308,9 +365,13 @@ def _theorem_41_ours(trials: int) -> _Case:
 
 
 def _computed(scenario: str, quantity: str, claim: Claim, at_least: float) -> Finding:
-    """Finding for a printed statement by the exact law on concrete datasets, where counting would take too long."""
+    """Finding for a printed statement by the exact law on concrete datasets, where counting would
+    take too long.
+    """
     note = "at least so much, by the exact law; too rare to be counted here"
-    return Finding(scenario, quantity, claim, at_least, at_least, at_least, 0, defended=False, note=note)
+    return Finding(
+        scenario, quantity, claim, at_least, at_least, at_least, 0, defended=False, note=note
+    )
 
 
 def _printed(source: str, epsilon: float | None) -> Claim:
@@ -320,7 +381,9 @@ def _printed(source: str, epsilon: float | None) -> Claim:
     return Claim(source, epsilon)
 
 
-def _run(*, trials: int | None = None, quick: bool = False, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
+def _run(
+    *, trials: int | None = None, quick: bool = False, confidence: float = DEFAULT_CONFIDENCE
+) -> AttackReport:
     if quick and trials is not None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
     default = TRIALS // 10 if quick else TRIALS
@@ -337,11 +400,14 @@ ATTACK: Final = Attack(
             typer.Option(
                 parser=whole,
                 metavar="INTEGER",
-                help="Rounds on each dataset of the largest scenarios, ten times that on the small ones; "
+                help="Rounds on each dataset of the largest scenarios, ten times that on the "
+                "small ones; "
                 f"default: {TRIALS:,}.",
             ),
         ],
-        "quick": Annotated[bool, typer.Option("--quick", help=f"A tenth of the trials: {TRIALS // 10}.")],
+        "quick": Annotated[
+            bool, typer.Option("--quick", help=f"A tenth of the trials: {TRIALS // 10}.")
+        ],
         "confidence": CONFIDENCE,
     },
 )

@@ -1,19 +1,23 @@
-"""Spoil: a lost message, a lying user, no honest node. What a sum of pieces does not bear, and a sum of bits does.
+"""Spoil: a lost message, a lying user, no honest node.
+
+What a sum of pieces does not bear, and a sum of bits does.
 
 **What the adversary has.** One mix node; or one credential; or every mix node.
 
-**What it does, and why that should work.** Under split-mix a user's messages are random numbers that add up to its
-noisy value modulo q. Without one of them, or with another number in its place, the sum of all is a random number, too.
-A user may send any numbers: the sum moves by whatever it likes, up to half of the modulus, where in unary (rr-shuffle)
-it moves by that user's bits at most. And whoever traces all messages of a user adds them up: what is left is the user's
-own share of the noise, which is nearly always 0.
+**What it does, and why that should work.** Under split-mix a user's messages are random numbers
+that add up to its noisy value modulo q. Without one of them, or with another number in its place,
+the sum of all is a random number, too. A user may send any numbers: the sum moves by whatever it
+likes, up to half of the modulus, where in unary (rr-shuffle) it moves by that user's bits at most.
+And whoever traces all messages of a user adds them up: what is left is the user's own share of the
+noise, which is nearly always 0.
 
-**What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag stands on the board
-twice: then there is no answer, rather than a wrong one. One that is exchanged with all counts right is missed by its
-sender, who holds a receipt. While one node is honest, no message is traced. Nothing stops a user who lies: its numbers
-are as random as anybody's.
+**What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag
+stands on the board twice: then there is no answer, rather than a wrong one. One that is exchanged
+with all counts right is missed by its sender, who holds a receipt. While one node is honest, no
+message is traced. Nothing stops a user who lies: its numbers are as random as anybody's.
 
-Sources: Balle et al. 2020 and Ghazi et al. 2020, on the mechanism; docs/accounting.md, S19, on what it does not give.
+Sources: Balle et al. 2020 and Ghazi et al. 2020, on the mechanism; docs/accounting.md, S19, on what
+it does not give.
 """
 
 from __future__ import annotations
@@ -60,7 +64,9 @@ from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.system.workplace import workplace
 
 COUNTED: Final = (("drop", 2), ("copy", 2), ("mark", 2), ("double", 3))
-"""Tamperings, each with its place on the route, that take one message away or make two of it, and what counts them."""
+"""Tamperings, each with its place on the route, that take one message away or make two of it, and
+what counts them.
+"""
 
 SILENT: Final = (("exchange", 1), ("exchange", 3), ("alter", 3))
 """Those that leave every count right."""
@@ -75,18 +81,22 @@ TRACED_USERS: Final = 100
 """Users of the round without an honest node."""
 
 _LESSON: Final = (
-    "A sum of pieces has no answer once a message is lost or doubled, and a wrong one once a node exchanges it, which "
-    "only its sender notices. One user moves it by any number, unseen. Without an honest node each value is read off, "
+    "A sum of pieces has no answer once a message is lost or doubled, and a wrong one once a node "
+    "exchanges it, which "
+    "only its sender notices. One user moves it by any number, unseen. Without an honest node "
+    "each value is read off, "
     "because a user's own share of the noise is almost always 0."
 )
 
 
 @dataclass(frozen=True)
 class Spoiled:
-    """One round: what was noticed, and by how much its published sum is off; None where there is none.
+    """One round: what was noticed, and by how much its published sum is off.
 
-    `shift` compares with the sum that the honest users' messages give by the same estimator; `worth` is what a single
-    bit more adds, where messages are bits.
+    None where there is none.
+
+    `shift` compares with the sum that the honest users' messages give by the same estimator;
+    `worth` is what a single bit more adds, where messages are bits.
     """
 
     mechanism: str
@@ -97,11 +107,17 @@ class Spoiled:
 
     def to_dict(self) -> dict[str, Any]:
         """Entries for the report's JSON."""
-        return {"mechanism": self.mechanism, "what": self.what, "shift": self.shift, **self.seen.to_dict()}
+        return {
+            "mechanism": self.mechanism,
+            "what": self.what,
+            "shift": self.shift,
+            **self.seen.to_dict(),
+        }
 
 
 def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Plays real rounds: each tampering once, a liar under two mechanisms, and `users` without an honest node.
+    """Plays real rounds: each tampering once, a liar under two mechanisms, and `users` without an
+    honest node.
 
     Args:
         users: of the last round, at least 20.
@@ -112,7 +128,10 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
     if not 20 <= users <= 10_000 or not 0 < confidence < 1:
-        raise UsageError(f"users must be from 20 to 10000, confidence between 0 and 1, not {users} and {confidence}")
+        raise UsageError(
+            f"users must be from 20 to 10000, confidence between 0 and 1, not {users} and "
+            f"{confidence}"
+        )
     began = time.perf_counter()
     with Stages(Console(stderr=True)) as stages:
         with tempfile.TemporaryDirectory(prefix="shuffledp-spoil-") as folder:
@@ -151,8 +170,12 @@ async def _open(system: LocalSystem, position: int, mechanism: str) -> TamperedR
     return await open_tampered(system, plan)
 
 
-async def _tampered(system: LocalSystem, orders: Orders, name: str | None, position: int) -> Spoiled:
-    """A round of honest users under split-mix, in which the malicious node carries out its order."""
+async def _tampered(
+    system: LocalSystem, orders: Orders, name: str | None, position: int
+) -> Spoiled:
+    """A round of honest users under split-mix, in which the malicious node carries out its
+    order.
+    """
     orders.give(name)
     played = await _open(system, position, SplitMix.kind)
     await played.submit()
@@ -165,16 +188,22 @@ async def _lied(system: LocalSystem, mechanism: str) -> Spoiled:
     await played.submit()
     spec = played.verified.mechanism
     # All ones; of numbers modulo q, half of the modulus.
-    await played.send(played.sealed([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2]))
+    await played.send(
+        played.sealed([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2])
+    )
     return await _judged(played, None, LIE, 2)
 
 
-async def _judged(played: TamperedRound, orders: Orders | None, what: str, position: int) -> Spoiled:
+async def _judged(
+    played: TamperedRound, orders: Orders | None, what: str, position: int
+) -> Spoiled:
     signed = await played.finish()
     seen = await judge(played, signed, b"" if orders is None else orders.made(), what, position)
     result, spec = verify_from(played.roster.analyst, signed, Result), played.verified.mechanism
     own, users = b"".join(one.messages for one in played.honest), len(played.honest)
-    counts = decode(own, played.verified.geometry, spec.alphabet, users, counts_of=spec.counts_of).counts
+    counts = decode(
+        own, played.verified.geometry, spec.alphabet, users, counts_of=spec.counts_of
+    ).counts
 
     def estimate(seen: Sequence[int]) -> float:
         return spec.estimate(seen, Fraction(users)).values[0]
@@ -184,20 +213,29 @@ async def _judged(played: TamperedRound, orders: Orders | None, what: str, posit
         what=what,
         seen=seen,
         shift=None if result.estimate is None else result.estimate.values[0] - estimate(counts),
-        worth=estimate((counts[0] - 1, counts[1] + 1)) - estimate(counts) if spec.alphabet == BITS else None,
+        worth=estimate((counts[0] - 1, counts[1] + 1)) - estimate(counts)
+        if spec.alphabet == BITS
+        else None,
     )
 
 
 def _captured(users: int, stages: Stages) -> Captured:
     """A round of real processes, each node of which writes down what it knows."""
     demo = DemoOptions(
-        users=users, mechanism=SplitMix.kind, epsilon=4.0, max_value=8, corrupt=frozenset(range(1, NODES + 1))
+        users=users,
+        mechanism=SplitMix.kind,
+        epsilon=4.0,
+        max_value=8,
+        corrupt=frozenset(range(1, NODES + 1)),
     )
     column = load_column(demo.data, demo.column, users=users, max_value=demo.max_value, draw=True)
     with workplace("shuffledp-spoil-") as folder:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
-            raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+            raise OutputError(
+                f"what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                f"{played.lost}"
+            )
         return load_captured(played.evidence)
 
 
@@ -207,13 +245,17 @@ def lost(rounds: Sequence[Spoiled]) -> list[Finding]:
     played = [one for one in rounds if one.what in names]
     return [
         _count(
-            f"{', '.join(dict.fromkeys(one.what for one in played))}: one message lost or doubled by a node",
+            f"{', '.join(dict.fromkeys(one.what for one in played))}: one message lost or doubled "
+            f"by a node",
             "of the rounds gave an answer",
             Claim("protocol, Lost messages: none, rather than a wrong one", 0.0),
             sum(one.shift is not None for one in played) / len(played),
             len(played),
             defended=True,
-            note="; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, {one.seen.error}" for one in played),
+            note="; ".join(
+                f"{one.what} at {one.seen.position}: {one.seen.by}, {one.seen.error}"
+                for one in played
+            ),
         )
     ]
 
@@ -222,7 +264,9 @@ def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
     """One message exchanged with all counts right: who notices, and by how much is the sum off?"""
     names = {name for name, _ in SILENT}
     played = [one for one in rounds if one.what in names]
-    note = "; ".join(f"{one.what} at {one.seen.position}: {one.seen.by}, {_off(one.shift)}" for one in played)
+    note = "; ".join(
+        f"{one.what} at {one.seen.position}: {one.seen.by}, {_off(one.shift)}" for one in played
+    )
     off = max((abs(one.shift) for one in played if one.shift is not None), default=0.0)
     return [
         _count(
@@ -274,11 +318,18 @@ def lies(rounds: Sequence[Spoiled]) -> list[Finding]:
 
 
 def bare(captured: Captured, confidence: float) -> list[Finding]:
-    """No honest node, and each one honest in turn: how many values are read off the pieces, knowing nothing else?"""
+    """No honest node, and each one honest in turn: how many values are read off the pieces, knowing
+    nothing else?
+    """
     everyone = frozenset(captured.logs)
-    note = f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} (computed)"
+    note = (
+        f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} "
+        f"(computed)"
+    )
     traces = [trace_round(captured, everyone, confidence)]
-    traces += [trace_round(captured, everyone - {honest}, confidence) for honest in sorted(everyone)]
+    traces += [
+        trace_round(captured, everyone - {honest}, confidence) for honest in sorted(everyone)
+    ]
     return [_read_off(trace, confidence, note) for trace in traces]
 
 
@@ -305,15 +356,27 @@ def _read_off(trace: Trace, confidence: float, note: str) -> Finding:
 
 
 def _count(
-    scenario: str, quantity: str, claim: Claim, measured: float, trials: int, *, defended: bool, note: str
+    scenario: str,
+    quantity: str,
+    claim: Claim,
+    measured: float,
+    trials: int,
+    *,
+    defended: bool,
+    note: str,
 ) -> Finding:
     """Finding about a counted number: its interval is the number itself."""
-    return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)
+    return Finding(
+        scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
+    )
 
 
 ATTACK: Final = Attack(
     name="spoil",
     summary="A lost message, a lying user, no honest node: what a sum of pieces does not bear.",
     run=run_spoil,
-    options={"users": whole_number("Simulated users of the round without an honest node."), "confidence": CONFIDENCE},
+    options={
+        "users": whole_number("Simulated users of the round without an honest node."),
+        "confidence": CONFIDENCE,
+    },
 )

@@ -1,23 +1,26 @@
 """Trace: join the logs of corrupt mix nodes, rebuild what each user sent, and guess its value.
 
-What the adversary knows: the published board and manifest, as everybody does, and all that the corrupt nodes saw: at
-node 1 who sent which envelope, at every corrupt node its permutation, and (truncated digests of) each record that came
-in and went out. It also knows how many people hold each value, which makes its guesses as good as they can be.
+What the adversary knows: the published board and manifest, as everybody does, and all that the
+corrupt nodes saw: at node 1 who sent which envelope, at every corrupt node its permutation, and
+(truncated digests of) each record that came in and went out. It also knows how many people hold
+each value, which makes its guesses as good as they can be.
 
-What it does: a record that left one corrupt node is looked up among those that came in at the next, from the senders to
-the board. Whose m messages are all found there has its randomised answer laid open: m bits, or a symbol. The adversary
-then guesses the value that most likely made that answer (maximum a posteriori: the mechanism's likelihood times the
-share of the population).
+What it does: a record that left one corrupt node is looked up among those that came in at the next,
+from the senders to the board. Whose m messages are all found there has its randomised answer laid
+open: m bits, or a symbol. The adversary then guesses the value that most likely made that answer
+(maximum a posteriori: the mechanism's likelihood times the share of the population).
 
-Why it works: with every node corrupt nothing is shuffled for the adversary, and each user has only its own noise: ε_L
-instead of ε, often ten times as much. What stops it: one honest node. It takes a layer off every record, so that no
-ciphertext looks as before, and puts them in a uniformly random order that it forgets. The join finds nothing on its
-other side, and the best guess is the most frequent value, as without any message. (That the order is random is put to
-the test, too: the adversary also guesses as if the honest node had forgotten to mix.)
+Why it works: with every node corrupt nothing is shuffled for the adversary, and each user has only
+its own noise: ε_L instead of ε, often ten times as much. What stops it: one honest node. It takes a
+layer off every record, so that no ciphertext looks as before, and puts them in a uniformly random
+order that it forgets. The join finds nothing on its other side, and the best guess is the most
+frequent value, as without any message. (That the order is random is put to the test, too: the
+adversary also guesses as if the honest node had forgotten to mix.)
 
-The last part measures ε_L itself, with no shuffle at all: the real client sampler draws answers for the values 0 and 1,
-and the event that tells them apart best gives an ε from below. For randomised response and for discrete Laplace noise
-that event attains ε_L, so that the estimate comes close to it and never beyond what chance allows.
+The last part measures ε_L itself, with no shuffle at all: the real client sampler draws answers for
+the values 0 and 1, and the event that tells them apart best gives an ε from below. For randomised
+response and for discrete Laplace noise that event attains ε_L, so that the estimate comes close to
+it and never beyond what chance allows.
 
 Reference: Athanasiou et al. 2025, sections 2.4 and 7 (robustness to corrupt shufflers);
 docs/accounting.md, K7, S8 and S10.
@@ -57,7 +60,9 @@ REFERENCES: Final[tuple[Mechanism, ...]] = (
     RRShuffle(max_value=2, randomise=Fraction(1, 2)),
     GeoShuffle(max_value=2, epsilon_geo=Fraction(1), padding=4),
 )
-"""Mechanisms whose ε_L is attained at distance 1 by an event that happens often enough to be measured."""
+"""Mechanisms whose ε_L is attained at distance 1 by an event that happens often enough to be
+measured.
+"""
 
 _CHUNK: Final = 5000
 """Number of answers drawn between two updates of the progress bar."""
@@ -89,18 +94,26 @@ class TraceOptions:
         if self.local_trials < 0 or self.local_trials == 1:
             raise UsageError(f"--local-trials must be 0, or at least 2, not {self.local_trials}")
         if self.folder is None and self.logs is not None:
-            raise UsageError("--logs needs --round-folder, the folder with the round's board and documents")
+            raise UsageError(
+                "--logs needs --round-folder, the folder with the round's board and documents"
+            )
         if self.folder is None and not self.demo.corrupt:
-            raise UsageError("--corrupt must name a node at least; without a log there is nothing to join")
+            raise UsageError(
+                "--corrupt must name a node at least; without a log there is nothing to join"
+            )
 
 
 def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
-    """Runs the attack on one round, with the logs of all corrupt nodes; if none is honest, also without each one's.
+    """Runs the attack on one round, with the logs of all corrupt nodes.
 
-    An adversary without the log of a node is the adversary to whom that node was honest: on the wire they are alike.
+    If none is honest, also without each one's.
+
+    An adversary without the log of a node is the adversary to whom that node was honest: on the
+    wire they are alike.
 
     Raises:
-        CorruptLogError, DocumentError, ConfigError: logs or documents of an earlier round that cannot be used.
+        CorruptLogError, DocumentError, ConfigError: logs or documents of an earlier round that
+            cannot be used.
         ShuffleDPError: whatever ended the round that was played.
     """
     began = time.perf_counter()
@@ -113,7 +126,9 @@ def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
     findings = [finding for trace in traces for finding in trace_findings(trace)]
     if options.local_trials:
         specs = dict.fromkeys((*REFERENCES, captured.final.mechanism))
-        findings += [local_finding(spec, options.local_trials, options.confidence, stages) for spec in specs]
+        findings += [
+            local_finding(spec, options.local_trials, options.confidence, stages) for spec in specs
+        ]
     first = traces[0]
     return AttackReport(
         attack="trace",
@@ -135,11 +150,16 @@ def _capture(options: TraceOptions, stages: Stages) -> Captured:
     if options.folder is not None:
         return load_captured(options.folder, options.logs)
     demo = options.demo
-    column = load_column(demo.data, demo.column, users=demo.users, max_value=demo.max_value, draw=True)
+    column = load_column(
+        demo.data, demo.column, users=demo.users, max_value=demo.max_value, draw=True
+    )
     with workplace("shuffledp-trace-") as folder:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
-            raise OutputError(f"what the corrupt nodes wrote could not be kept, so nothing is traced: {played.lost}")
+            raise OutputError(
+                f"what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                f"{played.lost}"
+            )
         return load_captured(played.evidence)
 
 
@@ -147,7 +167,9 @@ def trace_findings(trace: Trace) -> list[Finding]:
     """Findings of one adversary: users traced, and values guessed."""
     nodes = ", ".join(map(str, trace.corrupt))
     adversary = f"node{'s' if len(trace.corrupt) > 1 else ''} {nodes} of {trace.nodes} corrupt"
-    found = ", ".join(f"{step.before} to {step.after}: {step.found:,} of {step.records:,}" for step in trace.steps)
+    found = ", ".join(
+        f"{step.before} to {step.after}: {step.found:,} of {step.records:,}" for step in trace.steps
+    )
     defended = not trace.all_corrupt
     findings = [
         Finding(
@@ -195,7 +217,9 @@ def trace_findings(trace: Trace) -> list[Finding]:
     return findings
 
 
-def local_finding(spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None) -> Finding:
+def local_finding(
+    spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None
+) -> Finding:
     """Empirical ε of one user's answer at distance 1, against the accountant's certified ε_L.
 
     The claim is the defence that is left when every node is corrupt, so it must hold.
@@ -220,11 +244,15 @@ def local_claim(spec: Mechanism) -> float:
     return corrupted_bounds(spec, Setting(users=1, honest=1, max_distance=1), 0.0).epsilon
 
 
-def local_epsilon(spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None) -> EpsilonBound:
-    """Lower bound on the ε of one answer, from `trials` answers of the real sampler for each of the values 0 and 1.
+def local_epsilon(
+    spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None
+) -> EpsilonBound:
+    """Lower bound on the ε of one answer, from `trials` answers of the real sampler for each of the
+    values 0 and 1.
 
-    At x = 0 the likelihood ratio of neighbouring values is largest where the answer is smallest: all bits zero for
-    randomised response, anything at most c for discrete Laplace noise, the symbol 0 for k-RR.
+    At x = 0 the likelihood ratio of neighbouring values is largest where the answer is smallest:
+    all bits zero for randomised response, anything at most c for discrete Laplace noise, the symbol
+    0 for k-RR.
     """
     stage = f"local {spec.kind}"
 
@@ -247,11 +275,13 @@ def _lesson(trace: Trace, captured: Captured) -> str:
     final = captured.final
     if trace.all_corrupt:
         return (
-            f"With every node corrupt all {trace.traced:,} of {trace.users:,} users were traced, and only their own "
+            f"With every node corrupt all {trace.traced:,} of {trace.users:,} users were traced, "
+            f"and only their own "
             "noise is left to them; the log of any one node withheld, nobody is."
         )
     return (
-        f"One honest node of {trace.nodes} is enough: {trace.traced:,} of {trace.users:,} users were traced, and the "
+        f"One honest node of {trace.nodes} is enough: {trace.traced:,} of {trace.users:,} users "
+        f"were traced, and the "
         f"certificate for {final.mechanism.kind} keeps its ε."
     )
 
@@ -273,7 +303,13 @@ def _run(
     everyone = ",".join(str(number) for number in range(1, nodes + 1))
     chosen = node_numbers(everyone if corrupt is None else corrupt, nodes, "--corrupt")
     demo = DemoOptions(
-        users=users, mechanism=mechanism, epsilon=epsilon, delta=delta, max_value=max_value, nodes=nodes, corrupt=chosen
+        users=users,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        max_value=max_value,
+        nodes=nodes,
+        corrupt=chosen,
     )
     subset = None if corrupt is None else chosen
     options = TraceOptions(demo, round_folder, logs, subset, local_trials, confidence)
@@ -293,16 +329,26 @@ ATTACK: Final = Attack(
         "max_value": Annotated[int, typer.Option(min=1, help="Values above are capped.")],
         "nodes": Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")],
         "corrupt": Annotated[
-            str | None, typer.Option(help="Corrupt nodes, whose logs the attack uses; default: all.", metavar="I,J")
+            str | None,
+            typer.Option(
+                help="Corrupt nodes, whose logs the attack uses; default: all.", metavar="I,J"
+            ),
         ],
         "round_folder": Annotated[
-            Path | None, typer.Option(help="Attack this saved round, out/<round>, instead of a new one.")
+            Path | None,
+            typer.Option(help="Attack this saved round, out/<round>, instead of a new one."),
         ],
         "logs": Annotated[
-            Path | None, typer.Option(help="Folder with the saved round's logs, if it is not in the round's folder.")
+            Path | None,
+            typer.Option(
+                help="Folder with the saved round's logs, if it is not in the round's folder."
+            ),
         ],
         "local_trials": Annotated[
-            int, typer.Option(help="Answers per value for the audit of a single user's ε; 0 disables it.")
+            int,
+            typer.Option(
+                help="Answers per value for the audit of a single user's ε; 0 disables it."
+            ),
         ],
         "confidence": CONFIDENCE,
     },

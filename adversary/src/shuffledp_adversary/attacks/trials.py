@@ -24,7 +24,10 @@ _CHUNKS_PER_WORKER: Final = 12
 
 
 class Trials:
-    """The sealing processes of the fleet, used for trials. Every process draws its own system randomness."""
+    """The sealing processes of the fleet, used for trials.
+
+    Every process draws its own system randomness.
+    """
 
     def __init__(self) -> None:
         self._pool = sealing_pool()
@@ -36,7 +39,10 @@ class Trials:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._stages.__exit__(kind, error, trace)
@@ -56,5 +62,7 @@ class Trials:
         sizes = [min(size, trials - start) for start in range(0, trials, size)]
         self._stages.update(stage, 0, trials)
         chunks = [(partial(draw, count), count) for count in sizes]
-        views = chain.from_iterable(run_chunks(self._pool, chunks, partial(self._stages.update, stage)))
+        views = chain.from_iterable(
+            run_chunks(self._pool, chunks, partial(self._stages.update, stage))
+        )
         return np.array(list(views), dtype=np.int64)

@@ -1,8 +1,10 @@
-"""Views of the adversary, trial by trial: users played by the client's own sampler, encoder and seals.
+"""Views of the adversary, trial by trial: users played by the client's own sampler, encoder and
+seals.
 
-This runs in worker processes and imports only the client's pure part, so that a worker starts in a moment. Each
-function gives `count` independent trials, one row of numbers for each. Their draws come from `integers`: None, the
-operating system's; an exercise that wants the same views again gives its own.
+This runs in worker processes and imports only the client's pure part, so that a worker starts in a
+moment. Each function gives `count` independent trials, one row of numbers for each. Their draws
+come from `integers`: None, the operating system's; an exercise that wants the same views again
+gives its own.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ Views: TypeAlias = Sequence[Sequence[int]]
 """Numbers that the adversary sees, one row per trial."""
 
 YES_NO: Final = KRRHistogram(symbols=2, blanket=Fraction(1, 2))
-"""The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (Wang, lecture 9, section 9.1.1)."""
+"""The lecture's randomised response: the truth with probability 3/4, ε0 = ln 3 (Wang, lecture 9,
+section 9.1.1).
+"""
 
 FAKE: Final = Fraction(1, 2)
 WHEN_ZERO: Final = Fraction(1, 4)
@@ -36,15 +40,20 @@ WHEN_ONE: Final = Fraction(3, 4)
 """RAPPOR's f, p and q as in the lecture's Figure 9.2; here one hash function, h = 1."""
 
 QUARTERS: Final = 4
-"""Dropout is looked at in quarters of those who could take part: all users, or the careful plan's half."""
+"""Dropout is looked at in quarters of those who could take part: all users, or the careful plan's
+half.
+"""
 
 _ROUND: Final = "00" * 16
 
 
-def outlier_rounds(spec: GeoShuffle, users: int, far: int, count: int, integers: RandomIntegers | None = None) -> Views:
+def outlier_rounds(
+    spec: GeoShuffle, users: int, far: int, count: int, integers: RandomIntegers | None = None
+) -> Views:
     """Simulates rounds in which one user holds `far`, the others 0.
 
-    A row has, from the same reports, the largest number, the sum, and the sum of the far user and one other alone.
+    A row has, from the same reports, the largest number, the sum, and the sum of the far user and
+    one other alone.
     """
     integers = integers or RandomIntegers()
     views = []
@@ -71,9 +80,11 @@ def envelopes(
     padded: bool,
     integers: RandomIntegers | None = None,
 ) -> Views:
-    """Simulates a user who holds `value`: its randomised answer, and the bytes of its envelope on the wire.
+    """Simulates a user who holds `value`: its randomised answer, and the bytes of its envelope on
+    the wire.
 
-    The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise only the ones.
+    The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise
+    only the ones.
     """
     integers = integers or RandomIntegers()
     seal = _seal_padded if padded else _seal_ones
@@ -81,14 +92,17 @@ def envelopes(
     return [(answer, len(seal(spec, geometry, keys, answer))) for answer in answers]
 
 
-def _seal_padded(spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
+def _seal_padded(
+    spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int
+) -> bytes:
     """Seals as the client does: always m messages."""
     return seal_envelope(geometry, _ROUND, keys, encode(geometry, spec, answer, system_random))
 
 
 def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
     """Seals the same onions, but, to save traffic, a message only for each 1."""
-    # No message, but an envelope all the same: a user who is silent would be told apart without any length.
+    # No message, but an envelope all the same: a user who is silent would be told apart without any
+    # length.
     if answer == 0:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1))(b"")
     shorter = msgspec.structs.replace(geometry, messages_per_user=answer)
@@ -97,18 +111,25 @@ def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer
 
 
 def flooded_rounds(
-    spec: Mechanism, honest: int, users: int, value: int, count: int, integers: RandomIntegers | None = None
+    spec: Mechanism,
+    honest: int,
+    users: int,
+    value: int,
+    count: int,
+    integers: RandomIntegers | None = None,
 ) -> Views:
     """Simulates flooded rounds: one number each, which tells the victim's two values apart.
 
-    The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other honest users hold 0,
-    or a third symbol. The colluding users may send what they like: here, zeros.
+    The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other
+    honest users hold 0, or a third symbol. The colluding users may send what they like: here,
+    zeros.
     """
     integers = integers or RandomIntegers()
     histogram = spec.answers is Answers.HISTOGRAM
     victim = value if histogram else value * (spec.domain - 1)
     others = min(2, spec.domain - 1) if histogram else 0
-    # Whatever they send, the adversary knows it and takes it away again, so that zeros are as good as anything.
+    # Whatever they send, the adversary knows it and takes it away again, so that zeros are as good
+    # as anything.
     forged = _board(spec, [0] * (users - honest))
     views = []
     for _ in range(count):
@@ -126,8 +147,12 @@ def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
     return counts
 
 
-def daily_answers(value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None) -> Views:
-    """Number of times one user has answered 1 up to each shown day, with fresh randomness every day."""
+def daily_answers(
+    value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+) -> Views:
+    """Number of times one user has answered 1 up to each shown day, with fresh randomness every
+    day.
+    """
     integers = integers or RandomIntegers()
     daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
     return [_until(shown, answers) for answers in daily]
@@ -136,20 +161,28 @@ def daily_answers(value: int, shown: Sequence[int], count: int, integers: Random
 def daily_totals(
     users: int, value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
 ) -> Views:
-    """Number of ones that left the small round's shuffle up to each shown day; all but one user hold 0."""
+    """Number of ones that left the small round's shuffle up to each shown day.
+
+    All but one user hold 0.
+    """
     integers = integers or RandomIntegers()
 
     def ones() -> int:
-        return randomise(YES_NO, value, integers) + sum(randomise(YES_NO, 0, integers) for _ in range(users - 1))
+        return randomise(YES_NO, value, integers) + sum(
+            randomise(YES_NO, 0, integers) for _ in range(users - 1)
+        )
 
     return [_until(shown, [ones() for _ in range(shown[-1])]) for _ in range(count)]
 
 
-def daily_rappor(value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None) -> Views:
+def daily_rappor(
+    value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
+) -> Views:
     """Number of reports of value 1's bit minus that of value 0's, up to each shown day.
 
-    The two values set one bit each; all other bits are alike for both and tell nothing. The permanent response
-    replaces a bit by a fair coin with probability f and is kept; each day it is reported with noise p and q.
+    The two values set one bit each; all other bits are alike for both and tell nothing. The
+    permanent response replaces a bit by a fair coin with probability f and is kept; each day it is
+    reported with noise p and q.
     """
     integers = integers or RandomIntegers()
 
@@ -173,7 +206,9 @@ def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
 def partial_rounds(
     spec: SGDLShuffle, users: int, value: int, count: int, integers: RandomIntegers | None = None
 ) -> Views:
-    """Simulates the sum after each quarter of the users; the first of them holds `value`, the others 0.
+    """Simulates the sum after each quarter of the users.
+
+    The first of them holds `value`, the others 0.
 
     The first h reports of a round are a round of h users: one simulation serves all of them.
     """

@@ -1,1 +1,3 @@
-"""Measuring the privacy that is really there: the clients' law, sampled exactly, run on two neighbouring datasets."""
+"""Measuring the privacy that is really there: the clients' law, sampled exactly, run on two
+neighbouring datasets.
+"""

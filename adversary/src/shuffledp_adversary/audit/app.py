@@ -1,6 +1,8 @@
-"""`shuffledp audit MECHANISM`: the parameters of `shuffledp certify MECHANISM`, small by default, and how hard to look.
+"""`shuffledp audit MECHANISM`: the parameters of `shuffledp certify MECHANISM`, small by default,
+and how hard to look.
 
-The default users are few, and what an audit costs is trials: each draws one report of every user on either dataset.
+The default users are few, and what an audit costs is trials: each draws one report of every user on
+either dataset.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ Trials = Annotated[
     typer.Option(
         parser=whole,
         metavar="INTEGER",
-        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, one by one "
+        help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, "
+        f"one by one "
         f"{TRIALS // SLOWER:,}, through the mixnet {MIXNET_TRIALS}.",
     ),
 ]
@@ -85,24 +88,37 @@ Confidence = Annotated[
 Distance = Annotated[
     int | None,
     typer.Option(
-        parser=whole, metavar="INTEGER", help="Distance by which the value changes; default: the largest covered."
+        parser=whole,
+        metavar="INTEGER",
+        help="Distance by which the value changes; default: the largest covered.",
     ),
 ]
 Values = Annotated[
-    tuple[int, int] | None, typer.Option(metavar="X Y", help="The changed user's two values, instead of --distance.")
+    tuple[int, int] | None,
+    typer.Option(metavar="X Y", help="The changed user's two values, instead of --distance."),
 ]
 Local = Annotated[
-    bool, typer.Option("--local", help="Audit a single user's messages against ε_L, as if every node were corrupt.")
+    bool,
+    typer.Option(
+        "--local", help="Audit a single user's messages against ε_L, as if every node were corrupt."
+    ),
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help=f"Run 1/{QUICK} of the trials, for a quick estimate with a wider interval.")
+    bool,
+    typer.Option(
+        "--quick", help=f"Run 1/{QUICK} of the trials, for a quick estimate with a wider interval."
+    ),
 ]
 OneByOne = Annotated[
     bool,
-    typer.Option("--one-by-one", help="Sample with the clients' own code, one value at a time, instead of in bulk."),
+    typer.Option(
+        "--one-by-one",
+        help="Sample with the clients' own code, one value at a time, instead of in bulk.",
+    ),
 ]
 ThroughMixnet = Annotated[
-    bool, typer.Option("--through-mixnet", help="Audit what a few real rounds over processes publish.")
+    bool,
+    typer.Option("--through-mixnet", help="Audit what a few real rounds over processes publish."),
 ]
 
 
@@ -141,7 +157,9 @@ class Look:
 
 
 def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
-    def of_distances(*, scenario: Small, distance: Distance = None, look: Look, **parameters: Any) -> None:
+    def of_distances(
+        *, scenario: Small, distance: Distance = None, look: Look, **parameters: Any
+    ) -> None:
         _run(ask(kind, scenario, **parameters), look, distance)
 
     def of_changes(*, scenario: SmallHistogram, look: Look, **parameters: Any) -> None:
@@ -157,10 +175,15 @@ def _default(option: Parameter) -> Any:
     return _SMALL.get(option.name, ONE_HALF if exact else option.default)
 
 
-_OTHERS: Final = {Answers.HISTOGRAM: "all others hold a third symbol", Answers.SUM: "all others hold 0"}
+_OTHERS: Final = {
+    Answers.HISTOGRAM: "all others hold a third symbol",
+    Answers.SUM: "all others hold 0",
+}
 
 for _kind, _spec in MECHANISMS.items():
-    audit_app.command(_kind, help=f"{_spec.summary.removesuffix('.')}: {_OTHERS[_spec.answers]}.")(_audit(_kind, _spec))
+    audit_app.command(_kind, help=f"{_spec.summary.removesuffix('.')}: {_OTHERS[_spec.answers]}.")(
+        _audit(_kind, _spec)
+    )
 
 
 def _run(asked: Question, look: Look, distance: int | None = None) -> None:
@@ -172,7 +195,9 @@ def _run(asked: Question, look: Look, distance: int | None = None) -> None:
         raise UsageError("--quick chooses the trials itself; leave out --trials")
     if look.through_mixnet and look.one_by_one:
         raise UsageError("through the mixnet real clients draw anyway; leave out --one-by-one")
-    default = MIXNET_TRIALS if look.through_mixnet else TRIALS // SLOWER if look.one_by_one else TRIALS
+    default = (
+        MIXNET_TRIALS if look.through_mixnet else TRIALS // SLOWER if look.one_by_one else TRIALS
+    )
     if look.quick:
         default = max(FEWEST_QUICK, default // QUICK)
     trials = usual_trials(spec_of(asked), default) if look.trials is None else look.trials

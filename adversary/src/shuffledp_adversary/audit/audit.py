@@ -1,10 +1,10 @@
 """The audit of one mechanism: a measured lower bound on ε, held against what the accountant says.
 
-It can only refute. A bound above the claim means that the claim is false, or the sampler is not the certified one; a
-bound below it contradicts nothing, however far below it is. Some claims are tight, so that with a confidence of 0.95
-a true one is called broken in a few runs of a hundred: what is meant seriously is asked with a higher confidence. The
-distance between bound and attained ε is the weakness of the test: too few trials for the rare outcomes that decide at
-a small δ.
+It can only refute. A bound above the claim means that the claim is false, or the sampler is not the
+certified one; a bound below it contradicts nothing, however far below it is. Some claims are tight,
+so that with a confidence of 0.95 a true one is called broken in a few runs of a hundred: what is
+meant seriously is asked with a higher confidence. The distance between bound and attained ε is the
+weakness of the test: too few trials for the rare outcomes that decide at a small δ.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ class Effort:
         confidence: that a true claim is not called broken, above 0 and below 1.
         distance: how far the value changes; None for as far as the question covers.
         values: the changed user's two values instead; None for 0 and the distance.
-        local: look at one user's messages, as when every node is corrupt, and hold them against ε_L.
-        one_by_one: draw by the clients' own code, a value at a time, instead of in bulk by the same law.
+        local: look at one user's messages, as when every node is corrupt, and hold them against
+            ε_L.
+        one_by_one: draw by the clients' own code, a value at a time, instead of in bulk by the same
+            law.
     """
 
     trials: int
@@ -53,7 +55,10 @@ class Effort:
 
     def __post_init__(self) -> None:
         if self.trials < 2:
-            raise UsageError(f"trials must be at least 2, one to choose the test and one to measure, not {self.trials}")
+            raise UsageError(
+                f"trials must be at least 2, one to choose the test and one to measure, not "
+                f"{self.trials}"
+            )
         if not 0 < self.confidence < 1:
             raise UsageError(f"confidence must be above 0 and below 1, not {self.confidence}")
 
@@ -66,7 +71,8 @@ class AuditReport:
         answer: what the accountant says about these parameters.
         pair: the two datasets.
         bound: the evidence; its ε are for the whole change.
-        claimed: ε (nats; per unit under metric adjacency) that is audited, None where nothing finite is claimed.
+        claimed: ε (nats; per unit under metric adjacency) that is audited, None where nothing
+            finite is claimed.
         claim: whose word `claimed` is.
         seconds: of the whole audit.
         local: whether one user's own messages were audited.
@@ -93,19 +99,27 @@ class AuditReport:
 
     @property
     def estimate(self) -> float:
-        """The same event's ε without margins, in the unit of the claim; infinite where a dataset never shows it."""
+        """The same event's ε without margins, in the unit of the claim.
+
+        Infinite where a dataset never shows it.
+        """
         return self.bound.estimate / self._unit
 
     @property
     def broken(self) -> bool:
         """True if the measurement contradicts the claim."""
-        # The bound, not the estimate: of a tight and true claim about every second estimate lies above it.
+        # The bound, not the estimate: of a tight and true claim about every second estimate lies
+        # above it.
         return self.claimed is not None and self.lower > self.claimed
 
     @property
     def published_broken(self) -> bool:
         """True if it contradicts the paper's formula, where there is one for these parameters."""
-        return not self.local and self.answer.published is not None and self.lower > self.answer.published
+        return (
+            not self.local
+            and self.answer.published is not None
+            and self.lower > self.answer.published
+        )
 
     @property
     def verdict(self) -> str:
@@ -116,9 +130,12 @@ class AuditReport:
         """Raises `ClaimBroken` where the claim is contradicted."""
         if self.broken:
             raise ClaimBroken(
-                f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least {self.lower:.6g} with confidence "
-                f"{self.bound.confidence:.10g}, but {self.claim} says {self.claimed:.6g}; measure again with "
-                "--confidence 0.999999, and do not use this mechanism until client and accountant agree"
+                f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least "
+                f"{self.lower:.6g} with confidence "
+                f"{self.bound.confidence:.10g}, but {self.claim} says {self.claimed:.6g}; measure "
+                f"again with "
+                "--confidence 0.999999, and do not use this mechanism until client and accountant "
+                "agree"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +149,10 @@ class AuditReport:
             "max_distance": told["max_distance"],
             "delta": self.bound.delta,
             "trials": self.bound.trials,
-            "datasets": {"changed": [self.pair.value, self.pair.changed], "others": self.pair.others},
+            "datasets": {
+                "changed": [self.pair.value, self.pair.changed],
+                "others": self.pair.others,
+            },
             "local": self.local,
             "audited": {
                 "epsilon_lower": self.lower,
@@ -179,11 +199,19 @@ def audit(
         claimed, claim, delta = found.corrupted, "the local guarantee, ε_L", found.corrupted_delta
     pair = neighbours_of(asked, effort, users=1 if effort.local else asked.setting.users)
     sampler = sampler or (one_by_one if effort.one_by_one else randomise_in_bulk)
-    counts = shuffled_counts(spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress)
+    counts = shuffled_counts(
+        spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress
+    )
     bound = epsilon_bound(*outcomes(spec, pair, counts), delta, effort.confidence)
-    drawn = "by the clients' own code" if effort.one_by_one else "in bulk, by the law of the clients' code"
+    drawn = (
+        "by the clients' own code"
+        if effort.one_by_one
+        else "in bulk, by the law of the clients' code"
+    )
     seconds = time.perf_counter() - began
-    return AuditReport(found, pair, bound, claimed, claim, seconds, effort.local, (f"drawn {drawn}", *asked.notes))
+    return AuditReport(
+        found, pair, bound, claimed, claim, seconds, effort.local, (f"drawn {drawn}", *asked.notes)
+    )
 
 
 def spec_of(asked: Question) -> Mechanism:
@@ -194,7 +222,8 @@ def spec_of(asked: Question) -> Mechanism:
 
 
 def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
-    """The datasets that the effort names, or the worst-looking ones at the largest distance covered.
+    """The datasets that the effort names, or the worst-looking ones at the largest distance
+    covered.
 
     Raises:
         UsageError: a distance that is not covered, or values outside the domain.
@@ -206,7 +235,11 @@ def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
     else:
         # Of a histogram all changes are the same up to names (docs/accounting.md, K7).
         default = most if spec.metric else 1
-        pair = worst_looking(spec, users, 0, default if effort.distance is None else effort.distance)
+        pair = worst_looking(
+            spec, users, 0, default if effort.distance is None else effort.distance
+        )
     if pair.distance > most and spec.metric:
-        raise UsageError(f"the question covers changes up to {most}, not {pair.distance}; raise max-distance")
+        raise UsageError(
+            f"the question covers changes up to {most}, not {pair.distance}; raise max-distance"
+        )
     return pair

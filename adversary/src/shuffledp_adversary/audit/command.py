@@ -1,4 +1,6 @@
-"""An audit on its way to the screen: run with a progress bar, printed, and an error where the claim is broken."""
+"""An audit on its way to the screen: run with a progress bar, printed, and an error where the claim
+is broken.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from shuffledp_adversary.audit.trials import TrialProgress
 from shuffledp_sim.users.sealing import sealing_pool
 
 
-def run_audit_command(asked: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat) -> None:
+def run_audit_command(
+    asked: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat
+) -> None:
     """Audits and prints.
 
     Raises:
@@ -45,7 +49,9 @@ def audit_table(report: AuditReport) -> Table:
     """Bound, claim and verdict, for people."""
     found, bound, pair = report.answer, report.bound, report.pair
     unit = found.plan.per_unit
-    view = "one user's own messages" if report.local else f"shuffled messages of {pair.users:,} users"
+    view = (
+        "one user's own messages" if report.local else f"shuffled messages of {pair.users:,} users"
+    )
     table = Table(
         title=f"[bold]audit: {found.plan.kind}[/bold]",
         title_justify="left",
@@ -53,14 +59,20 @@ def audit_table(report: AuditReport) -> Table:
         show_header=False,
         pad_edge=False,
     )
-    table.add_row("parameters", ", ".join(f"{name} = {value}" for name, value in found.plan.parameters.items()))
+    table.add_row(
+        "parameters",
+        ", ".join(f"{name} = {value}" for name, value in found.plan.parameters.items()),
+    )
     others = "" if report.local else f", all others hold {pair.others}"
     table.add_row("seen", f"{view}: one user {pair.value} or {pair.changed}{others}")
     table.add_row(
-        "trials", f"{bound.trials:,} on each dataset, half to choose the test, half to measure; {report.seconds:.1f} s"
+        "trials",
+        f"{bound.trials:,} on each dataset, half to choose the test, half to measure; "
+        f"{report.seconds:.1f} s",
     )
     table.add_row(
-        "measured event", f"{bound.hits[0]:,} and {bound.hits[1]:,} times in {bound.trials - bound.trials // 2:,}"
+        "measured event",
+        f"{bound.hits[0]:,} and {bound.hits[1]:,} times in {bound.trials - bound.trials // 2:,}",
     )
     table.add_row("δ", f"{bound.delta:g}")
     table.add_row(
@@ -69,14 +81,22 @@ def audit_table(report: AuditReport) -> Table:
         f"(confidence {bound.confidence:.10g}; estimate {report.estimate:.4g})",
     )
     if not report.local:
-        table.add_row("ε attained", f"{number(found.attained)}{unit}  (exact, on a dataset of this kind)")
+        table.add_row(
+            "ε attained", f"{number(found.attained)}{unit}  (exact, on a dataset of this kind)"
+        )
         table.add_row("ε certified", f"{number(found.certified)}{unit}")
     table.add_row("ε_L, all nodes corrupt", f"{number(found.corrupted)}{unit}")
     if found.published is not None:
-        words = "a paper's formula, contradicted by this audit" if report.published_broken else "a paper's formula"
+        words = (
+            "a paper's formula, contradicted by this audit"
+            if report.published_broken
+            else "a paper's formula"
+        )
         table.add_row("ε published", f"{number(found.published)}{unit}  ({words})")
     colour = "bold red" if report.broken else "green"
     table.add_row(
-        "verdict", f"[{colour}]{report.verdict}[/{colour}] of {number(report.claimed)}, {escape(report.claim)}"
+        "verdict",
+        f"[{colour}]{report.verdict}[/{colour}] of {number(report.claimed)}, "
+        f"{escape(report.claim)}",
     )
     return table

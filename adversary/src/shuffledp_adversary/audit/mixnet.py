@@ -1,9 +1,12 @@
-"""The audit over real processes: nodes, broker, accountant and analyst, onions and all; outcomes are what they publish.
+"""The audit over real processes: nodes, broker, accountant and analyst, onions and all.
 
-A round takes the better part of a second, so that only a gross fault shows in the few rounds one has time for: noise
-that is missing, a value that is sent as it is, an answer that names its user. What it adds to the audit in process is
-that nothing is left out: the very parameters that the accountant calibrated, sampled by clients that checked the
-manifest, mixed by the nodes, published by the analyst.
+Outcomes are what they publish.
+
+A round takes the better part of a second, so that only a gross fault shows in the few rounds one
+has time for: noise that is missing, a value that is sent as it is, an answer that names its user.
+What it adds to the audit in process is that nothing is left out: the very parameters that the
+accountant calibrated, sampled by clients that checked the manifest, mixed by the nodes, published
+by the analyst.
 """
 
 from __future__ import annotations
@@ -41,10 +44,12 @@ OPEN_SECONDS: Final = 600.0
 def audit_through_mixnet(
     asked: Question, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
 ) -> AuditReport:
-    """Plays `effort.trials` rounds on each dataset over processes of its own, and measures their published answers.
+    """Plays `effort.trials` rounds on each dataset over processes of its own, and measures their
+    published answers.
 
-    A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant for the ε that the
-    question's would have; the claim is the largest ε in the rounds' final certificates.
+    A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant
+    for the ε that the question's would have; the claim is the largest ε in the rounds' final
+    certificates.
 
     Raises:
         UsageError: a question without a finite ε and a δ, or about a local view.
@@ -53,7 +58,9 @@ def audit_through_mixnet(
     began = time.perf_counter()
     found, users = guarantee_of(asked), asked.setting.users
     if effort.local or asked.delta == 0 or not found.certified:
-        raise UsageError("through the mixnet a round needs an epsilon and a delta above 0, and has no local view")
+        raise UsageError(
+            "through the mixnet a round needs an epsilon and a delta above 0, and has no local view"
+        )
     pair = neighbours_of(asked, effort, users)
     reports = asyncio.run(_rounds(asked, found.certified, pair, effort.trials, pool, progress))
     codes = ranked(np.array([report.estimate.values for report in reports]), pair)
@@ -65,19 +72,38 @@ def audit_through_mixnet(
     seconds = time.perf_counter() - began
     each = sum(report.seconds["total"] for report in reports) / len(reports)
     notes = (
-        f"{len(reports)} rounds over real processes, {each:.2f} s each: weak by nature, only gross faults would show",
-        "the mechanism's parameters are those the accountant calibrated for the asked ones' epsilon",
+        f"{len(reports)} rounds over real processes, {each:.2f} s each: weak by nature, only "
+        f"gross faults would show",
+        "the mechanism's parameters are those the accountant calibrated for the asked ones' "
+        "epsilon",
     )
-    return AuditReport(guarantee_of(ran), pair, bound, claimed, "the rounds' final certificates", seconds, notes=notes)
+    return AuditReport(
+        guarantee_of(ran),
+        pair,
+        bound,
+        claimed,
+        "the rounds' final certificates",
+        seconds,
+        notes=notes,
+    )
 
 
 async def _rounds(
-    asked: Question, epsilon: float, pair: Neighbours, trials: int, pool: ProcessPoolExecutor, progress: Progress | None
+    asked: Question,
+    epsilon: float,
+    pair: Neighbours,
+    trials: int,
+    pool: ProcessPoolExecutor,
+    progress: Progress | None,
 ) -> list[RoundReport]:
-    """Rounds on the first and the second dataset in turn, so that what drifts touches both alike."""
+    """Rounds on the first and the second dataset in turn, so that what drifts touches both
+    alike.
+    """
     datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
     units = (asked.max_distance or 1) if asked.per_unit else 1
-    budget = LocalBudget(epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta))
+    budget = LocalBudget(
+        epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta)
+    )
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder:
         system = LocalSystem(Path(folder), nodes=asked.nodes, budget=budget)
         try:

@@ -16,7 +16,10 @@ from shuffledp_core.mechanisms import Answers, Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """User 0 holds `value` in one dataset and `changed` in the other; `others` is what everybody else holds."""
+    """User 0 holds `value` in one dataset and `changed` in the other.
+
+    `others` is what everybody else holds.
+    """
 
     value: int
     changed: int
@@ -38,28 +41,37 @@ class Neighbours:
 def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neighbours:
     """The others where the accountant's attained bound has them (docs/accounting.md, K5, S9, S10).
 
-    A histogram: all at one third symbol, or at the first user's where there are but two. A sum: all at 0.
+    A histogram: all at one third symbol, or at the first user's where there are but two. A sum: all
+    at 0.
 
     Raises:
         UsageError: a value outside the domain, or the same value twice.
     """
     for held in (value, changed):
         if not 0 <= held < spec.domain:
-            raise UsageError(f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {held}")
+            raise UsageError(
+                f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {held}"
+            )
     if value == changed:
-        raise UsageError(f"the two values must differ: {value} and {changed} make one dataset, not two neighbours")
+        raise UsageError(
+            f"the two values must differ: {value} and {changed} make one dataset, not two "
+            f"neighbours"
+        )
     if users < 1:
         raise UsageError(f"users must be at least 1, not {users}")
     others = 0
     if spec.answers is Answers.HISTOGRAM:
-        others = next((other for other in range(spec.domain) if other not in {value, changed}), value)
+        others = next(
+            (other for other in range(spec.domain) if other not in {value, changed}), value
+        )
     return Neighbours(value, changed, others, users)
 
 
 def outcomes(
     spec: Mechanism, pair: Neighbours, counts: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The analyst's published answer in each trial of both datasets, as whole numbers for `evidence.epsilon_bound`.
+    """The analyst's published answer in each trial of both datasets, as whole numbers for
+    `evidence.epsilon_bound`.
 
     The estimator runs once for each different outcome.
 
@@ -77,18 +89,27 @@ def outcomes(
 def ranked(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
     """Equal whole numbers for equal answers, in the order of what they say about the change.
 
-    A histogram says it by its estimate for the changed value less the one for the first value, a sum by itself. So
-    the tails of the order are sensible events, and the likelihood-ratio events are as fine as the answers.
+    A histogram says it by its estimate for the changed value less the one for the first value, a
+    sum by itself. So the tails of the order are sensible events, and the likelihood-ratio events
+    are as fine as the answers.
     """
-    said = answers[:, 0] if answers.shape[1] == 1 else answers[:, pair.changed] - answers[:, pair.value]
+    said = (
+        answers[:, 0]
+        if answers.shape[1] == 1
+        else answers[:, pair.changed] - answers[:, pair.value]
+    )
     _, codes = np.unique(np.column_stack((said, answers)), axis=0, return_inverse=True)
     return codes.ravel().astype(np.int64)
 
 
 def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different rows of both, and which of them each row is. Rows have one sum: the first count is redundant."""
+    """The different rows of both, and which of them each row is.
+
+    Rows have one sum: the first count is redundant.
+    """
     base, width = int(counts[0][0].sum()) + 1, counts[0].shape[1] - 1
-    # A row is written as one number, with the counts as digits below `base`: one-to-one while it fits into 63 bits.
+    # A row is written as one number, with the counts as digits below `base`: one-to-one while it
+    # fits into 63 bits.
     if base**width >= 2**63:
         rows, place = np.unique(np.concatenate(counts), axis=0, return_inverse=True)
         return rows, place.ravel()
@@ -98,5 +119,7 @@ def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArr
     last = np.zeros(len(present), dtype=np.int64)
     last[place] = np.arange(len(place))
     first, second = counts
-    rows = np.where((last < len(first))[:, np.newaxis], first[last % len(first)], second[last % len(second)])
+    rows = np.where(
+        (last < len(first))[:, np.newaxis], first[last % len(first)], second[last % len(second)]
+    )
     return rows, place

@@ -1,9 +1,10 @@
 """Many rounds in process: the exact sampler for every user of every trial, spread over all cores.
 
-Nothing is resampled and nothing is drawn twice: each trial costs one draw for each user, on the operating system's
-randomness, in bulk or, where the clients' own code is asked for, by that, one value at a time. What is kept of a trial
-are the counts of its symbols, which is all that an honest shuffler leaves of it; of split values their sum, and that no
-more is left of them is proved and enumerated elsewhere (docs/accounting.md, Proposition S19).
+Nothing is resampled and nothing is drawn twice: each trial costs one draw for each user, on the
+operating system's randomness, in bulk or, where the clients' own code is asked for, by that, one
+value at a time. What is kept of a trial are the counts of its symbols, which is all that an honest
+shuffler leaves of it; of split values their sum, and that no more is left of them is proved and
+enumerated elsewhere (docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from shuffledp_core.randomisers import randomise, randomise_in_bulk
 from shuffledp_sim.users.sealing import Progress, run_chunks
 
 Sampler: TypeAlias = Callable[[Mechanism, NDArray[np.int64], RandomArrays], NDArray[np.int64]]
-"""(spec, values, arrays) -> answers, as `shuffledp_core.randomisers.randomise_in_bulk`. A module's own function:
+"""(spec, values, arrays) -> answers, as `shuffledp_core.randomisers.randomise_in_bulk`. A module's
+own function:
 workers look it up by name."""
 
 Dataset: TypeAlias = tuple[int, ...]
 """One value for each user."""
 
 _DRAWS: Final = 250_000
-"""Reports in one task of a worker: some hundredths of a second in bulk, a second or two one by one."""
+"""Reports in one task of a worker: some hundredths of a second in bulk, a second or two one by one.
+"""
 
 _MOST_CELLS: Final = 2**28
 """Trials times symbols that are kept at once: 2 GiB."""
@@ -56,7 +59,8 @@ def shuffled_counts(
         datasets: values inside the spec's domain, at least one user each.
         trials: independent rounds on each dataset, at least 1.
         pool: where the sampler runs.
-        sampler: `one_by_one` for the clients' own code; another one only to see whether an audit notices.
+        sampler: `one_by_one` for the clients' own code; another one only to see whether an audit
+            notices.
         progress: told about trials of all datasets together.
 
     Raises:
@@ -64,7 +68,9 @@ def shuffled_counts(
     """
     if trials < 1 or trials * len(datasets) * spec.cells > _MOST_CELLS:
         most = _MOST_CELLS // (len(datasets) * spec.cells)
-        raise UsageError(f"trials must be from 1 to {most:,} with {spec.cells} counts, not {trials:,}")
+        raise UsageError(
+            f"trials must be from 1 to {most:,} with {spec.cells} counts, not {trials:,}"
+        )
     sizes = [_chunks(trials, len(values)) for values in datasets]
     chunks = [
         (partial(_run, spec, values, size, sampler), size)
@@ -80,8 +86,12 @@ def usual_trials(spec: Mechanism, trials: int) -> int:
     return min(trials, max(1, _USUAL_CELLS // (2 * spec.cells)))
 
 
-def one_by_one(spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-    """The clients' own `randomise`, called for each value: a `Sampler` that takes twenty times as long and more."""
+def one_by_one(
+    spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays
+) -> NDArray[np.int64]:
+    """The clients' own `randomise`, called for each value: a `Sampler` that takes twenty times as
+    long and more.
+    """
     answers = (randomise(spec, value, arrays.single) for value in values.ravel().tolist())
     return np.fromiter(answers, dtype=np.int64, count=values.size).reshape(values.shape)
 
@@ -92,7 +102,9 @@ def _chunks(trials: int, users: int) -> list[int]:
     return [size] * whole + ([rest] if rest else [])
 
 
-def _run(spec: Mechanism, values: Dataset, trials: int, sampler: Sampler) -> NDArray[np.integer[Any]]:
+def _run(
+    spec: Mechanism, values: Dataset, trials: int, sampler: Sampler
+) -> NDArray[np.integer[Any]]:
     """One task in a worker, in narrow words; every task has a source of randomness of its own."""
     held = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
     counts = spec.count(sampler(spec, held, RandomArrays()))

@@ -1,4 +1,6 @@
-"""Progress of the trials of an audit or an attack: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of the trials of an audit or an attack: a bar on a terminal, a plain line now and then
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ LINES: Final = 20
 
 
 class TrialProgress:
-    """Counts trials on standard error, so that a long count is not silent where nobody sees a bar."""
+    """Counts trials on standard error, so that a long count is not silent where nobody sees a
+    bar.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = Console(stderr=True) if console is None else console
@@ -27,7 +31,10 @@ class TrialProgress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._stages is not None:
             self._stages.__exit__(kind, error, trace)

@@ -1,7 +1,9 @@
-"""Likelihood of an answer given a value, for every mechanism, and the value that an adversary then guesses. Pure.
+"""Likelihood of an answer given a value, for every mechanism, and the value that an adversary then
+guesses. Pure.
 
-An answer is the sum of a user's own messages: the symbol of a histogram, the number of ones of a sum. These are the
-laws that `shuffledp_core.randomisers` samples, computed in floating point; a test compares the two.
+An answer is the sum of a user's own messages: the symbol of a histogram, the number of ones of a
+sum. These are the laws that `shuffledp_core.randomisers` samples, computed in floating point; a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _CELLS: Final = 2**22
 
 
 def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> NDArray[np.int64]:
-    """Guesses the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x of equals.
+    """Guesses the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x
+    of equals.
 
     A uniform prior makes it the maximum-likelihood guess.
 
@@ -67,7 +70,10 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
     """
     found = registered(log_likelihood, spec)
     if found is None:
-        raise UsageError(f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed from them")
+        raise UsageError(
+            f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed "
+            f"from them"
+        )
     return found(spec, answers)
 
 
@@ -90,7 +96,10 @@ def _(spec: HadamardHistogram, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: RapporHistogram, answers: NDArray[np.int64]) -> Floats:
-    """Log of p* or 1 - p* for each bit of another symbol, q* or 1 - q* for that of the value. Of one report."""
+    """Log of p* or 1 - p* for each bit of another symbol, q* or 1 - q* for that of the value.
+
+    Of one report.
+    """
     low, high = (float(chance) for chance in spec.reported)
     held = answers[:, None] >> np.arange(spec.symbols) & 1
     others = np.where(held == 1, math.log(low), math.log1p(-low))
@@ -120,7 +129,9 @@ def _(spec: QuantisedRR, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
-    """Sum of two binomials: each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2."""
+    """Sum of two binomials: each of x ones stays with probability 1 - p/2, each of k - x zeros
+    turns with p/2.
+    """
     from scipy.stats import binom  # here: slow to import, and every trace would wait for it
 
     flip, k = float(spec.randomise / 2), spec.max_value
@@ -150,7 +161,9 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
-    """The noises that lead from x to the answer modulo q, with and without wrapping around, but for 1e-17 of them."""
+    """The noises that lead from x to the answer modulo q, with and without wrapping around, but for
+    1e-17 of them.
+    """
     law = _tabulated(spec.noise_epsilon, spec.shares)
     noise = np.asarray((answers[:, None] - np.arange(spec.domain)) % spec.modulus, dtype=np.float64)
     turns = 1 + math.ceil(40 / (float(spec.noise_epsilon) * spec.modulus))
@@ -165,6 +178,7 @@ def _tabulated(noise_epsilon: Fraction, shares: int) -> NoiseTable:
     law = share_law(noise_epsilon, shares)
     if law is None:
         raise UsageError(
-            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated for guessing"
+            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated "
+            f"for guessing"
         )
     return law

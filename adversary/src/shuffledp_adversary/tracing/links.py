@@ -1,9 +1,9 @@
 """Join of the logs of corrupt nodes by the ciphertexts they saw. Pure.
 
-An adversary trusts no index of another log: a record that left one node is looked up among the records that came in
-at the next log along the route, and at last on the public board. Where a node between them is honest, every record has
-lost a layer, so that nothing is found. Without its key one can still try whether it forgot to mix, so that each record
-stands where it stood before.
+An adversary trusts no index of another log: a record that left one node is looked up among the
+records that came in at the next log along the route, and at last on the public board. Where a node
+between them is honest, every record has lost a layer, so that nothing is found. Without its key one
+can still try whether it forgot to mix, so that each record stands where it stood before.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
         found = places >= 0
         senders = np.full(len(came), NOBODY, dtype=np.int64)
         senders[places[found]] = left[found]
-        # As if the nodes between the two logs had kept the order; to be tried only where they dropped nothing.
-        placed = kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
+        # As if the nodes between the two logs had kept the order; to be tried only where they
+        # dropped nothing.
+        placed = (
+            kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
+        )
         placed[places[found]] = kept[found]
         after = "the board" if following is None else following.header.node
         steps.append(Step(log.header.node, after, len(places), int(found.sum())))
@@ -70,12 +73,16 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
 
 
 def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Finds the place of every row of `wanted` in `among`, or -1; both have rows of one width, and all rows differ."""
+    """Finds the place of every row of `wanted` in `among`, or -1.
+
+    Both have rows of one width, and all rows differ.
+    """
     if not len(among):
         return np.full(len(wanted), -1, dtype=np.int64)
     keys, known = as_keys(wanted), as_keys(among)
     order = np.argsort(known)
-    # A row above all of them has no place there; clipped to the last, it fails the comparison below.
+    # A row above all of them has no place there; clipped to the last, it fails the comparison
+    # below.
     places = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
     found = order[places]
     return np.where(known[found] == keys, found, -1).astype(np.int64)

@@ -1,11 +1,15 @@
-"""Tracing of one round with the logs of its corrupt nodes: the adversary's data on disk and in memory, and its success.
+"""Tracing of one round with the logs of its corrupt nodes: the adversary's data on disk and in
+memory, and its success.
 
 A round's folder holds the public documents and, of a round with corrupt nodes, their logs:
 
-    manifest.json  result.json  roster.json  root.pub      the signed documents, and what verifies them
-    board.bin                                              the published messages, packed, in mixed order
+    manifest.json  result.json  roster.json  root.pub      the signed documents, and what verifies
+                                                           them
+    board.bin                                              the published messages, packed, in mixed
+                                                           order
     corrupt/<node>/<round>.npz                             the logs
-    truth.npz                                              every user's value: the simulator's, to measure success by
+    truth.npz                                              every user's value: the simulator's, to
+                                                           measure success by
 """
 
 from __future__ import annotations
@@ -42,10 +46,11 @@ class Captured:
         final: the final certificate, verified.
         board: shape (messages, bytes of one).
         logs: of the corrupt nodes, by position on the route.
-        values: shape (users,), value of each user of node 1's log, in the order of its spool; only a simulation knows
-            it, and only to measure success by. None where it or node 1's log is missing.
-        population: shape (domain,), number of users who hold each value, which the adversary knows. None where
-            unknown.
+        values: shape (users,), value of each user of node 1's log, in the order of its spool; only
+            a simulation knows it, and only to measure success by. None where it or node 1's log is
+            missing.
+        population: shape (domain,), number of users who hold each value, which the adversary knows.
+            None where unknown.
     """
 
     manifest: Manifest
@@ -88,10 +93,11 @@ class Trace:
         users: number of users whose reports were mixed.
         traced: number of users all of whose messages were found on the board.
         steps: the joins on the way.
-        baseline: share guessed right without any message: always the most frequent value. None without a truth.
+        baseline: share guessed right without any message: always the most frequent value. None
+            without a truth.
         correct: users whose value was guessed, knowing the population. None as above.
-        correct_by_place: the same, if every honest node is assumed to have kept the order of its batch; None as above,
-            and where no sender is known.
+        correct_by_place: the same, if every honest node is assumed to have kept the order of its
+            batch; None as above, and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, without knowing the population.
         confidence: of `interval`.
         found: the users who were traced; None if no sender is known.
@@ -163,7 +169,9 @@ class Trace:
 
 
 def trace_round(
-    captured: Captured, corrupt: Collection[int] | None = None, confidence: float = DEFAULT_CONFIDENCE
+    captured: Captured,
+    corrupt: Collection[int] | None = None,
+    confidence: float = DEFAULT_CONFIDENCE,
 ) -> Trace:
     """Joins the logs, rebuilds each user's answer, and guesses its value.
 
@@ -178,7 +186,9 @@ def trace_round(
     used = sorted(captured.logs if corrupt is None else corrupt)
     missing = [position for position in used if position not in captured.logs]
     if missing or not used:
-        raise UsageError(f"no log of node {missing or 'any'}; there are logs of {sorted(captured.logs)}")
+        raise UsageError(
+            f"no log of node {missing or 'any'}; there are logs of {sorted(captured.logs)}"
+        )
     logs = {position: captured.logs[position] for position in used}
     users = logs[used[0]].header.users
     links = join_logs(logs, captured.board)
@@ -190,8 +200,12 @@ def trace_round(
         placed = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
         by_place = int((placed == values).sum())
     if values is None:
-        # Nobody is traced without node 1, so every guess is the most frequent value: right for exactly its holders.
-        right = [None if known is None else int(known[int(np.argmax(prior))]) for prior in _priors(captured)]
+        # Nobody is traced without node 1, so every guess is the most frequent value: right for
+        # exactly its holders.
+        right = [
+            None if known is None else int(known[int(np.argmax(prior))])
+            for prior in _priors(captured)
+        ]
     else:
         right = [int((guess == values).sum()) for guess in guesses]
     return Trace(
@@ -227,29 +241,40 @@ def _found(
     )
 
 
-def _rebuilt(captured: Captured, senders: NDArray[np.int64], users: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _rebuilt(
+    captured: Captured, senders: NDArray[np.int64], users: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Mask of the users who were traced completely, and each one's answer; shape (users,) both."""
     linked: NDArray[np.bool_] = senders != NOBODY
     geometry = captured.manifest.geometry
     symbols = np.zeros(len(captured.board), dtype=np.int64)
     for column in captured.board.T[: geometry.symbol_bytes]:
         symbols = (symbols << 8) | column
-    linked &= symbols < captured.final.mechanism.alphabet  # any other says nothing, and its sender cannot be guessed at
+    linked &= (
+        symbols < captured.final.mechanism.alphabet
+    )  # any other says nothing, and its sender cannot be guessed at
     count = np.bincount(senders[linked], minlength=users)
     said = np.zeros(users, dtype=np.int64)
     np.add.at(said, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
-    # A sum over some of a user's messages is no answer, and the likelihood knows whole answers only.
+    # A sum over some of a user's messages is no answer, and the likelihood knows whole answers
+    # only.
     return count == geometry.messages_per_user, captured.final.mechanism.joined(said)
 
 
 def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:
     """Priors: the population's distribution (uniform where it is unknown), and the uniform one."""
     uniform = np.ones(captured.final.mechanism.domain)
-    return (uniform if captured.population is None else captured.population.astype(np.float64), uniform)
+    return (
+        uniform if captured.population is None else captured.population.astype(np.float64),
+        uniform,
+    )
 
 
 def _guesses(
-    captured: Captured, traced: NDArray[np.bool_], answers: NDArray[np.int64], prior: NDArray[np.float64]
+    captured: Captured,
+    traced: NDArray[np.bool_],
+    answers: NDArray[np.int64],
+    prior: NDArray[np.float64],
 ) -> NDArray[np.int64]:
     """Likeliest value of each user; the most frequent one for users who were not traced."""
     guesses = np.full(len(traced), int(np.argmax(prior)), dtype=np.int64)
@@ -261,9 +286,11 @@ def _guesses(
 def load_captured(folder: Path, logs: Path | None = None) -> Captured:
     """Loads and verifies a round's folder.
 
-    1. Manifest and result are the analyst's, of one round; the final certificate is the accountant's.
+    1. Manifest and result are the analyst's, of one round; the final certificate is the
+       accountant's.
     2. The board has the signed digest and length.
-    3. The logs are of this round, each of the node that stands at its position; the last one's batch is the board.
+    3. The logs are of this round, each of the node that stands at its position; the last one's
+       batch is the board.
 
     Args:
         folder: of the round.
@@ -279,17 +306,25 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
             f"{folder} is a round without corrupt nodes: nobody wrote down what to trace by; "
             "play one with `shuffledp demo --corrupt 1,2,3`"
         )
-    roster = read_roster(folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip())
+    roster = read_roster(
+        folder / "roster.json", read_file(folder / "root.pub", "root key").decode().strip()
+    )
     manifest = verify_from(  # 1
         roster.analyst, Signed.from_bytes(read_file(folder / "manifest.json", "manifest")), Manifest
     )
-    result = verify_from(roster.analyst, Signed.from_bytes(read_file(folder / "result.json", "result")), Result)
+    result = verify_from(
+        roster.analyst, Signed.from_bytes(read_file(folder / "result.json", "result")), Result
+    )
     if result.round_id != manifest.round_id or result.final_certificate is None:
-        raise MalformedDocumentError(f"{folder}: result.json is not of the manifest's round, or has no certificate")
+        raise MalformedDocumentError(
+            f"{folder}: result.json is not of the manifest's round, or has no certificate"
+        )
     final = verify_from(roster.accountant, result.final_certificate, Certificate)
     packed = read_file(folder / BOARD, "board", manifest.most_board_bytes)  # 2
     if digest(packed) != result.board_digest:
-        raise MalformedDocumentError(f"{folder / BOARD} is not the board whose digest the analyst signed")
+        raise MalformedDocumentError(
+            f"{folder / BOARD} is not the board whose digest the analyst signed"
+        )
     board = np.frombuffer(packed, dtype=np.uint8).reshape(-1, manifest.geometry.plain_bytes)
     found = read_logs(logs or folder / LOGS, manifest.deployment, manifest.round_id)  # 3
     _check_logs(found, manifest, result)
@@ -305,7 +340,9 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
 
 
 def trace_folder(folder: Path) -> Trace:
-    """The attack with all that a round's folder holds: the `shuffledp.tracers` entry point, for `shuffledp demo`."""
+    """The attack with all that a round's folder holds: the `shuffledp.tracers` entry point, for
+    `shuffledp demo`.
+    """
     return trace_round(load_captured(folder))
 
 
@@ -313,15 +350,24 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
     route = [signed.signer for signed in manifest.route]
     for position, log in logs.items():
         if not 1 <= position <= len(route) or route[position - 1] != log.header.node:
-            raise CorruptLogError(f"{log.header.node} does not stand at position {position} of the round's route")
-        missing = log.header.records - result.messages  # dropped on the way to the board
-        if log.header.users != result.accepted or missing < 0 or (position == len(route) and missing):
             raise CorruptLogError(
-                f"the log of {log.header.node} counts {log.header.records} records of {log.header.users} users, the "
+                f"{log.header.node} does not stand at position {position} of the round's route"
+            )
+        missing = log.header.records - result.messages  # dropped on the way to the board
+        if (
+            log.header.users != result.accepted
+            or missing < 0
+            or (position == len(route) and missing)
+        ):
+            raise CorruptLogError(
+                f"the log of {log.header.node} counts {log.header.records} records of "
+                f"{log.header.users} users, the "
                 f"result {result.messages} of {result.accepted}; it is of another run"
             )
         if position == len(route) and log.header.batch != result.board_digest:
-            raise CorruptLogError(f"the batch in the log of {log.header.node} is not the published board")
+            raise CorruptLogError(
+                f"the batch in the log of {log.header.node} is not the published board"
+            )
 
 
 def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
@@ -331,7 +377,9 @@ def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             return found["credentials"], found["values"]
     except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
-        raise CorruptLogError(f"{path} is torn: {error}; remove it to trace without measuring success") from error
+        raise CorruptLogError(
+            f"{path} is torn: {error}; remove it to trace without measuring success"
+        ) from error
 
 
 def _in_spool_order(
@@ -341,5 +389,7 @@ def _in_spool_order(
         return None
     places = find_rows(logs[1].credentials, held[0])
     if (places < 0).any():
-        raise CorruptLogError(f"{int((places < 0).sum())} senders of node 1's log are not in {TRUTH}")
+        raise CorruptLogError(
+            f"{int((places < 0).sum())} senders of node 1's log are not in {TRUTH}"
+        )
     return held[1][places]

@@ -1,4 +1,6 @@
-"""The gateway as an ASGI application: routes, and a guard in front of them that bounds and translates."""
+"""The gateway as an ASGI application: routes, and a guard in front of them that bounds and
+translates.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,12 @@ from shuffledp_client.http_api import (
     problem_of,
 )
 from shuffledp_core.documents.signed import from_json, to_json
-from shuffledp_core.errors import BusyError, MalformedRequestError, ShuffleDPError, UnknownRoundError
+from shuffledp_core.errors import (
+    BusyError,
+    MalformedRequestError,
+    ShuffleDPError,
+    UnknownRoundError,
+)
 from shuffledp_core.transport.doorway import Line, Slots
 from shuffledp_core.vocabulary import ROUND_ID
 
@@ -46,7 +53,10 @@ HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b
 
 
 class Callers(Protocol):
-    """Who is told of calls and of connections to end; `transport.connections.Connections` is one."""
+    """Who is told of calls and of connections to end.
+
+    `transport.connections.Connections` is one.
+    """
 
     def begin(self, peer: str, *, known: bool) -> None:
         """A call begins."""
@@ -63,7 +73,10 @@ Refused = Callable[[str, BaseException], None]
 
 
 class Gateway:
-    """The routes. What a device sends is parsed as far as it must be to pass it on, and nothing of it is kept."""
+    """The routes.
+
+    What a device sends is parsed as far as it must be to pass it on, and nothing of it is kept.
+    """
 
     def __init__(self, config: GatewayConfig, upstream: Upstream) -> None:
         self._config = config
@@ -85,7 +98,8 @@ class Gateway:
             Route(OPENAPI, self.describe, methods=["GET"]),
         ]
         for route in found:
-            # starlette adds it to GET: a whole board would be downloaded, and nothing sent to whoever asks.
+            # starlette adds it to GET: a whole board would be downloaded, and nothing sent to
+            # whoever asks.
             (route.methods or set()).discard("HEAD")
         return found
 
@@ -103,7 +117,9 @@ class Gateway:
             body = await self._line.wait(self._body(request, take), peer_of(request.scope))
             if body is None:
                 most = self._config.body_bytes
-                error = MalformedRequestError(f"the body is longer than the {most} bytes that this gateway takes")
+                error = MalformedRequestError(
+                    f"the body is longer than the {most} bytes that this gateway takes"
+                )
                 return problem_response(error, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             submission = from_json(body, SubmissionBody)
             del body
@@ -142,9 +158,14 @@ class Gateway:
 
 
 class Guard:
-    """Bounds on one caller, and the only place where errors become answers. Nothing that a caller sent is logged."""
+    """Bounds on one caller, and the only place where errors become answers.
 
-    def __init__(self, app: ASGIApp, config: GatewayConfig, callers: Callers, refused: Refused) -> None:
+    Nothing that a caller sent is logged.
+    """
+
+    def __init__(
+        self, app: ASGIApp, config: GatewayConfig, callers: Callers, refused: Refused
+    ) -> None:
         self._app = app
         self._refused = refused
         self._seconds = config.limits.answer_seconds
@@ -166,7 +187,8 @@ class Guard:
             answer.late = True
         finally:
             if answer.late or (answer.begun and not answer.complete):
-                # A half of a board may have gone: only the end of the connection says that it is not the whole.
+                # A half of a board may have gone: only the end of the connection says that it is
+                # not the whole.
                 self._callers.hang_up(peer)
             self._callers.end(peer)
 
@@ -183,7 +205,9 @@ class Guard:
             return None
         except HTTPException as error:
             status = HTTPStatus(error.status_code)
-            return problem_response(MalformedRequestError(f"{status.phrase}; what there is, is in {OPENAPI}"), status)
+            return problem_response(
+                MalformedRequestError(f"{status.phrase}; what there is, is in {OPENAPI}"), status
+            )
         except ShuffleDPError as error:
             self._refused(_route_of(scope), error)
             return problem_response(error)
@@ -191,16 +215,23 @@ class Guard:
             if not answer.late:
                 self._refused(_route_of(scope), error)
                 structlog.get_logger().error(
-                    "unexpected failure", path=_route_of(scope), kind=type(error).__name__, where=_where(error)
+                    "unexpected failure",
+                    path=_route_of(scope),
+                    kind=type(error).__name__,
+                    where=_where(error),
                 )
             return problem_response(
-                BusyError("the gateway failed; its log says where. Ask again later"), HTTPStatus.INTERNAL_SERVER_ERROR
+                BusyError("the gateway failed; its log says where. Ask again later"),
+                HTTPStatus.INTERNAL_SERVER_ERROR,
             )
         return None
 
 
 class _Answer:
-    """A caller's `send`, each message of which must be taken in within some seconds; the time is up: `late`."""
+    """A caller's `send`, each message of which must be taken in within some seconds.
+
+    The time is up: `late`.
+    """
 
     def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
@@ -221,12 +252,18 @@ class _Answer:
             self.complete = True
 
 
-def application(config: GatewayConfig, upstream: Upstream, callers: Callers, refused: Refused) -> ASGIApp:
+def application(
+    config: GatewayConfig, upstream: Upstream, callers: Callers, refused: Refused
+) -> ASGIApp:
     """The whole application."""
-    return Guard(Router(Gateway(config, upstream).routes(), redirect_slashes=False), config, callers, refused)
+    return Guard(
+        Router(Gateway(config, upstream).routes(), redirect_slashes=False), config, callers, refused
+    )
 
 
-def problem_response(error: ShuffleDPError, status: HTTPStatus | None = None, *, wait: int = 5) -> Response:
+def problem_response(
+    error: ShuffleDPError, status: HTTPStatus | None = None, *, wait: int = 5
+) -> Response:
     """An error as an answer; one that may pass says after how many seconds to ask again."""
     problem = problem_of(error, status)
     headers = {"retry-after": str(wait)} if isinstance(error, BusyError) else {}
@@ -234,11 +271,17 @@ def problem_response(error: ShuffleDPError, status: HTTPStatus | None = None, *,
 
 
 def peer_of(scope: Scope) -> str:
-    """The caller's address and port, as gRPC writes them; "gone" for one who hung up before anybody could ask."""
+    """The caller's address and port, as gRPC writes them.
+
+    "gone" for one who hung up before anybody could ask.
+    """
     client = scope.get("client")
     if client is None:
         return "gone"
-    host, port = client[0].partition("%")[0], client[1]  # a zone would be read as an escape of the URL's
+    host, port = (
+        client[0].partition("%")[0],
+        client[1],
+    )  # a zone would be read as an escape of the URL's
     return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
@@ -262,8 +305,14 @@ def _route_of(scope: Scope) -> str:
 
 
 def _where(error: BaseException) -> list[str]:
-    """The lines that led to an error, outermost first; not its words, which may quote what a caller sent."""
-    return [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    """The lines that led to an error, outermost first.
+
+    Not its words, which may quote what a caller sent.
+    """
+    return [
+        f"{Path(frame.filename).name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
 
 
 def _json(data: bytes) -> Response:
@@ -271,7 +320,10 @@ def _json(data: bytes) -> Response:
 
 
 class _Board(StreamingResponse):
-    """A board as it comes, in a slot of its own. An evicted download ends with the connection, as a late one does."""
+    """A board as it comes, in a slot of its own.
+
+    An evicted download ends with the connection, as a late one does.
+    """
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], slots: Slots) -> None:
         super().__init__(pieces, media_type=BYTES)
@@ -281,7 +333,9 @@ class _Board(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Whatever ends the answer ends the download, too: starlette leaves that to the collector.
         async with self._slots.hold(peer_of(scope)), aclosing(self._pieces):
-            first = await anext(self._pieces, b"")  # before the answer begins: an error can still be a problem
+            first = await anext(
+                self._pieces, b""
+            )  # before the answer begins: an error can still be a problem
             self.body_iterator = _chained(first, self._pieces)
             await super().__call__(scope, receive, send)
 

@@ -23,7 +23,9 @@ from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles
 
 app = typer.Typer(
-    add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -38,14 +40,19 @@ def run(
     config: Annotated[Path, typer.Option("--config", help="The gateway's configuration (TOML).")],
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Run until SIGTERM or SIGINT."""
     try:
         from shuffledp_client.gateway.server import GatewayServer
     except ModuleNotFoundError as error:
-        raise NotInstalledError("a gateway needs more: pip install 'shuffledp-client[gateway]'") from error
+        raise NotInstalledError(
+            "a gateway needs more: pip install 'shuffledp-client[gateway]'"
+        ) from error
     settings = load_config(config, GatewayConfig)
     configure_logs(settings.log_level)
     roster = roster_of(settings)
@@ -60,14 +67,17 @@ def roster_of(settings: GatewayConfig) -> Roster:
     """The current roster, with the configuration's addresses.
 
     Raises:
-        ConfigError: as `load_roster` and `at_addresses`; or the TLS pair is another party's: no device would speak to
-            it, and nodes and analyst would take it for that party.
+        ConfigError: as `load_roster` and `at_addresses`; or the TLS pair is another party's: no
+            device would speak to it, and nodes and analyst would take it for that party.
     """
-    roster = at_addresses(load_roster(settings.roster, settings.root_key, settings.state), settings.addresses)
+    roster = at_addresses(
+        load_roster(settings.roster, settings.root_key, settings.state), settings.addresses
+    )
     name = TLSFiles.load(settings.keys, roster.tls_authority).name
     if name != GATEWAY:
         raise ConfigError(
-            f"the TLS certificate in {settings.keys} names {name!r}, and devices ask for {GATEWAY!r}: check `keys`"
+            f"the TLS certificate in {settings.keys} names {name!r}, and devices ask for "
+            f"{GATEWAY!r}: check `keys`"
         )
     return roster
 

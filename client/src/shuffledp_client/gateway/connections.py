@@ -1,7 +1,8 @@
-"""HTTP connections that must get on: a request's head within some seconds, its body in the application, or the end.
+"""HTTP connections that must get on: a request's head within some seconds, its body in the
+application, or the end.
 
-uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now and then could keep a
-connection for ever.
+uvicorn bounds the silence between two requests, and nothing else: a caller that sends a byte now
+and then could keep a connection for ever.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from shuffledp_core.errors import MalformedRequestError
 class _OnceClosed(asyncio.Transport):
     """A transport with the methods that uvicorn calls, whose second `close` does nothing.
 
-    asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still under way:
-    `abort` then no longer ends the connection, and raises AttributeError in Python 3.11.2.
+    asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still
+    under way: `abort` then no longer ends the connection, and raises AttributeError in Python
+    3.11.2.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -52,7 +54,10 @@ class _OnceClosed(asyncio.Transport):
 
 
 class TimedConnection(H11Protocol):
-    """One connection. `head_seconds` bounds the time in which a request's head, or what is left of a body, may come."""
+    """One connection.
+
+    `head_seconds` bounds the time in which a request's head, or what is left of a body, may come.
+    """
 
     head_seconds = 10.0
     """Those of a connection whose class says nothing else."""
@@ -75,11 +80,14 @@ class TimedConnection(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
-        """Before the next request: uvicorn's own bound on silence begins, and ours on slowness ends."""
+        """Before the next request: uvicorn's own bound on silence begins, and ours on slowness
+        ends.
+        """
         self._relax()
         super().on_response_complete()
-        # Of a body that the application did not want the rest may still come: not for longer than a head may take.
-        # That of a request that waited behind this one is the application's by now, and has its own time.
+        # Of a body that the application did not want the rest may still come: not for longer than a
+        # head may take. That of a request that waited behind this one is the application's by now,
+        # and has its own time.
         if self.conn.their_state is h11.SEND_BODY and not self._answering():
             self._expect()
 
@@ -105,14 +113,22 @@ class TimedConnection(H11Protocol):
 
 
 class BoundedConnection(TimedConnection):
-    """A connection of the gateway: errors are answered as problems, and it ends after the answer that is under way."""
+    """A connection of the gateway: errors are answered as problems, and it ends after the answer
+    that is under way.
+    """
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP, as every other error is answered."""
         problem = to_json(problem_of(MalformedRequestError(msg)))
-        headers = [("content-type", PROBLEM), ("content-length", str(len(problem))), ("connection", "close")]
+        headers = [
+            ("content-type", PROBLEM),
+            ("content-length", str(len(problem))),
+            ("connection", "close"),
+        ]
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            self.transport.write(self.conn.send(h11.Response(status_code=400, headers=headers)) or b"")
+            self.transport.write(
+                self.conn.send(h11.Response(status_code=400, headers=headers)) or b""
+            )
             self.transport.write(self.conn.send(h11.Data(data=problem)) or b"")
             self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
         self.transport.close()

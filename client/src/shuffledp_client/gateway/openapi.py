@@ -29,32 +29,58 @@ _BODIES: Final = (Announcement, Signed, SubmissionBody, ResultBody, Problem)
 
 
 def openapi() -> dict[str, Any]:
-    """The document, as JSON values. Bodies are those of docs/reference/documents.md, where their signatures are."""
-    (_, *_), components = msgspec.json.schema_components(_BODIES, ref_template="#/components/schemas/{name}")
-    components["SubmissionBody"]["properties"]["envelope"] = {"type": "string", "contentEncoding": "base64"}
+    """The document, as JSON values.
+
+    Bodies are those of docs/reference/documents.md, where their signatures are.
+    """
+    (_, *_), components = msgspec.json.schema_components(
+        _BODIES, ref_template="#/components/schemas/{name}"
+    )
+    components["SubmissionBody"]["properties"]["envelope"] = {
+        "type": "string",
+        "contentEncoding": "base64",
+    }
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "shuffledp gateway",
             "version": "1",  # of these calls, not of the program
             "description": (
-                "Carries devices' sealed submissions to the entry node, and the analyst's signed documents to devices. "
+                "Carries devices' sealed submissions to the entry node, and the analyst's signed "
+                "documents to devices. "
                 "Mutual TLS under the deployment's own authority; ask for the TLS name `gateway`. "
                 "Verify every document: the gateway is not trusted."
             ),
         },
         "paths": {
-            CURRENT: {"get": _call("currentAnnouncement", "Announcement of the newest open round", "Announcement")},
-            ANNOUNCEMENT: {"get": _of_round("announcement", "Announcement of a round", "Announcement")},
+            CURRENT: {
+                "get": _call(
+                    "currentAnnouncement", "Announcement of the newest open round", "Announcement"
+                )
+            },
+            ANNOUNCEMENT: {
+                "get": _of_round("announcement", "Announcement of a round", "Announcement")
+            },
             SUBMISSIONS: {
                 "post": {
-                    **_of_round("submit", "Submit a sealed envelope; again, if the receipt was lost", "Signed"),
-                    "requestBody": {"required": True, "content": {JSON: {"schema": _named("SubmissionBody")}}},
+                    **_of_round(
+                        "submit",
+                        "Submit a sealed envelope; again, if the receipt was lost",
+                        "Signed",
+                    ),
+                    "requestBody": {
+                        "required": True,
+                        "content": {JSON: {"schema": _named("SubmissionBody")}},
+                    },
                 }
             },
-            RESULT: {"get": _of_round("result", "Signed result of a round that has ended", "ResultBody")},
+            RESULT: {
+                "get": _of_round("result", "Signed result of a round that has ended", "ResultBody")
+            },
             BOARD: {"get": _of_round("board", "The board: every plain message, packed", None)},
-            HEALTH: {"get": _call("health", "Whether the gateway's process answers", {"type": "object"})},
+            HEALTH: {
+                "get": _call("health", "Whether the gateway's process answers", {"type": "object"})
+            },
             OPENAPI: {"get": _call("openapi", "This document", {"type": "object"})},
         },
         "components": {"schemas": dict(sorted(components.items()))},
@@ -68,9 +94,14 @@ def _named(name: str) -> dict[str, str]:
 def _call(operation: str, summary: str, answer: str | dict[str, str] | None) -> dict[str, Any]:
     schema = _named(answer) if isinstance(answer, str) else answer
     content = (
-        {BYTES: {"schema": {"type": "string", "format": "binary"}}} if schema is None else {JSON: {"schema": schema}}
+        {BYTES: {"schema": {"type": "string", "format": "binary"}}}
+        if schema is None
+        else {JSON: {"schema": schema}}
     )
-    problem = {"description": "An error; `code` is its class", "content": {PROBLEM: {"schema": _named("Problem")}}}
+    problem = {
+        "description": "An error; `code` is its class",
+        "content": {PROBLEM: {"schema": _named("Problem")}},
+    }
     return {
         "operationId": operation,
         "summary": summary,

@@ -1,7 +1,8 @@
 """Health probe of a gateway: `python -m shuffledp_client.gateway.probe CONFIG`.
 
-The health check of the gateway's container image, and of people: it shows the gateway's own TLS pair, as a device shows
-its own, and ends with 0 when the process answers. Whether the parties behind it answer is not asked.
+The health check of the gateway's container image, and of people: it shows the gateway's own TLS
+pair, as a device shows its own, and ends with 0 when the process answers. Whether the parties
+behind it answer is not asked.
 """
 
 from __future__ import annotations
@@ -32,20 +33,27 @@ def probe(config: GatewayConfig) -> None:
         DocumentError: the roster is not signed by the pinned root key.
         UnreachableError: no gateway answers there within `TIMEOUT_SECONDS`.
     """
-    # Without the state folder: a probe must not remember there a roster that the gateway itself has not loaded.
+    # Without the state folder: a probe must not remember there a roster that the gateway itself has
+    # not loaded.
     roster = load_roster(config.roster, config.root_key)
     files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
     context = ssl.create_default_context(cadata=files.authority.decode())
     try:
         context.load_cert_chain(config.keys / "tls.pem", config.keys / "tls-key.pem")
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"the TLS pair in {config.keys} cannot be used ({error}); renew it") from error
+        raise ConfigError(
+            f"the TLS pair in {config.keys} cannot be used ({error}); renew it"
+        ) from error
     try:
         status = _status(context, *host_and_port(here(config.listen)))
     except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(f"no gateway answers at {config.listen} ({error or type(error).__name__})") from error
+        raise UnreachableError(
+            f"no gateway answers at {config.listen} ({error or type(error).__name__})"
+        ) from error
     if status != HTTPStatus.OK:
-        raise UnreachableError(f"the gateway at {config.listen} answers with {status}: it does not serve")
+        raise UnreachableError(
+            f"the gateway at {config.listen} answers with {status}: it does not serve"
+        )
 
 
 def _status(context: ssl.SSLContext, host: str, port: int) -> int:
@@ -60,7 +68,10 @@ def _status(context: ssl.SSLContext, host: str, port: int) -> int:
 
 
 def main() -> None:
-    """Entry point; one argument, the configuration file. One line on standard error says why it is not healthy."""
+    """Entry point; one argument, the configuration file.
+
+    One line on standard error says why it is not healthy.
+    """
     try:
         if len(sys.argv) != 2:
             raise UsageError("usage: python -m shuffledp_client.gateway.probe CONFIG")

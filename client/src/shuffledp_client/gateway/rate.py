@@ -1,4 +1,7 @@
-"""A bound on how often one address may ask, and on how many bytes wait at one time. Pure: the clock is a parameter."""
+"""A bound on how often one address may ask, and on how many bytes wait at one time.
+
+Pure: the clock is a parameter.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ MAX_ADDRESSES: Final = 100_000
 
 
 class Rate:
-    """Token buckets by address: a minute's worth at once, refilled evenly. `clock` is monotonic, in seconds."""
+    """Token buckets by address: a minute's worth at once, refilled evenly.
+
+    `clock` is monotonic, in seconds.
+    """
 
     def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
         self._burst = float(per_minute)
@@ -32,7 +38,10 @@ class Rate:
         if len(self._buckets) > MAX_ADDRESSES:
             self._buckets.popitem(last=False)
         if not allowed:
-            raise BusyError(f"more than {self._burst:g} requests a minute from your address; ask again in a minute")
+            raise BusyError(
+                f"more than {self._burst:g} requests a minute from your address; ask again in a "
+                f"minute"
+            )
 
 
 class Room:
@@ -43,13 +52,17 @@ class Room:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[int], None]]:
-        """A function that takes bytes of the budget until the block ends, and raises `BusyError` when it is used up."""
+        """A function that takes bytes of the budget until the block ends, and raises `BusyError`
+        when it is used up.
+        """
         taken = 0
 
         def take(size: int) -> None:
             nonlocal taken
             if size > self._left:
-                raise BusyError("too many submissions are on their way to this gateway; send yours again later")
+                raise BusyError(
+                    "too many submissions are on their way to this gateway; send yours again later"
+                )
             self._left -= size
             taken += size
 

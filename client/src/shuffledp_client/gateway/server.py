@@ -55,7 +55,8 @@ class GatewayServer:
             application(self._config, self._upstream, self._connections, self._metrics.refused),
             lifespan="off",
             ws="none",
-            # Neither a line per request, which would name who asked for what, nor uvicorn's own words on bad ones.
+            # Neither a line per request, which would name who asked for what, nor uvicorn's own
+            # words on bad ones.
             log_config=None,
             access_log=False,
             server_header=False,
@@ -70,7 +71,8 @@ class GatewayServer:
         class Connection(BoundedConnection):
             head_seconds = seconds
 
-        # asyncio's server and not uvicorn's: only here the TLS handshake and its end have a bound of ours.
+        # asyncio's server and not uvicorn's: only here the TLS handshake and its end have a bound
+        # of ours.
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -86,11 +88,16 @@ class GatewayServer:
         if self._config.metrics is not None:
             self._page = MetricsPage(self._metrics.registry, self._config.metrics)
         self._watching = asyncio.create_task(self._connections.watch(port))
-        structlog.get_logger().info("listening", name=self._config.name, address=self._config.listen)
+        structlog.get_logger().info(
+            "listening", name=self._config.name, address=self._config.listen
+        )
         return port
 
     async def stop(self) -> None:
-        """Stops taking calls; those under way get `GRACE_SECONDS`. No connection is left when it returns."""
+        """Stops taking calls; those under way get `GRACE_SECONDS`.
+
+        No connection is left when it returns.
+        """
         if self._server is None:
             return
         self._server.close()
@@ -128,7 +135,9 @@ class GatewayServer:
 
 
 def _server_tls(files: TLSFiles) -> ssl.SSLContext:
-    """TLS 1.3 that asks every caller for a certificate of the deployment's authority, as the gRPC services do."""
+    """TLS 1.3 that asks every caller for a certificate of the deployment's authority, as the gRPC
+    services do.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
@@ -136,7 +145,9 @@ def _server_tls(files: TLSFiles) -> ssl.SSLContext:
     try:
         context.load_cert_chain(files.folder / "tls.pem", files.folder / "tls-key.pem")
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"the TLS pair in {files.folder} cannot be used ({error}); renew it") from error
+        raise ConfigError(
+            f"the TLS pair in {files.folder} cannot be used ({error}); renew it"
+        ) from error
     return context
 
 
@@ -159,6 +170,7 @@ def _listening(listen: str) -> socket.socket:
 
 def _taken(listen: str, error: OSError) -> str:
     return (
-        f"cannot listen on {listen} ({error.strerror}): the port is in use or the address is not this machine's; stop "
+        f"cannot listen on {listen} ({error.strerror}): the port is in use or the address is not "
+        f"this machine's; stop "
         "the other process or change `listen`"
     )

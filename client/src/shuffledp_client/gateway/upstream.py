@@ -1,4 +1,6 @@
-"""The gateway's calls to analyst and entry nodes: as a device makes them, each asked once, since devices ask again."""
+"""The gateway's calls to analyst and entry nodes: as a device makes them, each asked once, since
+devices ask again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ MAX_ROUNDS: Final = 1000
 
 
 class Upstream:
-    """Open channels to the parties. Every method raises the parties' own errors, and `UnreachableError`."""
+    """Open channels to the parties.
+
+    Every method raises the parties' own errors, and `UnreachableError`.
+    """
 
     def __init__(self, keys: Path, roster: Roster) -> None:
         self._keys = keys
@@ -44,8 +49,11 @@ class Upstream:
 
     async def board(self, round_id: str) -> AsyncGenerator[bytes, None]:
         """The board in pieces."""
-        # A connection of its own: the analyst hangs up on a reader who stalls, and others must not hang with it.
-        reader = AnalystReader(self._roster.analyst, self._keys, self._roster, _ONCE, own_connection=True)
+        # A connection of its own: the analyst hangs up on a reader who stalls, and others must not
+        # hang with it.
+        reader = AnalystReader(
+            self._roster.analyst, self._keys, self._roster, _ONCE, own_connection=True
+        )
         async with reader as analyst, aclosing(analyst.pieces(round_id)) as pieces:
             size = 0
             async for offset, data in pieces:
@@ -67,14 +75,21 @@ class Upstream:
     async def _entry(self, round_id: str) -> EntryNode:
         name = self._entries.get(round_id)
         if name is None:
-            # The analyst's signature decides where envelopes go. Devices check more, and seal for what they checked.
+            # The analyst's signature decides where envelopes go. Devices check more, and seal for
+            # what they checked.
             announcement = parse_announcement(await self._analyst.announcement(round_id))
             manifest = verify_from(self._roster.analyst, announcement.manifest, Manifest)
             if manifest.round_id != round_id:
-                raise ForeignDocumentError("the analyst answered with the announcement of another round")
+                raise ForeignDocumentError(
+                    "the analyst answered with the announcement of another round"
+                )
             name = manifest.route[0].signer if manifest.route else ""
-            if name not in {party.name for party in self._roster.parties if party.role == Role.NODE}:
-                raise RoundKeyError(f"the round's entry node {name[:80]!r} is not a node of the roster")
+            if name not in {
+                party.name for party in self._roster.parties if party.role == Role.NODE
+            }:
+                raise RoundKeyError(
+                    f"the round's entry node {name[:80]!r} is not a node of the roster"
+                )
             self._entries[round_id] = name
             if len(self._entries) > MAX_ROUNDS:
                 self._entries.popitem(last=False)

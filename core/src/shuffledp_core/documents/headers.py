@@ -1,8 +1,8 @@
 """Batch headers of a whole route: every node's signed count of the reports that it relayed.
 
-At least one node of a route is honest and signs one header a round, for the batch that it really mixed. Where all
-headers name one number, that number is the honest node's. docs/protocol.md, section "Close", and
-docs/adr/0004-final-certificate-rests-on-batch-headers.md.
+At least one node of a route is honest and signs one header a round, for the batch that it really
+mixed. Where all headers name one number, that number is the honest node's. docs/protocol.md,
+section "Close", and docs/adr/0004-final-certificate-rests-on-batch-headers.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from shuffledp_core.errors import (
 from shuffledp_core.keys import verify_from
 
 MAX_HEADER_BYTES: Final = 4096
-"""A header as it travels has some hundred bytes. It goes into results, so a padded one is refused."""
+"""A header as it travels has some hundred bytes. It goes into results, so a padded one is refused.
+"""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -36,16 +37,21 @@ def check_headers(
     *,
     excluding: bool = False,
 ) -> int:
-    """Number of onions the route dropped, if every node relayed exactly `accepted` reports; docs/protocol.md, "Close".
+    """Number of onions the route dropped, if every node relayed exactly `accepted` reports.
 
-    In a verified round (`excluding`) a node leaves out users whose messages say nothing: `accepted` are left.
+    Docs/protocol.md, "Close".
+
+    In a verified round (`excluding`) a node leaves out users whose messages say nothing: `accepted`
+    are left.
 
     1. There is one header of every node of the route, in the route's order, and no other.
     2. Each is signed by its node, no longer than a header is, and holds a digest.
     3. Each is for this round, and for the position behind its node.
     4. Each counts `messages_per_user` records for every report, less those dropped so far.
-    5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than the one before.
-    6. What was dropped never becomes fewer along the route; in a verified round nobody drops anything.
+    5. Each counts `accepted` reports; where users may be excluded, no fewer, and never more than
+       the one before.
+    6. What was dropped never becomes fewer along the route; in a verified round nobody drops
+       anything.
 
     Raises:
         RoundStateError: step 1, headers are missing; the message names their nodes.
@@ -57,47 +63,62 @@ def check_headers(
     missing = [name for name in names if name not in signers]  # 1
     if missing:
         raise RoundStateError(
-            f"round {round_id} lacks the batch header of {', '.join(missing)}: its reports count only by the word of "
+            f"round {round_id} lacks the batch header of {', '.join(missing)}: its reports count "
+            f"only by the word of "
             "every node of its route; wait until all are done"
         )
-    # Exact, and in order: each header is then held against the position of its own node, and none speaks for another's.
+    # Exact, and in order: each header is then held against the position of its own node, and none
+    # speaks for another's.
     if signers != names:
         raise ForeignDocumentError(
-            f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route is {', '.join(names)}"
+            f"{len(signers)} batch headers, signed by {', '.join(signers)[:200]}, where the route "
+            f"is {', '.join(names)}"
         )
     dropped, users = 0, None if excluding else accepted
     for position, (party, signed) in enumerate(zip(route, headers, strict=True), start=1):
         header = verify_from(party, signed, BatchHeader)  # 2
         check_size(party.name, len(signed.to_bytes()))
-        # From here on only the last digest is compared, with the board's; free text in the others would be published.
+        # From here on only the last digest is compared, with the board's; free text in the others
+        # would be published.
         if not _DIGEST.fullmatch(header.digest):
-            raise MalformedDocumentError(f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}")
-        # A genuine header of an earlier round with more reports would otherwise certify this one a smaller ε.
+            raise MalformedDocumentError(
+                f"the batch header of {party.name} holds no SHA-256: {header.digest[:80]!r}"
+            )
+        # A genuine header of an earlier round with more reports would otherwise certify this one a
+        # smaller ε.
         if (header.round_id, header.position) != (round_id, position + 1):  # 3
             raise ForeignDocumentError(
-                f"the batch header of {party.name} is for position {header.position} of round {header.round_id[:80]}, "
+                f"the batch header of {party.name} is for position {header.position} of round "
+                f"{header.round_id[:80]}, "
                 f"not for position {position + 1} of round {round_id}"
             )
         if header.records != header.users * messages_per_user - header.dropped:  # 4
             raise CountMismatchError(
-                f"{party.name} relayed {header.records} records where {header.users} reports of {messages_per_user} "
+                f"{party.name} relayed {header.records} records where {header.users} reports of "
+                f"{messages_per_user} "
                 f"messages are {header.users * messages_per_user}, {header.dropped} of them dropped"
             )
         users = header.users if users is None else users
-        if not accepted <= header.users <= users:  # 5: the honest node's header is one of them, whichever it is
+        if (
+            not accepted <= header.users <= users
+        ):  # 5: the honest node's header is one of them, whichever it is
             raise CountMismatchError(
-                f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one of the parties of "
+                f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one "
+                f"of the parties of "
                 f"round {round_id} is wrong or lies"
             )
         if excluding and header.dropped:  # 6
             raise CountMismatchError(
-                f"{party.name} signed that {header.dropped} messages of a verified round were dropped, where nobody "
+                f"{party.name} signed that {header.dropped} messages of a verified round were "
+                f"dropped, where nobody "
                 "drops any"
             )
-        # The last number is the result: if it could fall, a node could hide losses that cost the certificate reports.
+        # The last number is the result: if it could fall, a node could hide losses that cost the
+        # certificate reports.
         if header.dropped < dropped:  # 6
             raise CountMismatchError(
-                f"{party.name} signed that {header.dropped} onions were dropped so far, its predecessor {dropped}"
+                f"{party.name} signed that {header.dropped} onions were dropped so far, its "
+                f"predecessor {dropped}"
             )
         dropped = header.dropped
         users = header.users
@@ -105,8 +126,11 @@ def check_headers(
 
 
 def check_size(name: str, length: int) -> None:
-    """Raises `MalformedDocumentError` for a header of `name` that has more bytes than a header has."""
+    """Raises `MalformedDocumentError` for a header of `name` that has more bytes than a header
+    has.
+    """
     if length > MAX_HEADER_BYTES:
         raise MalformedDocumentError(
-            f"the batch header of {name} has {length} bytes; a header has at most {MAX_HEADER_BYTES}"
+            f"the batch header of {name} has {length} bytes; a header has at most "
+            f"{MAX_HEADER_BYTES}"
         )

@@ -1,6 +1,7 @@
 """Messages that a round lost, and the number of whole honest reports that are left. Pure.
 
-docs/protocol.md, section "Lost messages". Nodes, analyst, accountant and clients compute with the same functions.
+docs/protocol.md, section "Lost messages". Nodes, analyst, accountant and clients compute with the
+same functions.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ class Losses:
     """Messages of accepted reports that do not count.
 
     Attributes:
-        dropped: by the nodes, which signed for them: onions that did not open, or stood in a batch again.
-        invalid: on the board, but of no client that follows the protocol: a symbol outside the alphabet, or a tag that
-            stands there more than once.
+        dropped: by the nodes, which signed for them: onions that did not open, or stood in a batch
+            again.
+        invalid: on the board, but of no client that follows the protocol: a symbol outside the
+            alphabet, or a tag that stands there more than once.
     """
 
     dropped: int = 0
     invalid: int = 0
 
     def dishonest(self, messages_per_user: int) -> int:
-        """Least number of users who broke the protocol: each has sent `messages_per_user` messages at most."""
+        """Least number of users who broke the protocol: each has sent `messages_per_user` messages
+        at most.
+        """
         # Rounded up: one spoiled message is already one user who broke the protocol.
         return -(-self.invalid // messages_per_user)
 
@@ -35,14 +39,16 @@ NO_LOSSES = Losses()
 
 
 def most_dropped(accepted: int, planned_honest: int, messages_per_user: int) -> int:
-    """Most onions that the nodes of a route may drop together: with more, the planned crowd may be missing.
+    """Most onions that the nodes of a route may drop together: with more, the planned crowd may be
+    missing.
 
     Args:
         accepted: reports that the entry node accepted.
         planned_honest: whole reports of honest users that the plan's certificate counts on.
         messages_per_user: onions of one report, all of which one dishonest user can spoil.
     """
-    # In whole reports: a bound in messages alone would let one credential with m bad onions stop the round.
+    # In whole reports: a bound in messages alone would let one credential with m bad onions stop
+    # the round.
     return messages_per_user * max(0, accepted - planned_honest)
 
 
@@ -55,16 +61,19 @@ def honest_reports(
     *,
     verified: bool,
 ) -> int:
-    """Number of whole honest reports that a final certificate may count on; below 1 where there are none.
+    """Number of whole honest reports that a final certificate may count on.
+
+    Below 1 where there are none.
 
     Dropped messages are honest users' in the worst case. docs/accounting.md, Definitions and C17.
 
-    1. As many reports are not honest users' as the plan allows for, those that nodes make up or exchange
-       included, or as are seen to break the protocol if those are more.
-    2. Every dropped message may have cost another honest user's report: a malicious node may drop one of each. The
-       protected user's own report is left.
-    3. In a plain round the reports beyond those of the plan may be made up by the entry node, so that no more
-       than the planned honest ones count. In a verified round every report has a credential.
+    1. As many reports are not honest users' as the plan allows for, those that nodes make up or
+       exchange included, or as are seen to break the protocol if those are more.
+    2. Every dropped message may have cost another honest user's report: a malicious node may drop
+       one of each. The protected user's own report is left.
+    3. In a plain round the reports beyond those of the plan may be made up by the entry node, so
+       that no more than the planned honest ones count. In a verified round every report has a
+       credential.
 
     Args:
         accepted: reports that the entry node accepted, at least `planned_users`.
@@ -83,12 +92,16 @@ def honest_reports(
 def charged_reports(
     accepted: int, planned_users: int, planned_honest: int, messages_per_user: int, losses: Losses
 ) -> int:
-    """Number of whole honest reports that a round is charged for, if the plan's assumption is not refuted.
+    """Number of whole honest reports that a round is charged for, if the plan's assumption is not
+    refuted.
 
-    As `honest_reports`, but dropped messages cost no more than the reports beyond the plan's: that `planned_honest`
-    whole reports are among those mixed is what the plan assumes, and otherwise one credential with bad onions could
-    spend the population's budget. At least as many reports as the lost messages come from are not whole.
+    As `honest_reports`, but dropped messages cost no more than the reports beyond the plan's: that
+    `planned_honest` whole reports are among those mixed is what the plan assumes, and otherwise one
+    credential with bad onions could spend the population's budget. At least as many reports as the
+    lost messages come from are not whole.
     """
     colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))
     spared = min(losses.dropped, max(0, accepted - planned_users))
-    return min(accepted - max(colluding + spared, losses.spoiled(messages_per_user)), planned_honest)
+    return min(
+        accepted - max(colluding + spared, losses.spoiled(messages_per_user)), planned_honest
+    )

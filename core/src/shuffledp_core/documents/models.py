@@ -20,7 +20,8 @@ from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
 HexKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-"""A 32-byte key in its only spelling, 64 lower-case hex digits: it is compared as text and as bytes.
+"""A 32-byte key in its only spelling, 64 lower-case hex digits: it is compared as text and as
+bytes.
 
 Parsing a document enforces it; `bytes.fromhex` alone would also accept capitals and white space.
 """
@@ -39,8 +40,8 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Party(_Part, frozen=True, kw_only=True):
     """One service of the deployment.
 
-    `role` is "node", "analyst" or "accountant"; `operator` names who runs it (a client may ask for several);
-    `address` is host:port; `identity_key` is the Ed25519 public key of its documents.
+    `role` is "node", "analyst" or "accountant"; `operator` names who runs it (a client may ask for
+    several); `address` is host:port; `identity_key` is the Ed25519 public key of its documents.
     """
 
     name: str
@@ -60,8 +61,9 @@ class Population(_Part, frozen=True, kw_only=True):
 class Roster(Document, frozen=True, kw_only=True):
     """Parties, populations and authorities of one deployment; signed by the deployment's root key.
 
-    `serial` counts the rosters of the deployment from 1: a later one replaces all before it, until it expires itself. A
-    roster without these three is of an older version and is refused (`shuffledp_core.keys`).
+    `serial` counts the rosters of the deployment from 1: a later one replaces all before it, until
+    it expires itself. A roster without these three is of an older version and is refused
+    (`shuffledp_core.keys`).
     """
 
     label: ClassVar[str] = "roster"
@@ -106,7 +108,9 @@ class Roster(Document, frozen=True, kw_only=True):
         """The only party with that role; `ForeignDocumentError` where there is none, or several."""
         found = [party for party in self.parties if party.role == role]
         if len(found) != 1:
-            raise ForeignDocumentError(f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}")
+            raise ForeignDocumentError(
+                f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}"
+            )
         return found[0]
 
     def nodes(self) -> tuple[Party, ...]:
@@ -137,7 +141,8 @@ def _check_names(what: str, names: Iterable[str]) -> None:
 
 
 class Credential(Document, frozen=True, kw_only=True):
-    """A user's right to one submission a round: its public key, signed by the population's enrolment key.
+    """A user's right to one submission a round: its public key, signed by the population's
+    enrolment key.
 
     It counts until `expires_at`, or, where that is None, until it is withdrawn.
     """
@@ -151,7 +156,8 @@ class Credential(Document, frozen=True, kw_only=True):
 class Withdrawals(Document, frozen=True, kw_only=True):
     """All revoked credentials of a population, by their public keys; signed by its enrolment key.
 
-    Each list is complete; `serial` counts them from 1, and a later one takes the place of all before it.
+    Each list is complete; `serial` counts them from 1, and a later one takes the place of all
+    before it.
     """
 
     label: ClassVar[str] = "withdrawals"
@@ -164,11 +170,12 @@ class Withdrawals(Document, frozen=True, kw_only=True):
 class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An operator's request for a round: a question, a target guarantee, and a route. Not signed.
 
-    `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users are assumed
-    to help the adversary, so that a round of n reports has n - colluding honest ones. `allow_corrupt` lets nodes
-    take part that say they are corrupt (docs/protocol.md, "Corrupt nodes"): for laboratories only. `mix` "verified":
-    everybody can check the mixing; "plain" is the same as no such field. `question` is the number of one that is asked
-    again and again, of mechanisms whose devices keep a response to it; otherwise 0.
+    `size` is the number of symbols of a histogram, or the largest value of a sum. `colluding` users
+    are assumed to help the adversary, so that a round of n reports has n - colluding honest ones.
+    `allow_corrupt` lets nodes take part that say they are corrupt (docs/protocol.md, "Corrupt
+    nodes"): for laboratories only. `mix` "verified": everybody can check the mixing; "plain" is the
+    same as no such field. `question` is the number of one that is asked again and again, of
+    mechanisms whose devices keep a response to it; otherwise 0.
     """
 
     population: str
@@ -195,19 +202,24 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError(f"min_reports must be from 1 to max_reports, not {self.min_reports}")
         if not 0 <= self.colluding < self.min_reports:
             raise ValueError(f"colluding must be from 0 to min_reports - 1, not {self.colluding}")
-        # The guarantee counts nodes as independent; one that stood twice would make the route look longer than it is.
+        # The guarantee counts nodes as independent; one that stood twice would make the route look
+        # longer than it is.
         if len(set(self.route)) != len(self.route):
             raise ValueError("a node may stand only once on the route")
         if not 0 < self.open_seconds <= 366 * 86400:
-            raise ValueError(f"open_seconds must be above 0 and at most a year, not {self.open_seconds}")
+            raise ValueError(
+                f"open_seconds must be above 0 and at most a year, not {self.open_seconds}"
+            )
 
 
 class LedgerPosition(_Part, frozen=True, kw_only=True):
-    """A certificate's place in its population's account: ε at `delta` over everything charged so far.
+    """A certificate's place in its population's account: ε at `delta` over everything charged so
+    far.
 
-    `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite bound. `composition`
-    is how the budget adds up; `if_fixed` is the same ε if all parameters had been fixed in advance. `reconciled`
-    is there once the ledger was restored from a backup: every entry up to this one has been charged again.
+    `entry` counts the charges of the population from 1; `spent` includes this one; None: no finite
+    bound. `composition` is how the budget adds up; `if_fixed` is the same ε if all parameters had
+    been fixed in advance. `reconciled` is there once the ledger was restored from a backup: every
+    entry up to this one has been charged again.
     """
 
     entry: int
@@ -220,7 +232,10 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
 
 
 class EpsilonBounds(_Part, frozen=True, kw_only=True):
-    """Upper (certified) and lower (attained) bound of ε; the paper's, to compare. None: infinite or not available."""
+    """Upper (certified) and lower (attained) bound of ε; the paper's, to compare.
+
+    None: infinite or not available.
+    """
 
     certified: float | None
     attained: float | None
@@ -235,11 +250,14 @@ class CorruptedGuarantee(_Part, frozen=True, kw_only=True):
 
 
 class Certificate(Document, frozen=True, kw_only=True):
-    """A round's privacy guarantee; `stage` is "plan" (before) or "final" (for the reports that arrived).
+    """A round's privacy guarantee.
 
-    Signed by the accountant. `mechanism` holds the exact parameters that clients sample from. `route` names the nodes
-    on whose headers and discards the accountant settles or releases: the round may run over these and no others.
-    `dropped` and `invalid` count the messages that the round lost (`losses.Losses`); a plan has none.
+    `stage` is "plan" (before) or "final" (for the reports that arrived).
+
+    Signed by the accountant. `mechanism` holds the exact parameters that clients sample from.
+    `route` names the nodes on whose headers and discards the accountant settles or releases: the
+    round may run over these and no others. `dropped` and `invalid` count the messages that the
+    round lost (`losses.Losses`); a plan has none.
     """
 
     label: ClassVar[str] = "certificate"
@@ -284,11 +302,12 @@ class Certificate(Document, frozen=True, kw_only=True):
 
 
 class MixingKey(_Part, frozen=True, kw_only=True):
-    """A node's keys for verified mixing, in hex: B_i and M_i with a proof each (docs/mixing.md, "Keys").
+    """A node's keys for verified mixing, in hex: B_i and M_i with a proof each (docs/mixing.md,
+    "Keys").
 
-    Node 1 opens nothing, and has no M. `enrolment_key` is the population's in this node's roster; `withdrawals` is the
-    serial of the list of withdrawn credentials that this node knows, 0 for none, and `withdrawals_digest` that
-    document's digest. Those of node 1 count in the round.
+    Node 1 opens nothing, and has no M. `enrolment_key` is the population's in this node's roster;
+    `withdrawals` is the serial of the list of withdrawn credentials that this node knows, 0 for
+    none, and `withdrawals_digest` that document's digest. Those of node 1 count in the round.
     """
 
     blinding: str
@@ -303,7 +322,8 @@ class MixingKey(_Part, frozen=True, kw_only=True):
 class RoundKey(Document, frozen=True, kw_only=True):
     """A node's fresh public key for one position of one round; signed by the node.
 
-    `corrupt`: the node declares that it logs all it learns of the round. `mixing` is there in verified rounds alone.
+    `corrupt`: the node declares that it logs all it learns of the round. `mixing` is there in
+    verified rounds alone.
     """
 
     label: ClassVar[str] = "round-key"
@@ -319,7 +339,10 @@ class RoundKey(Document, frozen=True, kw_only=True):
 
 
 class Manifest(Document, frozen=True, kw_only=True):
-    """Public parameters of a round for its clients; signed by the analyst, countersigned by every node."""
+    """Public parameters of a round for its clients.
+
+    Signed by the analyst, countersigned by every node.
+    """
 
     label: ClassVar[str] = "manifest"
     deployment: str
@@ -334,8 +357,12 @@ class Manifest(Document, frozen=True, kw_only=True):
 
     @property
     def most_board_bytes(self) -> int:
-        """Bytes of the longest board that a round with this manifest can have: every message of every report."""
-        return max(0, self.max_reports) * self.geometry.messages_per_user * self.geometry.plain_bytes
+        """Bytes of the longest board that a round with this manifest can have: every message of
+        every report.
+        """
+        return (
+            max(0, self.max_reports) * self.geometry.messages_per_user * self.geometry.plain_bytes
+        )
 
 
 class Countersignature(Document, frozen=True, kw_only=True):
@@ -348,14 +375,19 @@ class Countersignature(Document, frozen=True, kw_only=True):
 
 
 class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A manifest with all its countersignatures, as it is announced. Every part is signed by itself."""
+    """A manifest with all its countersignatures, as it is announced.
+
+    Every part is signed by itself.
+    """
 
     manifest: Signed
     countersignatures: tuple[Signed, ...]
 
 
 class Receipt(Document, frozen=True, kw_only=True):
-    """The entry node's statement that this submission is on its disk and will be relayed in this round."""
+    """The entry node's statement that this submission is on its disk and will be relayed in this
+    round.
+    """
 
     label: ClassVar[str] = "receipt"
     round_id: str
@@ -364,10 +396,13 @@ class Receipt(Document, frozen=True, kw_only=True):
 
 
 class BatchHeader(Document, frozen=True, kw_only=True):
-    """A node's commitment to the batch it relays, sent before the bytes; `position` is the receiver's.
+    """A node's commitment to the batch it relays, sent before the bytes.
 
-    `dropped` counts the onions that this node and those before it left out: records = users x m - dropped. In a
-    verified round the batch begins with so many bytes of `history`, and `digest` covers both.
+    `position` is the receiver's.
+
+    `dropped` counts the onions that this node and those before it left out: records = users x m -
+    dropped. In a verified round the batch begins with so many bytes of `history`, and `digest`
+    covers both.
     """
 
     label: ClassVar[str] = "batch"
@@ -381,10 +416,11 @@ class BatchHeader(Document, frozen=True, kw_only=True):
 
 
 class Discard(Document, frozen=True, kw_only=True):
-    """A node's statement that it erased its round key and will not forward anything (more) of this round.
+    """A node's statement that it erased its round key and will not forward anything (more) of this
+    round.
 
-    `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded` false are
-    what lets the accountant release a reserved budget.
+    `forwarded` says whether anything left the node before. Discards of all nodes with `forwarded`
+    false are what lets the accountant release a reserved budget.
     """
 
     label: ClassVar[str] = "discard"
@@ -394,7 +430,9 @@ class Discard(Document, frozen=True, kw_only=True):
 
 
 class HistoryDigest(_Part, frozen=True, kw_only=True):
-    """Digest and length of what is published beside the board of a verified round: list, headers, exclusions."""
+    """Digest and length of what is published beside the board of a verified round: list, headers,
+    exclusions.
+    """
 
     digest: str
     length: int
@@ -403,10 +441,11 @@ class HistoryDigest(_Part, frozen=True, kw_only=True):
 class Result(Document, frozen=True, kw_only=True):
     """Outcome of a round; signed by the analyst. A failed round has a reason and nothing else.
 
-    `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them the estimate leaves
-    out those with a symbol outside the alphabet, and of the others those whose tag stands on the board more than once.
-    `headers` are the batch headers of all nodes, in the route's order, on which the final certificate rests. In a
-    verified round `history` names what shows that the board is right.
+    `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them
+    the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
+    tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
+    route's order, on which the final certificate rests. In a verified round `history` names what
+    shows that the board is right.
     """
 
     label: ClassVar[str] = "result"

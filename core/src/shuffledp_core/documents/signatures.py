@@ -1,8 +1,9 @@
 """Strict Ed25519: one set of valid signatures, whichever library computes.
 
-RFC 8032 leaves room: libraries differ over keys and nonces of small order, over points that can be written twice, and
-over the cofactor. A signature that one party accepts and another refuses would split them, so what is valid is decided
-here, for all parties: the rules of `verify_strict` in "Taming the many EdDSAs" (Chalkias, Garillot, Nikolaenko, 2020).
+RFC 8032 leaves room: libraries differ over keys and nonces of small order, over points that can be
+written twice, and over the cofactor. A signature that one party accepts and another refuses would
+split them, so what is valid is decided here, for all parties: the rules of `verify_strict` in
+"Taming the many EdDSAs" (Chalkias, Garillot, Nikolaenko, 2020).
 docs/adr/0009-one-set-of-signatures.md.
 """
 
@@ -28,13 +29,16 @@ _SMALL: Final = frozenset({0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH})
 
 
 def check_signature(public_key: bytes, signature: bytes, message: bytes) -> None:
-    """Checks an Ed25519 signature (R, S) under the public key A; docs/protocol.md, "Signed documents", step 3.
+    """Checks an Ed25519 signature (R, S) under the public key A.
+
+    Docs/protocol.md, "Signed documents", step 3.
 
     1. A has 32 bytes and the signature 64.
     2. S is below the group's order: with S + L it would be a second signature of the same message.
-    3. A is written in its one way, below the field's prime; neither A nor R is of small order: of such a key, one
-       signature fits many messages.
-    4. [S]B - [SHA-512(R || A || message)]A, encoded, is R byte by byte: no cofactor, and R in its one way too.
+    3. A is written in its one way, below the field's prime; neither A nor R is of small order: of
+       such a key, one signature fits many messages.
+    4. [S]B - [SHA-512(R || A || message)]A, encoded, is R byte by byte: no cofactor, and R in its
+       one way too.
 
     Raises:
         InvalidSignature: any of them.
@@ -62,7 +66,10 @@ def openssl(public_key: bytes, signature: bytes, message: bytes) -> None:
 
 
 def libsodium(public_key: bytes, signature: bytes, message: bytes) -> None:
-    """Step 4 by libsodium, in half of OpenSSL's time. PyNaCl must be installed, and pass `is_ours`."""
+    """Step 4 by libsodium, in half of OpenSSL's time.
+
+    PyNaCl must be installed, and pass `is_ours`.
+    """
     from nacl import bindings
     from nacl.exceptions import BadSignatureError
 
@@ -77,11 +84,15 @@ _WITH_COFACTOR: Final = bytes.fromhex(
     "dfd3145e691e9b998cb20bd6e1790ccfbd79f23e01dc20a7349e3aec7193acf6"
     "b6969d2f0f1c6db5cecbd44e2afeb103eecf1734b13110df7b2500ab3e4e050c"
 )
-"""A signature of b"0" that is valid only if both sides of the equation are multiplied by 8: R has a part of order 8."""
+"""A signature of b"0" that is valid only if both sides of the equation are multiplied by 8: R has a
+part of order 8.
+"""
 
 
 def is_ours(equation: Equation) -> bool:
-    """True if an implementation of step 4 refuses what only the equation with the cofactor accepts."""
+    """True if an implementation of step 4 refuses what only the equation with the cofactor
+    accepts.
+    """
     try:
         equation(_KEY, _WITH_COFACTOR, b"0")
     except InvalidSignature:
@@ -91,7 +102,8 @@ def is_ours(equation: Equation) -> bool:
 
 @cache
 def _equation() -> Equation:
-    # Looked at and not assumed: PyNaCl may be built on a system's libsodium, whose rules have changed between versions.
+    # Looked at and not assumed: PyNaCl may be built on a system's libsodium, whose rules have
+    # changed between versions.
     try:
         return libsodium if is_ours(libsodium) else openssl
     except ImportError:  # documents are read and checked where PyNaCl is not installed

@@ -1,8 +1,9 @@
-"""Signed documents: an Ed25519 signature over a label and a body, verified before the body is parsed.
+"""Signed documents: an Ed25519 signature over a label and a body, verified before the body is
+parsed.
 
-A signed document is JSON so that people can read it in a file, an MQTT message or a lab. The signature covers
-`"shuffledp/v1/" || label || 0x00 || body`, so a signature under one label is worthless under another.
-docs/protocol.md, section "Signed documents".
+A signed document is JSON so that people can read it in a file, an MQTT message or a lab. The
+signature covers `"shuffledp/v1/" || label || 0x00 || body`, so a signature under one label is
+worthless under another. docs/protocol.md, section "Signed documents".
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
-            raise ValueError(f"version {self.version} is not understood; this software speaks version {VERSION}")
+            raise ValueError(
+                f"version {self.version} is not understood; this software speaks version {VERSION}"
+            )
 
 
 class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,15 +61,24 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Signed:
-        """Parses the frame only; nothing in it is believed before `verify`. Raises `MalformedDocumentError`."""
+        """Parses the frame only; nothing in it is believed before `verify`.
+
+        Raises `MalformedDocumentError`.
+        """
         if len(data) > MAX_DOCUMENT_BYTES:
-            raise MalformedDocumentError(f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}")
+            raise MalformedDocumentError(
+                f"a document of {len(data)} bytes is longer than {MAX_DOCUMENT_BYTES}"
+            )
         try:
             signed = msgspec.json.decode(data, type=cls)
-            if signed.to_bytes() != data:  # as we write it no field stands twice, which is cheaper to see
+            if (
+                signed.to_bytes() != data
+            ):  # as we write it no field stands twice, which is cheaper to see
                 _check_text(data)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise MalformedDocumentError(f"these bytes are not a signed document: {error}") from error
+            raise MalformedDocumentError(
+                f"these bytes are not a signed document: {error}"
+            ) from error
         return signed
 
 
@@ -77,17 +89,25 @@ def encode_value(value: object) -> object:
     """JSON form of a value that JSON lacks: a rational as "numerator/denominator"."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
-    raise NotImplementedError(f"{type(value).__name__} has no JSON form")  # the hook protocol of msgspec
+    raise NotImplementedError(
+        f"{type(value).__name__} has no JSON form"
+    )  # the hook protocol of msgspec
 
 
 def decode_value(wanted: type, value: object) -> object:
-    """The inverse of `encode_value`; `ValueError` for anything that is not a rational in lowest terms."""
-    # Bounded before `int`: otherwise whoever writes the text decides how long all arithmetic on it takes.
+    """The inverse of `encode_value`.
+
+    `ValueError` for anything that is not a rational in lowest terms.
+    """
+    # Bounded before `int`: otherwise whoever writes the text decides how long all arithmetic on it
+    # takes.
     if wanted is Fraction and isinstance(value, str) and len(value) <= 64:
         numerator, _, denominator = value.partition("/")
         if numerator.isdecimal() and denominator.isdecimal() and int(denominator) > 0:
             found = Fraction(int(numerator), int(denominator))
-            if encode_value(found) == value:  # one way to write it: no "2/6", no digits of other scripts
+            if (
+                encode_value(found) == value
+            ):  # one way to write it: no "2/6", no digits of other scripts
                 return found
     raise ValueError(f'expected a rational such as "1/3", not {value!r}')
 
@@ -117,9 +137,11 @@ def from_json(data: bytes | str, model: type[StructT]) -> StructT:
 
 
 def _check_text(data: bytes | str) -> None:
-    """Refuses what msgspec lets pass: of a repeated field it takes the last one, where other readers take the first.
+    """Refuses what msgspec lets pass: of a repeated field it takes the last one, where other
+    readers take the first.
 
-    Call it on text that msgspec has read already: the depth is then that of the schema. Raises `ValueError`.
+    Call it on text that msgspec has read already: the depth is then that of the schema. Raises
+    `ValueError`.
     """
     json.loads(data, object_pairs_hook=_distinct, parse_int=_machine_sized)
 
@@ -137,7 +159,8 @@ def _machine_sized(digits: str) -> None:
 
 
 def _covered(label: str, body: str) -> bytes:
-    # The label is signed too, and ended by a byte that no label has: a receipt can never pass for, say, a manifest.
+    # The label is signed too, and ended by a byte that no label has: a receipt can never pass for,
+    # say, a manifest.
     return b"shuffledp/v1/" + label.encode() + b"\x00" + body.encode()
 
 
@@ -155,11 +178,14 @@ def sign(document: Document, signer: str, key: Ed25519PrivateKey) -> Signed:
 
 
 def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: bytes) -> DocumentT:
-    """Verifies a signed document and returns its content. Steps as in docs/protocol.md, "Signed documents".
+    """Verifies a signed document and returns its content.
+
+    Steps as in docs/protocol.md, "Signed documents".
 
     1. The label is the model's.
     2. The signer is the one the caller expects.
-    3. The signature is 128 lower-case hex digits and holds under that signer's public key (`check_signature`).
+    3. The signature is 128 lower-case hex digits and holds under that signer's public key
+       (`check_signature`).
     4. Only then is the body parsed, strictly.
 
     Raises:
@@ -168,14 +194,21 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
         MalformedDocumentError: step 4.
     """
     if signed.label != model.label:  # 1
-        raise ForeignDocumentError(f"expected a document of type {model.label!r}, got {signed.label!r}")
+        raise ForeignDocumentError(
+            f"expected a document of type {model.label!r}, got {signed.label!r}"
+        )
     if signed.signer != signer:  # 2
-        raise ForeignDocumentError(f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}")
+        raise ForeignDocumentError(
+            f"expected a {model.label} signed by {signer!r}, got one by {signed.signer!r}"
+        )
     try:  # 3
-        check_signature(public_key, _signature(signed.signature), _covered(signed.label, signed.body))
+        check_signature(
+            public_key, _signature(signed.signature), _covered(signed.label, signed.body)
+        )
     except (InvalidSignature, ValueError, UnicodeEncodeError) as error:
         raise SignatureError(
-            f"the {model.label} does not carry a valid signature of {signer!r}: it was altered or signed by "
+            f"the {model.label} does not carry a valid signature of {signer!r}: it was altered or "
+            f"signed by "
             "another key; fetch it again from its source and compare the roster"
         ) from error
     return from_json(signed.body, model)  # 4

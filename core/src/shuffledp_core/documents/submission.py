@@ -15,7 +15,9 @@ from shuffledp_core.errors import (
 
 
 class SubmissionClaim(Document, frozen=True, kw_only=True):
-    """A client's statement, under its credential's key, that this envelope is its submission to this round."""
+    """A client's statement, under its credential's key, that this envelope is its submission to
+    this round.
+    """
 
     label: ClassVar[str] = "submission"
     round_id: str
@@ -49,33 +51,50 @@ def check_claim(
         raise UnknownCredentialError(
             f"the credential is not one of population {population!r}: {error}; enrol again"
         ) from error
-    # The signature covers label and body, not the signer's name: where two populations share an enrolment key, only
-    # this field tells their credentials apart.
+    # The signature covers label and body, not the signer's name: where two populations share an
+    # enrolment key, only this field tells their credentials apart.
     if owner.population != population:
-        raise UnknownCredentialError(f"the credential is for population {owner.population!r}, not {population!r}")
+        raise UnknownCredentialError(
+            f"the credential is for population {owner.population!r}, not {population!r}"
+        )
     name = credential_id(owner)
     try:  # 2
-        # A credential is no secret, entry nodes see it: only its key's signature shows that its owner sent this.
+        # A credential is no secret, entry nodes see it: only its key's signature shows that its
+        # owner sent this.
         said = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
     except (DocumentError, ValueError) as error:
-        raise InvalidSubmissionError(f"the submission is not signed by its credential's key: {error}") from error
+        raise InvalidSubmissionError(
+            f"the submission is not signed by its credential's key: {error}"
+        ) from error
     if said.round_id != round_id:  # 3
         raise InvalidSubmissionError(f"the submission is for round {said.round_id}, not {round_id}")
     if said.credential != name:
-        raise InvalidSubmissionError("the claim names another credential than the one that came with it")
+        raise InvalidSubmissionError(
+            "the claim names another credential than the one that came with it"
+        )
     return name, said.envelope_digest
 
 
 def check_envelope(claimed: str, envelope: bytes) -> None:
     """Checks that an envelope is the one of a checked claim. Raises `InvalidSubmissionError`."""
     if claimed != digest(envelope):
-        raise InvalidSubmissionError("the envelope is not the one that was signed; send it again unchanged")
+        raise InvalidSubmissionError(
+            "the envelope is not the one that was signed; send it again unchanged"
+        )
 
 
 def check_submission(
-    round_id: str, population: str, enrolment_key: bytes, credential: Signed, claim: Signed, envelope: bytes
+    round_id: str,
+    population: str,
+    enrolment_key: bytes,
+    credential: Signed,
+    claim: Signed,
+    envelope: bytes,
 ) -> str:
-    """The credential id of a submission that is genuine: `check_claim`, then `check_envelope`; raises as they do."""
+    """The credential id of a submission that is genuine: `check_claim`, then `check_envelope`.
+
+    Raises as they do.
+    """
     name, claimed = check_claim(round_id, population, enrolment_key, credential, claim)
     check_envelope(claimed, envelope)
     return name

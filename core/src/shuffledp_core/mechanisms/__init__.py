@@ -1,7 +1,7 @@
 """The mechanisms: each one class in one file, and all that are installed by name.
 
-`MECHANISMS` and `Mechanism` are made when they are first asked for, so that a module that defines a mechanism may be
-imported before them.
+`MECHANISMS` and `Mechanism` are made when they are first asked for, so that a module that defines a
+mechanism may be imported before them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """The interface of a mechanism, and the code that mechanisms of one kind share.
 
-A mechanism is one class in one file: exact parameters, the law that its users sample, how an answer becomes messages,
-and how counted messages become an estimate. Everything else that depends on a mechanism asks its class, or is a
-function that the mechanism registers (its privacy analysis, `shuffledp_privacy.bounds`). docs/extending.md adds one.
+A mechanism is one class in one file: exact parameters, the law that its users sample, how an answer
+becomes messages, and how counted messages become an estimate. Everything else that depends on a
+mechanism asks its class, or is a function that the mechanism registers (its privacy analysis,
+`shuffledp_privacy.bounds`). docs/extending.md adds one.
 
-Probabilities are rationals so that the client samples exactly the law that is certified, with integers. numpy is
-imported where it is used: command lines ask for names and parameters alone, and people wait for their start.
+Probabilities are rationals so that the client samples exactly the law that is certified, with
+integers. numpy is imported where it is used: command lines ask for names and parameters alone, and
+people wait for their start.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ MAX_DOMAIN = 2**31 - 1
 """Largest domain or value a spec may name: symbols are written in at most four bytes."""
 
 MAX_DENOMINATOR = 2**63
-"""Largest denominator of a rational parameter, so that every sampler works with machine-sized integers."""
+"""Largest denominator of a rational parameter, so that every sampler works with machine-sized
+integers.
+"""
 
 
 class Answers(StrEnum):
@@ -45,20 +49,27 @@ class Answers(StrEnum):
     SUM = "sum"
 
 
-class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="mechanism"):
-    """A mechanism with its exact parameters: immutable, hashable, strict on the wire, tagged by its name.
+class Spec(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="mechanism"
+):
+    """A mechanism with its exact parameters: immutable, hashable, strict on the wire, tagged by its
+    name.
 
-    Users hold whole numbers {0..domain-1}. Each sends `messages_per_user` symbols of {0..alphabet-1}, always as many;
-    what they say together is the user's answer, one whole number of at most 63 bits.
+    Users hold whole numbers {0..domain-1}. Each sends `messages_per_user` symbols of
+    {0..alphabet-1}, always as many; what they say together is the user's answer, one whole number
+    of at most 63 bits.
 
     Attributes:
         kind: the name on command lines and on the wire; the class's `tag`.
         summary: what it does, in a line, for help.
         answers: what a round of it answers.
-        metric: whether the distance of two values matters; where it does not, all changes are the same change.
+        metric: whether the distance of two values matters; where it does not, all changes are the
+            same change.
         least_size: the smallest `size`.
-        bears_losses: whether a lost message costs its share of the answer alone; False where the answer needs them all.
-        noise_alone: whether each user's noise is whole; False where it is made in shares, and absent users leave a gap.
+        bears_losses: whether a lost message costs its share of the answer alone; False where the
+            answer needs them all.
+        noise_alone: whether each user's noise is whole; False where it is made in shares, and
+            absent users leave a gap.
     """
 
     kind: ClassVar[str]
@@ -70,7 +81,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     noise_alone: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        # Another law for one user, and the inherited one for all of them, would be two mechanisms of one name.
+        # Another law for one user, and the inherited one for all of them, would be two mechanisms
+        # of one name.
         if "sample" in vars(cls) and "sample_all" not in vars(cls):
             cls.sample_all = Spec.sample_all  # type: ignore[method-assign]
 
@@ -86,7 +98,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def size(self) -> int:
-        """The size as a round's plan states it: number of symbols of a histogram, or largest value of a sum."""
+        """The size as a round's plan states it: number of symbols of a histogram, or largest value
+        of a sum.
+        """
         raise NotImplementedError
 
     @property
@@ -106,7 +120,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def remembered(self) -> str | None:
-        """The name of the response that a device keeps for all rounds that have this name in common; None for none.
+        """The name of the response that a device keeps for all rounds that have this name in
+        common; None for none.
 
         Such rounds do not compose: they are charged once, for all that the response can ever show.
         """
@@ -120,7 +135,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """
         if question:
             raise UsageError(
-                f"{self.kind} keeps no response from one round to another: leave the question's number out"
+                f"{self.kind} keeps no response from one round to another: leave the question's "
+                f"number out"
             )
         return self
 
@@ -129,17 +145,23 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         raise NotImplementedError
 
     def report(self, kept: int, integers: RandomIntegers) -> int:
-        """A round's answer from the kept response, drawn anew. After `remember` it has the law of `sample`."""
+        """A round's answer from the kept response, drawn anew.
+
+        After `remember` it has the law of `sample`.
+        """
         raise NotImplementedError
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The answer of a user who holds `value`, inside the domain: the law that is certified, and no other."""
+        """The answer of a user who holds `value`, inside the domain: the law that is certified, and
+        no other.
+        """
         raise NotImplementedError
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The answers of many users, shape (users,), each independently by the law of `sample`.
 
-        Here one by one, so that a mechanism needs no more than `sample`; ours do it by whole arrays.
+        Here one by one, so that a mechanism needs no more than `sample`; ours do it by whole
+        arrays.
         """
         import numpy as np
 
@@ -147,15 +169,23 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return np.fromiter(answers, dtype=np.int64, count=values.size)
 
     def encode(self, answer: int) -> Sequence[int]:
-        """The m symbols that say `answer`. Their order is lost in the shuffle and must tell nothing before it."""
+        """The m symbols that say `answer`.
+
+        Their order is lost in the shuffle and must tell nothing before it.
+        """
         raise NotImplementedError
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:  # noqa: ARG002
-        """The m symbols that a client sends for `answer`: `encode`, unless the mechanism draws them."""
+        """The m symbols that a client sends for `answer`: `encode`, unless the mechanism draws
+        them.
+        """
         return self.encode(answer)
 
     def weigh(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Contribution of each symbol to an answer, which is the sum over its symbols. Same shape."""
+        """Contribution of each symbol to an answer, which is the sum over its symbols.
+
+        Same shape.
+        """
         return symbols
 
     def joined(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,7 +198,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return self.alphabet
 
     def counts_of(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The counts of these symbols of a board, shape (cells,): all that the estimate is a function of."""
+        """The counts of these symbols of a board, shape (cells,): all that the estimate is a
+        function of.
+        """
         import numpy as np
 
         return np.bincount(symbols, minlength=self.alphabet).astype(np.int64)
@@ -183,7 +215,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
         # Answers repeat: each distinct one is encoded once, however many users gave it.
         distinct, place = np.unique(answers, return_inverse=True)
-        rows = np.array([np.bincount(self.encode(answer), minlength=self.alphabet) for answer in distinct.tolist()])
+        rows = np.array(
+            [
+                np.bincount(self.encode(answer), minlength=self.alphabet)
+                for answer in distinct.tolist()
+            ]
+        )
         counts = np.zeros((len(answers), self.alphabet), dtype=np.int64)
         for column in place.reshape(answers.shape).T:
             counts += rows[column]
@@ -192,8 +229,9 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def local_epsilon(self, distance: int) -> float:  # noqa: ARG002
         """ε_L: total ε at δ = 0 of one report for changes up to `distance`, in nats; rounded up.
 
-        It holds if every mix node is corrupt, and for every round of a kept response together. Infinite where no
-        bound is known, as here: devices whose policy limits ε_L then refuse. The standard library is enough.
+        It holds if every mix node is corrupt, and for every round of a kept response together.
+        Infinite where no bound is known, as here: devices whose policy limits ε_L then refuse. The
+        standard library is enough.
 
         Args:
             distance: from 1 to domain - 1.
@@ -201,27 +239,37 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return math.inf
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
-        """One statistic of the board on two datasets that differ by `distance` in one of `honest` values.
+        """One statistic of the board on two datasets that differ by `distance` in one of `honest`
+        values.
 
-        What it attains (`lower_bounds`) no true certificate is below. None where the mechanism names no statistic.
+        What it attains (`lower_bounds`) no true certificate is below. None where the mechanism
+        names no statistic.
         """
         return None
 
     def check_informative(self) -> None:
-        """Raises `UsageError` for parameters under which messages do not depend on values: nothing would be learnt."""
+        """Raises `UsageError` for parameters under which messages do not depend on values: nothing
+        would be learnt.
+        """
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """The debiased answer to a round with these counts, shape (alphabet,), of so many reports; n > 0."""
+        """The debiased answer to a round with these counts, shape (alphabet,), of so many reports.
+
+        N > 0.
+        """
         raise NotImplementedError
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
-        """The most likely histogram under these counts, shape (domain,), where the mechanism knows how to find it.
+        """The most likely histogram under these counts, shape (domain,), where the mechanism knows
+        how to find it.
 
         Raises:
             UsageError: it does not.
         """
         del counts
-        raise UsageError(f"{self.kind} has no most likely histogram; choose another estimator than ibu")
+        raise UsageError(
+            f"{self.kind} has no most likely histogram; choose another estimator than ibu"
+        )
 
     def truth(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Exact answer, without noise: the histogram, shape (domain,), or the sum, shape (1,)."""
@@ -336,14 +384,17 @@ class UnarySpec(SumSpec, frozen=True, kw_only=True):
 
 
 class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
-    """A sum to which each user adds noise of its own, shifted, clamped and unary-coded (Athanasiou et al. 2025).
+    """A sum to which each user adds noise of its own, shifted, clamped and unary-coded (Athanasiou
+    et al. 2025).
 
     N = A - B with A, B ~ NB(1/noise_shares, 1-φ) independent, φ = exp(-noise_rate); the user sends
-    clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding. A subclass has the field `padding`, says what the
-    two parameters of the noise are, and samples it.
+    clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding. A subclass has the field
+    `padding`, says what the two parameters of the noise are, and samples it.
     """
 
-    if TYPE_CHECKING:  # a field here would change the order of the fields, which is that of the JSON
+    if (
+        TYPE_CHECKING
+    ):  # a field here would change the order of the fields, which is that of the JSON
         padding: int
 
     def __init_subclass__(cls) -> None:
@@ -366,10 +417,15 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
-        """The noises of so many users, shape (users,), each independently by the law of `noise`; here one by one."""
+        """The noises of so many users, shape (users,), each independently by the law of `noise`.
+
+        Here one by one.
+        """
         import numpy as np
 
-        return np.fromiter((self.noise(arrays.single) for _ in range(users)), dtype=np.int64, count=users)
+        return np.fromiter(
+            (self.noise(arrays.single) for _ in range(users)), dtype=np.int64, count=users
+        )
 
     @property
     def messages_per_user(self) -> int:
@@ -378,7 +434,8 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The number of ones: value, noise and padding, clamped to the bits that there are."""
-        # The number of messages is fixed and public: one that followed the noise would show whose noise was large.
+        # The number of messages is fixed and public: one that followed the noise would show whose
+        # noise was large.
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
@@ -398,7 +455,10 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         return noisy_report(self.noise_rate, self.noise_shares, distance)
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """The sum of all ones, all other values being 0; some report is clamped with the probability of S7."""
+        """The sum of all ones, all other values being 0.
+
+        Some report is clamped with the probability of S7.
+        """
         from shuffledp_core.lower_bounds import ShiftedNoise
 
         rate = float(self.noise_rate)
@@ -408,10 +468,12 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
     @property
     def bias(self) -> float:
-        """Largest mean, over all values, by which clamping moves one report: that of a value at an end; rounded up.
+        """Largest mean, over all values, by which clamping moves one report: that of a value at an
+        end; rounded up.
 
-        Exact for whole noises: E(N - c)_+ - E(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares an upper bound,
-        as P(A = j) <= φ^j/shares: E(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²). docs/accounting.md, S17.
+        Exact for whole noises: E(N - c)_+ - E(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares
+        an upper bound, as P(A = j) <= φ^j/shares: E(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²).
+        docs/accounting.md, S17.
         """
         rate = float(self.noise_rate)
         beyond = math.exp(-rate * (self.padding + 1)) * (1 + 1e-12)
@@ -423,16 +485,24 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         """Σ B - n c; noise of shape n/shares, and what clamping may have moved every report by."""
         total = int(counts[1]) - users * self.padding
         shape = float(users / self.noise_shares)
-        return sum_with_noise(total, users, self.max_value, shape, float(self.noise_rate), float(users) * self.bias)
+        return sum_with_noise(
+            total, users, self.max_value, shape, float(self.noise_rate), float(users) * self.bias
+        )
 
 
 def tally(answers: NDArray[np.int64], alphabet: int) -> NDArray[np.int64]:
-    """Counts of each symbol, shape (rounds, alphabet), where an answer, shape (rounds, users), is its one symbol."""
+    """Counts of each symbol, shape (rounds, alphabet), where an answer, shape (rounds, users), is
+    its one symbol.
+    """
     import numpy as np
 
     rounds = len(answers)
     cells = answers + alphabet * np.arange(rounds)[:, np.newaxis]
-    return np.bincount(cells.ravel(), minlength=rounds * alphabet).reshape(rounds, alphabet).astype(np.int64)
+    return (
+        np.bincount(cells.ravel(), minlength=rounds * alphabet)
+        .reshape(rounds, alphabet)
+        .astype(np.int64)
+    )
 
 
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:
@@ -443,12 +513,17 @@ def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None
 
 
 def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> None:
-    """Raises `TypeError` unless the parameter is a rational, `ValueError` unless it is above 0 and at most `high`."""
+    """Raises `TypeError` unless the parameter is a rational, `ValueError` unless it is above 0 and
+    at most `high`.
+    """
     if not isinstance(value, Fraction):
         raise TypeError(f"{name} must be a Fraction, not {value!r}")
     if value <= 0 or (high is not None and value > high):
-        raise ValueError(f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}")
-    # Specs come from others: without a limit each draw could be made to work on integers of any length.
+        raise ValueError(
+            f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}"
+        )
+    # Specs come from others: without a limit each draw could be made to work on integers of any
+    # length.
     if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
         raise ValueError(f"{name} must be a ratio of integers up to 2^63, not {value}")
 
@@ -456,4 +531,7 @@ def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> 
 def refuse_pure_noise(name: str, probability: Fraction) -> None:
     """Raises `UsageError` where the probability that a message is pure noise is 1."""
     if probability == 1:
-        raise UsageError(f"{name} is 1: every message would be pure noise; ask for a larger epsilon or more reports")
+        raise UsageError(
+            f"{name} is 1: every message would be pure noise; ask for a larger epsilon or more "
+            f"reports"
+        )

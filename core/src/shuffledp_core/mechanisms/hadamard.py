@@ -1,4 +1,7 @@
-"""Hadamard response (Acharya, Sun, Zhang 2019), shuffled. Notation: docs/accounting.md, γ, k and K."""
+"""Hadamard response (Acharya, Sun, Zhang 2019), shuffled.
+
+Notation: docs/accounting.md, γ, k and K.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, histogram_of
 from shuffledp_core.local import log_odds
-from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
+from shuffledp_core.mechanisms.base import (
+    HistogramSpec,
+    check_rational,
+    check_whole,
+    refuse_pure_noise,
+    tally,
+)
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
 
@@ -25,16 +34,20 @@ MOST_SYMBOLS = 2**20 - 1
 
 
 class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-histogram"):
-    """An index of the Hadamard matrix of order K, the least power of two above k (Acharya, Sun, Zhang 2019).
+    """An index of the Hadamard matrix of order K, the least power of two above k (Acharya, Sun,
+    Zhang 2019).
 
-    Entry (i, j) of the matrix is 1 where i and j have an even number of ones in common, else -1 (Sylvester). With
-    probability `blanket` (γ) the index is uniform over all K, otherwise over the K/2 in the half of the user's symbol
-    x, those at which row x + 1 is 1. So it lies in that half with probability p = 1 - γ/2, in the half of any other
-    symbol with q = 1/2, and no two users send the same index more than (2 - γ)/γ times as likely as each other.
+    Entry (i, j) of the matrix is 1 where i and j have an even number of ones in common, else -1
+    (Sylvester). With probability `blanket` (γ) the index is uniform over all K, otherwise over the
+    K/2 in the half of the user's symbol x, those at which row x + 1 is 1. So it lies in that half
+    with probability p = 1 - γ/2, in the half of any other symbol with q = 1/2, and no two users
+    send the same index more than (2 - γ)/γ times as likely as each other.
     """
 
     kind: ClassVar[str] = "hadamard-histogram"
-    summary: ClassVar[str] = "Hadamard response, shuffled: a histogram over many symbols from one message per user."
+    summary: ClassVar[str] = (
+        "Hadamard response, shuffled: a histogram over many symbols from one message per user."
+    )
     blanket: Annotated[Fraction, "γ, the chance that the index does not depend on the value."]
 
     def __post_init__(self) -> None:
@@ -55,7 +68,8 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         """An index: any with probability γ, else one of the symbol's half."""
         if bernoulli(self.blanket, integers):
             return integers.below(self.alphabet)
-        # All bits but one are free; that one, a bit of the row's number, makes the number of common ones even.
+        # All bits but one are free; that one, a bit of the row's number, makes the number of common
+        # ones even.
         row = value + 1
         place = (row & -row).bit_length() - 1
         free = integers.below(self.alphabet // 2)
@@ -63,9 +77,11 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return index | ((index & row).bit_count() & 1) << place
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays: any index, turned at one bit of the row's number where it must lie in the other half.
+        """The same of arrays: any index, turned at one bit of the row's number where it must lie in
+        the other half.
 
-        Turning that bit maps the one half of the indices onto the other, so that what is uniform stays so.
+        Turning that bit maps the one half of the indices onto the other, so that what is uniform
+        stays so.
         """
         import numpy as np
 
@@ -89,7 +105,9 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return log_odds(self.blanket)
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
-        """Indices in the half of the user's first symbol and not of the new one, which all others hold."""
+        """Indices in the half of the user's first symbol and not of the new one, which all others
+        hold.
+        """
         from shuffledp_core.lower_bounds import BitCounts
 
         low = self.blanket / 4  # a quarter of all indices
@@ -100,16 +118,19 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         refuse_pure_noise("blanket", self.blanket)
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of them."""
+        """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of
+        them.
+        """
         inside = in_halves(counts)[1 : self.symbols + 1]
         return histogram_of(inside, users, 1 - self.blanket / 2, Fraction(1, 2))
 
 
 def in_halves(counts: Counts) -> NDArray[np.int64]:
-    """How many indices lie where each row of the Hadamard matrix is 1, from the counts of the indices.
+    """How many indices lie where each row of the Hadamard matrix is 1, from the counts of the
+    indices.
 
-    By the fast Walsh-Hadamard transform, K log2 K additions of whole numbers: row i times the counts is the number
-    inside its half less the number outside.
+    By the fast Walsh-Hadamard transform, K log2 K additions of whole numbers: row i times the
+    counts is the number inside its half less the number outside.
 
     Args:
         counts: how many reports name each index, shape (K,), K a power of two.

@@ -1,4 +1,7 @@
-"""k-ary randomised response (Biswas et al. 2023; Koskela et al. 2021). Notation: docs/accounting.md, γ and k."""
+"""k-ary randomised response (Biswas et al. 2023; Koskela et al. 2021).
+
+Notation: docs/accounting.md, γ and k.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.estimates import Estimate, Present, histogram_of
 from shuffledp_core.local import ROUNDING
-from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, refuse_pure_noise, tally
+from shuffledp_core.mechanisms.base import (
+    HistogramSpec,
+    check_rational,
+    check_whole,
+    refuse_pure_noise,
+    tally,
+)
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.sampling import bernoulli
 
@@ -23,18 +32,23 @@ if TYPE_CHECKING:
 
 
 class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"):
-    """k-ary randomised response, one message: a histogram over {0..k-1} (Biswas et al. 2023; Koskela et al. 2021).
+    """k-ary randomised response, one message: a histogram over {0..k-1} (Biswas et al.
+
+    2023; Koskela et al. 2021).
 
     With probability `blanket` (γ) the symbol is uniform over all k, otherwise the true one, so that
     p = 1 - γ + γ/k, q = γ/k and ε0 = ln(p/q).
     """
 
     kind: ClassVar[str] = "krr-histogram"
-    summary: ClassVar[str] = "k-ary randomised response, shuffled: a histogram from one message per user."
+    summary: ClassVar[str] = (
+        "k-ary randomised response, shuffled: a histogram from one message per user."
+    )
     blanket: Fraction
 
     def __post_init__(self) -> None:
-        # msgspec calls this for decoded specs, too: what comes over the wire is checked before it is sampled from.
+        # msgspec calls this for decoded specs, too: what comes over the wire is checked before it
+        # is sampled from.
         check_whole("symbols", self.symbols, 2)
         check_rational("blanket", self.blanket, Fraction(1))
 
@@ -45,7 +59,8 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """A symbol: any with probability γ, else the true one."""
-        # Uniform over all symbols, the true one included: what blankets the others must not depend on the value (K1).
+        # Uniform over all symbols, the true one included: what blankets the others must not depend
+        # on the value (K1).
         return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
@@ -88,4 +103,6 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         """In closed form, for every number of symbols."""
         from shuffledp_core.postprocessing import most_likely_histogram
 
-        return most_likely_histogram(counts, float(self.blanket / self.symbols), float(1 - self.blanket))
+        return most_likely_histogram(
+            counts, float(self.blanket / self.symbols), float(1 - self.blanket)
+        )

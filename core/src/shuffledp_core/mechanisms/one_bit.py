@@ -1,4 +1,7 @@
-"""The one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled. Notation: docs/accounting.md, p, k and q = p/2."""
+"""The one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled.
+
+Notation: docs/accounting.md, p, k and q = p/2.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
 class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
     """One bit a user, whatever the range of the values (Ding, Kulkarni, Yekhanin 2017).
 
-    With probability `randomise` (p) the bit is a fair coin, otherwise it is 1 with probability x/k, k = max_value. So a
-    1 has the chance q + (1 - p) x/k, q = p/2: the value is rounded at random to 0 or k, and that bit is randomised.
+    With probability `randomise` (p) the bit is a fair coin, otherwise it is 1 with probability x/k,
+    k = max_value. So a 1 has the chance q + (1 - p) x/k, q = p/2: the value is rounded at random to
+    0 or k, and that bit is randomised.
     """
 
     kind: ClassVar[str] = "one-bit-mean"
-    summary: ClassVar[str] = "Means from one randomised bit per user, shuffled (Ding, Kulkarni, Yekhanin 2017)."
+    summary: ClassVar[str] = (
+        "Means from one randomised bit per user, shuffled (Ding, Kulkarni, Yekhanin 2017)."
+    )
     randomise: Annotated[Fraction, "p, the chance that the bit is a fair coin."]
 
     def __post_init__(self) -> None:

@@ -1,4 +1,7 @@
-"""RR-Shuffle on the quantised unary code (Athanasiou et al. 2025, Algorithms 8 and 2). docs/accounting.md, r and Q."""
+"""RR-Shuffle on the quantised unary code (Athanasiou et al.
+
+2025, Algorithms 8 and 2). docs/accounting.md, r and Q.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,21 @@ if TYPE_CHECKING:
 
 
 class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
-    """A unary code of few bits, each randomised (Athanasiou et al. 2025, Algorithm 8 in the place of Algorithm 1).
+    """A unary code of few bits, each randomised (Athanasiou et al.
 
-    A bit stands for Q = k/r units, k = max_value, r = `bits`: x = Q (q + s) with 0 <= s < 1 is rounded at random to
-    q + 1 with probability s, else to q, and so many ones are sent among r bits by RR-Shuffle: with probability
-    `randomise` (p) a bit is replaced by a fair coin. With r = k it is RR-Shuffle itself, with r = 1 the one-bit mean.
-    The paper's Q is whole; here it need not be, so that the largest value is always all bits.
+    2025, Algorithm 8 in the place of Algorithm 1).
+
+    A bit stands for Q = k/r units, k = max_value, r = `bits`: x = Q (q + s) with 0 <= s < 1 is
+    rounded at random to q + 1 with probability s, else to q, and so many ones are sent among r bits
+    by RR-Shuffle: with probability `randomise` (p) a bit is replaced by a fair coin. With r = k it
+    is RR-Shuffle itself, with r = 1 the one-bit mean. The paper's Q is whole; here it need not be,
+    so that the largest value is always all bits.
     """
 
     kind: ClassVar[str] = "quantised-rr"
     summary: ClassVar[str] = (
-        "Sums from few unary bits that stand for many units each, randomised, shuffled (Athanasiou et al. 2025, "
+        "Sums from few unary bits that stand for many units each, randomised, shuffled "
+        "(Athanasiou et al. 2025, "
         "Algorithm 8)."
     )
     bits: Annotated[int, "r, bits of a report: each stands for k/r units."]
@@ -54,13 +61,17 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
 
     @property
     def rounding(self) -> Fraction:
-        """Largest variance of one value's rounding, over all values, in steps: s (1 - s), at most 1/4."""
+        """Largest variance of one value's rounding, over all values, in steps: s (1 - s), at most
+        1/4.
+        """
         # s takes all multiples of 1/parts.
         parts = Fraction(self.bits, self.max_value).denominator
         return Fraction((parts // 2) * ((parts + 1) // 2), parts**2)
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The value in steps, rounded at random, and of its unary code the number of ones that is left."""
+        """The value in steps, rounded at random, and of its unary code the number of ones that is
+        left.
+        """
         steps, rest = divmod(value * self.bits, self.max_value)
         return self.code.sample(steps + int(integers.below(self.max_value) < rest), integers)
 
@@ -70,7 +81,9 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
 
         # Below 2^62: both factors are below 2^31.
         steps, rest = np.divmod(values * self.bits, self.max_value)
-        return self.code.sample_all(steps + (arrays.below(self.max_value, values.size) < rest), arrays)
+        return self.code.sample_all(
+            steps + (arrays.below(self.max_value, values.size) < rest), arrays
+        )
 
     def local_epsilon(self, distance: int) -> float:
         """a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p) (S20)."""
@@ -79,7 +92,9 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return steps * per_step + diluted(per_step, Fraction(rest, self.max_value))
 
     def witness(self, honest: int, distance: int) -> Witness | None:
-        """Ones, all other values being 0, for a change from 0 by less than a step or by whole steps."""
+        """Ones, all other values being 0, for a change from 0 by less than a step or by whole
+        steps.
+        """
         from shuffledp_core.lower_bounds import BitCounts
 
         steps, rest = divmod(distance * self.bits, self.max_value)

@@ -1,4 +1,7 @@
-"""Basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled. Notation: docs/accounting.md, K14: k, f, p and q."""
+"""Basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled.
+
+Notation: docs/accounting.md, K14: k, f, p and q.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +31,28 @@ MOST_SYMBOLS = 31
 
 
 class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-histogram"):
-    """k bits in one message, of which the user's symbol sets one (Erlingsson, Pihur, Korolova 2014, Basic RAPPOR).
+    """k bits in one message, of which the user's symbol sets one (Erlingsson, Pihur, Korolova 2014,
+    Basic RAPPOR).
 
-    Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device draws it once for a
-    question and keeps it for ever, whatever its user's value becomes. Each round's report is drawn from it anew: a bit
-    is 1 with probability q = `when_one` where the kept bit is 1, and p = `when_zero` where it is 0. So all reports of
-    all rounds together tell no more than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the
-    user's symbol with probability q* = p + (1 - f/2)(q - p), for any other with p* = p + (f/2)(q - p).
+    Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device
+    draws it once for a question and keeps it for ever, whatever its user's value becomes. Each
+    round's report is drawn from it anew: a bit is 1 with probability q = `when_one` where the kept
+    bit is 1, and p = `when_zero` where it is 0. So all reports of all rounds together tell no more
+    than the permanent response, ε∞ = 2 ln((2-f)/f). One report has a 1 for the user's symbol with
+    probability q* = p + (1 - f/2)(q - p), for any other with p* = p + (f/2)(q - p).
     """
 
     kind: ClassVar[str] = "rappor-histogram"
     summary: ClassVar[str] = (
-        "Basic RAPPOR, shuffled: histograms of the same people again and again, from a response that is drawn once."
+        "Basic RAPPOR, shuffled: histograms of the same people again and again, from a response "
+        "that is drawn once."
     )
     fake: Annotated[Fraction, "f, the chance that a kept bit is a fair coin."]
     when_zero: Annotated[Fraction, "p, the chance of a 1 in a report where the kept bit is 0."]
     when_one: Annotated[Fraction, "q, the chance of a 1 in a report where the kept bit is 1."]
-    question: Annotated[int, "Number of the question; rounds of the same one share the kept response."] = 0
+    question: Annotated[
+        int, "Number of the question; rounds of the same one share the kept response."
+    ] = 0
 
     def __post_init__(self) -> None:
         check_whole("symbols", self.symbols, 2, MOST_SYMBOLS)
@@ -52,7 +60,9 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         check_rational("when_zero", self.when_zero, Fraction(1))
         check_rational("when_one", self.when_one, Fraction(1))
         if not self.when_zero <= self.when_one < 1:
-            raise ValueError(f"need when_zero <= when_one < 1, not {self.when_zero} and {self.when_one}")
+            raise ValueError(
+                f"need when_zero <= when_one < 1, not {self.when_zero} and {self.when_one}"
+            )
         check_whole("question", self.question, 0)
 
     @property
@@ -94,14 +104,20 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """One round's report of the permanent response."""
         if not 0 <= kept < self.alphabet:
             raise ValueError(f"a kept response must be from 0 to {self.alphabet - 1}")
-        return _bits((self.when_one if kept >> s & 1 else self.when_zero for s in range(self.symbols)), integers)
+        return _bits(
+            (self.when_one if kept >> s & 1 else self.when_zero for s in range(self.symbols)),
+            integers,
+        )
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
         """The report of a user who was never asked before."""
         return self.report(self.remember(value, integers), integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays, bit by bit; a bit that is kept as it is uses no coin of the others."""
+        """The same of arrays, bit by bit.
+
+        A bit that is kept as it is uses no coin of the others.
+        """
         import numpy as np
 
         answers = np.zeros(values.size, dtype=np.int64)
@@ -142,7 +158,9 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return 2 * log_odds(self.fake)
 
     def witness(self, honest: int, distance: int) -> Witness | None:  # noqa: ARG002
-        """Reports with the bit of the user's first symbol and without that of the new one, which all others hold."""
+        """Reports with the bit of the user's first symbol and without that of the new one, which
+        all others hold.
+        """
         from shuffledp_core.lower_bounds import BitCounts
 
         zero, one = self.reported
@@ -153,12 +171,15 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """Raises `UsageError` where a report does not depend on the value."""
         if self.fake == 1 or self.when_zero == self.when_one:
             raise UsageError(
-                "fake is 1, or when_zero is when_one: every report would be pure noise; ask for a larger epsilon or "
+                "fake is 1, or when_zero is when_one: every report would be pure noise; ask for a "
+                "larger epsilon or "
                 "more reports"
             )
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked independently."""
+        """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked
+        independently.
+        """
         low, high = self.reported
         return histogram_of(counts[1:], users, high, low)
 

@@ -21,13 +21,18 @@ if TYPE_CHECKING:
 
 
 class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
-    """Bitwise randomised response on the unary code of length k = max_value (Athanasiou et al. 2025, Algorithm 2).
+    """Bitwise randomised response on the unary code of length k = max_value (Athanasiou et al.
 
-    With probability `randomise` (p) a bit is replaced by a fair coin, so it is flipped with probability p/2.
+    2025, Algorithm 2).
+
+    With probability `randomise` (p) a bit is replaced by a fair coin, so it is flipped with
+    probability p/2.
     """
 
     kind: ClassVar[str] = "rr-shuffle"
-    summary: ClassVar[str] = "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
+    summary: ClassVar[str] = (
+        "Sums from unary bits, each randomised, shuffled (Athanasiou et al. 2025, Algorithm 2)."
+    )
     randomise: Annotated[Fraction, "p, the chance that a bit is replaced by a fair coin."]
 
     def __post_init__(self) -> None:
@@ -40,16 +45,26 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         return self.max_value
 
     def sample(self, value: int, integers: RandomIntegers) -> int:
-        """The count of ones is all that is kept: what remains after shuffling, and less than the certified bits."""
+        """The count of ones is all that is kept: what remains after shuffling, and less than the
+        certified bits.
+        """
         flip = self.randomise / 2
-        return value - binomial(value, flip, integers) + binomial(self.max_value - value, flip, integers)
+        return (
+            value
+            - binomial(value, flip, integers)
+            + binomial(self.max_value - value, flip, integers)
+        )
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays."""
         from shuffledp_core.bulk_sampling import binomial
 
         flip = self.randomise / 2
-        return values - binomial(values, flip, arrays) + binomial(self.max_value - values, flip, arrays)
+        return (
+            values
+            - binomial(values, flip, arrays)
+            + binomial(self.max_value - values, flip, arrays)
+        )
 
     def local_epsilon(self, distance: int) -> float:
         """d ln((2-p)/p) (S10)."""

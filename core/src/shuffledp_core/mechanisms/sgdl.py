@@ -1,4 +1,7 @@
-"""SGDL-Shuffle (Athanasiou et al. 2025, Algorithm 4). Notation: docs/accounting.md, φ, β = 1/shares, c and k."""
+"""SGDL-Shuffle (Athanasiou et al. 2025, Algorithm 4).
+
+Notation: docs/accounting.md, φ, β = 1/shares, c and k.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,19 @@ if TYPE_CHECKING:
 
 
 class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
-    """Symmetric generalised discrete Laplace noise, a share per user (Athanasiou et al. 2025, Algorithm 4).
+    """Symmetric generalised discrete Laplace noise, a share per user (Athanasiou et al.
 
-    N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares` honest
-    users together add exactly one discrete Laplace noise. Shift, clamp and code as in `GeoShuffle`.
+    2025, Algorithm 4).
+
+    N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares`
+    honest users together add exactly one discrete Laplace noise. Shift, clamp and code as in
+    `GeoShuffle`.
     """
 
     kind: ClassVar[str] = "sgdl-shuffle"
     summary: ClassVar[str] = (
-        "Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, Algorithm 4)."
+        "Sums with one discrete Laplace noise made in shares, shuffled (Athanasiou et al. 2025, "
+        "Algorithm 4)."
     )
     noise_alone: ClassVar[bool] = False
     noise_epsilon: Fraction

@@ -1,6 +1,8 @@
-"""Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers that add up to it.
+"""Split-mix: shares of one discrete Laplace noise, each noisy value split into random numbers that
+add up to it.
 
-Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation: docs/accounting.md, S19.
+Balle, Bell, Gascón and Nissim 2020 and Ghazi et al. 2020, after Ishai et al. 2006. Notation:
+docs/accounting.md, S19.
 """
 
 from __future__ import annotations
@@ -35,17 +37,20 @@ WRAPPED: Final = 2.0**-40
 
 
 class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
-    """The user adds its share of a noise, as in `SGDLShuffle`, and sends `pieces` numbers that add up to it modulo q.
+    """The user adds its share of a noise, as in `SGDLShuffle`, and sends `pieces` numbers that add
+    up to it modulo q.
 
-    y = x + N mod q, q = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ = exp(-noise_epsilon). All but
-    the last piece are uniform on {0..q-1}, and that is what is missing to y: so any m - 1 of them are uniform and
-    independent, and shuffled with those of other users all of them show the sum alone. One message that is lost,
-    doubled or altered voids the sum, and one user who lies moves it anywhere.
+    y = x + N mod q, q = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ =
+    exp(-noise_epsilon). All but the last piece are uniform on {0..q-1}, and that is what is missing
+    to y: so any m - 1 of them are uniform and independent, and shuffled with those of other users
+    all of them show the sum alone. One message that is lost, doubled or altered voids the sum, and
+    one user who lies moves it anywhere.
     """
 
     kind: ClassVar[str] = "split-mix"
     summary: ClassVar[str] = (
-        "Sums with one discrete Laplace noise made in shares, each value split into few random pieces, shuffled "
+        "Sums with one discrete Laplace noise made in shares, each value split into few random "
+        "pieces, shuffled "
         "(Balle et al. 2020)."
     )
     bears_losses: ClassVar[bool] = False
@@ -91,7 +96,9 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return (values + noise) % self.modulus
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
-        """m - 1 uniform numbers and what is missing to the answer, modulo q: uniform on all that add up to it."""
+        """m - 1 uniform numbers and what is missing to the answer, modulo q: uniform on all that
+        add up to it.
+        """
         if not 0 <= answer < self.modulus:
             raise ValueError(f"an answer must be from 0 to {self.modulus - 1}")
         drawn = [integers.below(self.modulus) for _ in range(self.pieces - 1)]
@@ -111,7 +118,9 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         import numpy as np
 
         # Below 2^31 each, so that 2^32 messages fit; a round has no more than memory.
-        return np.array([symbols.size, int(symbols.sum(dtype=np.uint64)) % self.modulus], dtype=np.int64)
+        return np.array(
+            [symbols.size, int(symbols.sum(dtype=np.uint64)) % self.modulus], dtype=np.int64
+        )
 
     def messages_of(self, counts: Counts) -> int:
         """The first of both."""
@@ -125,7 +134,9 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return np.stack([np.full(len(answers), answers.shape[1] * self.pieces), sums], axis=1)
 
     def local_epsilon(self, distance: int) -> float:
-        """ln P(N=0)/P(N=d) of one share: a user's pieces add up to the value and its own noise (S8, S19)."""
+        """ln P(N=0)/P(N=d) of one share: a user's pieces add up to the value and its own noise (S8,
+        S19).
+        """
         return noisy_report(self.noise_epsilon, self.shares, distance)
 
     def witness(self, honest: int, distance: int) -> Witness:
@@ -137,14 +148,19 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     def check_room(self, users: int) -> None:
         """Raises `UsageError` where the sum of so many users may wrap around the modulus."""
-        if (need := least_modulus(self.max_value, self.noise_epsilon, self.shares, users)) > self.modulus:
+        if (
+            need := least_modulus(self.max_value, self.noise_epsilon, self.shares, users)
+        ) > self.modulus:
             raise UsageError(
-                f"the modulus, {self.modulus}, is too small for the sum of {users} values up to {self.max_value} with "
+                f"the modulus, {self.modulus}, is too small for the sum of {users} values up to "
+                f"{self.max_value} with "
                 f"its noise: it must be at least {need}"
             )
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """The sum modulo q, of the numbers that are so the ones around what n values may add up to; noise of n/shares.
+        """The sum modulo q, of the numbers that are so the ones around what n values may add up to.
+
+        Noise of n/shares.
 
         Raises:
             UsageError: the modulus is too small for so many users.
@@ -153,14 +169,20 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         below = (self.modulus - 1 - int(users) * self.max_value) // 2
         total = (int(counts[1]) + below) % self.modulus - below
         return sum_with_noise(
-            Fraction(total), users, self.max_value, float(users / self.shares), float(self.noise_epsilon)
+            Fraction(total),
+            users,
+            self.max_value,
+            float(users / self.shares),
+            float(self.noise_epsilon),
         )
 
 
 def least_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
-    """The smallest modulus around which the noisy sum of so many users wraps with probability `WRAPPED` at most.
+    """The smallest modulus around which the noisy sum of so many users wraps with probability
+    `WRAPPED` at most.
 
-    n k + 1 sums without noise, and on each side as much as the noise exceeds with that probability (Chernoff's bound).
+    n k + 1 sums without noise, and on each side as much as the noise exceeds with that probability
+    (Chernoff's bound).
     """
     from shuffledp_core.noise import chernoff_half_width
 

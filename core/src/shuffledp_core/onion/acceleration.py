@@ -1,7 +1,9 @@
-"""The optional wheel `shuffledp-accel`: batches of sealed boxes, several at a time in the lanes of one core.
+"""The optional wheel `shuffledp-accel`: batches of sealed boxes, several at a time in the lanes of
+one core.
 
-Without the wheel, on a processor that it has no fast path for, or when it fails its test, there is no engine, and
-libsodium does the same work one box at a time, byte for byte. docs/adr/0012-accelerator.md.
+Without the wheel, on a processor that it has no fast path for, or when it fails its test, there is
+no engine, and libsodium does the same work one box at a time, byte for byte.
+docs/adr/0012-accelerator.md.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from shuffledp_core.errors import ConfigError
 from shuffledp_core.randomness import RandomBytes, system_random
 
 VARIABLE: Final = "SHUFFLEDP_ACCEL"
-"""Environment variable: `auto` (the default), `off`, or a path of the wheel by name, such as `avx2`."""
+"""Environment variable: `auto` (the default), `off`, or a path of the wheel by name, such as
+`avx2`.
+"""
 
 _MODULE: Final = "shuffledp_accel"
 _KEYS: Final = 64
@@ -35,10 +39,14 @@ class Engine(Protocol):
         """Multiplications at a time; fewer boxes than that are not worth a batch."""
 
     def open_batch(self, secret: bytes, packed: bytes, width: int) -> tuple[bytes, list[int]]:
-        """Plaintexts of the packed boxes of `width` bytes that open, in order, and the places of the others."""
+        """Plaintexts of the packed boxes of `width` bytes that open, in order, and the places of
+        the others.
+        """
 
     def seal_batch(self, to: Any, ephemerals: bytes, packed: bytes, width: int) -> bytes:
-        """Packed boxes of the plaintexts of `width` bytes, the i-th under the i-th ephemeral secret."""
+        """Packed boxes of the plaintexts of `width` bytes, the i-th under the i-th ephemeral
+        secret.
+        """
 
 
 class AcceleratorWarning(RuntimeWarning):
@@ -60,7 +68,9 @@ def engine() -> Engine | None:
     except ImportError as error:
         if choice == "auto":
             return None
-        raise ConfigError(f"{VARIABLE}={choice}, but there is no shuffledp-accel: make accel, or unset it") from error
+        raise ConfigError(
+            f"{VARIABLE}={choice}, but there is no shuffledp-accel: make accel, or unset it"
+        ) from error
     if choice != "auto":
         return engine_of(choice)
     for path in paths:
@@ -80,10 +90,13 @@ def engine_of(path: str) -> Engine:
     try:
         made: Engine = import_module(_MODULE).Engine(path)
     except ValueError as error:
-        raise ConfigError(f"shuffledp-accel: {error}; set {VARIABLE} to one of them, to auto or to off") from error
+        raise ConfigError(
+            f"shuffledp-accel: {error}; set {VARIABLE} to one of them, to auto or to off"
+        ) from error
     if not agrees(made):
         raise ConfigError(
-            f"shuffledp-accel: path {path!r} does not agree with libsodium on this machine and is not used; "
+            f"shuffledp-accel: path {path!r} does not agree with libsodium on this machine and is "
+            f"not used; "
             f"report it, and set {VARIABLE}=off until it is mended"
         )
     return made
@@ -106,23 +119,32 @@ def recipient(public_key: bytes) -> Any:
 
 
 def agrees(made: Engine) -> bool:
-    """Whether the engine's boxes are libsodium's, both ways and by table and ladder, and a damaged one stays closed."""
+    """Whether the engine's boxes are libsodium's, both ways and by table and ladder, and a damaged
+    one stays closed.
+    """
     from nacl import bindings
 
     from shuffledp_core.onion.suites import SealedBox
 
     public, private = bindings.crypto_box_keypair()
-    width, texts = 65, 65 + made.lanes  # two blocks of a stream; whole groups and a rest, enough for the table
+    width, texts = (
+        65,
+        65 + made.lanes,
+    )  # two blocks of a stream; whole groups and a rest, enough for the table
     for count in (made.lanes + 1, texts):  # by ladder, then by table
         plain = [system_random(width) for _ in range(count)]
         ephemerals = [system_random(32) for _ in range(count)]
         to = import_module(_MODULE).Recipient(public)
         sealed = made.seal_batch(to, b"".join(ephemerals), b"".join(plain), width)
         pairs = zip(plain, ephemerals, strict=True)
-        if sealed != b"".join(SealedBox().sealer(public, b"", _given(own))(text) for text, own in pairs):
+        if sealed != b"".join(
+            SealedBox().sealer(public, b"", _given(own))(text) for text, own in pairs
+        ):
             return False
     text = system_random(65)
-    torn = bytearray(b"".join(bindings.crypto_box_seal(text, public) for _ in range(made.lanes + 1)))
+    torn = bytearray(
+        b"".join(bindings.crypto_box_seal(text, public) for _ in range(made.lanes + 1))
+    )
     torn[-1] ^= 1
     opened, closed = made.open_batch(private, bytes(torn), len(text) + 48)
     return opened == text * made.lanes and closed == [made.lanes]

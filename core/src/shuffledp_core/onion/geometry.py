@@ -18,10 +18,14 @@ _KEY_BYTES: Final = 32
 _PROOF_BYTES: Final = 64
 _BOX_BYTES: Final = 16
 _SEED_BYTES: Final = 32
-"""Verified mixing: a group element, a proof or signature, what a box adds, and the seed of the salts."""
+"""Verified mixing: a group element, a proof or signature, what a box adds, and the seed of the
+salts.
+"""
 
 MixField: TypeAlias = Literal["verified"] | msgspec.UnsetType
-"""The field `mix` of a document. Absent: plain, so that the documents of plain rounds are what they always were."""
+"""The field `mix` of a document. Absent: plain, so that the documents of plain rounds are what they
+always were.
+"""
 
 MAX_MESSAGES_PER_USER: Final = 1_000_000
 MAX_HOPS: Final = 16
@@ -30,12 +34,12 @@ MAX_HOPS: Final = 16
 class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Hops, messages per user and symbol width of a round, which fix all its lengths.
 
-    No length depends on a value: a number of messages or a symbol's width that did would tell every observer on the
-    wire what the noise is meant to hide.
+    No length depends on a value: a number of messages or a symbol's width that did would tell every
+    observer on the wire what the noise is meant to hide.
 
-    The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner onions; hops
-    2..L receive one onion per message. docs/protocol.md, section "Onions". With `mix` "verified" they are those of
-    docs/mixing.md, and the plain message is `key || symbol || proof`.
+    The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner
+    onions; hops 2..L receive one onion per message. docs/protocol.md, section "Onions". With `mix`
+    "verified" they are those of docs/mixing.md, and the plain message is `key || symbol || proof`.
     """
 
     suite: str
@@ -45,12 +49,14 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     mix: MixField = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        # With a single hop the node that knows the senders would also see the symbols, and nobody else would mix.
+        # With a single hop the node that knows the senders would also see the symbols, and nobody
+        # else would mix.
         if not 2 <= self.hops <= MAX_HOPS:
             raise ValueError(f"hops must be from 2 to {MAX_HOPS}, not {self.hops}")
         if not 1 <= self.messages_per_user <= MAX_MESSAGES_PER_USER:
             raise ValueError(
-                f"messages_per_user must be from 1 to {MAX_MESSAGES_PER_USER}, not {self.messages_per_user}"
+                f"messages_per_user must be from 1 to {MAX_MESSAGES_PER_USER}, not "
+                f"{self.messages_per_user}"
             )
         if not 1 <= self.symbol_bytes <= 4:
             raise ValueError(f"symbol_bytes must be from 1 to 4, not {self.symbol_bytes}")
@@ -61,7 +67,13 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 raise ValueError(str(error)) from error
 
     @classmethod
-    def of(cls, mechanism: Mechanism, suite: str, hops: int, mix: Mix | msgspec.UnsetType = msgspec.UNSET) -> Geometry:
+    def of(
+        cls,
+        mechanism: Mechanism,
+        suite: str,
+        hops: int,
+        mix: Mix | msgspec.UnsetType = msgspec.UNSET,
+    ) -> Geometry:
         """The geometry of a round that runs `mechanism` over `hops` nodes with `suite`."""
         width = (mechanism.alphabet - 1).bit_length()
         return cls(
@@ -85,7 +97,9 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def tag_at(self) -> slice:
-        """Where that stands by which its sender finds a plain message: the receipt tag, or the key."""
+        """Where that stands by which its sender finds a plain message: the receipt tag, or the
+        key.
+        """
         return slice(0, _KEY_BYTES) if self.verified else slice(self.symbol_bytes, self.plain_bytes)
 
     @property
@@ -96,7 +110,10 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return self.symbol_bytes + TAG_BYTES
 
     def record_bytes(self, position: int) -> int:
-        """Length in bytes of one record that the node at `position` (2..hops) receives; hops + 1 is the analyst."""
+        """Length in bytes of one record that the node at `position` (2..hops) receives.
+
+        Hops + 1 is the analyst.
+        """
         if not 2 <= position <= self.hops + 1:
             raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
         if self.verified:
@@ -106,7 +123,10 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def envelope_bytes(self) -> int:
-        """Length of one user's submission: hop 1's layer around m inner onions; a claim in front of it if verified."""
+        """Length of one user's submission: hop 1's layer around m inner onions.
+
+        A claim in front of it if verified.
+        """
         if self.verified:
             records = self.messages_per_user * self.record_bytes(2)
             return self.claim_bytes + suite_named(self.suite).overhead + _SEED_BYTES + records
@@ -116,4 +136,11 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def claim_bytes(self) -> int:
         """Length of a user's packed claim in a verified round (`verified.claiming`)."""
         expiry, signatures, root = 8, 2 * _PROOF_BYTES, _KEY_BYTES
-        return expiry + signatures + _KEY_BYTES + root + _PROOF_BYTES + _KEY_BYTES * self.messages_per_user
+        return (
+            expiry
+            + signatures
+            + _KEY_BYTES
+            + root
+            + _PROOF_BYTES
+            + _KEY_BYTES * self.messages_per_user
+        )

@@ -15,7 +15,8 @@ from shuffledp_core.randomness import RandomBytes, system_random
 
 def binding(round_id: str, position: int) -> bytes:
     """The `info` string that binds a layer to the node at `position` of round `round_id`."""
-    # A layer taken to another round, or to another hop of this one, must not open there: its sender would be linked.
+    # A layer taken to another round, or to another hop of this one, must not open there: its sender
+    # would be linked.
     return f"shuffledp/v1/onion/{round_id}/{position}".encode()
 
 
@@ -26,7 +27,8 @@ def seal_envelope(
     messages: Sequence[bytes],
     source: RandomBytes = system_random,
 ) -> bytes:
-    """Seals one user's submission: each message in layers for hops L..2, all of them in one envelope for hop 1.
+    """Seals one user's submission: each message in layers for hops L..2, all of them in one
+    envelope for hop 1.
 
     Args:
         geometry: lengths of the round.
@@ -53,7 +55,8 @@ def seal_envelopes(
 ) -> list[bytes]:
     """Seals the submissions of many users, each the same as by `seal_envelope` with its own source.
 
-    In one call, since an accelerator computes several seals at a time, and a user alone may have only one message.
+    In one call, since an accelerator computes several seals at a time, and a user alone may have
+    only one message.
 
     Raises:
         ValueError: as `seal_envelope`.
@@ -67,11 +70,16 @@ def seal_envelopes(
     suite = suite_named(geometry.suite)
     records = [message for own in users for message in own]
     each = [source for source in sources for _ in range(messages)]
-    # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one submission per user; from
-    # there on each message is an onion of its own, or those of one user would stay together through every shuffle.
+    # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one
+    # submission per user; from there on each message is an onion of its own, or those of one user
+    # would stay together through every shuffle.
     for position in range(geometry.hops, 1, -1):
-        records = suite.seal_batch(public_keys[position - 1], binding(round_id, position), records, each)
-    packed = [b"".join(records[start : start + messages]) for start in range(0, len(records), messages)]
+        records = suite.seal_batch(
+            public_keys[position - 1], binding(round_id, position), records, each
+        )
+    packed = [
+        b"".join(records[start : start + messages]) for start in range(0, len(records), messages)
+    ]
     return suite.seal_batch(public_keys[0], binding(round_id, 1), packed, sources)
 
 
@@ -81,21 +89,26 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
     Raises:
         InvalidSubmissionError: wrong length, or it does not open under this round's key.
     """
-    # Before any decryption: the right length is public, so that this refusal costs nothing and tells nothing.
+    # Before any decryption: the right length is public, so that this refusal costs nothing and
+    # tells nothing.
     if len(envelope) != geometry.envelope_bytes:
         raise InvalidSubmissionError(
-            f"the envelope has {len(envelope)} bytes where this round needs {geometry.envelope_bytes}; "
+            f"the envelope has {len(envelope)} bytes where this round needs "
+            f"{geometry.envelope_bytes}; "
             "fetch the manifest again and seal for its geometry"
         )
     try:
         return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(envelope)
     except BadBatchError as error:
         raise InvalidSubmissionError(
-            "the envelope does not open under this round's key: it is damaged or sealed for another round"
+            "the envelope does not open under this round's key: it is damaged or sealed for "
+            "another round"
         ) from error
 
 
-def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, packed: bytes) -> bytes:
+def peel(
+    geometry: Geometry, round_id: str, position: int, private_key: bytes, packed: bytes
+) -> bytes:
     """Removes one layer from every record of a packed chunk; order is kept (the caller permutes).
 
     Args:
@@ -113,8 +126,12 @@ def peel(geometry: Geometry, round_id: str, position: int, private_key: bytes, p
     """
     width = geometry.record_bytes(position)
     if len(packed) % width:
-        raise BadBatchError(f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn")
-    opened = suite_named(geometry.suite).open_batch(private_key, binding(round_id, position), packed, width)
+        raise BadBatchError(
+            f"{len(packed)} bytes are not a whole number of {width}-byte records: the batch is torn"
+        )
+    opened = suite_named(geometry.suite).open_batch(
+        private_key, binding(round_id, position), packed, width
+    )
     if opened.closed:
         raise BadBatchError(f"layer {opened.closed[0]} of {len(packed) // width}: {DOES_NOT_OPEN}")
     return opened.data

@@ -1,9 +1,10 @@
-"""Tags and ephemeral keys of one submission, derived from a 32-byte seed that its user can reveal as evidence.
+"""Tags and ephemeral keys of one submission, derived from a 32-byte seed that its user can reveal
+as evidence.
 
-A user whose messages are missing wants to show that they were inside the envelope of the receipt. With the seed and the
-symbols anybody can seal the same envelope again, bit for bit; without them nobody can. Values are never randomised from
-a seed: those draws stay the operating system's, so that a revealed seed shows the report and not the true value.
-docs/protocol.md, section "Evidence".
+A user whose messages are missing wants to show that they were inside the envelope of the receipt.
+With the seed and the symbols anybody can seal the same envelope again, bit for bit; without them
+nobody can. Values are never randomised from a seed: those draws stay the operating system's, so
+that a revealed seed shows the report and not the true value. docs/protocol.md, section "Evidence".
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ SEED_BYTES: Final = 32
 """Length of a seed, drawn from the operating system for one submission and no other."""
 
 _START: Final = bytes(16)
-"""Block counter and nonce. The nonce may be constant because every key, here a seed, is used for one stream only."""
+"""Block counter and nonce. The nonce may be constant because every key, here a seed, is used for
+one stream only.
+"""
 
 
 def stream(seed: bytes) -> RandomBytes:
-    """ChaCha20's key stream (RFC 8439) under the seed, from its beginning; every byte is given once.
+    """ChaCha20's key stream (RFC 8439) under the seed, from its beginning.
 
-    The order of reading is part of the format: first all tags, in the order of the messages, then the ephemeral keys in
-    the order of the seals, from the last hop to the first.
+    Every byte is given once.
+
+    The order of reading is part of the format: first all tags, in the order of the messages, then
+    the ephemeral keys in the order of the seals, from the last hop to the first.
 
     Raises:
         ValueError: the seed has another length (our own misuse).

@@ -1,10 +1,13 @@
-"""Public-key encryption suites that a round can choose; each seals one layer to one hop's round key.
+"""Public-key encryption suites that a round can choose.
 
-A suite is anonymous public-key authenticated encryption: what it seals opens only under the round key, is not
-malleable, and hides the sender. `info` binds a layer to round and position. No scheme here is our own: the
-sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180 (through cryptography). One implementation is:
-where the optional wheel is installed, batches of sealed boxes go through its arithmetic, byte for byte the same
-(docs/adr/0012-accelerator.md). docs/protocol.md, section "Suites".
+Each seals one layer to one hop's round key.
+
+A suite is anonymous public-key authenticated encryption: what it seals opens only under the round
+key, is not malleable, and hides the sender. `info` binds a layer to round and position. No scheme
+here is our own: the sealed box is libsodium's (through PyNaCl), the HPKE suites are RFC 9180
+(through cryptography). One implementation is: where the optional wheel is installed, batches of
+sealed boxes go through its arithmetic, byte for byte the same (docs/adr/0012-accelerator.md).
+docs/protocol.md, section "Suites".
 """
 
 from __future__ import annotations
@@ -28,19 +31,26 @@ Seal = Callable[[bytes], bytes]
 """A function that seals one plaintext to one recipient."""
 
 Open = Callable[[bytes], bytes]
-"""A function that opens one layer; raises `BadBatchError` for anything that the recipient's key does not open."""
+"""A function that opens one layer; raises `BadBatchError` for anything that the recipient's key
+does not open.
+"""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """Packed plaintexts of the layers that opened, in order, and the places of those that did not."""
+    """Packed plaintexts of the layers that opened, in order, and the places of those that did
+    not.
+    """
 
     data: bytes
     closed: tuple[int, ...]
 
 
 class Suite(Protocol):
-    """A public-key encryption scheme for layers. Keys travel as raw bytes; lengths are constants of the suite."""
+    """A public-key encryption scheme for layers.
+
+    Keys travel as raw bytes; lengths are constants of the suite.
+    """
 
     @property
     def name(self) -> str:
@@ -60,7 +70,9 @@ class Suite(Protocol):
 
     @property
     def reproducible(self) -> bool:
-        """True if a seal is a function of its plaintext and the bytes of `source`, so that it can be made again."""
+        """True if a seal is a function of its plaintext and the bytes of `source`, so that it can
+        be made again.
+        """
 
     def generate(self) -> tuple[bytes, bytes]:
         """A fresh (private key, public key) from the operating system's randomness."""
@@ -68,26 +80,35 @@ class Suite(Protocol):
     def sealer(self, public_key: bytes, info: bytes, source: RandomBytes = system_random) -> Seal:
         """A function that seals to `public_key` under the binding `info`.
 
-        Every seal has a fresh ephemeral key: from `source` where the suite is reproducible, else from its library.
+        Every seal has a fresh ephemeral key: from `source` where the suite is reproducible, else
+        from its library.
         """
 
     def opener(self, private_key: bytes, info: bytes) -> Open:
         """A function that opens what was sealed to this key under the same `info`."""
 
     def seal_batch(
-        self, public_key: bytes, info: bytes, plaintexts: Sequence[bytes], sources: Sequence[RandomBytes]
+        self,
+        public_key: bytes,
+        info: bytes,
+        plaintexts: Sequence[bytes],
+        sources: Sequence[RandomBytes],
     ) -> list[bytes]:
         """What `sealer` gives for each plaintext of one length with its own source, in order."""
 
     def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
-        """What `opener` gives for each layer of `width` bytes; `packed` holds a whole number of them."""
+        """What `opener` gives for each layer of `width` bytes.
+
+        `packed` holds a whole number of them.
+        """
 
 
 @dataclass(frozen=True)
 class SealedBox:
     """libsodium sealed boxes: X25519, XSalsa20-Poly1305. No `info`: the keys are fresh per round.
 
-    PyNaCl is imported where it seals, so that documents can be read and checked where it is not installed.
+    PyNaCl is imported where it seals, so that documents can be read and checked where it is not
+    installed.
     """
 
     name: str = "sealed-box"
@@ -109,10 +130,12 @@ class SealedBox:
         info: bytes,  # noqa: ARG002 - the key itself is bound to the round
         source: RandomBytes = system_random,
     ) -> Seal:
-        """See `Suite.sealer`. What `crypto_box_seal` does, by libsodium's documentation, with the ephemeral key given.
+        """See `Suite.sealer`.
 
-        That is: the box of the plaintext under a nonce of BLAKE2b(ephemeral public key || public key), 24 bytes,
-        behind the ephemeral public key.
+        What `crypto_box_seal` does, by libsodium's documentation, with the ephemeral key given.
+
+        That is: the box of the plaintext under a nonce of BLAKE2b(ephemeral public key || public
+        key), 24 bytes, behind the ephemeral public key.
         """
         from nacl import bindings
         from nacl.exceptions import CryptoError
@@ -120,8 +143,11 @@ class SealedBox:
         def seal(plaintext: bytes) -> bytes:
             ephemeral = source(bindings.crypto_box_SECRETKEYBYTES)
             shown = bindings.crypto_scalarmult_base(ephemeral)
-            # Derived, as in `crypto_box_seal`: the ephemeral key seals only this one box, so its nonce never repeats.
-            nonce = hashlib.blake2b(shown + public_key, digest_size=bindings.crypto_box_NONCEBYTES).digest()
+            # Derived, as in `crypto_box_seal`: the ephemeral key seals only this one box, so its
+            # nonce never repeats.
+            nonce = hashlib.blake2b(
+                shown + public_key, digest_size=bindings.crypto_box_NONCEBYTES
+            ).digest()
             try:
                 return shown + bindings.crypto_box_easy(plaintext, nonce, public_key, ephemeral)
             except CryptoError as error:
@@ -134,22 +160,31 @@ class SealedBox:
         from nacl import bindings
         from nacl.exceptions import CryptoError
 
-        # Once for all layers that this opens: each nonce needs it, and a multiplication for every onion would add up.
+        # Once for all layers that this opens: each nonce needs it, and a multiplication for every
+        # onion would add up.
         public_key = bindings.crypto_scalarmult_base(private_key)
 
         def open_(layer: bytes) -> bytes:
             try:
                 return bindings.crypto_box_seal_open(layer, public_key, private_key)
-            # One sentence for every cause: a sender that learned which check failed would have an oracle.
+            # One sentence for every cause: a sender that learned which check failed would have an
+            # oracle.
             except (CryptoError, TypeError, ValueError) as error:
                 raise BadBatchError(DOES_NOT_OPEN) from error
 
         return open_
 
     def seal_batch(
-        self, public_key: bytes, info: bytes, plaintexts: Sequence[bytes], sources: Sequence[RandomBytes]
+        self,
+        public_key: bytes,
+        info: bytes,
+        plaintexts: Sequence[bytes],
+        sources: Sequence[RandomBytes],
     ) -> list[bytes]:
-        """See `Suite.seal_batch`. Through the accelerator where there is one and its lanes are filled."""
+        """See `Suite.seal_batch`.
+
+        Through the accelerator where there is one and its lanes are filled.
+        """
         if len(sources) != len(plaintexts) or len({len(plaintext) for plaintext in plaintexts}) > 1:
             raise ValueError("a batch has plaintexts of one length, and a source for each")
         fast = engine()
@@ -173,7 +208,10 @@ class SealedBox:
         return [sealed[start : start + width] for start in range(0, len(sealed), width)]
 
     def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
-        """See `Suite.open_batch`. Through the accelerator where there is one and its lanes are filled."""
+        """See `Suite.open_batch`.
+
+        Through the accelerator where there is one and its lanes are filled.
+        """
         fast = engine()
         if fast is None or width < self.overhead or len(packed) < fast.lanes * width:
             return _opened(self.opener(private_key, info), packed, width)
@@ -183,7 +221,10 @@ class SealedBox:
 
 @dataclass(frozen=True)
 class Hpke:
-    """RFC 9180 base mode, single shot, HKDF-SHA256 and ChaCha20-Poly1305; `info` enters the key schedule."""
+    """RFC 9180 base mode, single shot, HKDF-SHA256 and ChaCha20-Poly1305.
+
+    `info` enters the key schedule.
+    """
 
     name: str = "hpke"
     overhead: int = 32 + 16  # encapsulated key, Poly1305 tag
@@ -200,16 +241,22 @@ class Hpke:
             return private, public
         lattice = mlkem.MLKEM768PrivateKey.generate()
         # ML-KEM first in both halves: the last 32 bytes are the classical key in either suite.
-        return lattice.private_bytes_raw() + private, lattice.public_key().public_bytes_raw() + public
+        return (
+            lattice.private_bytes_raw() + private,
+            lattice.public_key().public_bytes_raw() + public,
+        )
 
     def sealer(self, public_key: bytes, info: bytes, source: RandomBytes = system_random) -> Seal:  # noqa: ARG002
         """See `Suite.sealer`. `cryptography` draws the ephemeral key itself and takes none."""
         classical = x25519.X25519PublicKey.from_public_bytes(public_key[-32:])
         key: x25519.X25519PublicKey | hpke.MLKEM768X25519PublicKey = classical
         if self.hybrid:
-            key = hpke.MLKEM768X25519PublicKey(mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical)
+            key = hpke.MLKEM768X25519PublicKey(
+                mlkem.MLKEM768PublicKey.from_public_bytes(public_key[:-32]), classical
+            )
         suite = self._suite()
-        # A fresh encapsulation for each plaintext: one context for all would mark a user's onions by its key.
+        # A fresh encapsulation for each plaintext: one context for all would mark a user's onions
+        # by its key.
         return lambda plaintext: suite.encrypt(plaintext, key, info=info)
 
     def opener(self, private_key: bytes, info: bytes) -> Open:
@@ -217,7 +264,9 @@ class Hpke:
         classical = x25519.X25519PrivateKey.from_private_bytes(private_key[-32:])
         key: x25519.X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = classical
         if self.hybrid:
-            key = hpke.MLKEM768X25519PrivateKey(mlkem.MLKEM768PrivateKey.from_seed_bytes(private_key[:-32]), classical)
+            key = hpke.MLKEM768X25519PrivateKey(
+                mlkem.MLKEM768PrivateKey.from_seed_bytes(private_key[:-32]), classical
+            )
         suite = self._suite()
 
         def open_(layer: bytes) -> bytes:
@@ -259,9 +308,13 @@ def _opened(open_: Open, packed: bytes, width: int) -> Opened:
     return Opened(b"".join(opened), tuple(closed))
 
 
-_LOW_ORDER: Final = "a round key is a point of low order, for which anybody could open what is sealed: take no part"
+_LOW_ORDER: Final = (
+    "a round key is a point of low order, for which anybody could open what is sealed: take no part"
+)
 
-DOES_NOT_OPEN: Final = "a layer does not open under this round's key: it is damaged, forged or meant for another round"
+DOES_NOT_OPEN: Final = (
+    "a layer does not open under this round's key: it is damaged, forged or meant for another round"
+)
 
 _HYBRID: Final = Hpke(
     name="hpke-mlkem768-x25519",
@@ -273,10 +326,14 @@ _HYBRID: Final = Hpke(
 _ALL: Final[tuple[Suite, ...]] = (SealedBox(), Hpke(), _HYBRID)
 
 POST_QUANTUM: Final = frozenset({_HYBRID.name})
-"""Suites that are chosen so that traffic recorded today links to nobody who has a quantum computer later."""
+"""Suites that are chosen so that traffic recorded today links to nobody who has a quantum computer
+later.
+"""
 
 SUITES: Final = {suite.name: suite for suite in _ALL}
-"""Every suite by the name the manifest uses. `hpke-mlkem768-x25519` also resists a quantum adversary."""
+"""Every suite by the name the manifest uses. `hpke-mlkem768-x25519` also resists a quantum
+adversary.
+"""
 
 
 def suite_named(name: str) -> Suite:
@@ -296,6 +353,7 @@ def check_suite(name: str, mix: object) -> None:
     suite_named(name)
     if mix == Mix.VERIFIED and name in POST_QUANTUM:
         raise UsageError(
-            f"verified mixing does not go with the suite {name!r}: its claims and board are public for ever, and link "
+            f"verified mixing does not go with the suite {name!r}: its claims and board are "
+            f"public for ever, and link "
             "to whoever computes discrete logarithms later; take plain mixing, or another suite"
         )

@@ -1,8 +1,10 @@
-"""Announcements over MQTT: retained documents, node status with a last will. docs/protocol.md, "Announcements".
+"""Announcements over MQTT: retained documents, node status with a last will. docs/protocol.md,
+"Announcements".
 
-The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is away or breaks its
-protocol, publishers keep the newest document per topic and try again, ever more rarely; nobody waits for it. The cost
-of one connection is bounded in `shuffledp_core.transport.broker_guard`.
+The broker is untrusted: every reader verifies what it carries, and it can only delay. When it is
+away or breaks its protocol, publishers keep the newest document per topic and try again, ever more
+rarely; nobody waits for it. The cost of one connection is bounded in
+`shuffledp_core.transport.broker_guard`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from shuffledp_core.transport.mqtt import Connection, Will, connected
 
 MAX_WAITING_BYTES: Final = 2**24
 MAX_WAITING: Final = 1000
-"""Documents that wait for a broker that is away; the oldest go first, since everybody may ask the analyst."""
+"""Documents that wait for a broker that is away; the oldest go first, since everybody may ask the
+analyst.
+"""
 
 REMIND_SECONDS: Final = 600.0
 """Interval between two warnings about the broker."""
@@ -36,15 +40,17 @@ OFFLINE: Final = b"offline"
 class Pauses:
     """Seconds before a broker is tried again: from `first`, doubling to `longest`.
 
-    They begin anew after a connection that lasted for longer than the longest, so that a broker which takes
-    connections and drops them gains nothing.
+    They begin anew after a connection that lasted for longer than the longest, so that a broker
+    which takes connections and drops them gains nothing.
     """
 
     first: float = 1.0
     longest: float = 60.0
 
     def next(self, pause: float, lasted: float) -> float:
-        """The pause after one of `pause` seconds (0: there was none) and a connection of `lasted` seconds."""
+        """The pause after one of `pause` seconds (0: there was none) and a connection of `lasted`
+        seconds.
+        """
         return self.first if not pause or lasted > self.longest else min(2 * pause, self.longest)
 
 
@@ -64,10 +70,16 @@ def status_topic(deployment: str, node: str) -> str:
 
 
 class Announcer:
-    """Publishes retained documents, newest per topic, for as long as `run` runs. Never blocks its callers."""
+    """Publishes retained documents, newest per topic, for as long as `run` runs.
+
+    Never blocks its callers.
+    """
 
     def __init__(
-        self, broker: BrokerConfig, status: tuple[str, bytes] | None = None, pauses: Pauses | None = None
+        self,
+        broker: BrokerConfig,
+        status: tuple[str, bytes] | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         self._broker = broker
         self._status = status
@@ -82,22 +94,33 @@ class Announcer:
     def with_status(
         cls, broker: BrokerConfig, topic: str, status: bytes = ONLINE, pauses: Pauses | None = None
     ) -> Announcer:
-        """An announcer whose owner is "online" (or `status`) on `topic` until the broker loses sight of it."""
+        """An announcer whose owner is "online" (or `status`) on `topic` until the broker loses
+        sight of it.
+        """
         return cls(broker, (topic, status), pauses)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Queues a retained document; an older one waiting for the same topic is replaced."""
-        # A dict keeps the place of a key that is set again: the newest document might then be dropped as the oldest.
+        # A dict keeps the place of a key that is set again: the newest document might then be
+        # dropped as the oldest.
         self._waiting.pop(topic, None)
         self._waiting[topic] = payload
-        while len(self._waiting) > MAX_WAITING or sum(map(len, self._waiting.values())) > MAX_WAITING_BYTES:
+        while (
+            len(self._waiting) > MAX_WAITING
+            or sum(map(len, self._waiting.values())) > MAX_WAITING_BYTES
+        ):
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
-            self._log.warning("a document was not announced: too many wait for the broker", topic=oldest)
+            self._log.warning(
+                "a document was not announced: too many wait for the broker", topic=oldest
+            )
         self._changed.set()
 
     async def run(self) -> None:
-        """Delivers until cancelled, reconnecting for ever. Nothing else ends it, whatever the broker does."""
+        """Delivers until cancelled, reconnecting for ever.
+
+        Nothing else ends it, whatever the broker does.
+        """
         clock, pause = asyncio.get_running_loop().time, 0.0
         while True:
             began = clock()
@@ -111,7 +134,10 @@ class Announcer:
             await asyncio.sleep(pause)
 
     def _complain(self, error: str, now: float) -> None:
-        """Warns of a broker that is away, once and then rarely; in between it is worth a line for debugging."""
+        """Warns of a broker that is away, once and then rarely.
+
+        In between it is worth a line for debugging.
+        """
         self._away = True
         if self._warned is None or now - self._warned > REMIND_SECONDS:
             self._warned = now
@@ -123,7 +149,8 @@ class Announcer:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
         async with connected(self._broker, will=will) as connection:
             if self._status is not None:
-                # On every connection anew: the broker has published the last will of the one before.
+                # On every connection anew: the broker has published the last will of the one
+                # before.
                 self.publish(*self._status)
             while True:
                 await self._publish_waiting(connection)
@@ -133,12 +160,15 @@ class Announcer:
                 await connection.wait_for(self._changed)
 
     async def _publish_waiting(self, connection: Connection) -> None:
-        # Cleared before the queue is read: what is queued while this publishes sets it again, and is not forgotten.
+        # Cleared before the queue is read: what is queued while this publishes sets it again, and
+        # is not forgotten.
         self._changed.clear()
         while self._waiting:
             topic, payload = next(iter(self._waiting.items()))
             await connection.publish(topic, payload)
-            if self._waiting.get(topic) == payload:  # a newer document may have come while this one was sent
+            if (
+                self._waiting.get(topic) == payload
+            ):  # a newer document may have come while this one was sent
                 del self._waiting[topic]
 
 

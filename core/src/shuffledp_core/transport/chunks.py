@@ -8,11 +8,13 @@ from typing import Final
 from shuffledp_core.errors import BadBatchError
 
 CHUNK_BYTES: Final = 2**18
-"""Payload of one chunk: large enough that the call's cost vanishes, and small, because a server must hold one for every
+"""Payload of one chunk: large enough that the call's cost vanishes, and small, because a server
+must hold one for every
 call that has begun a chunk and does not finish it."""
 
 WHOLE_BYTES: Final = 2**16
-"""Longest submission in one message, documents included: one HTTP/2 window, so that what waits to be checked
+"""Longest submission in one message, documents included: one HTTP/2 window, so that what waits to
+be checked
 holds no more than gRPC keeps for any stream that is not read."""
 
 
@@ -31,9 +33,15 @@ class Offsets:
         self.received = 0
 
     def accept(self, offset: int, length: int) -> None:
-        """Counts a chunk; raises `BadBatchError` when it does not continue the stream or overruns it."""
+        """Counts a chunk.
+
+        Raises `BadBatchError` when it does not continue the stream or overruns it.
+        """
         if offset != self.received:
-            raise BadBatchError(f"a chunk at offset {offset} arrived where {self.received} was next; send it all again")
+            raise BadBatchError(
+                f"a chunk at offset {offset} arrived where {self.received} was next; send it all "
+                f"again"
+            )
         if self.received + length > self.total:
             raise BadBatchError(f"more than the announced {self.total} bytes arrived")
         self.received += length

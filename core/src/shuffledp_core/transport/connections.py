@@ -1,9 +1,10 @@
 """Connections of a service: their number, and the closing of those that hold back others.
 
-gRPC accepts for itself, bounds connections for all callers alike, and has no call in Python that ends one. A caller
-that holds back its flow control therefore makes us keep its answers for as long as its connection lives, and the first
-to come keep the others out. So we look at our own descriptors: a socket that was accepted on our port is shut down, and
-gRPC sees what it sees when a peer hangs up. Nothing is read from such a socket, nothing is closed behind gRPC's back.
+gRPC accepts for itself, bounds connections for all callers alike, and has no call in Python that
+ends one. A caller that holds back its flow control therefore makes us keep its answers for as long
+as its connection lives, and the first to come keep the others out. So we look at our own
+descriptors: a socket that was accepted on our port is shut down, and gRPC sees what it sees when a
+peer hangs up. Nothing is read from such a socket, nothing is closed behind gRPC's back.
 """
 
 from __future__ import annotations
@@ -44,14 +45,18 @@ MANY_KNOWN: Final = 1000
 """Connections of parties after which those that are gone are forgotten."""
 
 OTHER_DESCRIPTORS: Final = 1024
-"""Descriptors that a service needs beside connections: rounds, ledgers, boards, threads, libraries."""
+"""Descriptors that a service needs beside connections: rounds, ledgers, boards, threads, libraries.
+"""
 
 _DESCRIPTORS: Final = Path("/dev/fd")
 """This process's own open files, on Linux and macOS."""
 
 
 def peer_of(text: str) -> Peer | None:
-    """The peer that gRPC writes as `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`; None for other kinds of sockets."""
+    """The peer that gRPC writes as `ipv4:127.0.0.1:5000` or `ipv6:%5B::1%5D:5000`.
+
+    None for other kinds of sockets.
+    """
     kind, _, rest = unquote(text).partition(":")
     host, _, port = rest.rpartition(":")
     return _peer(host.strip("[]"), int(port)) if kind in {"ipv4", "ipv6"} else None
@@ -65,7 +70,10 @@ def _peer(host: str, port: int) -> Peer:
 
 
 def allow_descriptors(limits: Limits) -> None:
-    """Raises the soft limit of open files to what the limits need; logs a warning when the hard one is lower."""
+    """Raises the soft limit of open files to what the limits need.
+
+    Logs a warning when the hard one is lower.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.accepted + OTHER_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -74,12 +82,17 @@ def allow_descriptors(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
         structlog.get_logger().warning(
-            "too few open files for the connections that the limits allow", allowed=allowed, wanted=wanted
+            "too few open files for the connections that the limits allow",
+            allowed=allowed,
+            wanted=wanted,
         )
 
 
 class Connections:
-    """The accepted connections of one service. `look` is called before every count, to ask who is overdue."""
+    """The accepted connections of one service.
+
+    `look` is called before every count, to ask who is overdue.
+    """
 
     def __init__(self, limits: Limits, look: Callable[[], None]) -> None:
         self._limits = limits
@@ -92,7 +105,10 @@ class Connections:
         self._wanted = asyncio.Event()
 
     def begin(self, peer: str, *, known: bool) -> None:
-        """Registers a call on this connection; `known`: a party's or an operator's, which is never surplus."""
+        """Registers a call on this connection.
+
+        `known`: a party's or an operator's, which is never surplus.
+        """
         self._calls[peer] += 1
         if known:
             self._known.add(peer)
@@ -109,7 +125,10 @@ class Connections:
         self._wanted.set()
 
     async def end_all(self, seconds: float) -> None:
-        """Shut every connection down, including those in a TLS handshake; wait up to `seconds` for their owner."""
+        """Shut every connection down, including those in a TLS handshake.
+
+        Wait up to `seconds` for their owner.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while found := dict(self._accepted()):
@@ -128,17 +147,23 @@ class Connections:
             self._look()
             if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
                 self._close_surplus()
-            # Listing descriptors costs time for each of them: callers that force hang-ups must not fill all of ours.
+            # Listing descriptors costs time for each of them: callers that force hang-ups must not
+            # fill all of ours.
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _crowded(self) -> bool:
-        """True if there may be too many connections. It counts all descriptors, which costs next to nothing."""
-        # Our own files count, too, so that this errs on one side: it may cause an exact count, never spare one.
+        """True if there may be too many connections.
+
+        It counts all descriptors, which costs next to nothing.
+        """
+        # Our own files count, too, so that this errs on one side: it may cause an exact count,
+        # never spare one.
         return len(_open_descriptors()) > self._limits.connections
 
     def _close_surplus(self) -> None:
         found = dict(self._accepted())
-        # The privilege ends with its connection: a later stranger with the same address and port must not inherit it.
+        # The privilege ends with its connection: a later stranger with the same address and port
+        # must not inherit it.
         self._known = {peer for peer in self._known if peer_of(peer) in found}
         ending = {peer for peer in map(peer_of, self._ending) if peer in found}
         self._ending.clear()
@@ -146,10 +171,14 @@ class Connections:
         for peer in ending:
             self._shut(found[peer], peer)
         if ending:
-            structlog.get_logger().info("connections ended", number=len(ending), left=len(found) - len(ending))
+            structlog.get_logger().info(
+                "connections ended", number=len(ending), left=len(found) - len(ending)
+            )
 
     def _surplus(self, found: dict[Peer, int], number: int) -> set[Peer]:
-        """Strangers to close, `number` of them, always from the address that has most: idle ones, then the oldest."""
+        """Strangers to close, `number` of them, always from the address that has most: idle ones,
+        then the oldest.
+        """
         new = [peer for peer in found if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in found}
@@ -160,7 +189,8 @@ class Connections:
         queues: dict[str, deque[Peer]] = {}
         for peer in strangers:
             queues.setdefault(network_of(peer[0]), deque()).append(peer)
-        # A heap, because a wave leaves thousands to choose: a search for the fullest address each time is quadratic.
+        # A heap, because a wave leaves thousands to choose: a search for the fullest address each
+        # time is quadratic.
         largest = [(-len(queue), host) for host, queue in queues.items()]
         heapify(largest)
         chosen: set[Peer] = set()
@@ -182,20 +212,28 @@ class Connections:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 return None
             with _borrowed(descriptor) as link:
-                if link.family not in {socket.AF_INET, socket.AF_INET6} or link.getsockname()[1] != self._port:
+                if (
+                    link.family not in {socket.AF_INET, socket.AF_INET6}
+                    or link.getsockname()[1] != self._port
+                ):
                     return None
                 return _peer(*link.getpeername()[:2])
         except OSError:  # closed meanwhile, or the listening socket itself, which has no peer
             return None
 
     def _shut(self, descriptor: int, peer: Peer) -> None:
-        if self._peer_at(descriptor) == peer:  # gRPC's threads may have closed it, and others taken the number
+        if (
+            self._peer_at(descriptor) == peer
+        ):  # gRPC's threads may have closed it, and others taken the number
             with suppress(OSError), _borrowed(descriptor) as link:
                 link.shutdown(socket.SHUT_RDWR)
 
 
 def _open_descriptors() -> Sequence[int]:
-    """Open descriptors of this process; all possible ones when there is none left to list them with."""
+    """Open descriptors of this process.
+
+    All possible ones when there is none left to list them with.
+    """
     try:
         return [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     except OSError:

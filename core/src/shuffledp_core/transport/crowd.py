@@ -13,7 +13,8 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Crowd(Generic[Item]):
-    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it belongs to.
+    """Waiting items in order of arrival, each with the peer (gRPC's `ipv4:host:port`) that it
+    belongs to.
 
     An address is what one customer gets: a whole /64 network under IPv6.
     """
@@ -48,8 +49,11 @@ class Crowd(Generic[Item]):
         return max(self._of_hosts.values(), default=0) > self._of_hosts[_host(peer)] + 1
 
     def take_one(self) -> Item:
-        """Removes and returns the item to evict: the oldest of the fullest connection of the address that has most."""
-        # By address first: a newcomer, or the oldest of all, would be evicted by whoever opens the most connections.
+        """Removes and returns the item to evict: the oldest of the fullest connection of the
+        address that has most.
+        """
+        # By address first: a newcomer, or the oldest of all, would be evicted by whoever opens the
+        # most connections.
         host = max(self._of_hosts, key=self._of_hosts.__getitem__)
         connections = Counter(peer for peer_host, peer in self._peers.values() if peer_host == host)
         fullest = max(connections, key=connections.__getitem__)
@@ -59,6 +63,9 @@ class Crowd(Generic[Item]):
 
 
 def _host(peer: str) -> str:
-    """The address that a peer shares with all its connections; the whole text for a peer without one."""
+    """The address that a peer shares with all its connections.
+
+    The whole text for a peer without one.
+    """
     address = peer_of(peer)
     return peer if address is None else network_of(address[0])

@@ -1,8 +1,9 @@
 """Bounds on the callers that keep a service waiting, in number and time.
 
-A caller is waited for twice: for its request, and until it has taken in the answer. Both cost memory, so both are
-bounded in number and in time (`Limits`). When there is no room left, one of the many is evicted (`Crowd`): an honest
-caller needs a moment and one call, an attacker who wants to shut others out must keep many calls waiting.
+A caller is waited for twice: for its request, and until it has taken in the answer. Both cost
+memory, so both are bounded in number and in time (`Limits`). When there is no room left, one of the
+many is evicted (`Crowd`): an honest caller needs a moment and one call, an attacker who wants to
+shut others out must keep many calls waiting.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Line:
         self._waiting: Crowd[asyncio.Timeout] = Crowd()
 
     async def wait(self, arrival: Awaitable[T], peer: str) -> T:
-        """Awaits what a peer sends. Raises `BusyError` when it does not come in time, or when others need the place."""
+        """Awaits what a peer sends.
+
+        Raises `BusyError` when it does not come in time, or when others need the place.
+        """
         evicted = False
         try:
             async with asyncio.timeout(self._seconds) as scope:
@@ -47,7 +51,9 @@ class Line:
                     self._waiting.discard(scope)
         except TimeoutError as error:
             if evicted:
-                raise BusyError("too many callers keep this party waiting; call again, and send at once") from error
+                raise BusyError(
+                    "too many callers keep this party waiting; call again, and send at once"
+                ) from error
             raise BusyError(
                 f"the call did not begin within {self._seconds:g} s; call again, and send at once"
             ) from error
@@ -61,9 +67,9 @@ class Line:
 class Slots:
     """Slots for long answers, at most `places` at a time, shared fairly between addresses.
 
-    When all are taken, a newcomer gets a slot of the address that holds most, provided that this address then still
-    holds as many as the newcomer's. Otherwise the newcomer is refused, so that callers with equal shares never evict
-    each other in turn.
+    When all are taken, a newcomer gets a slot of the address that holds most, provided that this
+    address then still holds as many as the newcomer's. Otherwise the newcomer is refused, so that
+    callers with equal shares never evict each other in turn.
     """
 
     def __init__(self, places: int) -> None:
@@ -75,8 +81,8 @@ class Slots:
         """Hold a slot while the block runs.
 
         Raises:
-            BusyError: on entry, if no slot is free and no address holds more than its share; later, if the slot is
-                given to another address, which cancels the block.
+            BusyError: on entry, if no slot is free and no address holds more than its share; later,
+                if the slot is given to another address, which cancels the block.
         """
         scope = asyncio.timeout(None)
         try:
@@ -89,12 +95,16 @@ class Slots:
         except TimeoutError as error:
             if not scope.expired():
                 raise  # the block's own
-            raise BusyError("another address needed this slot for a long answer; ask again later") from error
+            raise BusyError(
+                "another address needed this slot for a long answer; ask again later"
+            ) from error
 
     def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
         if len(self._held) >= self._places:
             if not self._held.has_larger_share(peer):
-                raise BusyError(f"all {self._places} slots for long answers are taken; ask again later")
+                raise BusyError(
+                    f"all {self._places} slots for long answers are taken; ask again later"
+                )
             _evict_from(self._held)
         self._held.add(scope, peer)
 
@@ -102,7 +112,8 @@ class Slots:
 def _evict_from(crowd: Crowd[asyncio.Timeout]) -> None:
     leaving = crowd.take_one()
     if not leaving.expired():
-        # In the past: the evicted caller's own time-out fires, in its own task, and nothing is cancelled here.
+        # In the past: the evicted caller's own time-out fires, in its own task, and nothing is
+        # cancelled here.
         leaving.reschedule(0.0)
 
 
@@ -118,23 +129,33 @@ class Doorway:
         self._of_parties: Counter[str] = Counter()
 
     def enter(self, context: Context, peer: str, party: str | None) -> None:
-        """Registers a call; `party` None: a device's. Raises `BusyError` for one too many of a party or operator."""
+        """Registers a call; `party` None: a device's.
+
+        Raises `BusyError` for one too many of a party or operator.
+        """
         self.connections.begin(peer, known=party is not None)
         _when_over(context, lambda: self.connections.end(peer))
         if party is not None:
-            # Counted, with its callback, before it may be refused: a refused call ends like any other and is taken off.
+            # Counted, with its callback, before it may be refused: a refused call ends like any
+            # other and is taken off.
             self._of_parties[party] += 1
             _when_over(context, lambda: self._of_parties.subtract([party]))
             if self._of_parties[party] > self._limits.party_calls:
-                raise BusyError(f"{party!r} has {self._limits.party_calls} calls under way; end some of them")
+                raise BusyError(
+                    f"{party!r} has {self._limits.party_calls} calls under way; end some of them"
+                )
 
     def line(self, who: str) -> Line:
         """The line in which callers of one kind wait while their requests arrive."""
-        return self._lines.setdefault(who, Line(self._limits.silent_calls, self._limits.request_seconds))
+        return self._lines.setdefault(
+            who, Line(self._limits.silent_calls, self._limits.request_seconds)
+        )
 
     @contextmanager
     def sending(self, context: Context) -> Iterator[None]:
-        """Marks a block that sends a message of a stream, and ends when the caller has taken it in."""
+        """Marks a block that sends a message of a stream, and ends when the caller has taken it
+        in.
+        """
         self._waits(context)
         try:
             yield
@@ -142,7 +163,10 @@ class Doorway:
             self._taken_in(context)
 
     def answered(self, context: Context) -> None:
-        """Marks that the only answer of a call is about to be sent; it is taken in when the call is over."""
+        """Marks that the only answer of a call is about to be sent.
+
+        It is taken in when the call is over.
+        """
         self._waits(context)
         _when_over(context, lambda: self._taken_in(context))
 
@@ -163,7 +187,8 @@ class Doorway:
 
     def _give_up(self, context: Context) -> None:
         self._taken_in(context)
-        # The connection, not the call: gRPC keeps an answer that nobody takes in for as long as its connection lives.
+        # The connection, not the call: gRPC keeps an answer that nobody takes in for as long as its
+        # connection lives.
         self.connections.hang_up(context.peer())
 
 

@@ -12,7 +12,8 @@ from shuffledp_core.transport.doorway import Line
 
 DRAIN_BYTES: Final = 4 * 2**20
 DRAIN_SECONDS: Final = 1.0
-"""Bytes and time that a refused caller may still send. grpcio reports "internal error" to a caller refused while it
+"""Bytes and time that a refused caller may still send. grpcio reports "internal error" to a caller
+refused while it
 writes, instead of the refusal itself, so what is on its way is let in and thrown away."""
 
 
@@ -28,8 +29,8 @@ class Request(Protocol):
 async def draining(requests: AsyncIterator[Request], line: Line, peer: str) -> AsyncIterator[None]:
     """Reads what the caller is still writing before a refusal by the block goes out.
 
-    Meanwhile the caller stands in `line`, like one whose first message is awaited. A caller that is refused because
-    that line is full is refused at once.
+    Meanwhile the caller stands in `line`, like one whose first message is awaited. A caller that is
+    refused because that line is full is refused at once.
     """
     try:
         yield

@@ -1,7 +1,9 @@
-"""Finds two processes that run with one identity, by what each answer says of the process that gave it.
+"""Finds two processes that run with one identity, by what each answer says of the process that gave
+it.
 
-Every answer carries the random id of its process and how long that has run. A process that was restarted began after
-its predecessor's last answer. One that had begun before, and is not the one that answered then, runs beside it.
+Every answer carries the random id of its process and how long that has run. A process that was
+restarted began after its predecessor's last answer. One that had begun before, and is not the one
+that answered then, runs beside it.
 """
 
 from __future__ import annotations
@@ -63,9 +65,11 @@ class Instances:
             return
         last = self._last.get(party)
         self._last[party] = _Answer(match[1], asked)
-        # At the latest: the answer took some time to get here. And the earlier answer is later than its question.
+        # At the latest: the answer took some time to get here. And the earlier answer is later than
+        # its question.
         began = now() - int(match[2]) / 1000
         if last is not None and last.instance != match[1] and began < last.asked:
             raise DuplicateIdentityError(
-                f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and open a new round"
+                f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and "
+                f"open a new round"
             )

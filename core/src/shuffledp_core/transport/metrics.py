@@ -1,11 +1,12 @@
 """Metrics common to all services, and the page on which Prometheus reads them.
 
-Label values come from closed sets alone: parties of the roster, stages, phases, method and error names, populations.
-No metric has a label for a round, a user or a credential: the page must not tell who sent what, and a set of series
-that grows with every round would fill the collector's memory.
+Label values come from closed sets alone: parties of the roster, stages, phases, method and error
+names, populations. No metric has a label for a round, a user or a credential: the page must not
+tell who sent what, and a set of series that grows with every round would fill the collector's
+memory.
 
-One `ServiceMetrics`, with a registry of its own, per service object: nothing here is global, so several nodes may
-live in one process.
+One `ServiceMetrics`, with a registry of its own, per service object: nothing here is global, so
+several nodes may live in one process.
 """
 
 from __future__ import annotations
@@ -36,19 +37,31 @@ class ServiceMetrics:
     def __init__(self, config: ServiceConfig) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._refusals = self.counter("shuffledp_refusals", "Calls refused, by error class", "method", "reason")
-        self._unexpected = self.counter("shuffledp_unexpected_failures", "Calls that failed by no error of ours")
+        self._refusals = self.counter(
+            "shuffledp_refusals", "Calls refused, by error class", "method", "reason"
+        )
+        self._unexpected = self.counter(
+            "shuffledp_unexpected_failures", "Calls that failed by no error of ours"
+        )
         self._expiry = self.gauge(
             "shuffledp_tls_certificate_expiry_timestamp_seconds",
             "When the TLS certificate in use ends: the own one, the deployment's authority",
             "certificate",
         )
-        self._roster = self.gauge("shuffledp_roster_expiry_timestamp_seconds", "When the roster in use ends")
-        clock = self.gauge("shuffledp_clock_timestamp_seconds", "The clock of this process, since 1970 (UTC)")
+        self._roster = self.gauge(
+            "shuffledp_roster_expiry_timestamp_seconds", "When the roster in use ends"
+        )
+        clock = self.gauge(
+            "shuffledp_clock_timestamp_seconds", "The clock of this process, since 1970 (UTC)"
+        )
         clock.set_function(lambda: system_clock() / 1000)
-        free = self.gauge("shuffledp_state_disk_free_bytes", "Free bytes of the disk with the state folder")
+        free = self.gauge(
+            "shuffledp_state_disk_free_bytes", "Free bytes of the disk with the state folder"
+        )
         free.set_function(lambda: _disk(config.state)[0])
-        size = self.gauge("shuffledp_state_disk_size_bytes", "Size of the disk with the state folder")
+        size = self.gauge(
+            "shuffledp_state_disk_size_bytes", "Size of the disk with the state folder"
+        )
         size.set_function(lambda: _disk(config.state)[1])
 
     def gauge(self, name: str, help_: str, *labels: str) -> Gauge:
@@ -66,7 +79,10 @@ class ServiceMetrics:
         self._expiry.labels("authority").set(files.authority_end.timestamp())
 
     def refused(self, method: str, error: BaseException) -> None:
-        """Counts a failed call of a full gRPC method name. Only the error's class is looked at, never its text."""
+        """Counts a failed call of a full gRPC method name.
+
+        Only the error's class is looked at, never its text.
+        """
         if isinstance(error, ShuffleDPError):
             self._refusals.labels(method.rpartition("/")[2], type(error).__name__).inc()
         else:  # a bug, or a broken machine
@@ -74,10 +90,16 @@ class ServiceMetrics:
 
 
 class MetricsPage:
-    """An HTTP server for one registry, in threads of its own. It speaks plain HTTP: keep it on an inner network."""
+    """An HTTP server for one registry, in threads of its own.
+
+    It speaks plain HTTP: keep it on an inner network.
+    """
 
     def __init__(self, registry: CollectorRegistry, listen: str) -> None:
-        """Listens at once on host:port. Raises `ConfigError` for a bad address, `PortInUseError` for a taken one."""
+        """Listens at once on host:port.
+
+        Raises `ConfigError` for a bad address, `PortInUseError` for a taken one.
+        """
         if not is_address(listen, least=0):
             raise ConfigError(f"metrics must be {ADDRESS_FORM}, not {listen!r}")
         host, port = host_and_port(listen)
@@ -85,7 +107,8 @@ class MetricsPage:
             started: tuple[WSGIServer, threading.Thread] = start_http_server(port, host, registry)
         except OSError as error:
             raise PortInUseError(
-                f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the address is not this "
+                f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the "
+                f"address is not this "
                 "machine's; stop the other process or change `metrics`"
             ) from error
         self._server, self._thread = started
@@ -109,7 +132,8 @@ def children_resident_bytes() -> int:
 
 def _resident_of_child(entry: Path) -> int:
     with suppress(OSError, ValueError, IndexError):  # it may end while we look
-        # The program's name, in brackets, may hold spaces and brackets itself: the fields begin behind the last one.
+        # The program's name, in brackets, may hold spaces and brackets itself: the fields begin
+        # behind the last one.
         after_name = (entry / "stat").read_text().rpartition(")")[2].split()
         if int(after_name[1]) == os.getpid():
             return int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,9 @@
-"""Health probe of the service of a configuration file: `python -m shuffledp_core.transport.probe CONFIG`.
+"""Health probe of the service of a configuration file: `python -m shuffledp_core.transport.probe
+CONFIG`.
 
-The health check of container images, and of people: it uses the service's own keys and configuration file, asks over
-mutual TLS as every caller does, and ends with 0 when the service says that it serves. It needs nothing secret that the
-service lacks.
+The health check of container images, and of people: it uses the service's own keys and
+configuration file, asks over mutual TLS as every caller does, and ends with 0 when the service says
+that it serves. It needs nothing secret that the service lacks.
 """
 
 from __future__ import annotations
@@ -38,14 +39,18 @@ async def probe(config: ServiceConfig) -> None:
     Raises:
         ConfigError: the configuration, its keys or its roster cannot be used.
         DocumentError: the roster is not signed by the pinned root key.
-        UnreachableError: nobody answers there within `TIMEOUT_SECONDS`, or the service says that it does not serve.
+        UnreachableError: nobody answers there within `TIMEOUT_SECONDS`, or the service says that it
+            does not serve.
         NodeFault: it answers with another failure.
     """
-    # Without the state folder: a probe must not remember there a roster that the service itself has not loaded.
+    # Without the state folder: a probe must not remember there a roster that the service itself has
+    # not loaded.
     roster = load_roster(config.roster, config.root_key)
     named = [party for party in roster.parties if party.name == config.name]
     if not named:
-        raise ConfigError(f"the roster of {roster.deployment!r} has no party {config.name!r}; check `name`")
+        raise ConfigError(
+            f"the roster of {roster.deployment!r} has no party {config.name!r}; check `name`"
+        )
     party = msgspec.structs.replace(named[0], address=here(config.listen))
     async with channel_to(party, config.keys, roster) as channel, translated(config.name):
         serves = await ask_health(channel)
@@ -54,7 +59,10 @@ async def probe(config: ServiceConfig) -> None:
 
 
 async def ask_health(channel: grpc.aio.Channel) -> bool:
-    """True if the service behind a channel says that it serves. Raises `grpc.aio.AioRpcError` when nobody answers."""
+    """True if the service behind a channel says that it serves.
+
+    Raises `grpc.aio.AioRpcError` when nobody answers.
+    """
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -71,7 +79,10 @@ def here(listen: str) -> str:
 
 
 def main() -> None:
-    """Entry point; one argument, the configuration file. One line on standard error says why it is not healthy."""
+    """Entry point; one argument, the configuration file.
+
+    One line on standard error says why it is not healthy.
+    """
     try:
         if len(sys.argv) != 2:
             raise UsageError("usage: python -m shuffledp_core.transport.probe CONFIG")

@@ -1,4 +1,6 @@
-"""Receiving a batch: a stream of chunks into a file that is verified and synced before anybody hears of it."""
+"""Receiving a batch: a stream of chunks into a file that is verified and synced before anybody
+hears of it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ async def read_header(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> byt
     raise BadBatchError("a batch begins with its signed header; send it all again")
 
 
-async def batch_chunks(requests: AsyncIterable[batch_pb2.AddBatchRequest]) -> AsyncIterator[tuple[int, bytes]]:
+async def batch_chunks(
+    requests: AsyncIterable[batch_pb2.AddBatchRequest],
+) -> AsyncIterator[tuple[int, bytes]]:
     """The chunks behind the header; `BadBatchError` when anything else follows it."""
     async for request in requests:
         if request.WhichOneof("part") != "chunk":
@@ -40,7 +44,8 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
     After an error the file is erased.
 
     Raises:
-        BadBatchError: the stream is torn or overlong. A dropped connection looks the same: the sender may repeat.
+        BadBatchError: the stream is torn or overlong. A dropped connection looks the same: the
+            sender may repeat.
     """
     offsets, found = Offsets(total), hashlib.sha256()
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
@@ -57,7 +62,8 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
             offsets.finish()
             file.flush()
             await in_thread(os.fsync, file.fileno())
-    # Also when cancelled: a connection that goes away cancels us, and must leave no torn file behind.
+    # Also when cancelled: a connection that goes away cancels us, and must leave no torn file
+    # behind.
     except BaseException:
         await in_thread(erase, path)
         raise
@@ -65,7 +71,10 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
 
 
 async def gather(chunks: Chunks, most: int) -> bytes:
-    """All chunks together; `BadBatchError` when they are out of order, or more than `most` bytes."""
+    """All chunks together.
+
+    `BadBatchError` when they are out of order, or more than `most` bytes.
+    """
     offsets, found = Offsets(most), bytearray()
     async for offset, data in chunks:
         offsets.accept(offset, len(data))
@@ -76,7 +85,8 @@ async def gather(chunks: Chunks, most: int) -> bytes:
 async def let_through(chunks: Chunks, total: int) -> None:
     """Reads the chunks of a batch that is here already and throws them away.
 
-    A sender that is answered while it writes may take the answer for a failure, and would send it all for ever.
+    A sender that is answered while it writes may take the answer for a failure, and would send it
+    all for ever.
 
     Raises:
         BadBatchError: more than `total` bytes, or chunks out of order.
@@ -89,4 +99,6 @@ async def let_through(chunks: Chunks, total: int) -> None:
 def check_digest(signed: str, found: str) -> None:
     """Raises `BadBatchError` unless the bytes are those that the sender committed to."""
     if found != signed:
-        raise BadBatchError(f"the batch has digest {found} where its sender signed {signed}; send it again")
+        raise BadBatchError(
+            f"the batch has digest {found} where its sender signed {signed}; send it again"
+        )

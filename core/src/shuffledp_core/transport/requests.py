@@ -1,8 +1,9 @@
 """Typed refusal, instead of a traceback, of requests that protobuf cannot parse.
 
-gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anybody who may connect could
-fill the log with tracebacks. Here such a request reaches the handler as an `Unreadable`, and is refused by it. grpcio
-gives callers None for a *response* that cannot be parsed; `answered` makes that the party's fault.
+gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anybody
+who may connect could fill the log with tracebacks. Here such a request reaches the handler as an
+`Unreadable`, and is refused by it. grpcio gives callers None for a *response* that cannot be
+parsed; `answered` makes that the party's fault.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from google.protobuf.message import DecodeError
 from shuffledp_core.errors import MalformedRequestError, NodeFault
 
 _OURS: Final = "/shuffledp_proto."
-"""Methods that stand behind `TypedErrors`, which tells the caller and counts. Health and reflection do not."""
+"""Methods that stand behind `TypedErrors`, which tells the caller and counts. Health and reflection
+do not.
+"""
 
 T = TypeVar("T")
 
@@ -37,7 +40,10 @@ class Unreadable:
 def answered(response: T | None, party: str) -> T:
     """A party's response; `NodeFault` when its bytes could not be read."""
     if response is None:
-        raise NodeFault(f"{party} answered with bytes that are not a message of this protocol; see its version and log")
+        raise NodeFault(
+            f"{party} answered with bytes that are not a message of this protocol; see its "
+            f"version and log"
+        )
     return response
 
 
@@ -68,7 +74,10 @@ async def _all_readable(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class ReadableRequests(grpc.aio.ServerInterceptor):
-    """Raises `MalformedRequestError` inside the handler, where a request is not one. Stands behind `TypedErrors`."""
+    """Raises `MalformedRequestError` inside the handler, where a request is not one.
+
+    Stands behind `TypedErrors`.
+    """
 
     async def intercept_service(
         self,
@@ -106,7 +115,9 @@ def _call(inner: Any, read: Callable[[Any], Any], *, typed: bool) -> Any:
 
 
 def _stream(inner: Any, read: Callable[[Any], Any], *, typed: bool) -> Any:
-    async def stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+    async def stream(
+        request: Any, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
         try:
             async for response in inner(read(request), context):
                 yield response

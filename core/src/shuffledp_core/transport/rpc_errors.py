@@ -1,7 +1,7 @@
 """Typed errors across gRPC: an error raised on one side is caught on the other as the same class.
 
-The class name travels in the trailing metadata `shuffledp-error`, the message as the status text. Any other exception
-is logged here and reaches the caller as an internal error without details.
+The class name travels in the trailing metadata `shuffledp-error`, the message as the status text.
+Any other exception is logged here and reaches the caller as an internal error without details.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _STATUS: Final[tuple[tuple[type[errors.ShuffleDPError], grpc.StatusCode], ...]] 
 )
 
 Rules = Mapping[str, frozenset[str]]
-"""Full method name -> roles that may call it. A method without a rule is refused, but for health and reflection."""
+"""Full method name -> roles that may call it. A method without a rule is refused, but for health
+and reflection.
+"""
 
 __all__ = ["Context", "Rules", "TypedErrors", "translated", "typed"]
 
@@ -54,8 +56,9 @@ async def _abort(context: Context, error: errors.ShuffleDPError, own: OwnInstanc
 class TypedErrors(grpc.aio.ServerInterceptor):
     """Checks callers' roles, and turns our errors into statuses that `translated` turns back.
 
-    Every request is taken as a stream, also where there is only one message: gRPC would wait for that one as long as
-    the caller likes, before its role is checked. Here nothing is read before that, and then within `doorway`'s bounds.
+    Every request is taken as a stream, also where there is only one message: gRPC would wait for
+    that one as long as the caller likes, before its role is checked. Here nothing is read before
+    that, and then within `doorway`'s bounds.
 
     `refused` is told the full method name and the error of every call that fails here.
     """
@@ -114,7 +117,8 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 if inspect.iscoroutinefunction(inner):  # grpc's own way to watch health
                     await inner(request, context)
                     return
-                # Closed as soon as the caller leaves: an abandoned generator keeps what it holds until it is collected.
+                # Closed as soon as the caller leaves: an abandoned generator keeps what it holds
+                # until it is collected.
                 async with aclosing(inner(request, context)) as answers:
                     async for answer in answers:
                         with self._doorway.sending(context) if device else nullcontext():
@@ -127,7 +131,9 @@ class TypedErrors(grpc.aio.ServerInterceptor):
     async def _admitted(
         self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
     ) -> AsyncIterator[tuple[bool, Any]]:
-        """Admits a call: (a device calls, its request or stream of requests); aborts it when the block fails.
+        """Admits a call: (a device calls, its request or stream of requests).
+
+        Aborts it when the block fails.
 
         1. The caller has the right role.
         2. Its first message arrives in time.
@@ -141,7 +147,12 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 self._check(name, method)  # 1
                 context.set_trailing_metadata((self._own.metadata(),))
                 first = await line.wait(anext(aiter(requests), None), peer)  # 2
-                yield device, _with_first(first, requests) if handler.request_streaming else _require(first, method)
+                yield (
+                    device,
+                    _with_first(first, requests)
+                    if handler.request_streaming
+                    else _require(first, method),
+                )
         except errors.ShuffleDPError as error:
             self._refused(method, error)
             await _abort(context, error, self._own)
@@ -155,7 +166,9 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         roles = _PARTIES if method.startswith(_OPEN) else self._rules.get(method, frozenset())
         if role_of(name, self._roster) not in roles:
             allowed = ", ".join(sorted(roles)) or "nobody"
-            raise errors.AccessDenied(f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}")
+            raise errors.AccessDenied(
+                f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}"
+            )
 
     def _unexpected(self, method: str, error: Exception) -> None:
         if not isinstance(error, grpc.aio.AbortError):
@@ -189,28 +202,37 @@ _GONE: Final = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,  # also a server that sheds load: docs/operations.md, "Load test"
-    grpc.StatusCode.INTERNAL,  # also what a caller sees whose stream was refused while it was still writing
+    # also what a caller sees whose stream was refused while it was still writing
+    grpc.StatusCode.INTERNAL,
 }
 
 
 _ENDED: Final = "CERTIFICATE_VERIFY_FAILED: certificate has expired"
-"""Text of gRPC's TLS error for an expired certificate of the other side, or of the authority above it."""
+"""Text of gRPC's TLS error for an expired certificate of the other side, or of the authority above
+it.
+"""
 
 
 def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
-    """The error that `party` raised, or `UnreachableError` when it did not answer or its certificate has ended."""
+    """The error that `party` raised, or `UnreachableError` when it did not answer or its
+    certificate has ended.
+    """
     code = dict(error.trailing_metadata() or ()).get(_KEY)
     if code is not None:
-        # Names of our own errors only, any other gives the root class: what a party answers chooses no other exception.
+        # Names of our own errors only, any other gives the root class: what a party answers chooses
+        # no other exception.
         kind = errors.by_code(code if isinstance(code, str) else code.decode("ascii", "replace"))
         return kind(error.details() or "no details")
     if _ENDED in (error.details() or ""):
         return errors.ExpiredTLSCertificateError(
-            f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, has ended; renew it "
+            f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, "
+            f"has ended; renew it "
             "(`shuffledp keys renew`), put it in place and restart the party"
         )
     if error.code() in _GONE:
-        return errors.UnreachableError(f"{party} does not answer ({error.code().name}: {error.details()})")
+        return errors.UnreachableError(
+            f"{party} does not answer ({error.code().name}: {error.details()})"
+        )
     return errors.NodeFault(f"{party} failed ({error.code().name}: {error.details()}); see its log")
 
 
@@ -218,8 +240,9 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
 async def translated(party: str) -> AsyncIterator[None]:
     """Makes calls to `party` in this block raise our own errors.
 
-    grpc.aio cancels a call from inside when its deadline passes while the request is still being written, and the
-    caller sees a cancellation that nobody asked for: to us that is a party that does not answer.
+    grpc.aio cancels a call from inside when its deadline passes while the request is still being
+    written, and the caller sees a cancellation that nobody asked for: to us that is a party that
+    does not answer.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
@@ -230,4 +253,6 @@ async def translated(party: str) -> AsyncIterator[None]:
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise
-        raise errors.UnreachableError(f"{party} does not answer (the call ended while it was written)") from error
+        raise errors.UnreachableError(
+            f"{party} does not answer (the call ended while it was written)"
+        ) from error

@@ -1,4 +1,6 @@
-"""Common frame of all services: mutual TLS, typed errors, health, reflection, metrics, graceful stop."""
+"""Common frame of all services: mutual TLS, typed errors, health, reflection, metrics, graceful
+stop.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ GRACE_SECONDS = 5.0
 class Service:
     """The gRPC server of one party, with a metrics page if the configuration asks for one.
 
-    `register` gets the server; `names` are the full service names for reflection; `metrics` are the role's own, by
-    default what every service has.
+    `register` gets the server; `names` are the full service names for reflection; `metrics` are the
+    role's own, by default what every service has.
 
     Raises:
         ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when one has ended.
@@ -59,19 +61,25 @@ class Service:
         register(self.server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
-        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server)
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
+        )
         files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
         self._credentials = server_credentials(files)
         self.metrics.use(files, roster)
 
     async def start(self) -> int:
-        """Listens and reports healthy; returns the port. Raises `PortInUseError`, also for the metrics page."""
+        """Listens and reports healthy; returns the port.
+
+        Raises `PortInUseError`, also for the metrics page.
+        """
         allow_descriptors(self._config.limits)
         try:
             port = self.server.add_secure_port(self._config.listen, self._credentials)
         except RuntimeError as error:
             raise PortInUseError(
-                f"cannot listen on {self._config.listen}: the port is in use or the address is not this machine's; "
+                f"cannot listen on {self._config.listen}: the port is in use or the address is "
+                f"not this machine's; "
                 "stop the other process or change `listen`"
             ) from error
         if self._config.metrics is not None:
@@ -84,7 +92,8 @@ class Service:
 
     async def stop(self) -> None:
         """Stops taking calls; those under way get `GRACE_SECONDS`."""
-        # Health first: whoever balances or probes learns that this service stops before its calls begin to fail.
+        # Health first: whoever balances or probes learns that this service stops before its calls
+        # begin to fail.
         await self._health.enter_graceful_shutdown()
         await self.server.stop(GRACE_SECONDS)
         if self.watching is not None:
@@ -95,7 +104,9 @@ class Service:
         self._log.info("stopped", name=self._config.name)
 
 
-async def run_until_signal(service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()) -> None:
+async def run_until_signal(
+    service: Service, *, background: Sequence[Callable[[], Awaitable[None]]] = ()
+) -> None:
     """Runs a service and its background tasks until SIGTERM or SIGINT, then stops it gracefully.
 
     A background task that fails takes the process down: a half-working service is worse than none.
@@ -104,8 +115,8 @@ async def run_until_signal(service: Service, *, background: Sequence[Callable[[]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    # All that a service is made of lives as long as it does. Unless it is set aside, every full collection walks
-    # through it again: that took an entry node a fifth of its time.
+    # All that a service is made of lives as long as it does. Unless it is set aside, every full
+    # collection walks through it again: that took an entry node a fifth of its time.
     gc.freeze()
     await service.start()
     tasks = [asyncio.ensure_future(task()) for task in background]

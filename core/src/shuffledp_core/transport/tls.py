@@ -1,8 +1,8 @@
 """Mutual TLS between parties. A certificate's common name is the party's name in the roster.
 
-Callers outside the roster connect as "client" (a device: all devices share one TLS certificate, which names nobody), as
-"gateway" (which calls for devices, and may what they may), as "operator" (the person who runs rounds) or as "viewer"
-(who may look at rounds and budgets).
+Callers outside the roster connect as "client" (a device: all devices share one TLS certificate,
+which names nobody), as "gateway" (which calls for devices, and may what they may), as "operator"
+(the person who runs rounds) or as "viewer" (who may look at rounds and budgets).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ GATEWAY: Final = "gateway"
 """The TLS name of an HTTPS gateway, as a server and as a caller."""
 
 _REQUEST_BYTES: Final = CHUNK_BYTES + 2**14
-"""The longest request that a server takes: a chunk and its framing, or the documents of any other call."""
+"""The longest request that a server takes: a chunk and its framing, or the documents of any other
+call.
+"""
 
 _ANSWER_BYTES: Final = 4 * 2**20
 """The longest answer that a caller takes."""
@@ -36,20 +38,28 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),  # a taken port is an error, never a silently shared one
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),  # no limit: a stream of statuses may be silent for long
+    (
+        "grpc.http2.max_pings_without_data",
+        0,
+    ),  # no limit: a stream of statuses may be silent for long
 )
 
 
 def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
-    """Options of every gRPC server: the limits that gRPC itself enforces. `transport.doorway` enforces the others."""
+    """Options of every gRPC server: the limits that gRPC itself enforces.
+
+    `transport.doorway` enforces the others.
+    """
     bounds = limits or Limits()
     return [
         *_OPTIONS,
-        # Below the 20 s of `_OPTIONS`: by gRPC's default of 5 minutes our callers' own pings would count as abuse.
+        # Below the 20 s of `_OPTIONS`: by gRPC's default of 5 minutes our callers' own pings would
+        # count as abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
         ("grpc.max_receive_message_length", _REQUEST_BYTES),
-        # A stream that nobody reads holds at most one window of 64 KiB. Probing for a longer line widens the windows of
-        # all streams of a connection, read or not; a stream that is read gets room for its whole message anyway.
+        # A stream that nobody reads holds at most one window of 64 KiB. Probing for a longer line
+        # widens the windows of all streams of a connection, read or not; a stream that is read gets
+        # room for its whole message anyway.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", bounds.streams),
         ("grpc.server_handshake_timeout_ms", round(1000 * bounds.handshake_seconds)),
@@ -61,19 +71,25 @@ def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
 def server_credentials(files: TLSFiles) -> grpc.ServerCredentials:
     """TLS for a server that asks every caller for a certificate of the deployment's authority."""
     pair = (files.key, files.chain)
-    return grpc.ssl_server_credentials([pair], root_certificates=files.authority, require_client_auth=True)
+    return grpc.ssl_server_credentials(
+        [pair], root_certificates=files.authority, require_client_auth=True
+    )
 
 
-def channel_to(party: Party, keys: Path, roster: Roster, *, own_connection: bool = False) -> grpc.aio.Channel:
-    """A channel to exactly this party: its certificate must carry its roster name, wherever it listens.
+def channel_to(
+    party: Party, keys: Path, roster: Roster, *, own_connection: bool = False
+) -> grpc.aio.Channel:
+    """A channel to exactly this party: its certificate must carry its roster name, wherever it
+    listens.
 
-    gRPC may let the channels of one process share connections; `own_connection` forbids it. A call that fails is not
-    repeated behind the caller's back: gRPC's own transparent retries can spin on a server that is going away, until
-    they have taken all memory.
+    gRPC may let the channels of one process share connections; `own_connection` forbids it. A call
+    that fails is not repeated behind the caller's back: gRPC's own transparent retries can spin on
+    a server that is going away, until they have taken all memory.
 
     Raises:
-        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own certificate has expired,
-            because a server's reason does not reach the caller; `StaleRosterError` when the roster has.
+        ConfigError: the TLS files cannot be used; `ExpiredTLSCertificateError` when the own
+            certificate has expired, because a server's reason does not reach the caller;
+            `StaleRosterError` when the roster has.
     """
     files = TLSFiles.load(keys, roster.tls_authority).require_valid()
     require_current(roster, system_clock())
@@ -97,7 +113,9 @@ def peer_name(context: grpc.aio.ServicerContext) -> str:  # type: ignore[type-ar
 
 
 def role_of(name: str, roster: Roster) -> str:
-    """The role behind a TLS name: a roster party's role, or "client", "operator", "viewer", or "" for a stranger."""
+    """The role behind a TLS name: a roster party's role, or "client", "operator", "viewer", or ""
+    for a stranger.
+    """
     for party in roster.parties:
         if party.name == name:
             return party.role

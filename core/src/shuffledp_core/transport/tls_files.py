@@ -1,4 +1,6 @@
-"""TLS key and certificates of a process, read from its key folder and the roster, with their expiry."""
+"""TLS key and certificates of a process, read from its key folder and the roster, with their
+expiry.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from shuffledp_core.keys import read_file
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """Key, certificate chain and authority of a process, as PEM, with the expiry of both certificates (UTC)."""
+    """Key, certificate chain and authority of a process, as PEM, with the expiry of both
+    certificates (UTC).
+    """
 
     folder: Path
     key: bytes = field(repr=False)
@@ -24,7 +28,9 @@ class TLSFiles:
     authority: bytes
     own_end: dt.datetime
     authority_end: dt.datetime
-    """Expiry of the authority that lives longest: a roster may name the next one beside the present one."""
+    """Expiry of the authority that lives longest: a roster may name the next one beside the present
+    one.
+    """
 
     @classmethod
     def load(cls, folder: Path, authority: str) -> Self:
@@ -42,22 +48,30 @@ class TLSFiles:
 
     @property
     def name(self) -> str:
-        """The common name in the own certificate, by which others know this process; empty where there is none."""
+        """The common name in the own certificate, by which others know this process.
+
+        Empty where there is none.
+        """
         subject = certificates(self.chain, str(self.folder / "tls.pem"))[0].subject
         names = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         return str(names[0].value) if names else ""
 
     def require_valid(self, clock: Clock = system_clock) -> Self:
-        """These files, if nothing has expired. Raises `ExpiredTLSCertificateError`, which says how to renew it."""
+        """These files, if nothing has expired.
+
+        Raises `ExpiredTLSCertificateError`, which says how to renew it.
+        """
         now = dt.datetime.fromtimestamp(clock() / 1000, dt.UTC)
         if self.authority_end <= now:
             raise ExpiredTLSCertificateError(
-                f"the roster's TLS authority ended on {self.authority_end:%Y-%m-%d}: get the deployment's present "
+                f"the roster's TLS authority ended on {self.authority_end:%Y-%m-%d}: get the "
+                f"deployment's present "
                 "roster and TLS files; the owner makes them with `shuffledp keys renew --authority`"
             )
         if self.own_end <= now:
             raise ExpiredTLSCertificateError(
-                f"the TLS certificate {self.folder / 'tls.pem'} ended on {self.own_end:%Y-%m-%d}: renew it with "
+                f"the TLS certificate {self.folder / 'tls.pem'} ended on {self.own_end:%Y-%m-%d}: "
+                f"renew it with "
                 "`shuffledp keys renew` where the authority's key is, and put it in place"
             )
         return self

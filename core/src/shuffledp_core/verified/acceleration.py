@@ -1,4 +1,5 @@
-"""Batches in ristretto255 by the optional wheel `shuffledp-accel`, which has them from `curve25519-dalek`.
+"""Batches in ristretto255 by the optional wheel `shuffledp-accel`, which has them from
+`curve25519-dalek`.
 
 They are a maintained library's, on every processor; docs/adr/0012-accelerator.md.
 """
@@ -25,15 +26,22 @@ from shuffledp_core.verified.vectors import first_failure
 
 _COUNT: Final = 5
 _MANY: Final = 256
-"""Terms of a sum for which the wheel takes another algorithm than for few of them; that begins at 190."""
+"""Terms of a sum for which the wheel takes another algorithm than for few of them; that begins at
+190.
+"""
 
 _TURNS: Final = 30
-"""So many multiplications of `_COUNT` factors by one base, that the table it keeps by then is compared, too."""
+"""So many multiplications of `_COUNT` factors by one base, that the table it keeps by then is
+compared, too.
+"""
 
 
 @cache
 def points() -> Any:
-    """The wheel, once it has passed the RFC's vectors and agreed with libsodium; None: libsodium alone."""
+    """The wheel, once it has passed the RFC's vectors and agreed with libsodium.
+
+    None: libsodium alone.
+    """
     found = wheel()
     if found is None:
         return None
@@ -47,13 +55,18 @@ def points() -> Any:
 def _objection(found: Any) -> str:
     """Why the wheel is not used, and what to do about it; "" for one that is."""
     if not hasattr(found, "Base"):
-        return "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
+        return (
+            "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
+        )
     remedy = f"report it, and set {VARIABLE}=off until it is mended"
     failure = _failure(found)
     if failure:
         return f"its ristretto255 {failure}, and is not used; {remedy}"
     if not agrees(found):
-        return f"its batches in ristretto255 do not agree with libsodium on this machine and are not used; {remedy}"
+        return (
+            f"its batches in ristretto255 do not agree with libsodium on this machine and are "
+            f"not used; {remedy}"
+        )
     return ""
 
 
@@ -80,7 +93,10 @@ def agrees(made: Any) -> bool:
     base = multiply(random_scalar(system_random), GENERATOR)
     elements = [multiply(factor, base) for factor in factors]
     table = made.Base(base)
-    if any(table.times(b"".join(factors)) != b"".join(elements) for _ in range(_TURNS)) or not table.has_table:
+    if (
+        any(table.times(b"".join(factors)) != b"".join(elements) for _ in range(_TURNS))
+        or not table.has_table
+    ):
         return False
     batch, (c, z) = made.Elements(b"".join(elements)), factors[:2]
     weighted, power = [], c

@@ -1,7 +1,8 @@
-"""Many elements at a time: by the accelerator where it is installed, else by libsodium one after the other.
+"""Many elements at a time: by the accelerator where it is installed, else by libsodium one after
+the other.
 
-What comes out is the same, byte for byte. Work on many elements is shared by the processor's cores: neither library
-holds the interpreter's lock.
+What comes out is the same, byte for byte. Work on many elements is shared by the processor's cores:
+neither library holds the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ FoundT = TypeVar("FoundT")
 
 
 class Elements(Sequence[Element]):
-    """Elements that were checked together, as `element` does. `ProofError` where one is none, or the identity."""
+    """Elements that were checked together, as `element` does.
+
+    `ProofError` where one is none, or the identity.
+    """
 
     def __init__(self, encoded: Iterable[bytes]) -> None:
         self._encoded = tuple(Element(bytes(each)) for each in encoded)
@@ -62,11 +66,17 @@ class Elements(Sequence[Element]):
         return added(piece.total() for piece in self._pieces)
 
     def times(self, factor: Scalar) -> tuple[Element, ...]:
-        """factor · element for each. `ProofError` for the factor 0. The time does not depend on the factor."""
+        """factor · element for each. `ProofError` for the factor 0.
+
+        The time does not depend on the factor.
+        """
         return tuple(_joined(spread(lambda piece: piece.times(_not_zero(factor)), self._pieces)))
 
     def powers(self, c: Scalar) -> Element:
-        """c · the first + c² · the second + ..; not for secrets. `ProofError` where it is the identity, or c is 0."""
+        """c · the first + c² · the second + ..; not for secrets.
+
+        `ProofError` where it is the identity, or c is 0.
+        """
         starts, sums = 0, []
         for piece in self._pieces:
             sums.append(piece.powers(_not_zero(c), starts))
@@ -76,19 +86,29 @@ class Elements(Sequence[Element]):
             raise ProofError("a sum of group elements is the identity")
         return Element(found)
 
-    def commitments(self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]) -> list[Element | None]:
-        """z · base - c · element for each element and the (c, z) of its proof; None where that is refused.
+    def commitments(
+        self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]
+    ) -> list[Element | None]:
+        """z · base - c · element for each element and the (c, z) of its proof.
+
+        None where that is refused.
 
         That is where c or z is 0, or the difference is the identity. Not for secrets.
         """
         # Cut as the elements were: how many cores there are may have changed since.
         ends = list(accumulate(len(piece.encoded) for piece in self._pieces))
-        jobs = [(piece, proofs[end - len(piece.encoded) : end]) for piece, end in zip(self._pieces, ends, strict=True)]
+        jobs = [
+            (piece, proofs[end - len(piece.encoded) : end])
+            for piece, end in zip(self._pieces, ends, strict=True)
+        ]
         return _joined(spread(lambda job: job[0].commitments(base, job[1]), jobs))
 
 
 def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
-    """base times each secret factor. `ProofError` for a factor of 0. The time does not depend on the factors."""
+    """base times each secret factor. `ProofError` for a factor of 0.
+
+    The time does not depend on the factors.
+    """
     wheel = points()
     if wheel is None:
         return [multiply(factor, base) for factor in factors]
@@ -97,7 +117,9 @@ def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
 
 @lru_cache(maxsize=64)
 def _base(encoded: Element) -> Any:
-    """The wheel's base, whose table then serves all users of a process: 30 KB each, four or five in a round."""
+    """The wheel's base, whose table then serves all users of a process: 30 KB each, four or five in
+    a round.
+    """
     return points().Base(encoded)
 
 
@@ -140,8 +162,9 @@ class _Piece:
     def powers(self, c: Scalar, first: int) -> bytes:
         if self._decoded is not None:
             return bytes(self._decoded.powers(c, first))
-        # Horner's rule. A sum on the way that is the identity is refused here and not by the accelerator: keys for
-        # which that happens would have to be chosen before c, which is a hash of them.
+        # Horner's rule. A sum on the way that is the identity is refused here and not by the
+        # accelerator: keys for which that happens would have to be chosen before c, which is a hash
+        # of them.
         inner = self.encoded[-1]
         for each in reversed(self.encoded[:-1]):
             inner = Element(added((multiply(c, inner), each)))
@@ -150,12 +173,19 @@ class _Piece:
             power = multiply_add(power, c, _ZERO)
         return multiply(power, inner)
 
-    def commitments(self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]) -> list[Element | None]:
+    def commitments(
+        self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]
+    ) -> list[Element | None]:
         if self._decoded is None:
-            return [_commitment(base, each, *proof) for each, proof in zip(self.encoded, proofs, strict=True)]
+            return [
+                _commitment(base, each, *proof)
+                for each, proof in zip(self.encoded, proofs, strict=True)
+            ]
         c, z = (b"".join(numbers) for numbers in zip(*proofs, strict=True))
         found = _cut(self._decoded.commitments(base, c, z))
-        refused = [_ZERO in proof or each == IDENTITY for each, proof in zip(found, proofs, strict=True)]
+        refused = [
+            _ZERO in proof or each == IDENTITY for each, proof in zip(found, proofs, strict=True)
+        ]
         return [None if not_taken else each for each, not_taken in zip(found, refused, strict=True)]
 
 

@@ -1,4 +1,7 @@
-"""Judging an accusation, by anybody: docs/mixing.md, "Blame". Every error names the party whose word does not stand."""
+"""Judging an accusation, by anybody: docs/mixing.md, "Blame".
+
+Every error names the party whose word does not stand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,17 @@ from itertools import pairwise
 
 from shuffledp_core.errors import BadBlameError, ProofError, UnansweredError
 from shuffledp_core.verified.claims import ClaimList, commitment
-from shuffledp_core.verified.evidence import Accused, Excluded, Moved, Moves, Origin, Passage, Step, Trace, Transcript
+from shuffledp_core.verified.evidence import (
+    Accused,
+    Excluded,
+    Moved,
+    Moves,
+    Origin,
+    Passage,
+    Step,
+    Trace,
+    Transcript,
+)
 from shuffledp_core.verified.faults import at_fault, node
 from shuffledp_core.verified.group import Element, digested, element, number
 from shuffledp_core.verified.headers import Header
@@ -19,7 +32,8 @@ from shuffledp_core.verified.trees import verify_path
 
 @dataclass(frozen=True)
 class Case:
-    """What every judgement rests on: the round, the list, checked headers 1, 2, .., and what was deleted so far.
+    """What every judgement rests on: the round, the list, checked headers 1, 2, .., and what was
+    deleted so far.
 
     `deleted` maps a position to the keys that were deleted from its input.
     """
@@ -35,10 +49,16 @@ class Case:
 
     def asked(self, *parts: bytes) -> tuple[bytes, ...]:
         """What an answer is bound to: the list, all headers, and what was shown before it."""
-        seen = digested("asked", self.listed.digest, *(part for header in self.headers for part in header.parts()))
+        seen = digested(
+            "asked",
+            self.listed.digest,
+            *(part for header in self.headers for part in header.parts()),
+        )
         return (seen, *parts)
 
-    def verify_in_output(self, position: int, index: int, record: bytes, path: tuple[bytes, ...]) -> None:
+    def verify_in_output(
+        self, position: int, index: int, record: bytes, path: tuple[bytes, ...]
+    ) -> None:
         """Checks that a record stands in what node `position` put out. Raises `ProofError`."""
         header = self.headers[position - 1]
         verify_path(header.root, record, index, header.count, path)
@@ -50,7 +70,9 @@ def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
 
 
 def check_accused(case: Case, position: int, accused: Accused) -> None:
-    """Checks that a record of the accuser's input really says nothing; it must be signed for this batch.
+    """Checks that a record of the accuser's input really says nothing.
+
+    It must be signed for this batch.
 
     1. T1: it stands in what the node before put out.
     2. T2: the share is the one right value, and the record says nothing with it.
@@ -75,7 +97,9 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
 def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: bytes) -> Element:
     base, opener = terms.route.opener(position)
     found = element(share)
-    verify_equal("opening", opening_context(terms, position), (base, opener), (key, found), proof)  # T2
+    verify_equal(
+        "opening", opening_context(terms, position), (base, opener), (key, found), proof
+    )  # T2
     return found
 
 
@@ -87,7 +111,8 @@ def signed_accused(case: Case, position: int, accused: Accused) -> bytes:
 def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin) -> bytes:
     """What a node signs for its part of a trace: also the trace as it was when it was asked.
 
-    A step that was signed for one record can then not be put into the trace of another one, to name its node.
+    A step that was signed for one record can then not be put into the trace of another one, to name
+    its node.
     """
     return case.terms.statement("answer", position, *case.asked(*trace.parts()), *answer.parts())
 
@@ -98,9 +123,12 @@ def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> b
 
 
 def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
-    """Checks what node `position` >= 2 shows of a record that it put out; returns its incoming record.
+    """Checks what node `position` >= 2 shows of a record that it put out.
 
-    1. T3: that stands in its input, was not deleted there, and its key times b_i is the outgoing one.
+    Returns its incoming record.
+
+    1. T3: that stands in its input, was not deleted there, and its key times b_i is the outgoing
+       one.
     2. T4: with the one right share it opens to exactly the outgoing box.
 
     Raises:
@@ -120,7 +148,9 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
     return step.record
 
 
-def _check_blinded(terms: MixTerms, position: int, incoming: Element, outgoing: Element, proof: bytes) -> None:
+def _check_blinded(
+    terms: MixTerms, position: int, incoming: Element, outgoing: Element, proof: bytes
+) -> None:
     context = opening_context(terms, position)
     verify_equal("blinding", context, terms.route.blinder(position), (incoming, outgoing), proof)
 
@@ -142,8 +172,12 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
         _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5
 
 
-def check_moves(case: Case, position: int, keys: Sequence[Element], moves: Sequence[Moved]) -> tuple[Element, ...]:
-    """Checks where node `position` says that a named user's keys went, T6; returns them as they are there.
+def check_moves(
+    case: Case, position: int, keys: Sequence[Element], moves: Sequence[Moved]
+) -> tuple[Element, ...]:
+    """Checks where node `position` says that a named user's keys went, T6.
+
+    Returns them as they are there.
 
     Raises:
         BadBlameError: naming the node.
@@ -153,17 +187,22 @@ def check_moves(case: Case, position: int, keys: Sequence[Element], moves: Seque
         raise BadBlameError(f"{party}: shows {len(moves)} of {len(keys)} keys")
     with at_fault(BadBlameError, party):
         for key, moved in zip(keys, moves, strict=True):
-            _check_blinded(case.terms, position, key, key_of(moved.record), moved.blinding_proof)  # T6
+            _check_blinded(
+                case.terms, position, key, key_of(moved.record), moved.blinding_proof
+            )  # T6
             case.verify_in_output(position, moved.index, moved.record, moved.path)  # T6 path
     return tuple(key_of(moved.record) for moved in moves)
 
 
 def check_trace(case: Case, position: int, trace: Trace) -> bytes:
-    """Checks a trace as far as it goes: accused record, steps, origin. Returns the last record shown.
+    """Checks a trace as far as it goes: accused record, steps, origin.
+
+    Returns the last record shown.
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
-        UnansweredError: a part is not signed by its node for this very trace, or stands where there is no node.
+        UnansweredError: a part is not signed by its node for this very trace, or stands where there
+            is no node.
     """
     if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
         raise UnansweredError(f"no answer: position {position} has nothing to accuse anybody of")
@@ -177,7 +216,9 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
         record = check_step(case, at, record, step)
     if trace.origin is not None:
         so_far = Trace(trace.accused, trace.steps)
-        case.terms.require_signed(1, signed_answer(case, 1, so_far, trace.origin), trace.origin.signature)
+        case.terms.require_signed(
+            1, signed_answer(case, 1, so_far, trace.origin), trace.origin.signature
+        )
         check_origin(case, record, trace.origin)
     return record
 
@@ -192,15 +233,20 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
 
     Raises:
         BadBlameError: naming the node whose word does not stand.
-        UnansweredError: a part is not signed by its node for this very passage, or nobody listed is meant.
+        UnansweredError: a part is not signed by its node for this very passage, or nobody listed is
+            meant.
     """
     claim = case.listed.by_credential.get(passage.credential)
     if claim is None or len(passage.hops) > len(case.headers):
-        raise UnansweredError("no answer: the passage is of nobody on the list, or longer than the route")
+        raise UnansweredError(
+            "no answer: the passage is of nobody on the list, or longer than the route"
+        )
     keys = tuple(map(element, claim.key_list))
     for position, hop in enumerate(passage.hops, start=1):
         so_far = Passage(passage.credential, passage.hops[: position - 1])
-        case.terms.require_signed(position, signed_moves(case, position, so_far, hop), hop.signature)
+        case.terms.require_signed(
+            position, signed_moves(case, position, so_far, hop), hop.signature
+        )
         keys = check_moves(case, position, keys, hop.moves)
     return keys
 
@@ -209,7 +255,8 @@ def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
     """Judges a whole accusation: whom it excludes, by ascending credential.
 
     1. Every record is accused once, and its trace stands and ends at a claim (T1 to T5).
-    2. T6: there is one passage for each user named and none for others, and it leads to the accuser's input.
+    2. T6: there is one passage for each user named and none for others, and it leads to the
+       accuser's input.
 
     Raises:
         BadBlameError: naming the party whose word does not stand.
@@ -222,11 +269,18 @@ def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
     for trace in transcript.traces:  # 1
         check_trace(case, position, trace)
         if not is_complete(position, trace):
-            raise UnansweredError(f"no answer: the trace of record {trace.accused.index} does not end at a claim")
+            raise UnansweredError(
+                f"no answer: the trace of record {trace.accused.index} does not end at a claim"
+            )
     named = sorted({trace.origin.credential for trace in transcript.traces if trace.origin})
     shown = [passage.credential for passage in transcript.passages]
-    if shown != named or any(len(passage.hops) != position - 1 for passage in transcript.passages):  # 2
-        raise UnansweredError("no answer: the keys of the users that are named are not traced to the accuser")
+    if shown != named or any(
+        len(passage.hops) != position - 1 for passage in transcript.passages
+    ):  # 2
+        raise UnansweredError(
+            "no answer: the keys of the users that are named are not traced to the accuser"
+        )
     return tuple(
-        Excluded(position, passage.credential, check_passage(case, passage)) for passage in transcript.passages
+        Excluded(position, passage.credential, check_passage(case, passage))
+        for passage in transcript.passages
     )

@@ -1,4 +1,6 @@
-"""Following the sums from the list to a batch, through all exclusions; and what anybody checks at the end.
+"""Following the sums from the list to a batch, through all exclusions.
+
+And what anybody checks at the end.
 
 docs/mixing.md, "Hop i" (H2 to H6), "Analyst" and P3.
 """
@@ -43,11 +45,14 @@ class Chain:
         """Behind an accusation at the next position, judged here.
 
         Raises:
-            BadBlameError, UnansweredError: as `judge`; the latter also where all that is left adds up to nothing.
+            BadBlameError, UnansweredError: as `judge`; the latter also where all that is left adds
+                up to nothing.
             TooFewReportsError: too few users are left (H2, F3).
         """
         if transcript.position != len(self.case.headers) + 1:
-            raise UnansweredError(f"no answer: an accusation by position {transcript.position} does not belong here")
+            raise UnansweredError(
+                f"no answer: an accusation by position {transcript.position} does not belong here"
+            )
         gone = judge(self.case, transcript)
         keys = [key for each in gone for key in each.keys]
         users, case = self.left_without(len(gone)), self.case
@@ -66,7 +71,10 @@ class Chain:
         )
 
     def left_without(self, named: int) -> int:
-        """How many users are left when so many more are excluded. Raises `TooFewReportsError` (H2, F3)."""
+        """How many users are left when so many more are excluded.
+
+        Raises `TooFewReportsError` (H2, F3).
+        """
         users = self.users - named
         if users < self.case.terms.min_reports:  # F3
             raise TooFewReportsError(
@@ -77,12 +85,14 @@ class Chain:
     def behind(self, header: Header) -> Chain:
         """Behind the next node's header.
 
-        1. H1: it is signed by the next position's node, behind this header, for this list and these exclusions.
+        1. H1: it is signed by the next position's node, behind this header, for this list and these
+           exclusions.
         2. H2: it counts m records for every user that is left.
         3. H6: its sum is the one before times the node's secret.
 
         Raises:
-            UnansweredError: step 1. Whoever has another list cannot judge a header; two lists convict node 1.
+            UnansweredError: step 1. Whoever has another list cannot judge a header; two lists
+                convict node 1.
             BadHopError: naming the node.
         """
         case, position = self.case, len(self.case.headers) + 1
@@ -92,9 +102,13 @@ class Chain:
         terms.require_signed(position, signed_header(terms, header), header.signature)  # H1
         seen = (position, self.link, case.listed.digest, self.digest)
         if (header.position, header.previous, header.list_digest, header.exclusions) != seen:  # H1
-            raise UnansweredError(f"no answer: {party} rests on another list, header or exclusion; compare signatures")
+            raise UnansweredError(
+                f"no answer: {party} rests on another list, header or exclusion; compare signatures"
+            )
         with at_fault(BadHopError, party):
-            if header.count != terms.messages_per_user * self.users or len(header.root) != WIDTH:  # H2
+            if (
+                header.count != terms.messages_per_user * self.users or len(header.root) != WIDTH
+            ):  # H2
                 raise ProofError(f"the header counts {header.count} records for {self.users} users")
             outgoing = verify_sum(terms, header, self.total)  # H6
         return replace(self, case=replace(case, headers=(*case.headers, header)), total=outgoing)
@@ -102,7 +116,11 @@ class Chain:
     @property
     def link(self) -> bytes:
         """What the next header names as the one before it: the last header, or the list."""
-        return link(self.case.terms, self.case.headers[-1]) if self.case.headers else self.case.listed.digest
+        return (
+            link(self.case.terms, self.case.headers[-1])
+            if self.case.headers
+            else self.case.listed.digest
+        )
 
     @property
     def digest(self) -> bytes:
@@ -110,18 +128,23 @@ class Chain:
         return digested("excluded", self.case.terms.manifest, *self.exclusions)
 
 
-def follow(terms: MixTerms, listed: ClaimList, headers: Sequence[Header], transcripts: Sequence[Transcript]) -> Chain:
+def follow(
+    terms: MixTerms, listed: ClaimList, headers: Sequence[Header], transcripts: Sequence[Transcript]
+) -> Chain:
     """The list followed through these headers and exclusions, in the order of positions.
 
     Raises:
-        BadHopError, BadBlameError, UnansweredError, TooFewReportsError: as `Chain.behind` and `Chain.without`.
+        BadHopError, BadBlameError, UnansweredError, TooFewReportsError: as `Chain.behind` and
+            `Chain.without`.
     """
     chain, waiting = Chain.start(terms, listed), list(transcripts)
     for header in headers:
         chain = _excluding(chain, waiting).behind(header)
     chain = _excluding(chain, waiting)
     if waiting:
-        raise UnansweredError(f"no answer: an accusation by position {waiting[0].position} does not belong here")
+        raise UnansweredError(
+            f"no answer: an accusation by position {waiting[0].position} does not belong here"
+        )
     return chain
 
 
@@ -146,7 +169,9 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
     header = chain.case.headers[-1]
     width = chain.case.terms.record_bytes(header.position + 1)
     if not records or root(records) != header.root:  # H4
-        raise UnansweredError("no answer: the batch does not have the root that its header names; fetch it again")
+        raise UnansweredError(
+            "no answer: the batch does not have the root that its header names; fetch it again"
+        )
     with at_fault(BadHopError, chain.case.party(header.position)):
         if len(records) != header.count or any(len(record) != width for record in records):  # H2
             raise ProofError(f"the batch is not {header.count} records of {width} bytes")
@@ -159,7 +184,10 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
 
 
 def signed_board(chain: Chain, board: Sequence[bytes]) -> bytes:
-    """What the analyst signs, F4: the last header, whom it excluded, count and root. `UnansweredError` for no board."""
+    """What the analyst signs, F4: the last header, whom it excluded, count and root.
+
+    `UnansweredError` for no board.
+    """
     if not board:
         raise UnansweredError("no answer: the board is empty")
     return chain.case.terms.statement(
@@ -177,11 +205,13 @@ def check_board(
 ) -> Chain:
     """Checks a published board, P3: of key || symbol || proof, what is left of the analyst's input.
 
-    It then holds every message of every listed honest user once and unchanged, even with all nodes corrupt.
+    It then holds every message of every listed honest user once and unchanged, even with all nodes
+    corrupt.
 
     1. The headers lead from the list to it (H1, H2, H6; T1 to T6 of every exclusion).
     2. F4: the analyst signed this board behind these headers and exclusions.
-    3. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2, F3).
+    3. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2,
+       F3).
     4. The keys are different, and add up (H3, H5).
 
     Raises:
@@ -197,7 +227,9 @@ def check_board(
         if len(board) != terms.messages_per_user * chain.users:  # H2
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
         keys = Elements(split(message)[0] for message in board)
-        for fault in filter(None, terms.faults(keys, [split(message)[1] for message in board])):  # F1, F2
+        for fault in filter(
+            None, terms.faults(keys, [split(message)[1] for message in board])
+        ):  # F1, F2
             raise ProofError(fault)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key stands twice on the board")

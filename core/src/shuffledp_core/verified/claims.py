@@ -24,7 +24,13 @@ from shuffledp_core.verified.group import (
     number,
     total,
 )
-from shuffledp_core.verified.proofs import PROOF_BYTES, no_randomness, prove_all, prove_each, verify_all
+from shuffledp_core.verified.proofs import (
+    PROOF_BYTES,
+    no_randomness,
+    prove_all,
+    prove_each,
+    verify_all,
+)
 from shuffledp_core.verified.terms import MixTerms, split, verifies
 from shuffledp_core.verified.trees import root
 
@@ -35,7 +41,8 @@ _SIGNED: Final = b"shuffledp/v2/claim\x00"
 class Claim:
     """A user's public statement: the keys of its messages, and a commitment to its records.
 
-    `credential` is its Ed25519 public key; `keys` is X_1 || .. || X_m; `root` commits to the records that node 1 gets.
+    `credential` is its Ed25519 public key; `keys` is X_1 || .. || X_m; `root` commits to the
+    records that node 1 gets.
     """
 
     credential: bytes
@@ -58,8 +65,8 @@ class Claim:
 class Prepared:
     """One user's claim with what it sends to node 1 alone and what it keeps.
 
-    `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the messages on the board.
-    `messages` are key || symbol || proof, as they will stand there.
+    `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the
+    messages on the board. `messages` are key || symbol || proof, as they will stand there.
     """
 
     claim: Claim
@@ -73,8 +80,12 @@ def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
     return _SIGNED + terms.manifest + b"".join(claim.parts()[:-1])
 
 
-def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes) -> Prepared:
-    """Seals one user's randomised symbols and claims them. Call it once a round; to send again, send the same.
+def make_claim(
+    terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes
+) -> Prepared:
+    """Seals one user's randomised symbols and claims them.
+
+    Call it once a round; to send again, send the same.
 
     Args:
         terms: the round.
@@ -85,14 +96,18 @@ def make_claim(terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, 
     Raises:
         ValueError: the symbols do not fit the round (our own misuse).
     """
-    if len(symbols) != terms.messages_per_user or not all(0 <= symbol < terms.alphabet for symbol in symbols):
+    if len(symbols) != terms.messages_per_user or not all(
+        0 <= symbol < terms.alphabet for symbol in symbols
+    ):
         raise ValueError("the number of symbols or a symbol does not fit the round")
     own = random(WIDTH)
     credential = bindings.crypto_sign_seed_keypair(credential_seed)[0]
     said = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
-    # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two different messages.
+    # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two
+    # different messages.
     secrets = tuple(
-        challenge("secret", terms.manifest, own, credential, number(index), said) for index in range(len(symbols))
+        challenge("secret", terms.manifest, own, credential, number(index), said)
+        for index in range(len(symbols))
     )
     keys, contents = _contents(terms, secrets, symbols)
     records = _sealed(terms, secrets, keys, contents)
@@ -106,8 +121,12 @@ def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     return key + content
 
 
-def _contents(terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]) -> tuple[list[Element], list[bytes]]:
-    """For each message its key on the board, x B_L, and what its last box holds, symbol || proof."""
+def _contents(
+    terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]
+) -> tuple[list[Element], list[bytes]]:
+    """For each message its key on the board, x B_L, and what its last box holds, symbol ||
+    proof.
+    """
     said = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
     contexts = [(terms.manifest, each) for each in said]
     keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
@@ -117,7 +136,8 @@ def _contents(terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     """One message under a secret x of its own: the record X || box that node 1 gets.
 
-    The same x and symbol give the same bytes: two different boxes under one x would show both to whoever compares them.
+    The same x and symbol give the same bytes: two different boxes under one x would show both to
+    whoever compares them.
     """
     return _sealed(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
 
@@ -125,7 +145,9 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
 def _sealed(
     terms: MixTerms, secrets: Sequence[Scalar], keys: Sequence[Element], contents: Sequence[bytes]
 ) -> list[bytes]:
-    boxes = [terms.seal(terms.analyst, key, content) for key, content in zip(keys, contents, strict=True)]
+    boxes = [
+        terms.seal(terms.analyst, key, content) for key, content in zip(keys, contents, strict=True)
+    ]
     for position in range(terms.hops, 1, -1):
         shares = multiples(terms.route.opener(position)[1], secrets)
         boxes = [terms.seal(position, share, box) for share, box in zip(shares, boxes, strict=True)]
@@ -133,7 +155,11 @@ def _sealed(
 
 
 def sign_claim(
-    terms: MixTerms, records: Sequence[bytes], secrets: Sequence[Scalar], credential_seed: bytes, random: RandomBytes
+    terms: MixTerms,
+    records: Sequence[bytes],
+    secrets: Sequence[Scalar],
+    credential_seed: bytes,
+    random: RandomBytes,
 ) -> Prepared:
     """The claim over sealed records; `make_claim` calls it."""
     credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
@@ -142,13 +168,17 @@ def sign_claim(
     keys = [split(record)[0] for record in records]
     proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
     unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
-    signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[: bindings.crypto_sign_BYTES]
+    signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[
+        : bindings.crypto_sign_BYTES
+    ]
     claim = Claim(credential, commitments, proof, b"".join(keys), signature)
     return Prepared(claim, seed + b"".join(records), tuple(secrets))
 
 
 def salt(terms: MixTerms, seed: bytes, index: int) -> bytes:
-    """What hides the commitment to record `index`, which node 1 shows of a blamed user's record only."""
+    """What hides the commitment to record `index`, which node 1 shows of a blamed user's record
+    only.
+    """
     return digested("salt", terms.manifest, seed, number(index))
 
 
@@ -159,23 +189,34 @@ def commitment(terms: MixTerms, salt_: bytes, index: int, record: bytes) -> byte
 
 def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> list[bytes]:
     """The leaves under a claim's root."""
-    return [commitment(terms, salt(terms, seed, index), index, record) for index, record in enumerate(records)]
+    return [
+        commitment(terms, salt(terms, seed, index), index, record)
+        for index, record in enumerate(records)
+    ]
 
 
-def check_claim(terms: MixTerms, claim: Claim, enrolled: Container[bytes]) -> tuple[tuple[Element, ...], bytes]:
+def check_claim(
+    terms: MixTerms, claim: Claim, enrolled: Container[bytes]
+) -> tuple[tuple[Element, ...], bytes]:
     """Check a claim as everybody does; return its keys, and their sum, which may be the identity.
 
-    1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and is enrolled.
+    1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and
+       is enrolled.
     2. C2: it has m different keys, each an element.
     3. C3: it knows the logarithm of every one.
 
     Raises:
-        BadClaimError: naming the user; or "no claim", where its credential did not sign these fields.
+        BadClaimError: naming the user; or "no claim", where its credential did not sign these
+            fields.
     """
     lengths = len(claim.root), len(claim.proof), len(claim.keys)
-    # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever signed them.
+    # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever
+    # signed them.
     if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1
-        raise BadClaimError(f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} keys")
+        raise BadClaimError(
+            f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} "
+            f"keys"
+        )
     verify_signature(terms, claim)  # C1
     party = user(claim.credential)
     if claim.credential not in enrolled:  # C1
@@ -198,8 +239,11 @@ def verify_signature(terms: MixTerms, claim: Claim) -> None:
         raise BadClaimError("no claim: these bytes are not signed by their credential's key")
 
 
-def open_submission(terms: MixTerms, claim: Claim, submission: bytes) -> tuple[bytes, tuple[bytes, ...]]:
-    """(seed, records) of a checked claim's submission, C4: only node 1 sees it, before it gives a receipt.
+def open_submission(
+    terms: MixTerms, claim: Claim, submission: bytes
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """(seed, records) of a checked claim's submission, C4: only node 1 sees it, before it gives a
+    receipt.
 
     Raises:
         BadClaimError: another length, or these are not the records that the claim commits to.
@@ -209,16 +253,21 @@ def open_submission(terms: MixTerms, claim: Claim, submission: bytes) -> tuple[b
     records = tuple(packed[start : start + width] for start in range(0, len(packed), width))
     legal = len(submission) == WIDTH + width * terms.messages_per_user
     keys = b"".join(split(record)[0] for record in records)
-    if not (legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root):  # C4
+    if not (
+        legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root
+    ):  # C4
         raise BadClaimError(
-            f"{user(claim.credential)}: the records are not those of the claim; send it again unchanged"
+            f"{user(claim.credential)}: the records are not those of the claim; send it again "
+            f"unchanged"
         )
     return seed, records
 
 
 @dataclass(frozen=True)
 class ClaimList:
-    """A checked list: its digest, the claims by ascending credential, and the sum Σ_0 of all their keys."""
+    """A checked list: its digest, the claims by ascending credential, and the sum Σ_0 of all their
+    keys.
+    """
 
     digest: bytes
     claims: tuple[Claim, ...]
@@ -240,7 +289,9 @@ def signed_list(terms: MixTerms, digest: bytes) -> bytes:
     return terms.statement("list", 1, digest)
 
 
-def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes], signature: bytes) -> ClaimList:
+def check_list(
+    terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes], signature: bytes
+) -> ClaimList:
     """Checks node 1's list as everybody does, and gives what the hops are checked against.
 
     1. L1: node 1 signed it.
@@ -255,7 +306,10 @@ def check_list(terms: MixTerms, claims: Sequence[Claim], enrolled: Container[byt
     entry, digest = node(1, terms.hops), list_digest(terms, claims)
     terms.require_signed(1, signed_list(terms, digest), signature)  # L1
     if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
-        raise BadListError(f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to {terms.max_reports}")
+        raise BadListError(
+            f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to "
+            f"{terms.max_reports}"
+        )
     if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
         raise BadListError(f"{entry}: the credentials of the list do not ascend")
     try:

@@ -1,7 +1,9 @@
-"""What parties show when a record says nothing: docs/mixing.md, "Blame". Values only; `blame` checks them.
+"""What parties show when a record says nothing: docs/mixing.md, "Blame".
 
-`parts()` gives every field but the signature, in the order in which it is signed. With slots, since a document may hold
-many of them (`history.MEMORY_PER_BYTE`).
+Values only; `blame` checks them.
+
+`parts()` gives every field but the signature, in the order in which it is signed. With slots, since
+a document may hold many of them (`history.MEMORY_PER_BYTE`).
 """
 
 from __future__ import annotations
@@ -14,15 +16,23 @@ from shuffledp_core.verified.trees import Path
 
 
 def joined(path: Path) -> bytes:
-    """A path as it is signed. `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it."""
+    """A path as it is signed.
+
+    `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it.
+    """
     if any(len(partner) != WIDTH for partner in path):  # T0
-        raise UnansweredError(f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one")
+        raise UnansweredError(
+            f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one"
+        )
     return b"".join(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Accused:
-    """A record of the accuser's input that says nothing, T1 and T2. The analyst has no share: the key itself opens."""
+    """A record of the accuser's input that says nothing, T1 and T2.
+
+    The analyst has no share: the key itself opens.
+    """
 
     index: int
     record: bytes
@@ -73,12 +83,20 @@ class Origin:
 
     def parts(self) -> tuple[bytes, ...]:
         """Credential, index of the message, salt, path, proof that the key was blinded."""
-        return (self.credential, number(self.index), self.salt, joined(self.path), self.blinding_proof)
+        return (
+            self.credential,
+            number(self.index),
+            self.salt,
+            joined(self.path),
+            self.blinding_proof,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An accused record with the steps of the nodes before the accuser, the nearest first, down to a claim."""
+    """An accused record with the steps of the nodes before the accuser, the nearest first, down to
+    a claim.
+    """
 
     accused: Accused
     steps: tuple[Step, ...] = ()
@@ -130,7 +148,9 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A whole accusation by the party at `position`: a trace a record by ascending index, a passage a named user."""
+    """A whole accusation by the party at `position`: a trace a record by ascending index, a passage
+    a named user.
+    """
 
     position: int
     traces: tuple[Trace, ...]
@@ -139,7 +159,9 @@ class Transcript:
 
 @dataclass(frozen=True)
 class Excluded:
-    """A user whom a transcript names, and its keys as they stand in the accuser's input, where they are deleted."""
+    """A user whom a transcript names, and its keys as they stand in the accuser's input, where they
+    are deleted.
+    """
 
     position: int
     credential: bytes
@@ -149,8 +171,14 @@ class Excluded:
 def exclusion_parts(transcript: Transcript, gone: tuple[Excluded, ...]) -> tuple[bytes, ...]:
     """What headers say of an accusation: position, accused indices, users and their deleted keys.
 
-    Only what is determined: proofs and signatures of the same accusation differ from one asking to the next.
+    Only what is determined: proofs and signatures of the same accusation differ from one asking to
+    the next.
     """
     indices = b"".join(number(trace.accused.index) for trace in transcript.traces)
     credentials = b"".join(each.credential for each in gone)
-    return (number(transcript.position), indices, credentials, b"".join(key for each in gone for key in each.keys))
+    return (
+        number(transcript.position),
+        indices,
+        credentials,
+        b"".join(key for each in gone for key in each.keys),
+    )

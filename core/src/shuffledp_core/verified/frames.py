@@ -1,8 +1,9 @@
 """A limit on the memory that a MessagePack document takes, applied before any of it is built.
 
-A value of two bytes on the wire takes up to 16 times as many in memory, so a limit on the bytes alone
-does not limit memory. The documents of verified rounds consist of keys, records, proofs, signatures and
-digests of 32 bytes and more: at least 25 bytes for every value that is built from them.
+A value of two bytes on the wire takes up to 16 times as many in memory, so a limit on the bytes
+alone does not limit memory. The documents of verified rounds consist of keys, records, proofs,
+signatures and digests of 32 bytes and more: at least 25 bytes for every value that is built from
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ _FREE_VALUES: Final = 1024
 
 _NIL_OR_BOOLEAN: Final = frozenset({0xC0, 0xC2, 0xC3})
 
-_NUMBERS: Final = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
+_NUMBERS: Final = {
+    0xCA: 4,
+    0xCB: 8,
+    0xCC: 1,
+    0xCD: 2,
+    0xCE: 4,
+    0xCF: 8,
+    0xD0: 1,
+    0xD1: 2,
+    0xD2: 4,
+    0xD3: 8,
+}
 """Bytes of a number behind its first byte."""
 
 _STRINGS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
@@ -31,13 +43,17 @@ _MAPS: Final = {0xDE: 2, 0xDF: 4}
 
 
 def check_frame(data: bytes) -> None:
-    """Check that a document has few enough values for its length; it builds none and takes no memory.
+    """Check that a document has few enough values for its length.
+
+    It builds none and takes no memory.
 
     A map counts its values, not its keys, which are the names of fields. What passes takes at most
-    five times its bytes when it is decoded. Whether it is the document that is expected is not checked.
+    five times its bytes when it is decoded. Whether it is the document that is expected is not
+    checked.
 
     Raises:
-        MalformedDocumentError: it has too many values, ends too early, or is not MessagePack as we use it.
+        MalformedDocumentError: it has too many values, ends too early, or is not MessagePack as we
+            use it.
     """
     most = _FREE_VALUES + len(data) // _BYTES_OF_A_VALUE
     values = left = 1
@@ -66,17 +82,22 @@ def check_frame(data: bytes) -> None:
         left += items * each
         if values > most:
             raise MalformedDocumentError(
-                f"it has more than {most:,} values in {len(data):,} bytes, which no honest document has"
+                f"it has more than {most:,} values in {len(data):,} bytes, which no honest "
+                f"document has"
             )
     if at > len(data):
         raise MalformedDocumentError("it ends within its last value")
 
 
 def _read_count(data: bytes, first: int, at: int) -> tuple[int, int, int]:
-    """Where the first item begins, how many items there are, and from how many values each is read."""
+    """Where the first item begins, how many items there are, and from how many values each is
+    read.
+    """
     if first < 0xA0:
         return at, first & 0x0F, 2 if first < 0x90 else 1
     width = _ARRAYS.get(first) or _MAPS.get(first)
     if width is None:
-        raise MalformedDocumentError(f"it has a value of type {first:#04x}, which these documents do not use")
+        raise MalformedDocumentError(
+            f"it has a value of type {first:#04x}, which these documents do not use"
+        )
     return at + width, int.from_bytes(data[at : at + width], "big"), 2 if first in _MAPS else 1

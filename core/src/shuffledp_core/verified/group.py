@@ -1,8 +1,11 @@
-"""ristretto255 (RFC 9496) by libsodium, and the hashes of docs/mixing.md, "Notation". No arithmetic of our own.
+"""ristretto255 (RFC 9496) by libsodium, and the hashes of docs/mixing.md, "Notation".
 
-rbcl adds bytes that encode no element without an error, calls the identity valid, and ignores bit 255 when it decodes
-(docs/adr/0016-one-encoding.md). Bytes that others send go through `element` or `scalar` first: an `Element` has exactly
-one encoding, so bytes can be hashed and compared in its place.
+No arithmetic of our own.
+
+rbcl adds bytes that encode no element without an error, calls the identity valid, and ignores bit
+255 when it decodes (docs/adr/0016-one-encoding.md). Bytes that others send go through `element` or
+`scalar` first: an `Element` has exactly one encoding, so bytes can be hashed and compared in its
+place.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from shuffledp_core.verified.vectors import first_failure
 Element = NewType("Element", bytes)
 """32 bytes: the only encoding of an element that is not the identity.
 
-Made by decoding (`element`, `batches.Elements`) or by the library's own encoding of a result, and nowhere else: so two
-elements are equal exactly if their bytes are, in hashes, sets and comparisons.
+Made by decoding (`element`, `batches.Elements`) or by the library's own encoding of a result, and
+nowhere else: so two elements are equal exactly if their bytes are, in hashes, sets and comparisons.
 """
 
 Scalar = NewType("Scalar", bytes)
@@ -34,13 +37,17 @@ _LABEL: Final = b"shuffledp/v2/mix/"
 IDENTITY: Final = bytes(WIDTH)
 """How the neutral element is encoded; it is no `Element`."""
 
-GENERATOR: Final = Element(bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76"))
+GENERATOR: Final = Element(
+    bytes.fromhex("e2f2ae0a6abc4e71a884a961c500515f58e30b6aa582dd8db6a65945e08d2d76")
+)
 """G: the generator of RFC 9496."""
 
 
 @cache
 def _rbcl() -> Any:
-    """libsodium's ristretto255. Loaded when it is first needed: rbcl unpacks a library into a temporary file.
+    """libsodium's ristretto255.
+
+    Loaded when it is first needed: rbcl unpacks a library into a temporary file.
 
     Raises:
         NotInstalledError: rbcl is not installed.
@@ -55,7 +62,8 @@ def _rbcl() -> Any:
     except OSError as error:
         raise ConfigError(
             f"the arithmetic of verified mixing cannot be loaded from {tempfile.gettempdir()}: "
-            f"{error.strerror or error}; set TMPDIR to a folder with room for 4 MB from which programs may be loaded "
+            f"{error.strerror or error}; set TMPDIR to a folder with room for 4 MB from which "
+            f"programs may be loaded "
             "(no `noexec`)"
         ) from error
     # It stays mapped; left behind, every process would leave a copy of it.
@@ -79,7 +87,8 @@ def _library() -> Any:
     )
     if failure:
         raise ConfigError(
-            f"ristretto255 of the installed rbcl {failure}; verified rounds cannot be computed with it: "
+            f"ristretto255 of the installed rbcl {failure}; verified rounds cannot be computed "
+            f"with it: "
             "reinstall rbcl, and if that does not help, report the machine and do not use it"
         )
     return library
@@ -117,8 +126,14 @@ def element(data: bytes) -> Element:
 
 
 def scalar(data: bytes) -> Scalar:
-    """The number that these bytes encode. `ProofError` for another length or a number not below the order."""
-    if len(data) != WIDTH or _library().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data:
+    """The number that these bytes encode.
+
+    `ProofError` for another length or a number not below the order.
+    """
+    if (
+        len(data) != WIDTH
+        or _library().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data
+    ):
         raise ProofError(f"{data[:WIDTH].hex()!r} is no scalar in canonical form")
     return Scalar(bytes(data))
 
@@ -132,7 +147,10 @@ def random_scalar(random: RandomBytes) -> Scalar:
 
 
 def multiply(factor: Scalar, point: Element) -> Element:
-    """factor · point, both valid. `ProofError` where the result is the identity, so also for the factor 0."""
+    """factor · point, both valid.
+
+    `ProofError` where the result is the identity, so also for the factor 0.
+    """
     try:
         return Element(_product(_library(), factor, point))
     except RuntimeError as error:
@@ -151,12 +169,16 @@ def total(points: Iterable[bytes]) -> Element:
 
 
 def added(points: Iterable[bytes]) -> bytes:
-    """The sum of valid elements and of sums of such, where any of them, and the result, may be the identity."""
+    """The sum of valid elements and of sums of such, where any of them, and the result, may be the
+    identity.
+    """
     return bytes(reduce(_library().crypto_core_ristretto255_add, points, IDENTITY))
 
 
 def less(point: Element, gone: Iterable[Element]) -> Element:
-    """point minus all of these, valid ones. `ProofError` where that is the identity; a sum on the way may be.
+    """point minus all of these, valid ones.
+
+    `ProofError` where that is the identity; a sum on the way may be.
 
     Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
     """
@@ -178,9 +200,14 @@ def multiply_add(factor: Scalar, secret: Scalar, summand: Scalar) -> Scalar:
 
 
 def number(value: int) -> bytes:
-    """A position, index or count as hashes read it: 4 bytes, big endian. `UnansweredError` where it does not fit."""
+    """A position, index or count as hashes read it: 4 bytes, big endian.
+
+    `UnansweredError` where it does not fit.
+    """
     if not 0 <= value < 2**32:
-        raise UnansweredError("no answer: a position, index or count does not fit into 4 bytes; nobody signed it")
+        raise UnansweredError(
+            "no answer: a position, index or count does not fit into 4 bytes; nobody signed it"
+        )
     return value.to_bytes(4, "big")
 
 

@@ -17,11 +17,13 @@ Signer: TypeAlias = Callable[[bytes], bytes]
 
 @dataclass(frozen=True)
 class Header:
-    """Node `position`'s statement, which it signs: `count` records under `root`, whose keys add up to `total`, Σ_i.
+    """Node `position`'s statement, which it signs: `count` records under `root`, whose keys add up
+    to `total`, Σ_i.
 
-    `previous` is the digest of the fields of the header before it, for node 1 of the list: a node that signs two
-    headers cannot put the other one before a header that rests on the first. `exclusions` is the digest of all that
-    was excluded at positions up to its own; the proof is over all before it.
+    `previous` is the digest of the fields of the header before it, for node 1 of the list: a node
+    that signs two headers cannot put the other one before a header that rests on the first.
+    `exclusions` is the digest of all that was excluded at positions up to its own; the proof is
+    over all before it.
     """
 
     position: int
@@ -53,18 +55,31 @@ def signed_header(terms: MixTerms, header: Header) -> bytes:
 
 
 def link(terms: MixTerms, header: Header) -> bytes:
-    """What the next header says of this one: the digest of its fields. Another proof of them is the same header."""
+    """What the next header says of this one: the digest of its fields.
+
+    Another proof of them is the same header.
+    """
     return digested("header", terms.manifest, *header.parts())
 
 
 def make_header(
-    terms: MixTerms, stated: Header, incoming: Element, blinding: Scalar, sign: Signer, random: RandomBytes
+    terms: MixTerms,
+    stated: Header,
+    incoming: Element,
+    blinding: Scalar,
+    sign: Signer,
+    random: RandomBytes,
 ) -> Header:
-    """The header with its sum, proof and signature: `stated` has none; `incoming` is Σ' of the node's input."""
+    """The header with its sum, proof and signature: `stated` has none.
+
+    `incoming` is Σ' of the node's input.
+    """
     outgoing = multiply(blinding, incoming)
     said = replace(stated, total=outgoing)
     pairs = terms.route.blinder(said.position), (incoming, outgoing)
-    proved = replace(said, proof=prove_equal("hop", (terms.manifest, *said.parts()), *pairs, blinding, random))
+    proved = replace(
+        said, proof=prove_equal("hop", (terms.manifest, *said.parts()), *pairs, blinding, random)
+    )
     return replace(proved, signature=sign(signed_header(terms, proved)))
 
 

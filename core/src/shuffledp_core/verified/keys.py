@@ -31,7 +31,10 @@ class NodeSecret:
 
 @dataclass(frozen=True)
 class NodeKey:
-    """A node's public keys B_i and M_i with a proof each. Node 1 opens nothing: its M and proof are empty."""
+    """A node's public keys B_i and M_i with a proof each.
+
+    Node 1 opens nothing: its M and proof are empty.
+    """
 
     blinding: bytes
     blinding_proof: bytes
@@ -68,7 +71,10 @@ def route_context(deployment: str, round_id: str, certificate_digest: str) -> by
 def make_key(
     context: bytes, name: str, position: int, base: Element, random: RandomBytes
 ) -> tuple[NodeSecret, NodeKey]:
-    """A node's fresh keys to the base B_(i-1) that the nodes before it lead to; check those first (`check_route`)."""
+    """A node's fresh keys to the base B_(i-1) that the nodes before it lead to.
+
+    Check those first (`check_route`).
+    """
     secret = NodeSecret(random_scalar(random), random_scalar(random))
     bound = (context, name.encode(), number(position))
     blinding = multiply(secret.blinding, base)
@@ -77,7 +83,10 @@ def make_key(
         return secret, NodeKey(blinding, proof)
     opening = multiply(secret.opening, base)
     return secret, NodeKey(
-        blinding, proof, opening, prove_knowledge("opening", bound, base, opening, secret.opening, random)
+        blinding,
+        proof,
+        opening,
+        prove_knowledge("opening", bound, base, opening, secret.opening, random),
     )
 
 
@@ -85,9 +94,11 @@ def check_route(context: bytes, names: Sequence[str], keys: Sequence[NodeKey]) -
     """Checks the keys of the first nodes of a route, or of all of them: as many as there are names.
 
     1. K1: each is a group element, not the identity; node 1 has no M.
-    2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead to.
+    2. K2, K3: its node proved that it knows the logarithm to the base that the nodes before it lead
+       to.
 
-    Without K2 a node could choose a multiple of the base before its predecessor's, which cancels that one's secret.
+    Without K2 a node could choose a multiple of the base before its predecessor's, which cancels
+    that one's secret.
 
     Raises:
         RoundKeyError: naming the node.

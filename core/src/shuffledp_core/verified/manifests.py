@@ -16,7 +16,9 @@ from shuffledp_core.verified.terms import MixTerms
 _HEX: Final = re.compile(r"([0-9a-f]{2})*")
 
 
-def mixing_key(key: NodeKey, enrolment_key: str, withdrawals: int, withdrawals_digest: str) -> MixingKey:
+def mixing_key(
+    key: NodeKey, enrolment_key: str, withdrawals: int, withdrawals_digest: str
+) -> MixingKey:
     """The part of a round key that carries a node's keys."""
     return MixingKey(
         blinding=key.blinding.hex(),
@@ -44,7 +46,9 @@ def _node_key(key: RoundKey) -> NodeKey:
     return NodeKey(*map(bytes.fromhex, fields))
 
 
-def check_keys(deployment: str, round_id: str, certificate: Signed, keys: Sequence[RoundKey]) -> Route:
+def check_keys(
+    deployment: str, round_id: str, certificate: Signed, keys: Sequence[RoundKey]
+) -> Route:
     """Checks the mixing keys of the first nodes of a route, or of all, K1 to K3.
 
     Raises:
@@ -55,34 +59,49 @@ def check_keys(deployment: str, round_id: str, certificate: Signed, keys: Sequen
 
 
 def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
-    """Raises `RoundKeyError` for a round key with mixing keys in a plain round, or without in a verified one."""
+    """Raises `RoundKeyError` for a round key with mixing keys in a plain round, or without in a
+    verified one.
+    """
     for key in keys:
         if isinstance(key.mixing, MixingKey) != certificate.verified:
-            raise RoundKeyError(f"the round key of {key.node[:80]!r} is not for the mixing that the certificate names")
+            raise RoundKeyError(
+                f"the round key of {key.node[:80]!r} is not for the mixing that the certificate "
+                f"names"
+            )
 
 
 def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roster) -> None:
-    """Checks that the claims of a verified round are judged here by the enrolment key that its node 1 judged them by.
+    """Checks that the claims of a verified round are judged here by the enrolment key that its node
+    1 judged them by.
 
-    By another one nobody on its list would be enrolled, and an honest node 1 would stand there with made-up users. Who
-    is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is named.
+    By another one nobody on its list would be enrolled, and an honest node 1 would stand there with
+    made-up users. Who is right, node 1 or whoever wrote the roster, cannot be seen here: nobody is
+    named.
 
     Raises:
-        ForeignDocumentError: the roster gives the population another enrolment key than the round goes by, or has no
-            such population.
+        ForeignDocumentError: the roster gives the population another enrolment key than the round
+            goes by, or has no such population.
     """
     name = certificate.population
     if mixing_part(entry).enrolment_key != roster.population(name).enrolment_key:
         raise ForeignDocumentError(
-            f"the enrolment key of {name!r} in this roster is another one than the round goes by, so its claims cannot "
-            "be judged here: use the roster of the round's time, or open the round again once all have the new one"
+            f"the enrolment key of {name!r} in this roster is another one than the round goes by, "
+            f"so its claims cannot "
+            "be judged here: use the roster of the round's time, or open the round again once all "
+            "have the new one"
         )
 
 
 def mix_terms(
-    signed: Signed, manifest: Manifest, certificate: Certificate, keys: Sequence[RoundKey], roster: Roster
+    signed: Signed,
+    manifest: Manifest,
+    certificate: Certificate,
+    keys: Sequence[RoundKey],
+    roster: Roster,
 ) -> MixTerms:
-    """The terms of a verified round; `signed` is the manifest as it travels, all documents are checked otherwise.
+    """The terms of a verified round.
+
+    `signed` is the manifest as it travels, all documents are checked otherwise.
 
     Raises:
         RoundKeyError: K1 to K3, naming the node.

@@ -1,7 +1,8 @@
-"""Schnorr's proof of a logarithm, for one key or many, and Chaum and Pedersen's of equal logarithms.
+"""Schnorr's proof of a logarithm, for one key or many, and Chaum and Pedersen's of equal
+logarithms.
 
-A proof is challenge || response, 64 bytes. It binds its purpose, the caller's context and every element of its
-statement. docs/mixing.md, "Notation".
+A proof is challenge || response, 64 bytes. It binds its purpose, the caller's context and every
+element of its statement. docs/mixing.md, "Notation".
 """
 
 from __future__ import annotations
@@ -33,19 +34,26 @@ Context: TypeAlias = tuple[bytes, ...]
 def nonce(random: RandomBytes, secret: Scalar, statement: Context) -> Scalar:
     """The r of one proof: fresh randomness hashed with the secret and the statement.
 
-    Should a machine be resumed from a snapshot with the same randomness, two different statements still get different
-    r; the same r for both would give the secret away.
+    Should a machine be resumed from a snapshot with the same randomness, two different statements
+    still get different r; the same r for both would give the secret away.
     """
     return challenge("nonce", secret, random(WIDTH), *statement)
 
 
 def no_randomness(size: int) -> bytes:
-    """For a proof that must be the same when it is made again: its nonce comes from secret and statement alone."""
+    """For a proof that must be the same when it is made again: its nonce comes from secret and
+    statement alone.
+    """
     return bytes(size)
 
 
 def prove_knowledge(
-    purpose: str, context: Context, base: Element, point: Element, secret: Scalar, random: RandomBytes
+    purpose: str,
+    context: Context,
+    base: Element,
+    point: Element,
+    secret: Scalar,
+    random: RandomBytes,
 ) -> bytes:
     """Proves knowledge of `secret`, where point = secret · base."""
     label, statement = f"knows/{purpose}", (*context, base, point)
@@ -54,7 +62,9 @@ def prove_knowledge(
     return c + multiply_add(c, secret, r)
 
 
-def verify_knowledge(purpose: str, context: Context, base: Element, point: Element, proof: bytes) -> None:
+def verify_knowledge(
+    purpose: str, context: Context, base: Element, point: Element, proof: bytes
+) -> None:
     """Checks `prove_knowledge`. Raises `ProofError`."""
     c, z = _split(proof)
     commitment = minus(multiply(z, base), multiply(c, point))
@@ -63,7 +73,11 @@ def verify_knowledge(purpose: str, context: Context, base: Element, point: Eleme
 
 
 def prove_each(
-    purpose: str, contexts: Sequence[Context], base: Element, secrets: Sequence[Scalar], random: RandomBytes
+    purpose: str,
+    contexts: Sequence[Context],
+    base: Element,
+    secrets: Sequence[Scalar],
+    random: RandomBytes,
 ) -> tuple[list[Element], list[bytes]]:
     """For each secret, with its own context: secret · base, and its `prove_knowledge`."""
     label, points = f"knows/{purpose}", multiples(base, secrets)
@@ -79,7 +93,11 @@ def prove_each(
 
 
 def knows_each(
-    purpose: str, contexts: Sequence[Context], base: Element, points: Elements, proofs: Sequence[bytes]
+    purpose: str,
+    contexts: Sequence[Context],
+    base: Element,
+    points: Elements,
+    proofs: Sequence[bytes],
 ) -> list[bool]:
     """For each point with its own context and proof whether `verify_knowledge` takes the proof."""
     numbers = [_numbers(proof) for proof in proofs]
@@ -88,7 +106,9 @@ def knows_each(
         both is not None
         and commitment is not None
         and both[0] == challenge(f"knows/{purpose}", *context, base, point, commitment)
-        for both, commitment, context, point in zip(numbers, commitments, contexts, points, strict=True)
+        for both, commitment, context, point in zip(
+            numbers, commitments, contexts, points, strict=True
+        )
     ]
 
 
@@ -108,21 +128,33 @@ def prove_equal(
 
 
 def verify_equal(
-    purpose: str, context: Context, first: tuple[Element, Element], second: tuple[Element, Element], proof: bytes
+    purpose: str,
+    context: Context,
+    first: tuple[Element, Element],
+    second: tuple[Element, Element],
+    proof: bytes,
 ) -> None:
-    """Checks `prove_equal`. Raises `ProofError`. Sound for any prover: the second point is then the one right value."""
+    """Checks `prove_equal`. Raises `ProofError`.
+
+    Sound for any prover: the second point is then the one right value.
+    """
     c, z = _split(proof)
     commitments = [minus(multiply(z, base), multiply(c, point)) for base, point in (first, second)]
     if c != challenge(f"equal/{purpose}", *context, *first, *second, *commitments):
         raise ProofError(f"the proof of equal logarithms ({purpose}) does not hold")
 
 
-def prove_all(context: Context, points: Sequence[bytes], secrets: Sequence[Scalar], random: RandomBytes) -> bytes:
-    """One proof of knowledge of every logarithm to G of the encoded points (batch Schnorr, Gennaro et al. 2004)."""
+def prove_all(
+    context: Context, points: Sequence[bytes], secrets: Sequence[Scalar], random: RandomBytes
+) -> bytes:
+    """One proof of knowledge of every logarithm to G of the encoded points (batch Schnorr, Gennaro
+    et al. 2004).
+    """
     statement = (*context, b"".join(points))
     r = nonce(random, Scalar(b"".join(secrets)), (b"claim", *statement))
     c = challenge("claim", *statement, multiply(r, GENERATOR))
-    # z = r + c x_1 + c² x_2 + ..: powers, because a plain sum would let two keys hide a stranger's in their sum.
+    # z = r + c x_1 + c² x_2 + ..: powers, because a plain sum would let two keys hide a stranger's
+    # in their sum.
     power, z = c, r
     for secret in secrets:
         z = multiply_add(power, secret, z)
@@ -131,7 +163,10 @@ def prove_all(context: Context, points: Sequence[bytes], secrets: Sequence[Scala
 
 
 def verify_all(context: Context, points: Elements, proof: bytes) -> None:
-    """Checks `prove_all`, with one multiplication a point. Raises `ProofError`; error of soundness m/q for m points."""
+    """Checks `prove_all`, with one multiplication a point.
+
+    Raises `ProofError`; error of soundness m/q for m points.
+    """
     c, z = _split(proof)
     commitment = minus(multiply(z, GENERATOR), points.powers(c))
     if c != challenge("claim", *context, b"".join(points), commitment):

@@ -1,4 +1,6 @@
-"""Public parameters of a verified round, and the boxes of its records: docs/mixing.md, "Notation" and "Claim"."""
+"""Public parameters of a verified round, and the boxes of its records: docs/mixing.md, "Notation"
+and "Claim".
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ TAG_BYTES: Final = 16
 
 _SIGNED: Final = b"shuffledp/v2/mixing\x00"
 
-# Every key comes from a fresh x and seals one box, so that a constant nonce never repeats under a key.
+# Every key comes from a fresh x and seals one box, so that a constant nonce never repeats under a
+# key.
 _NONCE: Final = bytes(12)
 
 
@@ -29,8 +32,8 @@ _NONCE: Final = bytes(12)
 class MixTerms:
     """What everybody knows of a verified round.
 
-    `manifest` is μ, its digest in 32 bytes; `identities` are the Ed25519 keys of the nodes and then the analyst;
-    `alphabet` symbols of `symbol_bytes`; reports count users.
+    `manifest` is μ, its digest in 32 bytes; `identities` are the Ed25519 keys of the nodes and then
+    the analyst; `alphabet` symbols of `symbol_bytes`; reports count users.
     """
 
     manifest: bytes
@@ -75,7 +78,8 @@ class MixTerms:
     def content(self, position: int, key: Element, share: Element, box: bytes) -> bytes | None:
         """What a record with this key says to the party at a position; None if it says nothing.
 
-        To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share is the key itself.
+        To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share
+        is the key itself.
         """
         return self.contents(position, Elements((key,)), (share,), (box,))[0]
 
@@ -83,32 +87,52 @@ class MixTerms:
         self, position: int, keys: Elements, shares: Sequence[Element], boxes: Sequence[bytes]
     ) -> tuple[bytes | None, ...]:
         """`content` of every record."""
-        opened = tuple(self.open(position, share, box) for share, box in zip(shares, boxes, strict=True))
+        opened = tuple(
+            self.open(position, share, box) for share, box in zip(shares, boxes, strict=True)
+        )
         if position <= self.hops:
             return opened
         faults = self.faults(keys, [message or b"" for message in opened])
-        return tuple(None if fault else message for message, fault in zip(opened, faults, strict=True))
+        return tuple(
+            None if fault else message for message, fault in zip(opened, faults, strict=True)
+        )
 
     def statement(self, what: str, position: int, *parts: bytes) -> bytes:
-        """What the party at a position signs: what it is, the round, the position, and everything it answers to."""
+        """What the party at a position signs: what it is, the round, the position, and everything
+        it answers to.
+        """
         return _SIGNED + digested(f"signed/{what}", self.manifest, number(position), *parts)
 
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
-        """Checks a party's signature. `UnansweredError` if it is none: somebody may have put words in its mouth."""
+        """Checks a party's signature.
+
+        `UnansweredError` if it is none: somebody may have put words in its mouth.
+        """
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
-                f"no answer: what should be of position {position} is not signed by it for this question"
+                f"no answer: what should be of position {position} is not signed by it for this "
+                f"question"
             )
 
     def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:
-        """What is wrong with each symbol || proof under its board key, F1 and F2; nothing if they hold."""
-        parts = [(message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages]
-        contexts, proofs = [(self.manifest, symbol) for symbol, _ in parts], [proof for _, proof in parts]
+        """What is wrong with each symbol || proof under its board key, F1 and F2.
+
+        Nothing if they hold.
+        """
+        parts = [
+            (message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages
+        ]
+        contexts, proofs = (
+            [(self.manifest, symbol) for symbol, _ in parts],
+            [proof for _, proof in parts],
+        )
         found = []
         proved = knows_each("message", contexts, self.route.blinding[-1], keys, proofs)
         for (symbol, _), stands in zip(parts, proved, strict=True):
             if int.from_bytes(symbol, "big") >= self.alphabet:  # F1
-                found.append(f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}")
+                found.append(
+                    f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}"
+                )
             elif not stands:  # F2
                 found.append("the proof of knowledge (message) does not hold")
             else:

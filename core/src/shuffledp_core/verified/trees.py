@@ -12,7 +12,10 @@ Path = tuple[bytes, ...]
 
 
 class Tree:
-    """The tree over at least one leaf, with its paths. A node without a partner moves up as it is."""
+    """The tree over at least one leaf, with its paths.
+
+    A node without a partner moves up as it is.
+    """
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self._levels = [[digested("leaf", leaf) for leaf in leaves]]
@@ -42,7 +45,10 @@ def root(leaves: Sequence[bytes]) -> bytes:
 
 
 def verify_path(wanted: bytes, leaf: bytes, index: int, count: int, path: Path) -> None:
-    """Checks that `leaf` stands at `index` of the `count` leaves under the root `wanted`. Raises `ProofError`."""
+    """Checks that `leaf` stands at `index` of the `count` leaves under the root `wanted`.
+
+    Raises `ProofError`.
+    """
     if not 0 <= index < count:
         raise ProofError(f"no leaf {index} among {count}")
     node, partners = digested("leaf", leaf), list(path)

@@ -1,7 +1,9 @@
-"""Test vectors of RFC 9496, which a ristretto255 library must pass in this process before it is used.
+"""Test vectors of RFC 9496, which a ristretto255 library must pass in this process before it is
+used.
 
-The RFC's invalid encodings miss the fault of libsodium 1.0.18, which ignores bit 255 when it decodes: none of them is
-a valid encoding with that bit set. So every vector is tried with that bit set, too.
+The RFC's invalid encodings miss the fault of libsodium 1.0.18, which ignores bit 255 when it
+decodes: none of them is a valid encoding with that bit set. So every vector is tried with that bit
+set, too.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ def first_failure(
     """Run a library through the vectors; return the first one that it fails, in words, or "".
 
     Args:
-        is_encoding: whether 32 bytes are the canonical encoding of an element that is not the identity.
+        is_encoding: whether 32 bytes are the canonical encoding of an element that is not the
+            identity.
         multiply: the product of a scalar (32 bytes, little endian) and an encoded element.
         add: the sum of two encoded elements.
     """

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_experiments.athanasiou import boost, claims, corrupted, losses, noise, planar, sentences
+from shuffledp_experiments.athanasiou import (
+    boost,
+    claims,
+    corrupted,
+    losses,
+    noise,
+    planar,
+    sentences,
+)
 from shuffledp_experiments.entry import Entry
 
 ENTRIES: Final[tuple[Entry, ...]] = tuple(
-    entry for module in (losses, planar, boost, corrupted, noise, claims, sentences) for entry in module.ENTRIES
+    entry
+    for module in (losses, planar, boost, corrupted, noise, claims, sentences)
+    for entry in module.ENTRIES
 )

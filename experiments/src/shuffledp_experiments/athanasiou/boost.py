@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOM: Final = 2000
-"""Bits of padding beyond the paper's, on each side: what is seen is then the distance alone, not clamping."""
+"""Bits of padding beyond the paper's, on each side: what is seen is then the distance alone, not
+clamping.
+"""
 
 Y: Final = "ε per unit (nats)"
 
@@ -26,27 +28,64 @@ def spec(rate: float, users: int, delta: float) -> GeoShuffle:
     """Geo-Shuffle that next to never clamps."""
     exact = printed.rational(rate)
     return GeoShuffle(
-        max_value=printed.LARGEST, epsilon_geo=exact, padding=published_padding(exact, users, delta) + ROOM
+        max_value=printed.LARGEST,
+        epsilon_geo=exact,
+        padding=published_padding(exact, users, delta) + ROOM,
     )
 
 
 def run(work: Work) -> Found:
-    """Theorem 4.1 as printed and as released, by n, beside both sides of the truth for changes up to d_max."""
+    """Theorem 4.1 as printed and as released, by n, beside both sides of the truth for changes up
+    to d_max.
+    """
     delta, rows, claims = work["delta"], [], []
     for rate in work["epsilon_geo"]:
-        for name, steepness in (("printed", printed.PRINTED_STEEPNESS), ("released", printed.RELEASED_STEEPNESS)):
+        for name, steepness in (
+            ("printed", printed.PRINTED_STEEPNESS),
+            ("released", printed.RELEASED_STEEPNESS),
+        ):
             for n in work["users"]:
                 value = published_epsilon(Fraction(rate), n, delta, steepness)
                 settings = {"epsilon_geo": rate, "delta": delta, "d_max": 1}
                 y = math.nan if value is None else value
-                rows.append(Row(f"ε_geo = {rate:g}, as {name}", Kind.PRINTED, "n", n, Y, y, settings=settings))
+                rows.append(
+                    Row(
+                        f"ε_geo = {rate:g}, as {name}",
+                        Kind.PRINTED,
+                        "n",
+                        n,
+                        Y,
+                        y,
+                        settings=settings,
+                    )
+                )
         for d_max in work["d_max"]:
             settings = {"epsilon_geo": rate, "delta": delta, "d_max": d_max}
             found = {n: bounds(spec(rate, n, delta), n, delta, d_max) for n in work["certified"]}
             for n, each in found.items():
                 series = f"ε_geo = {rate:g}, d <= {d_max}"
-                rows.append(Row(f"{series}, certified", Kind.CERTIFIED, "n", n, Y, each.certified, settings=settings))
-                rows.append(Row(f"{series}, attained", Kind.ATTAINED, "n", n, Y, each.attained, settings=settings))
+                rows.append(
+                    Row(
+                        f"{series}, certified",
+                        Kind.CERTIFIED,
+                        "n",
+                        n,
+                        Y,
+                        each.certified,
+                        settings=settings,
+                    )
+                )
+                rows.append(
+                    Row(
+                        f"{series}, attained",
+                        Kind.ATTAINED,
+                        "n",
+                        n,
+                        Y,
+                        each.attained,
+                        settings=settings,
+                    )
+                )
         n = work["judged"]
         told = printed.present(published_epsilon(Fraction(rate), n, delta))
         for d_max in (min(work["d_max"]), max(work["d_max"])):
@@ -57,7 +96,10 @@ def run(work: Work) -> Found:
                     told,
                     certified=each.certified,
                     attained=each.attained,
-                    why={Verdict.FALSE: "d = 1 is its best case (S12)", Verdict.LOOSE: "at d = 1 it is far above"},
+                    why={
+                        Verdict.FALSE: "d = 1 is its best case (S12)",
+                        Verdict.LOOSE: "at d = 1 it is far above",
+                    },
                 )
             )
     none = [n for n in range(1, 10) if published_epsilon(Fraction(1, 5), n, delta) is None]
@@ -72,7 +114,9 @@ def run(work: Work) -> Found:
 
 
 def draw(found: Found) -> Figure:
-    """One panel for each of three ε_geo: printed against true for the smallest and the largest change."""
+    """One panel for each of three ε_geo: printed against true for the smallest and the largest
+    change.
+    """
     rates = sorted({float(r.settings["epsilon_geo"]) for r in found.rows})  # type: ignore[arg-type]
     reach = sorted({int(r.settings["d_max"]) for r in found.rows if r.kind is Kind.CERTIFIED})  # type: ignore[call-overload]
     chosen = sorted({rates[0], rates[len(rates) // 2], rates[-1]})

@@ -1,4 +1,6 @@
-"""Numbers and statements in the text: users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes."""
+"""Numbers and statements in the text: users, the crossing, paddings, Theorem 3.2, two attacks, U_Q
+and the axes.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,23 @@ def run_fewest(work: Work) -> Found:
     for epsilon in work["epsilon"]:
         settings = {"delta": delta}
         fewest = printed.fewest_users(epsilon, delta)
-        rows.append(Row("Theorem 3.1", Kind.PRINTED, "ε", epsilon, "fewest users", fewest, settings=settings))
+        rows.append(
+            Row(
+                "Theorem 3.1", Kind.PRINTED, "ε", epsilon, "fewest users", fewest, settings=settings
+            )
+        )
         # p = 2/(1 + e^ε) gives ε per unit at δ = 0, whoever else is there: one user is enough.
         exact = 1 if pure_randomise(epsilon) < 1 else math.nan
         rows += [
-            Row(f"pure plan, {kind.value}", kind, "ε", epsilon, "fewest users", exact, settings=settings)
+            Row(
+                f"pure plan, {kind.value}",
+                kind,
+                "ε",
+                epsilon,
+                "fewest users",
+                exact,
+                settings=settings,
+            )
             for kind in (Kind.CERTIFIED, Kind.ATTAINED)
         ]
     numbers = printed.fewest_users(0.1, 1e-4)
@@ -48,7 +62,15 @@ def run_fewest(work: Work) -> Found:
     place = printed.fewest_users(axis, 1e-4 / 2)
     for told, epsilon, own_delta in ((23, 0.1, 1e-4), (776, axis, 1e-4 / 2)):
         rows.append(
-            Row("in the paper", Kind.PUBLISHED, "ε", epsilon, "fewest users", told, settings={"delta": own_delta})
+            Row(
+                "in the paper",
+                Kind.PUBLISHED,
+                "ε",
+                epsilon,
+                "fewest users",
+                told,
+                settings={"delta": own_delta},
+            )
         )
     claims = (
         Claim(
@@ -64,7 +86,11 @@ def run_fewest(work: Work) -> Found:
             776,
         ),
     )
-    return Found(tuple(rows), claims, ("one user is enough for a guarantee: p = 2/(1 + e^ε) is pure at any n",))
+    return Found(
+        tuple(rows),
+        claims,
+        ("one user is enough for a guarantee: p = 2/(1 + e^ε) is pure at any n",),
+    )
 
 
 def draw_fewest(found: Found) -> Figure:
@@ -76,7 +102,13 @@ def draw_fewest(found: Found) -> Figure:
     drawing.line(panel, found, "in the paper", ls="", marker="X", ms=8)
     for row in found.rows:
         if row.kind is Kind.PUBLISHED:
-            panel.annotate(f"{row.y:g}", (float(row.x), row.y), xytext=(6, -12), textcoords="offset points", fontsize=9)
+            panel.annotate(
+                f"{row.y:g}",
+                (float(row.x), row.y),
+                xytext=(6, -12),
+                textcoords="offset points",
+                fontsize=9,
+            )
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_xlabel("ε per unit (nats)")
@@ -93,7 +125,9 @@ def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
 
 
 def run_crossing(work: Work) -> Found:
-    """From how many users on RR-Shuffle has less error than Geo-Local, as printed and as released."""
+    """From how many users on RR-Shuffle has less error than Geo-Local, as printed and as
+    released.
+    """
     epsilon, rows = work["epsilon"], []
     crossing: dict[str, int] = {}
     cases = {
@@ -103,29 +137,53 @@ def run_crossing(work: Work) -> Found:
     for n in work["users"]:
         local = local_law(epsilon, n).mean_absolute() / n
         settings = {"epsilon": epsilon, "delta": 0.0}
-        rows.append(Row(LOCAL, Kind.EXACT, "n", n, "mean absolute error of the mean", local, settings=settings))
+        rows.append(
+            Row(
+                LOCAL,
+                Kind.EXACT,
+                "n",
+                n,
+                "mean absolute error of the mean",
+                local,
+                settings=settings,
+            )
+        )
         for name, (goal, delta) in cases.items():
             law = bits_law(n, goal, delta)
             y = math.nan if law is None else law.mean_absolute() / n
             settings = {"epsilon": epsilon, "delta": delta}
             rows.append(
-                Row(f"RR-Shuffle {name}", Kind.PRINTED, "n", n, "mean absolute error of the mean", y, settings=settings)
+                Row(
+                    f"RR-Shuffle {name}",
+                    Kind.PRINTED,
+                    "n",
+                    n,
+                    "mean absolute error of the mean",
+                    y,
+                    settings=settings,
+                )
             )
             if y < local:
                 crossing.setdefault(name, n)
-    at = {name: _first_below(epsilon, goal, delta, crossing[name]) for name, (goal, delta) in cases.items()}
+    at = {
+        name: _first_below(epsilon, goal, delta, crossing[name])
+        for name, (goal, delta) in cases.items()
+    }
     first = printed.fewest_users(epsilon, work["delta"])
     claim = Claim(
         "section 6.2: RR-Shuffle is worse than Geo-Local for 23 <= n <= 70, ε = 0.1",
         Verdict.SOUND if (first, at["as printed"]) == (23, 71) else Verdict.NOT_REPRODUCED,
-        f"as printed for {first} <= n <= {at['as printed'] - 1}; as released up to {at['as released'] - 1}",
+        f"as printed for {first} <= n <= {at['as printed'] - 1}; as released up to "
+        f"{at['as released'] - 1}",
         70,
     )
     return Found(tuple(rows), (claim,))
 
 
 def _first_below(epsilon: float, goal: float, delta: float, known: int) -> int:
-    """Least n for which RR-Shuffle has less error, by bisection between its first n and a known one."""
+    """Least n for which RR-Shuffle has less error, by bisection between its first n and a known
+    one.
+    """
     low, high = printed.fewest_users(goal, delta) - 1, known
     while high - low > 1:
         n = (low + high) // 2
@@ -142,17 +200,28 @@ def draw_crossing(found: Found) -> Figure:
     drawing.line(panel, found, LOCAL, color=COLOUR[LOCAL])
     drawing.line(panel, found, "RR-Shuffle as printed", color=COLOUR["RR-Shuffle"])
     drawing.line(panel, found, "RR-Shuffle as released", color=COLOUR["RR-Shuffle"], ls="--")
-    panel.axvspan(23, 70, color=drawing.QUIET, alpha=0.15, lw=0, label="where the paper sees RR-Shuffle behind")
+    panel.axvspan(
+        23,
+        70,
+        color=drawing.QUIET,
+        alpha=0.15,
+        lw=0,
+        label="where the paper sees RR-Shuffle behind",
+    )
     panel.set_yscale("log")
     panel.set_xlabel("users n")
     panel.set_ylabel("mean absolute error of the mean")
-    panel.set_title("RR-Shuffle overtakes Geo-Local later than the paper says (ε = 0.1)", fontsize=11)
+    panel.set_title(
+        "RR-Shuffle overtakes Geo-Local later than the paper says (ε = 0.1)", fontsize=11
+    )
     panel.legend(frameon=False, fontsize=9)
     return figure
 
 
 def exact_padding(epsilon: Fraction, users: int, delta: float) -> int:
-    """Least c at which somebody's noise leaves [-c, c] with probability at most δ: what Lemma C.1 is after."""
+    """Least c at which somebody's noise leaves [-c, c] with probability at most δ: what Lemma C.1
+    is after.
+    """
     low, high = -1, 1
     while sgdl_any_clamped(epsilon, users, high, users) > delta:
         low, high = high, 2 * high
@@ -172,7 +241,10 @@ def run_padding(work: Work) -> Found:
         wrong = []
         for value in work["epsilon"]:
             epsilon, delta = Fraction(str(value)), work["delta"]
-            told, exact = published_padding(epsilon, users, delta), exact_padding(epsilon, users, delta)
+            told, exact = (
+                published_padding(epsilon, users, delta),
+                exact_padding(epsilon, users, delta),
+            )
             settings = {"n": users, "delta": delta}
             pairs: list[tuple[str, Kind, float]] = [
                 ("Lemma C.1", Kind.PRINTED, told),
@@ -182,7 +254,15 @@ def run_padding(work: Work) -> Found:
                 sound = least_padding_sgdl(epsilon, users, users, delta, value * d_max)
                 pairs.append((f"certified for d <= {d_max}", Kind.CERTIFIED, sound))
             rows += [
-                Row(f"{name}, n = {users}", kind, "ε", value, "padding c (bits on each side)", y, settings=settings)
+                Row(
+                    f"{name}, n = {users}",
+                    kind,
+                    "ε",
+                    value,
+                    "padding c (bits on each side)",
+                    y,
+                    settings=settings,
+                )
                 for name, kind, y in pairs
             ]
             if told < exact:
@@ -192,7 +272,11 @@ def run_padding(work: Work) -> Found:
                 claims.append(
                     Claim(
                         f"Lemma C.1, n = {users}, ε = {value:g}, δ = {delta:g}",
-                        Verdict.FALSE if told < exact else Verdict.LOOSE if told > exact * 1.1 else Verdict.SOUND,
+                        Verdict.FALSE
+                        if told < exact
+                        else Verdict.LOOSE
+                        if told > exact * 1.1
+                        else Verdict.SOUND,
                         f"somebody is clamped with probability {chance:.2g}",
                         told,
                         exact,
@@ -209,10 +293,18 @@ def draw_padding(found: Found) -> Figure:
     figure, axes = drawing.panels(1, len(sizes), width=4.8 * len(sizes), height=4.6, sharey=True)
     for panel, n in zip(axes[0], sizes, strict=True):
         drawing.line(panel, found, f"Lemma C.1, n = {n}", label="Lemma C.1")
-        drawing.line(panel, found, f"nobody clamped but with δ, n = {n}", label="least with its property")
+        drawing.line(
+            panel, found, f"nobody clamped but with δ, n = {n}", label="least with its property"
+        )
         for d_max, style in ((1, "-."), (K, "-")):
             series = f"certified for d <= {d_max}"
-            drawing.line(panel, found, f"{series}, n = {n}", label=f"needed for (ε, δ), d ≤ {d_max}", ls=style)
+            drawing.line(
+                panel,
+                found,
+                f"{series}, n = {n}",
+                label=f"needed for (ε, δ), d ≤ {d_max}",
+                ls=style,
+            )
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel("ε per unit (nats)")
@@ -231,7 +323,10 @@ def run_tail(work: Work) -> Found:
     for beta in work["beta"]:
         told, exact = printed.theorem_3_2(share, users, beta), law.quantile(1 - beta)
         settings = {"n": users, "epsilon": epsilon, "delta": delta}
-        for name, kind, y in (("Theorem 3.2", Kind.PRINTED, told), ("exact quantile", Kind.EXACT, exact)):
+        for name, kind, y in (
+            ("Theorem 3.2", Kind.PRINTED, told),
+            ("exact quantile", Kind.EXACT, exact),
+        ):
             rows.append(Row(name, kind, "β", beta, "error of the sum", y, settings=settings))
         if beta in work["judged"]:
             claims.append(
@@ -262,7 +357,8 @@ def draw_tail(found: Found) -> Figure:
 
 
 def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
-    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the noisy numbers.
+    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the
+    noisy numbers.
 
     Args:
         law: of one user's noise.
@@ -288,7 +384,10 @@ def right_by_sum(law: ErrorLaw, distance: int) -> float:
 
 
 def run_attacks(work: Work) -> Found:
-    """Section 4.1's outlier among shuffled numbers, and section 8's length of a message; exact chances of both."""
+    """Section 4.1's outlier among shuffled numbers, and section 8's length of a message.
+
+    Exact chances of both.
+    """
     users, epsilon, delta, rows = work["users"], work["epsilon"], work["delta"], []
     rate = printed.present(printed.geo_parameter(epsilon, delta, users))
     one, total = sgdl_error(1.0, rate), sgdl_error(float(users), rate)
@@ -301,22 +400,31 @@ def run_attacks(work: Work) -> Found:
     found = {name: {d: view(d) for d in work["d"]} for name, view in views.items()}
     for name, values in found.items():
         rows += [
-            Row(name, Kind.EXACT, "d", d, "chance of a right guess", y, settings=settings) for d, y in values.items()
+            Row(name, Kind.EXACT, "d", d, "chance of a right guess", y, settings=settings)
+            for d, y in values.items()
         ]
     claims = []
     for statement, open_view in (
         ("section 4.1: an outlier is seen among shuffled numbers, not among bits", NUMBERS),
-        ("section 8: a length that depends on the value tells it, one that does not hides it", LENGTH),
+        (
+            "section 8: a length that depends on the value tells it, one that does not hides it",
+            LENGTH,
+        ),
     ):
         gap, at = max((found[open_view][d] - found[BITS][d], d) for d in work["d"])
         claims.append(
             Claim(
                 statement,
                 Verdict.SOUND if gap > 0.25 else Verdict.NOT_REPRODUCED,
-                f"d = {at}: guessed right with {found[open_view][at]:.3f} against {found[BITS][at]:.3f}",
+                f"d = {at}: guessed right with {found[open_view][at]:.3f} against "
+                f"{found[BITS][at]:.3f}",
             )
         )
-    return Found(tuple(rows), tuple(claims), ("attack outlier and attack length play both with the clients' own code",))
+    return Found(
+        tuple(rows),
+        tuple(claims),
+        ("attack outlier and attack length play both with the clients' own code",),
+    )
 
 
 NUMBERS: Final = "noisy numbers shuffled, the largest is seen"
@@ -329,7 +437,9 @@ def draw_attacks(found: Found) -> Figure:
     figure, axes = drawing.panels(width=7.2, height=4.6)
     panel = axes[0, 0]
     for index, name in enumerate((LENGTH, NUMBERS, BITS)):
-        drawing.line(panel, found, name, color=(drawing.CYCLE[1], drawing.CYCLE[4], drawing.CYCLE[2])[index])
+        drawing.line(
+            panel, found, name, color=(drawing.CYCLE[1], drawing.CYCLE[4], drawing.CYCLE[2])[index]
+        )
     panel.axhline(0.5, color=drawing.QUIET, ls=":", lw=1)
     panel.set_xscale("log")
     panel.set_xlabel("far value d (everybody else holds 0)")
@@ -345,7 +455,10 @@ def draw_attacks(found: Found) -> Figure:
 
 
 def run_granularity(work: Work) -> Found:
-    """Appendix G: bits against error for each granularity, at equal pure ε per unit; and appendix D's axes."""
+    """Appendix G: bits against error for each granularity, at equal pure ε per unit.
+
+    And appendix D's axes.
+    """
     rows, claims = [], []
     users = work["users"]
     for epsilon in work["epsilon"]:
@@ -391,7 +504,8 @@ def run_granularity(work: Work) -> Found:
         Claim(
             "appendix G: a larger granularity decreases metric privacy",
             Verdict.OPEN,
-            f"open there; at ε_Q = 1 for each step of Q = {coarse} a unit costs ln(1 + (e - 1)/Q) = {lost:.3g} (S14); "
+            f"open there; at ε_Q = 1 for each step of Q = {coarse} a unit costs ln(1 + (e - 1)/Q) "
+            f"= {lost:.3g} (S14); "
             "shuffled, quantised-rr is certified by S20",
         )
     )
@@ -445,7 +559,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         id="002-c1",
         source="Athanasiou et al. 2025, sections 6.2 and 6.3",
         question="How many users does RR-Shuffle need?",
-        parameters={"epsilon": tuple(float(x) for x in np.round(np.geomspace(0.01, 2, 40), 5)), "delta": 1e-4},
+        parameters={"epsilon": tuple(float(x) for x in np.round(np.geomspace(0.01, 2, 40), 5)),
+        "delta": 1e-4},
         run=run_fewest,
         draw=draw_fewest,
         seconds=1.6,
@@ -457,7 +572,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         id="002-c2",
         source="Athanasiou et al. 2025, section 6.2",
         question="From how many users on is RR-Shuffle better than Geo-Local?",
-        parameters={"epsilon": 0.1, "delta": 1e-4, "users": (*range(20, 50, 2), *range(50, 310, 10))},
+        parameters={"epsilon": 0.1, "delta": 1e-4, "users": (*range(20, 50, 2), *range(50, 310,
+        10))},
         quick={"users": (20, 30, 40, 60, 100, 200, 300)},
         run=run_crossing,
         draw=draw_crossing,

@@ -1,4 +1,6 @@
-"""Figure 6 and the numbers in its text: what is left of each mechanism when the shuffler is corrupt."""
+"""Figure 6 and the numbers in its text: what is left of each mechanism when the shuffler is
+corrupt.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,15 @@ PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
 
 
 def true_local(spec: object, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit of what a device sends, at δ or pure, for changes up to the largest value."""
+    """(certified, attained) ε_L per unit of what a device sends, at δ or pure, for changes up to
+    the largest value.
+    """
     alone = Setting(1, 1, Adjacency.METRIC)
     certified = corrupted_bounds(spec, alone, delta)
     # A pure ε_L is exact: the law of one report has that ratio (S8).
-    attained = epsilon_bounds(spec, alone, delta).attained if certified.delta > 0 else certified.epsilon
+    attained = (
+        epsilon_bounds(spec, alone, delta).attained if certified.delta > 0 else certified.epsilon
+    )
     return certified.epsilon, attained
 
 
@@ -68,15 +74,26 @@ def run(work: Work) -> Found:
     """ε_L by n, as printed for ε_S, and at an equally certified ε_S."""
     delta, rows, claims = work["delta"], [], []
 
-    def add(series: str, kind: Kind, n: int, value: float | None, epsilon: float, d_max: int) -> None:
+    def add(
+        series: str, kind: Kind, n: int, value: float | None, epsilon: float, d_max: int
+    ) -> None:
         settings = {"epsilon_s": epsilon, "delta": delta, "d_max": d_max}
-        rows.append(Row(series, kind, "n", n, Y, math.nan if value is None else value, settings=settings))
+        rows.append(
+            Row(series, kind, "n", n, Y, math.nan if value is None else value, settings=settings)
+        )
 
     for epsilon in work["epsilon_s"]:
         title = f"ε_S = {epsilon:g}"
         for name, told in PRINTED.items():
             for n in work["users"]:
-                add(f"{name}, {title}, as printed", Kind.PRINTED, n, told(epsilon, delta, n), epsilon, 1)
+                add(
+                    f"{name}, {title}, as printed",
+                    Kind.PRINTED,
+                    n,
+                    told(epsilon, delta, n),
+                    epsilon,
+                    1,
+                )
         for n in work["users"]:
             share = printed.randomise(epsilon, delta, n)
             truth: tuple[float | None, float | None] = (None, None)
@@ -84,8 +101,22 @@ def run(work: Work) -> Found:
                 spec = RRShuffle(max_value=printed.LARGEST, randomise=printed.rational(share))
                 truth = true_local(spec, delta)
             for kind, value in zip((Kind.CERTIFIED, Kind.ATTAINED), truth, strict=True):
-                add(f"RR-Shuffle, {title}, {kind.value} at the printed p", kind, n, value, epsilon, printed.LARGEST)
-            add(f"RR-Shuffle, {title}, as released", Kind.PRINTED, n, rr_released(epsilon, delta, n), epsilon, 1)
+                add(
+                    f"RR-Shuffle, {title}, {kind.value} at the printed p",
+                    kind,
+                    n,
+                    value,
+                    epsilon,
+                    printed.LARGEST,
+                )
+            add(
+                f"RR-Shuffle, {title}, as released",
+                Kind.PRINTED,
+                n,
+                rr_released(epsilon, delta, n),
+                epsilon,
+                1,
+            )
         for name in NAMES:
             for n in work["calibrated"]:
                 plan = calibrated(name, epsilon, delta, n, work["d_max"])
@@ -98,14 +129,19 @@ def run(work: Work) -> Found:
 
 
 def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
-    """The three statements at the largest n where they have values; Theorem 7.1 also of what devices send here."""
+    """The three statements at the largest n where they have values.
+
+    Theorem 7.1 also of what devices send here.
+    """
     found = []
     for name, statement in (
         ("RR-Shuffle", "Theorem 7.1"),
         ("Geo-Shuffle", "Proposition 5"),
         ("SGDL-Shuffle", "Theorem 7.2"),
     ):
-        values = [(n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None]
+        values = [
+            (n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None
+        ]
         n, told = values[-1]
         spec = printed.present(printed_spec(name, epsilon, delta, n, printed.LARGEST))
         where = f"{name}, ε_S = {epsilon:g}, n = {n}"
@@ -113,21 +149,33 @@ def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
         if randomise is not None:
             certified, attained = ordered_bit(randomise, delta)
             why = "unary bits are ordered: a change by 1 shows one bit alone (S10 (g))"
-            found.append(judge(f"{statement}, {where}", told, certified=certified, attained=attained, why=why))
+            found.append(
+                judge(
+                    f"{statement}, {where}", told, certified=certified, attained=attained, why=why
+                )
+            )
             statement = "the same of the number of ones that devices send here"  # noqa: PLW2901
         certified, attained = true_local(spec, delta)
         reasons = {
             Verdict.FALSE: "a change by 1000 costs more (S10 (g))",
             Verdict.SOUND: "one report's exact loss (S8)",
         }
-        found.append(judge(f"{statement}, {where}", told, certified=certified, attained=attained, why=reasons))
+        found.append(
+            judge(
+                f"{statement}, {where}", told, certified=certified, attained=attained, why=reasons
+            )
+        )
     return found
 
 
 def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit where each bit is seen at its place: at d = 1 one bit is all that differs."""
+    """(certified, attained) ε_L per unit where each bit is seen at its place: at d = 1 one bit is
+    all that differs.
+    """
     bit = RRShuffle(max_value=1, randomise=randomise)
-    return corrupted_bounds(bit, Setting(1, 1), 0.0).epsilon, epsilon_bounds(bit, Setting(1, 1), delta).attained
+    return corrupted_bounds(bit, Setting(1, 1), 0.0).epsilon, epsilon_bounds(
+        bit, Setting(1, 1), delta
+    ).attained
 
 
 def text_claims(delta: float) -> list[Claim]:
@@ -137,7 +185,12 @@ def text_claims(delta: float) -> list[Claim]:
         value = printed.present(PRINTED[name](0.2, delta, 150))
         verdict = Verdict.SOUND if round(value) == told else Verdict.NOT_REPRODUCED
         found.append(
-            Claim(f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}", verdict, f"it is {value:.3g}", told)
+            Claim(
+                f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}",
+                verdict,
+                f"it is {value:.3g}",
+                told,
+            )
         )
     return found
 
@@ -146,15 +199,22 @@ def draw(found: Found) -> Figure:
     """Above as printed, below certified; a column for each ε_S."""
     levels = sorted({float(r.settings["epsilon_s"]) for r in found.rows})  # type: ignore[arg-type]
     d_max = next(r.settings["d_max"] for r in found.rows if ", certified to d = " in r.series)
-    figure, axes = drawing.panels(2, len(levels), width=4.6 * len(levels), height=7.4, sharex=True, sharey=True)
+    figure, axes = drawing.panels(
+        2, len(levels), width=4.6 * len(levels), height=7.4, sharex=True, sharey=True
+    )
     for column, level in zip(axes.T, levels, strict=True):
         title = f"ε_S = {level:g}"
         for name in NAMES:
-            drawing.line(column[0], found, f"{name}, {title}, as printed", label=name, color=COLOUR[name])
+            drawing.line(
+                column[0], found, f"{name}, {title}, as printed", label=name, color=COLOUR[name]
+            )
             series = f"{name}, {title}, certified to d = {d_max}"
-            drawing.line(column[1], found, series, label=name, color=COLOUR[name], marker="o", ms=3.5)
+            drawing.line(
+                column[1], found, series, label=name, color=COLOUR[name], marker="o", ms=3.5
+            )
         drawing.line(
-            column[0], found, f"RR-Shuffle, {title}, certified at the printed p", label="RR-Shuffle, true at that p",
+            column[0], found, f"RR-Shuffle, {title}, "
+                              f"certified at the printed p", label="RR-Shuffle, true at that p",
             color=COLOUR["RR-Shuffle"], ls="--",
         )  # fmt: skip
         column[0].set_title(f"{title} as printed, δ = 0.01", fontsize=10.5)
@@ -176,7 +236,9 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         parameters={
             "epsilon_s": (0.05, 0.2),
             "delta": 0.01,
-            "users": tuple(sorted({*range(5, 50, 3), *range(50, 200, 15), 150, *range(200, 1000, 47), 999})),
+            "users": tuple(
+                sorted({*range(5, 50, 3), *range(50, 200, 15), 150, *range(200, 1000, 47), 999})
+            ),
             "calibrated": (20, 50, 150, 400, 999),
             "d_max": 1000,
         },

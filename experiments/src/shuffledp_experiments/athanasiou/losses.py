@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HALF: Final = printed.LARGEST // 2
-"""Mean of uniform integers 0..1000, which the error of additive noise does not depend on, and that of bits hardly."""
+"""Mean of uniform integers 0..1000, which the error of additive noise does not depend on, and that
+of bits hardly.
+"""
 
 USERS: Final = (*range(2, 50), *range(50, 141, 15), *range(150, 301, 30))
 """n of figures 4 and 15 to 21."""
@@ -36,11 +38,15 @@ RUNS: Final = 1000
 """Runs of the paper for each point."""
 
 STANDARD_ERRORS: Final = 4.0
-"""A mean of 1,000 runs farther than this, and more than its last digit, from the exact law is not reproduced."""
+"""A mean of 1,000 runs farther than this, and more than its last digit, from the exact law is not
+reproduced.
+"""
 
 LOCAL, CENTRAL = "Geo-Local", "Geo-Central"
 MECHANISMS: Final = (LOCAL, *NAMES, CENTRAL)
-COLOUR: Final = {name: drawing.CYCLE[i] for i, name in enumerate((LOCAL, *NAMES))} | {CENTRAL: "#333333"}
+COLOUR: Final = {name: drawing.CYCLE[i] for i, name in enumerate((LOCAL, *NAMES))} | {
+    CENTRAL: "#333333"
+}
 
 TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
     (50, 0.2): ("1", "1.21", ".52", ".1"),
@@ -50,7 +56,9 @@ TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
     (100, 0.3): (".41", ".41", ".04", ".005"),
     (200, 0.1): (".92", ".43", ".11", ".007"),
 }
-"""Table 2 as printed: mean absolute error by (n, ε), of Geo-Local, RR-, Geo- and SGDL-Shuffle; δ = 1e-4."""
+"""Table 2 as printed: mean absolute error by (n, ε), of Geo-Local, RR-, Geo- and SGDL-Shuffle; δ =
+1e-4.
+"""
 
 
 def rounding(digits: str) -> float:
@@ -71,7 +79,9 @@ def spec_law(spec: Mechanism, users: int, largest: int, share: float) -> ErrorLa
 
 
 @cache
-def printed_spec(name: str, epsilon: float, delta: float, users: int, largest: int) -> Mechanism | None:
+def printed_spec(
+    name: str, epsilon: float, delta: float, users: int, largest: int
+) -> Mechanism | None:
     """A mechanism with the parameters that the paper's statements give for ε."""
     make: Mapping[str, Callable[[float, float, int, int], Mechanism | None]] = {
         "RR-Shuffle": printed.rr_spec,
@@ -82,7 +92,10 @@ def printed_spec(name: str, epsilon: float, delta: float, users: int, largest: i
 
 
 def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw | None:
-    """Law of the error as the paper runs a mechanism; None where its statements have no plan for these users."""
+    """Law of the error as the paper runs a mechanism.
+
+    None where its statements have no plan for these users.
+    """
     if name == LOCAL:
         return local_law(epsilon, users)
     if name == CENTRAL:
@@ -108,56 +121,112 @@ class Measure:
 
 MEASURES: Final = {
     "mae": Measure("mean absolute error of the mean", lambda law, n, _: law.mean_absolute() / n),
-    "rmse": Measure("root mean square error of the mean", lambda law, n, _: law.root_mean_square() / n),
-    "relative": Measure(
-        "mean absolute error, relative to the mean", lambda law, n, inverse: law.mean_absolute() / n * inverse
+    "rmse": Measure(
+        "root mean square error of the mean", lambda law, n, _: law.root_mean_square() / n
     ),
-    "box": Measure("median absolute error of the mean", lambda law, n, _: law.quantile(0.5) / n, spread=True),
+    "relative": Measure(
+        "mean absolute error, relative to the mean",
+        lambda law, n, inverse: law.mean_absolute() / n * inverse,
+    ),
+    "box": Measure(
+        "median absolute error of the mean", lambda law, n, _: law.quantile(0.5) / n, spread=True
+    ),
 }
 
 
 def row(
-    series: str, kind: Kind, law: ErrorLaw | None, users: int, measure: Measure, inverse: float, **settings: Any
+    series: str,
+    kind: Kind,
+    law: ErrorLaw | None,
+    users: int,
+    measure: Measure,
+    inverse: float,
+    **settings: Any,
 ) -> Row:
     """The row of one law; an empty y where there is no plan."""
     if law is None:
         return Row(series, kind, "n", users, measure.name, math.nan, settings=settings)
     low, high = (law.quantile(level) / users if measure.spread else None for level in (0.25, 0.75))
-    return Row(series, kind, "n", users, measure.name, measure.of(law, users, inverse), low, high, settings=settings)
+    return Row(
+        series,
+        kind,
+        "n",
+        users,
+        measure.name,
+        measure.of(law, users, inverse),
+        low,
+        high,
+        settings=settings,
+    )
 
 
 def inverse_mean(work: Work, users: int) -> float:
     """E[1/mean] of the paper's data, uniform integers 0..1000, over its number of runs."""
-    data = work.generator("data", users).integers(0, printed.LARGEST + 1, size=(work.runs or RUNS, users))
+    data = work.generator("data", users).integers(
+        0, printed.LARGEST + 1, size=(work.runs or RUNS, users)
+    )
     return float((1 / np.maximum(data.mean(axis=1), 1 / users)).mean())
 
 
-def curves(work: Work, measure: Measure, users: Iterable[int], calibrated_users: Iterable[int]) -> list[Row]:
+def curves(
+    work: Work, measure: Measure, users: Iterable[int], calibrated_users: Iterable[int]
+) -> list[Row]:
     """The rows of one figure: as printed, as released, and at equal certified (ε, δ)."""
     epsilon, delta, rows = work["epsilon"], work["delta"], []
     inverse = {
-        n: inverse_mean(work, n) if measure.name.endswith("to the mean") else 1.0 for n in {*users, *calibrated_users}
+        n: inverse_mean(work, n) if measure.name.endswith("to the mean") else 1.0
+        for n in {*users, *calibrated_users}
     }
     base = {"epsilon": epsilon, "delta": delta}
     for name in (LOCAL, *NAMES):
         for n in users:
             law = printed_law(name, epsilon, delta, n)
-            rows.append(row(f"{name} as printed", Kind.PRINTED, law, n, measure, inverse[n], d_max=1, **base))
+            rows.append(
+                row(
+                    f"{name} as printed", Kind.PRINTED, law, n, measure, inverse[n], d_max=1, **base
+                )
+            )
     rows += [
-        row(CENTRAL, Kind.EXACT, printed_law(CENTRAL, epsilon, delta, n), n, measure, inverse[n], d_max=1000, **base)
+        row(
+            CENTRAL,
+            Kind.EXACT,
+            printed_law(CENTRAL, epsilon, delta, n),
+            n,
+            measure,
+            inverse[n],
+            d_max=1000,
+            **base,
+        )
         for n in users
     ]
     for name in NAMES:
         for n in users:
             released = printed.released_laws(epsilon, n, n * HALF)[name]
-            rows.append(row(f"{name} as released", Kind.PRINTED, released, n, measure, inverse[n], d_max=1, **base))
+            rows.append(
+                row(
+                    f"{name} as released",
+                    Kind.PRINTED,
+                    released,
+                    n,
+                    measure,
+                    inverse[n],
+                    d_max=1,
+                    **base,
+                )
+            )
     for name in NAMES:
         for d_max in work["d_max"]:
             for n in calibrated_users:
                 spec = calibrated(name, epsilon, delta, n, d_max)
-                law = None if spec is None else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                law = (
+                    None
+                    if spec is None
+                    else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                )
                 series = f"{name}, certified to d = {d_max}"
-                rows.append(row(series, Kind.CERTIFIED, law, n, measure, inverse[n], d_max=d_max, **base))
+                rows.append(
+                    row(series, Kind.CERTIFIED, law, n, measure, inverse[n], d_max=d_max, **base)
+                )
     return rows
 
 
@@ -168,8 +237,13 @@ WHY: Final = {
 }
 
 
-def guarantee(name: str, epsilon: float, delta: float, users: int) -> tuple[Claim, list[Row]] | None:
-    """The ε that the paper states for its parameters, against both sides of the truth; None where it has no plan."""
+def guarantee(
+    name: str, epsilon: float, delta: float, users: int
+) -> tuple[Claim, list[Row]] | None:
+    """The ε that the paper states for its parameters, against both sides of the truth.
+
+    None where it has no plan.
+    """
     spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
     if spec is None:
         return None
@@ -185,7 +259,15 @@ def guarantee(name: str, epsilon: float, delta: float, users: int) -> tuple[Clai
     )
     settings = {"epsilon": epsilon, "delta": delta, "d_max": d_max}
     rows = [
-        Row(f"ε of {name} as printed", kind, "n", users, "ε per unit (nats)", value, settings=settings)
+        Row(
+            f"ε of {name} as printed",
+            kind,
+            "n",
+            users,
+            "ε per unit (nats)",
+            value,
+            settings=settings,
+        )
         for kind, value in (
             (Kind.PRINTED, epsilon),
             (Kind.CERTIFIED, found.certified),
@@ -203,13 +285,16 @@ def guarantees(epsilon: float, delta: float, users: Iterable[int]) -> tuple[list
 
 
 def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
-    """p-value of a chi-square test of the clients' integer samplers against the law of the error of the sum.
+    """p-value of a chi-square test of the clients' integer samplers against the law of the error of
+    the sum.
 
-    All users hold half of the largest value, which the law must be for. Randomness is the operating system's: another p
-    in every run, below 1e-9 once in a billion.
+    All users hold half of the largest value, which the law must be for. Randomness is the operating
+    system's: another p in every run, below 1e-9 once in a billion.
     """
     value, integers = (spec.domain - 1) // 2, RandomIntegers()
-    reports = np.array([randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.int64)
+    reports = np.array(
+        [randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.int64
+    )
     counts = spec.count(reports.reshape(rounds, users))
     sums = np.array([estimate(spec, each, users).values[0] for each in counts.tolist()])
     return chi_square(sums - users * value, law)
@@ -236,8 +321,8 @@ def sampler_notes(work: Work, epsilon: float, delta: float) -> tuple[str, ...]:
             law = spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
             p = agreement(spec, users, rounds, law)
             notes.append(
-                f"the clients' sampler of {name} against the law, {rounds} rounds of {users}: p = {p:.2g}"
-                + ("" if p > 1e-9 else ", they DISAGREE")
+                f"the clients' sampler of {name} against the law, {rounds} rounds of {users}: p = "
+                f"{p:.2g}" + ("" if p > 1e-9 else ", they DISAGREE")
             )
     return tuple(notes)
 
@@ -247,7 +332,9 @@ def run_figure(work: Work) -> Found:
     measure, epsilon, delta = MEASURES[work["measure"]], work["epsilon"], work["delta"]
     claims, rows = guarantees(epsilon, delta, work["judged"])
     found = curves(work, measure, work["users"], work["calibrated"])
-    return Found((*found, *rows), tuple(claims), (*_crossing(found), *sampler_notes(work, epsilon, delta)))
+    return Found(
+        (*found, *rows), tuple(claims), (*_crossing(found), *sampler_notes(work, epsilon, delta))
+    )
 
 
 def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -259,12 +346,18 @@ def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
     far = max((int(r.settings["d_max"]) for r in kept if r.kind is Kind.CERTIFIED), default=0)  # type: ignore[call-overload]
     notes = []
     for name in ("RR-Shuffle", "Geo-Shuffle"):
-        true, told = by_series.get(f"{name}, certified to d = {far}", {}), by_series[f"{name} as printed"]
-        common = [n for n in true if math.isfinite(true[n]) and math.isfinite(told.get(n, math.nan))]
+        true, told = (
+            by_series.get(f"{name}, certified to d = {far}", {}),
+            by_series[f"{name} as printed"],
+        )
+        common = [
+            n for n in true if math.isfinite(true[n]) and math.isfinite(told.get(n, math.nan))
+        ]
         if common:
             n = max(common)
             notes.append(
-                f"n = {n:g}: {name} certified for all changes up to {far} has {true[n] / told[n]:.2g} times "
+                f"n = {n:g}: {name} certified for all changes up to {far} has "
+                f"{true[n] / told[n]:.2g} times "
                 "the error of its printed parameters"
             )
     return tuple(notes)
@@ -272,7 +365,13 @@ def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
 
 def draw_figure(found: Found) -> Figure:
     """As printed, and certified for changes by one and by the whole domain."""
-    widest = sorted({int(r.settings["d_max"]) for r in found.rows if r.kind is Kind.CERTIFIED and "," in r.series})  # type: ignore[call-overload]
+    widest = sorted(
+        {
+            int(r.settings["d_max"])  # type: ignore[call-overload]
+            for r in found.rows
+            if r.kind is Kind.CERTIFIED and "," in r.series
+        }
+    )
     chosen = sorted({widest[0], widest[-1]})
     figure, axes = drawing.panels(
         1, 1 + len(chosen), width=4.1 * (1 + len(chosen)), height=4.9, sharey=True, sharex=True
@@ -291,7 +390,13 @@ def draw_figure(found: Found) -> Figure:
         _line(axes[0, 0], found, f"{name} as printed", name)
         if name != "SGDL-Shuffle":  # released, it has next to no noise
             drawing.line(
-                axes[0, 0], found, f"{name} as released", label=f"{name}, released", color=COLOUR[name], ls="--", lw=1.0
+                axes[0, 0],
+                found,
+                f"{name} as released",
+                label=f"{name}, released",
+                color=COLOUR[name],
+                ls="--",
+                lw=1.0,
             )
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
             _line(panel, found, f"{name}, certified to d = {d_max}", name, marker=".")
@@ -306,7 +411,9 @@ def _line(axes: Axes, found: Found, series: str, name: str, **style: Any) -> Non
 
 
 def run_table(work: Work) -> Found:
-    """Table 2, with the exact law at the printed parameters, the released ones, and calibrated plans beside it."""
+    """Table 2, with the exact law at the printed parameters, the released ones, and calibrated
+    plans beside it.
+    """
     delta, measure = work["delta"], MEASURES["mae"]
     rows: list[Row] = []
     digits: list[Claim] = []
@@ -317,38 +424,81 @@ def run_table(work: Work) -> Found:
             law = printed_law(name, epsilon, delta, n)
             rows.append(
                 Row(
-                    f"{name}, table 2", Kind.PUBLISHED, "n", n, measure.name, float(cell), settings={**base, "d_max": 1}
+                    f"{name}, table 2",
+                    Kind.PUBLISHED,
+                    "n",
+                    n,
+                    measure.name,
+                    float(cell),
+                    settings={**base, "d_max": 1},
                 )
             )
-            rows.append(row(f"{name} as printed", Kind.PRINTED, law, n, measure, 1.0, d_max=1, **base))
+            rows.append(
+                row(f"{name} as printed", Kind.PRINTED, law, n, measure, 1.0, d_max=1, **base)
+            )
             digits.append(judge_error(name, cell, law, n, epsilon, delta))
         rows.append(
-            row(CENTRAL, Kind.EXACT, printed_law(CENTRAL, epsilon, delta, n), n, measure, 1.0, d_max=1000, **base)
+            row(
+                CENTRAL,
+                Kind.EXACT,
+                printed_law(CENTRAL, epsilon, delta, n),
+                n,
+                measure,
+                1.0,
+                d_max=1000,
+                **base,
+            )
         )
         least = least_error(epsilon, delta, n * printed.LARGEST) / n
         rows.append(
-            Row("least error of any mechanism", Kind.EXACT, "n", n, measure.name, least, settings={**base, "d_max": 1})
+            Row(
+                "least error of any mechanism",
+                Kind.EXACT,
+                "n",
+                n,
+                measure.name,
+                least,
+                settings={**base, "d_max": 1},
+            )
         )
         for name, released in printed.released_laws(epsilon, n, n * HALF).items():
-            rows.append(row(f"{name} as released", Kind.PRINTED, released, n, measure, 1.0, d_max=1, **base))
+            rows.append(
+                row(f"{name} as released", Kind.PRINTED, released, n, measure, 1.0, d_max=1, **base)
+            )
         if index < work["calibrated"]:
             for name in NAMES:
                 for d_max in work["d_max"]:
                     spec = calibrated(name, epsilon, delta, n, d_max)
-                    law = None if spec is None else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                    law = (
+                        None
+                        if spec is None
+                        else spec_law(spec, n, printed.LARGEST, HALF / printed.LARGEST)
+                    )
                     series = f"{name}, certified to d = {d_max}"
-                    rows.append(row(series, Kind.CERTIFIED, law, n, measure, 1.0, d_max=d_max, **base))
+                    rows.append(
+                        row(series, Kind.CERTIFIED, law, n, measure, 1.0, d_max=d_max, **base)
+                    )
         if index < work["judged"]:
             claims, more = guarantees(epsilon, delta, [n])
             truths += claims
             rows += more
-    times = max(least_error(e, delta, n * printed.LARGEST) / n / float(cells[-1]) for (n, e), cells in TABLE_2.items())
-    note = f"table 2's SGDL-Shuffle is up to {times:.0f} times below what any mechanism with this guarantee can reach"
+    times = max(
+        least_error(e, delta, n * printed.LARGEST) / n / float(cells[-1])
+        for (n, e), cells in TABLE_2.items()
+    )
+    note = (
+        f"table 2's SGDL-Shuffle is up to {times:.0f} times below what any mechanism with this "
+        f"guarantee can reach"
+    )
     return Found(tuple(rows), (*digits, *truths), (note, *sampler_notes(work, 0.2, delta)))
 
 
-def judge_error(name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float) -> Claim:
-    """A printed error against the exact law at the printed parameters, and against the least error there is."""
+def judge_error(
+    name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float
+) -> Claim:
+    """A printed error against the exact law at the printed parameters, and against the least error
+    there is.
+    """
     statement = f"table 2, {name}, n = {users}, ε = {epsilon:g}: error {cell}"
     value, least = float(cell), least_error(epsilon, delta, users * printed.LARGEST) / users
     if value + rounding(cell) < least:
@@ -363,26 +513,48 @@ def judge_error(name: str, cell: str, law: ErrorLaw | None, users: int, epsilon:
     )
     if abs(value - exact) <= slack:
         return Claim(statement, Verdict.SOUND, f"the printed parameters give {exact:.3g}", value)
-    return Claim(statement, Verdict.NOT_REPRODUCED, f"the printed parameters give {exact:.3g}", value)
+    return Claim(
+        statement, Verdict.NOT_REPRODUCED, f"the printed parameters give {exact:.3g}", value
+    )
 
 
 def draw_table(found: Found) -> Figure:
-    """A group of bars for each row of the table: printed digits, the least error there is, and certified plans."""
+    """A group of bars for each row of the table: printed digits, the least error there is, and
+    certified plans.
+    """
     figure, axes = drawing.panels(width=10.5, height=5.2)
     panel, places = axes[0, 0], list(TABLE_2)
     offset = {name: (i - 1.5) * 0.2 for i, name in enumerate((LOCAL, *NAMES))}
     far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
     marks = {
-        f", certified to d = {far}": {"marker": "_", "ms": 15, "mew": 3, "label": f"certified for changes up to {far}"},
-        ", certified to d = 1": {"marker": "_", "ms": 15, "mew": 1.2, "label": "certified for changes by 1"},
-        " as printed": {"marker": "o", "ms": 5, "mfc": "none", "label": "printed parameters, exact"},
+        f", certified to d = {far}": {
+            "marker": "_",
+            "ms": 15,
+            "mew": 3,
+            "label": f"certified for changes up to {far}",
+        },
+        ", certified to d = 1": {
+            "marker": "_",
+            "ms": 15,
+            "mew": 1.2,
+            "label": "certified for changes by 1",
+        },
+        " as printed": {
+            "marker": "o",
+            "ms": 5,
+            "mfc": "none",
+            "label": "printed parameters, exact",
+        },
         ", table 2": {"marker": "X", "ms": 8, "label": "table 2 as printed"},
     }
     for name in (LOCAL, *NAMES):
         for ending, style in marks.items():
             kept = [r for r in found.rows if r.series == name + ending and math.isfinite(r.y)]
             if kept:
-                x = [places.index((int(r.x), float(r.settings["epsilon"]))) + offset[name] for r in kept]  # type: ignore[arg-type]
+                x = [
+                    places.index((int(r.x), float(r.settings["epsilon"]))) + offset[name]  # type: ignore[arg-type]
+                    for r in kept
+                ]
                 shown = {**style, "label": "_"}
                 panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **shown)
     for index, r in enumerate(r for r in found.rows if r.series == "least error of any mechanism"):
@@ -390,7 +562,9 @@ def draw_table(found: Found) -> Figure:
     panel.set_yscale("log")
     panel.set_xticks(range(len(places)), [f"n = {n}\nε = {e:g}" for n, e in places])
     panel.set_ylabel("mean absolute error of the mean (values 0..1000)")
-    panel.set_title("Table 2's SGDL-Shuffle is better than any mechanism with its guarantee can be", fontsize=11)
+    panel.set_title(
+        "Table 2's SGDL-Shuffle is better than any mechanism with its guarantee can be", fontsize=11
+    )
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -402,13 +576,20 @@ def draw_table(found: Found) -> Figure:
 
 
 def figure(
-    number: int, measure: str, epsilon: float, delta: float, *, reach: tuple[int, ...] = (1,), **options: Any
+    number: int,
+    measure: str,
+    epsilon: float,
+    delta: float,
+    *,
+    reach: tuple[int, ...] = (1,),
+    **options: Any,
 ) -> Entry:
     """The entry of one of the figures; `reach` are the d_max of its first look."""
     return Entry(
         id=f"002-f{number}",
         source=f"Athanasiou et al. 2025, figure {number}",
-        question=f"How large is the {MEASURES[measure].name} by n, at ε = {epsilon:g}, δ = {delta:g}?",
+        question=f"How large is the {MEASURES[measure].name} by n, at ε = {epsilon:g}, δ = "
+        f"{delta:g}?",
         parameters={
             "epsilon": epsilon,
             "delta": delta,
@@ -435,7 +616,12 @@ TABLE: Final = Entry(
     id="002-t2",
     source="Athanasiou et al. 2025, table 2",
     question="Which mechanism sums numbers with the least error at which guarantee?",
-    parameters={"delta": 1e-4, "calibrated": len(TABLE_2), "judged": len(TABLE_2), "d_max": (1, 10, 100, 1000)},
+    parameters={
+        "delta": 1e-4,
+        "calibrated": len(TABLE_2),
+        "judged": len(TABLE_2),
+        "d_max": (1, 10, 100, 1000),
+    },
     quick={"calibrated": 1, "judged": 5, "d_max": (1,)},
     run=run_table,
     draw=draw_table,
@@ -445,11 +631,23 @@ TABLE: Final = Entry(
 )
 
 FIGURES: Final = (
-    figure(4, "mae", 0.1, 1e-4, reach=(1, 1000), verdicts=_LOOSE, aliases=("002-f15",), seconds=40, seconds_quick=4.1),
+    figure(
+        4,
+        "mae",
+        0.1,
+        1e-4,
+        reach=(1, 1000),
+        verdicts=_LOOSE,
+        aliases=("002-f15",),
+        seconds=40,
+        seconds_quick=4.1,
+    ),
     figure(16, "mae", 0.2, 1e-3, verdicts=_SOUND, seconds=36, seconds_quick=1.6),
     figure(17, "mae", 0.3, 1e-4, verdicts=_FALSE, seconds=34, seconds_quick=1.9),
     figure(18, "rmse", 0.2, 1e-4, verdicts=_LOOSE, seconds=36, seconds_quick=2),
-    figure(19, "relative", 0.1, 1e-4, reach=(1, 1000), verdicts=_LOOSE, seconds=35, seconds_quick=3.5),
+    figure(
+        19, "relative", 0.1, 1e-4, reach=(1, 1000), verdicts=_LOOSE, seconds=35, seconds_quick=3.5
+    ),
     figure(20, "mae", 0.5, 1e-2, verdicts=_FALSE, seconds=40, seconds_quick=2),
     figure(21, "box", 0.2, 1e-4, verdicts=_LOOSE, seconds=17, seconds_quick=1.2),
 )

@@ -20,7 +20,9 @@ Integers = NDArray[np.int64]
 
 
 def log_g(points: Integers, distance: int, shape: float, ratio: float) -> Floats:
-    """ln g(r, d) of Theorem 4.1: |ln P(⌊r - d/2⌋)/P(⌊r + d/2⌋)|, so that it is about the middle of the change."""
+    """ln g(r, d) of Theorem 4.1: |ln P(⌊r - d/2⌋)/P(⌊r + d/2⌋)|, so that it is about the middle of
+    the change.
+    """
     left, right = np.floor(points - distance / 2), np.floor(points + distance / 2)
     both = sgdl_log_mass(shape, -math.log(ratio), np.concatenate([left, right]).astype(np.int64))
     return np.abs(both[: points.size] - both[points.size :])
@@ -32,7 +34,9 @@ def per_unit(points: Integers, distances: Integers, shape: float, ratio: float) 
 
 
 def outward(points: Integers, distances: Integers, shape: float, ratio: float) -> Floats:
-    """ln(P(a)/P(a + d))/d: what a change by d costs each unit if the output is seen at a from one end of it."""
+    """ln(P(a)/P(a + d))/d: what a change by d costs each unit if the output is seen at a from one
+    end of it.
+    """
     wanted = (np.abs(points)[:, None] + np.append(0, distances)[None, :]).astype(np.int64)
     masses = sgdl_log_mass(shape, -math.log(ratio), wanted.ravel()).reshape(wanted.shape)
     return np.asarray((masses[:, :1] - masses[:, 1:]) / distances, dtype=np.float64)
@@ -46,13 +50,29 @@ def run_pmf(work: Work) -> Found:
         masses = np.exp(sgdl_log_mass(shape, -math.log(ratio), reach))
         settings = {"beta": shape, "p": ratio}
         rows += [
-            Row(f"SGDL({shape}, {ratio:g})", Kind.EXACT, "r", int(r), "P(Y = r)", float(y), settings=settings)
+            Row(
+                f"SGDL({shape}, {ratio:g})",
+                Kind.EXACT,
+                "r",
+                int(r),
+                "P(Y = r)",
+                float(y),
+                settings=settings,
+            )
             for r, y in zip(reach, masses, strict=True)
         ]
     shape, ratio = work["ratio_of"]
     for d in work["distances"]:
         rows += [
-            Row(f"g(r, {d})", Kind.EXACT, "r", int(r), "g(r, d)", float(y), settings={"beta": shape, "p": ratio})
+            Row(
+                f"g(r, {d})",
+                Kind.EXACT,
+                "r",
+                int(r),
+                "g(r, d)",
+                float(y),
+                settings={"beta": shape, "p": ratio},
+            )
             for r, y in zip(reach, np.exp(log_g(reach, d, shape, ratio)), strict=True)
         ]
     return Found(tuple(rows), (*pmf_claims(), *symmetry_claims(shape, ratio, work["distances"])))
@@ -88,14 +108,30 @@ def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> l
     points = np.arange(-30, 31)
     holds = True
     for d in distances:
-        here, mirrored = log_g(points, d, shape, ratio), log_g(-points if d % 2 == 0 else 1 - points, d, shape, ratio)
+        here, mirrored = (
+            log_g(points, d, shape, ratio),
+            log_g(-points if d % 2 == 0 else 1 - points, d, shape, ratio),
+        )
         rising = np.diff(here[points >= d % 2])
-        holds = holds and bool(np.allclose(here, mirrored, rtol=1e-9)) and bool((rising >= -1e-9).all())
+        holds = (
+            holds and bool(np.allclose(here, mirrored, rtol=1e-9)) and bool((rising >= -1e-9).all())
+        )
     verdict = Verdict.SOUND if holds else Verdict.FALSE
     value = math.exp(float(log_g(np.array([0]), 2, shape, ratio)[0]))
     return [
-        Claim("Theorem B.2 (1), (2): g rises outward, and its symmetry", verdict, "seen for |r| up to 30"),
-        Claim("Theorem B.2 (3): g(0, d) = 0 for even d", Verdict.FALSE, f"a misprint for {value:g}", 0.0, value, value),
+        Claim(
+            "Theorem B.2 (1), (2): g rises outward, and its symmetry",
+            verdict,
+            "seen for |r| up to 30",
+        ),
+        Claim(
+            "Theorem B.2 (3): g(0, d) = 0 for even d",
+            Verdict.FALSE,
+            f"a misprint for {value:g}",
+            0.0,
+            value,
+            value,
+        ),
     ]
 
 
@@ -110,7 +146,13 @@ def draw_pmf(found: Found) -> Figure:
     axes[0, 0].set_ylabel("P(Y = r)")
     for index, name in enumerate(ratios):
         for panel in axes[0, 1:]:
-            drawing.line(panel, found, name, color=drawing.CYCLE[4 + index], marker="." if panel is axes[0, 2] else "")
+            drawing.line(
+                panel,
+                found,
+                name,
+                color=drawing.CYCLE[4 + index],
+                marker="." if panel is axes[0, 2] else "",
+            )
     axes[0, 1].set_title("Figure 7: g(r, d) grows outward", fontsize=10.5)
     axes[0, 2].set_title("Figure 8: symmetric about 0 or 1/2", fontsize=10.5)
     near = [r.y for r in found.rows if r.series in ratios and abs(float(r.x)) <= 5]
@@ -138,7 +180,8 @@ def run_per_unit(work: Work) -> Found:
                 settings = {"n": users, "epsilon_geo": rate, "r": int(r)}
                 rows += [
                     Row(
-                        f"{name}, r = {r}, n = {users}, ε_geo = {rate:g}", Kind.EXACT, "d", int(d), "ε per unit (nats)",
+                        f"{name}, r = {r}, n = {users}, ε_geo = {rate:g}", Kind.EXACT, "d",
+                        int(d), "ε per unit (nats)",
                         float(y), settings=settings,
                     )
                     for d, y in zip(distances, line, strict=True)
@@ -158,7 +201,8 @@ def run_per_unit(work: Work) -> Found:
             Claim(
                 f"appendix B: so d = 1 is the worst, {setting}",
                 Verdict.FALSE if at > 0 else Verdict.SOUND,
-                f"with the output at {-points[0]} from one end d = {distances[at]} costs more for each unit",
+                f"with the output at {-points[0]} from one end d = {distances[at]} costs more for "
+                f"each unit",
                 published=float(end[0, 0]),
                 certified=float(end[0, at]),
                 attained=float(end[0, at]),
@@ -169,14 +213,20 @@ def run_per_unit(work: Work) -> Found:
 
 def draw_per_unit(found: Found) -> Figure:
     """Above the paper's K, below the cost from an end; a column for each law."""
-    laws = list(dict.fromkeys((int(r.settings["n"]), float(r.settings["epsilon_geo"])) for r in found.rows))  # type: ignore[call-overload, arg-type]
+    laws = list(
+        dict.fromkeys((int(r.settings["n"]), float(r.settings["epsilon_geo"])) for r in found.rows)  # type: ignore[arg-type, call-overload]
+    )
     points = list(dict.fromkeys(int(r.settings["r"]) for r in found.rows))  # type: ignore[call-overload]
-    figure, axes = drawing.panels(2, len(laws), width=4.1 * len(laws), height=7.0, sharex=True, sharey="col")
+    figure, axes = drawing.panels(
+        2, len(laws), width=4.1 * len(laws), height=7.0, sharex=True, sharey="col"
+    )
     for column, (users, rate) in zip(axes.T, laws, strict=True):
         for panel, name in zip(column, ("K(r, d)", "from an end"), strict=True):
             for index, r in enumerate(points):
                 series = f"{name}, r = {r}, n = {users}, ε_geo = {rate:g}"
-                kept = [each for each in found.rows if each.series == series and float(each.x) % 2 == 1]
+                kept = [
+                    each for each in found.rows if each.series == series and float(each.x) % 2 == 1
+                ]
                 drawing.line(panel, kept, series, label=f"r = {r}", color=drawing.CYCLE[index])
         column[0].set_title(f"n = {users:,}, ε_geo = {rate:g}: the paper's K falls", fontsize=10)
         column[1].set_title("the output at an end: it rises", fontsize=10)
@@ -203,7 +253,8 @@ def run_small(work: Work) -> Found:
         )
         claims.append(
             Claim(
-                f"Theorem 7.2's proof, β = {shape:g}: g(r, 1) is largest at r = 0 and falls outward",
+                f"Theorem 7.2's proof, β = {shape:g}: g(r, 1) is largest at r = 0 and falls "
+                f"outward",
                 Verdict.SOUND if falling else Verdict.FALSE,
                 f"g(0, 1) = {values[points == 0][0]:.4g}",
             )
@@ -220,7 +271,10 @@ def draw_small(found: Found) -> Figure:
         panel.set_yscale("log")
         panel.set_xlabel("r")
         panel.set_ylabel("g(r, 1)")
-        panel.set_title(f"{name}, p = {found.rows[0].settings['p']:g}: one report's worst is at 0", fontsize=10.5)
+        panel.set_title(
+            f"{name}, p = {found.rows[0].settings['p']:g}: one report's worst is at 0",
+            fontsize=10.5,
+        )
     return figure
 
 
@@ -228,7 +282,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     Entry(
         id="002-f2",
         source="Athanasiou et al. 2025, figures 2, 7 and 8",
-        question="What does the law of SGDL noise look like, and the ratio g(r, d) of two shifted ones?",
+        question="What does the law of SGDL noise look like, and the ratio g(r, d) of two shifted "
+        "ones?",
         parameters={
             "laws": ((10, 0.5), (10, 0.8), (50, 0.5), (50, 0.8)),
             "ratio_of": (100, 0.81),

@@ -1,7 +1,9 @@
-"""The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to 29, and the map 22.
+"""The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to
+29, and the map 22.
 
-Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise does not depend on
-the addresses, and that of bits hardly: the addresses only say how many bits are ones.
+Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise
+does not depend on the addresses, and that of bits hardly: the addresses only say how many bits are
+ones.
 """
 
 from __future__ import annotations
@@ -91,26 +93,37 @@ class Grid:
         return self.per_square(epsilon) / math.sqrt(2)
 
 
-def metres(law: ErrorLaw, users: int, side: float, *, manhattan: bool) -> tuple[float, float, float]:
-    """Mean, lower and upper quartile of the distance between true and reported centroid; both axes by one law.
+def metres(
+    law: ErrorLaw, users: int, side: float, *, manhattan: bool
+) -> tuple[float, float, float]:
+    """Mean, lower and upper quartile of the distance between true and reported centroid.
 
-    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by convexity a Euclidean mean
-    is not above the true one, and less than a thousandth below it.
+    Both axes by one law.
+
+    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by
+    convexity a Euclidean mean is not above the true one, and less than a thousandth below it.
     """
     first, mass = _cells(law)
     size = np.abs(first)
-    distance = size[:, None] + size[None, :] if manhattan else np.hypot(size[:, None], size[None, :])
+    distance = (
+        size[:, None] + size[None, :] if manhattan else np.hypot(size[:, None], size[None, :])
+    )
     weight = mass[:, None] * mass[None, :]
     mean = 2 * law.mean_absolute() if manhattan else float((distance * weight).sum())
     order = np.argsort(distance, axis=None)
     reached = np.cumsum(weight.ravel()[order])
-    quartiles = distance.ravel()[order][np.searchsorted(reached, [0.25 * reached[-1], 0.75 * reached[-1]])]
+    quartiles = distance.ravel()[order][
+        np.searchsorted(reached, [0.25 * reached[-1], 0.75 * reached[-1]])
+    ]
     scale = side / users
     return mean * scale, float(quartiles[0]) * scale, float(quartiles[1]) * scale
 
 
 def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
-    """The law of |error| in cells of equal probability at most, each at its mean; empty ones left out."""
+    """The law of |error| in cells of equal probability at most, each at its mean.
+
+    Empty ones left out.
+    """
     size = np.abs(law.errors)
     order = np.argsort(size, kind="stable")
     size, mass = size[order], law.mass[order]
@@ -129,7 +142,8 @@ def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, 
 
     Args:
         folder: with the paper's file, which has the dispersed addresses only; None for a stand-in.
-        dispersed: whether the stand-in leaves out the rectangle that the paper's dispersed data leave out.
+        dispersed: whether the stand-in leaves out the rectangle that the paper's dispersed data
+            leave out.
     """
     if folder is None:
         generator = np.random.default_rng(22)
@@ -139,11 +153,17 @@ def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, 
         inside = _within(found, BOX)
         if dispersed:
             inside &= ~_within(found, SUBURBS)
-        return found[inside], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
-    return load(folder, "austin"), "only the dispersed addresses are to be had; figures 5, 22 to 25 and 27 used all"
+        return found[
+            inside
+        ], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
+    return load(
+        folder, "austin"
+    ), "only the dispersed addresses are to be had; figures 5, 22 to 25 and 27 used all"
 
 
-def _within(places: Floats, box: tuple[tuple[float, float], tuple[float, float]]) -> NDArray[np.bool_]:
+def _within(
+    places: Floats, box: tuple[tuple[float, float], tuple[float, float]]
+) -> NDArray[np.bool_]:
     inside = [(places[:, i] >= box[i][0]) & (places[:, i] <= box[i][1]) for i in (0, 1)]
     return np.asarray(np.all(inside, axis=0))
 
@@ -158,8 +178,13 @@ def share_of_ones(folder: Path | None, *, dispersed: bool = False) -> float:
 
 
 @cache
-def axis_law(name: str, grid: Grid, epsilon: float, delta: float, users: int, share: float) -> ErrorLaw | None:
-    """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane; None without a plan."""
+def axis_law(
+    name: str, grid: Grid, epsilon: float, delta: float, users: int, share: float
+) -> ErrorLaw | None:
+    """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane.
+
+    None without a plan.
+    """
     run = grid.axis(epsilon)
     if name == LOCAL:
         return local_law(run, users)
@@ -172,8 +197,12 @@ def axis_law(name: str, grid: Grid, epsilon: float, delta: float, users: int, sh
 
 
 @cache
-def released_axis_law(name: str, grid: Grid, epsilon: float, users: int, share: float) -> ErrorLaw | None:
-    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of t, SGDL with n ε."""
+def released_axis_law(
+    name: str, grid: Grid, epsilon: float, users: int, share: float
+) -> ErrorLaw | None:
+    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of
+    t, SGDL with n ε.
+    """
     run, delta = grid.axis(epsilon), printed.RELEASED_DELTA / 2
     if name == "SGDL-Shuffle":
         return sgdl_error(1.0, min(run * users, 30.0))
@@ -186,26 +215,48 @@ def released_axis_law(name: str, grid: Grid, epsilon: float, users: int, share: 
 
 
 def point(
-    series: str, kind: Kind, law: ErrorLaw | None, users: int, grid: Grid, *, manhattan: bool, **settings: Any
+    series: str,
+    kind: Kind,
+    law: ErrorLaw | None,
+    users: int,
+    grid: Grid,
+    *,
+    manhattan: bool,
+    **settings: Any,
 ) -> Row:
     """The row of one law, in metres, with the quartiles."""
     name = "Manhattan distance (m)" if manhattan else "Euclidean distance (m)"
     settings |= {"squares": grid.squares, "radius": grid.radius}
     if law is None:
         return Row(series, kind, "n", users, name, math.nan, settings=settings)
-    return Row(series, kind, "n", users, name, *metres(law, users, grid.side, manhattan=manhattan), settings=settings)
+    return Row(
+        series,
+        kind,
+        "n",
+        users,
+        name,
+        *metres(law, users, grid.side, manhattan=manhattan),
+        settings=settings,
+    )
 
 
 def certified_law(
     name: str, grid: Grid, epsilon: float, delta: float, users: int, d_max: int, share: float
 ) -> ErrorLaw | None:
-    """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2) and changes up to d_max squares."""
+    """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2) and changes up to
+    d_max squares.
+    """
     spec = calibrated(name, grid.axis(epsilon), delta / 2, users, d_max, grid.squares)
     return None if spec is None else spec_law(spec, users, grid.squares, share)
 
 
-def guarantee(name: str, grid: Grid, epsilon: float, delta: float, users: int) -> tuple[Claim, list[Row]] | None:
-    """The ε of one axis, as the paper states it, against both sides of the truth; None without a plan."""
+def guarantee(
+    name: str, grid: Grid, epsilon: float, delta: float, users: int
+) -> tuple[Claim, list[Row]] | None:
+    """The ε of one axis, as the paper states it, against both sides of the truth.
+
+    None without a plan.
+    """
     run = grid.axis(epsilon)
     spec = printed_spec(name, run, delta / 2, users, grid.squares)
     if spec is None:
@@ -221,13 +272,27 @@ def guarantee(name: str, grid: Grid, epsilon: float, delta: float, users: int) -
     settings = {"epsilon": epsilon, "delta": delta, "d_max": grid.squares}
     settings |= {"squares": grid.squares, "radius": grid.radius}
     rows = [
-        Row(f"ε of {name} as printed", kind, "n", users, "ε per square of an axis (nats)", value, settings=settings)
-        for kind, value in ((Kind.PRINTED, run), (Kind.CERTIFIED, found.certified), (Kind.ATTAINED, found.attained))
+        Row(
+            f"ε of {name} as printed",
+            kind,
+            "n",
+            users,
+            "ε per square of an axis (nats)",
+            value,
+            settings=settings,
+        )
+        for kind, value in (
+            (Kind.PRINTED, run),
+            (Kind.CERTIFIED, found.certified),
+            (Kind.ATTAINED, found.attained),
+        )
     ]
     return claim, rows
 
 
-def guarantees(grid: Grid, epsilon: float, delta: float, users: Iterable[int]) -> tuple[list[Claim], list[Row]]:
+def guarantees(
+    grid: Grid, epsilon: float, delta: float, users: Iterable[int]
+) -> tuple[list[Claim], list[Row]]:
     """The stated guarantees of all mechanisms at some numbers of users."""
     pairs = [guarantee(name, grid, epsilon, delta, n) for name in NAMES for n in users]
     found = [pair for pair in pairs if pair is not None]
@@ -251,7 +316,8 @@ def run_figure(work: Work) -> Found:
     for name in (LOCAL, *NAMES):
         rows += [
             point(
-                f"{name} as printed", Kind.PRINTED, axis_law(name, grid, epsilon, delta, n, share), n, grid,
+                f"{name} as printed", Kind.PRINTED, axis_law(name, grid, epsilon, delta, n,
+                share), n, grid,
                 manhattan=manhattan, d_max=1, **base,
             )
             for n in work["users"]
@@ -259,7 +325,8 @@ def run_figure(work: Work) -> Found:
     for name in NAMES:
         rows += [
             point(
-                f"{name} as released", Kind.PRINTED, released_axis_law(name, grid, epsilon, n, share), n, grid,
+                f"{name} as released", Kind.PRINTED, released_axis_law(name, grid, epsilon, n,
+                share), n, grid,
                 manhattan=manhattan, d_max=1, **base,
             )
             for n in work["users"]
@@ -277,7 +344,11 @@ def run_figure(work: Work) -> Found:
             ]  # fmt: skip
     claims, more = guarantees(grid, epsilon, delta, work["judged"])
     fewest = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
-    return Found((*rows, *more), tuple(claims), (note, f"by Theorem 3.1 RR-Shuffle needs {fewest} users here"))
+    return Found(
+        (*rows, *more),
+        tuple(claims),
+        (note, f"by Theorem 3.1 RR-Shuffle needs {fewest} users here"),
+    )
 
 
 def _named(*, dispersed: bool, given: bool) -> str:
@@ -301,12 +372,24 @@ def draw_figure(found: Found) -> Figure:
         drawing.line(panel, found, f"{LOCAL} as printed", label=LOCAL, color=COLOUR[LOCAL])
     radius, squares = first.settings["radius"], first.settings["squares"]
     axes[0, 0].set_ylabel(f"{first.y_name}, mean and quartiles")
-    axes[0, 0].set_title(f"As printed, ε = {first.settings['epsilon']:g} within {radius:g} m", fontsize=10.5)
-    figure.suptitle(f"Addresses: {first.settings['addresses']}; grid of {squares} x {squares} squares", fontsize=11)
+    axes[0, 0].set_title(
+        f"As printed, ε = {first.settings['epsilon']:g} within {radius:g} m", fontsize=10.5
+    )
+    figure.suptitle(
+        f"Addresses: {first.settings['addresses']}; grid of {squares} x {squares} squares",
+        fontsize=11,
+    )
     for name in NAMES:
         drawing.line(axes[0, 0], found, f"{name} as printed", label=name, color=COLOUR[name])
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
-            drawing.line(panel, found, f"{name}, certified to d = {d_max}", label=name, color=COLOUR[name], marker=".")
+            drawing.line(
+                panel,
+                found,
+                f"{name}, certified to d = {d_max}",
+                label=name,
+                color=COLOUR[name],
+                marker=".",
+            )
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
         squares_moved = "1 square" if d_max == 1 else f"{d_max} of {squares} squares"
         panel.set_title(f"Certified for that, moves up to {squares_moved}", fontsize=10.5)
@@ -315,7 +398,9 @@ def draw_figure(found: Found) -> Figure:
 
 
 def run_table(work: Work) -> Found:
-    """Table 3, with the exact laws at the printed and the released parameters, and certified plans beside it."""
+    """Table 3, with the exact laws at the printed and the released parameters, and certified plans
+    beside it.
+    """
     grid, delta = Grid(work["squares"], work["radius"]), work["delta"]
     share, note = share_of_ones(work.data), addresses(work.data)[1]
     rows: list[Row] = []
@@ -330,13 +415,34 @@ def run_table(work: Work) -> Found:
             settings = {**base, "d_max": 1, "squares": grid.squares, "radius": grid.radius}
             rows.append(
                 Row(
-                    f"{name}, table 3", Kind.PUBLISHED, "n", n, "Euclidean distance (m)", float(cell), settings=settings
+                    f"{name}, table 3",
+                    Kind.PUBLISHED,
+                    "n",
+                    n,
+                    "Euclidean distance (m)",
+                    float(cell),
+                    settings=settings,
                 )
             )
-            rows.append(point(f"{name} as printed", Kind.PRINTED, law, n, grid, manhattan=False, d_max=1, **base))
+            rows.append(
+                point(
+                    f"{name} as printed",
+                    Kind.PRINTED,
+                    law,
+                    n,
+                    grid,
+                    manhattan=False,
+                    d_max=1,
+                    **base,
+                )
+            )
             digits.append(judge_distance(name, cell, law, n, epsilon, delta, grid, least))
         central = axis_law(CENTRAL, grid, epsilon, delta, n, share)
-        rows.append(point(CENTRAL, Kind.EXACT, central, n, grid, manhattan=False, d_max=grid.squares, **base))
+        rows.append(
+            point(
+                CENTRAL, Kind.EXACT, central, n, grid, manhattan=False, d_max=grid.squares, **base
+            )
+        )
         rows.append(
             Row(
                 "least distance of any mechanism",
@@ -351,13 +457,35 @@ def run_table(work: Work) -> Found:
         times = max(times, rows[-2].y / float(cells[-1]))
         for name in NAMES:
             law = released_axis_law(name, grid, epsilon, n, share)
-            rows.append(point(f"{name} as released", Kind.PRINTED, law, n, grid, manhattan=False, d_max=1, **base))
+            rows.append(
+                point(
+                    f"{name} as released",
+                    Kind.PRINTED,
+                    law,
+                    n,
+                    grid,
+                    manhattan=False,
+                    d_max=1,
+                    **base,
+                )
+            )
         if index < work["calibrated"]:
             for name in NAMES:
                 for d_max in work["d_max"]:
                     law = certified_law(name, grid, epsilon, delta, n, d_max, share)
                     series = f"{name}, certified to d = {d_max}"
-                    rows.append(point(series, Kind.CERTIFIED, law, n, grid, manhattan=False, d_max=d_max, **base))
+                    rows.append(
+                        point(
+                            series,
+                            Kind.CERTIFIED,
+                            law,
+                            n,
+                            grid,
+                            manhattan=False,
+                            d_max=d_max,
+                            **base,
+                        )
+                    )
         if index < work["judged"]:
             claims, more = guarantees(grid, epsilon, delta, [n])
             truths += claims
@@ -374,19 +502,29 @@ def run_table(work: Work) -> Found:
 
 
 def least_distance(grid: Grid, epsilon: float, delta: float, users: int) -> float:
-    """A lower bound on the mean Euclidean error in metres, at the worst centroid, of every mechanism with (ε, δ).
+    """A lower bound on the mean Euclidean error in metres, at the worst centroid, of every
+    mechanism with (ε, δ).
 
-    One coordinate of its output is (ε, δ) for changes along that axis, so that its mean absolute error is bounded by
-    `least_error`; and E‖(X, Y)‖ >= ‖(E|X|, E|Y|)‖ (Jensen).
+    One coordinate of its output is (ε, δ) for changes along that axis, so that its mean absolute
+    error is bounded by `least_error`; and E‖(X, Y)‖ >= ‖(E|X|, E|Y|)‖ (Jensen).
     """
     axis = least_error(grid.per_square(epsilon), delta, users * grid.squares)
     return math.sqrt(2) * axis * grid.side / users
 
 
 def judge_distance(
-    name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float, grid: Grid, least: float
+    name: str,
+    cell: str,
+    law: ErrorLaw | None,
+    users: int,
+    epsilon: float,
+    delta: float,
+    grid: Grid,
+    least: float,
 ) -> Claim:
-    """A printed distance against the exact law at the printed parameters, and against the least there is."""
+    """A printed distance against the exact law at the printed parameters, and against the least
+    there is.
+    """
     statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
     value = float(cell)
     if value + rounding(cell) < least:
@@ -413,21 +551,43 @@ def draw_table(found: Found) -> Figure:
     far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
     marks: dict[str, dict[str, Any]] = {
         ", table 3": {"marker": "X", "ms": 8, "label": "table 3 as printed"},
-        " as printed": {"marker": "o", "ms": 5, "mfc": "none", "label": "printed parameters, exact"},
-        " as released": {"marker": "^", "ms": 5, "mfc": "none", "label": "released parameters, exact"},
-        f", certified to d = {far}": {"marker": "_", "ms": 15, "mew": 3, "label": f"certified for moves up to {far}"},
+        " as printed": {
+            "marker": "o",
+            "ms": 5,
+            "mfc": "none",
+            "label": "printed parameters, exact",
+        },
+        " as released": {
+            "marker": "^",
+            "ms": 5,
+            "mfc": "none",
+            "label": "released parameters, exact",
+        },
+        f", certified to d = {far}": {
+            "marker": "_",
+            "ms": 15,
+            "mew": 3,
+            "label": f"certified for moves up to {far}",
+        },
     }
     for place, name in enumerate((LOCAL, *NAMES)):
         for ending, style in marks.items():
             kept = [r for r in found.rows if r.series == name + ending and r.y > 1e-6]
-            x = [places.index((int(r.x), float(r.settings["epsilon"]))) + (place - 1.5) * 0.2 for r in kept]  # type: ignore[arg-type]
+            x = [
+                places.index((int(r.x), float(r.settings["epsilon"]))) + (place - 1.5) * 0.2  # type: ignore[arg-type]
+                for r in kept
+            ]
             panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **{**style, "label": "_"})
-    for index, r in enumerate(r for r in found.rows if r.series == "least distance of any mechanism"):
+    for index, r in enumerate(
+        r for r in found.rows if r.series == "least distance of any mechanism"
+    ):
         panel.hlines(r.y, index - 0.42, index + 0.42, color="#333333", lw=1.2, ls=":")
     panel.set_yscale("log")
     panel.set_xticks(range(len(places)), [f"n = {n}\nε = {e:g}" for n, e in places])
     panel.set_ylabel("mean Euclidean error of the centroid (m)")
-    panel.set_title("Table 3's SGDL-Shuffle is closer than any mechanism with its guarantee can be", fontsize=11)
+    panel.set_title(
+        "Table 3's SGDL-Shuffle is closer than any mechanism with its guarantee can be", fontsize=11
+    )
     handles: list[Any] = [Patch(color=COLOUR[name], label=name) for name in (LOCAL, *NAMES)]
     handles += [Line2D([], [], ls="", color="#333333", **style) for style in marks.values()]
     handles.append(Line2D([], [], ls=":", color="#333333", label="least of any mechanism"))
@@ -442,7 +602,8 @@ def run_map(work: Work) -> Found:
     counts, rows_, columns = np.histogram2d(found[:, 0], found[:, 1], bins=cells, range=BOX)
     rows = [
         Row(
-            "addresses", Kind.EXACT, "longitude", float((columns[j] + columns[j + 1]) / 2), "addresses in the cell",
+            "addresses", Kind.EXACT, "longitude", float((columns[j] + columns[j + 1]) / 2),
+            "addresses in the cell",
             float(counts[i, j]), settings={"latitude": float((rows_[i] + rows_[i + 1]) / 2)},
         )
         for i in range(cells)
@@ -458,7 +619,9 @@ def run_map(work: Work) -> Found:
 
 
 def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Edges of the map's cells and their counts, NaN where there are none, from the centres of those with addresses."""
+    """Edges of the map's cells and their counts, NaN where there are none, from the centres of
+    those with addresses.
+    """
     edges, places = [], []
     for centres, (low, high) in zip((x, y), (BOX[1], BOX[0]), strict=True):
         count = round((high - low) / float(np.diff(np.unique(centres)).min()))
@@ -481,7 +644,9 @@ def draw_map(found: Found) -> Figure:
     points = panel.pcolormesh(*_map_cells(x, latitudes, counts), cmap="viridis", norm=LogNorm())
     figure.colorbar(points, ax=panel, label="addresses in the cell", shrink=0.85)
     (south, north), (west, east) = SUBURBS
-    panel.plot([west, east, east, west, west], [south, south, north, north, south], color="#d55e00", lw=1.4)
+    panel.plot(
+        [west, east, east, west, west], [south, south, north, north, south], color="#d55e00", lw=1.4
+    )
     behind = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
     panel.text(
         west + 0.012,
@@ -497,14 +662,18 @@ def draw_map(found: Found) -> Figure:
     panel.set_aspect(1 / math.cos(math.radians(30.5)))
     panel.set_xlabel("longitude (degrees)")
     panel.set_ylabel("latitude (degrees)")
-    panel.set_title(f"{int(counts.sum()):,} addresses in the paper's rectangle around Austin", fontsize=11)
+    panel.set_title(
+        f"{int(counts.sum()):,} addresses in the paper's rectangle around Austin", fontsize=11
+    )
     return figure
 
 
 def figure(number: int, epsilon: float, **options: Any) -> Entry:
     """The entry of one of the figures."""
     changed: dict[str, Any] = {
-        key: options.pop(key) for key in ("squares", "radius", "manhattan", "dispersed") if key in options
+        key: options.pop(key)
+        for key in ("squares", "radius", "manhattan", "dispersed")
+        if key in options
     }
     squares = changed.get("squares", 1000)
     return Entry(
@@ -536,14 +705,17 @@ def figure(number: int, epsilon: float, **options: Any) -> Entry:
 _FALSE: Final = frozenset({Verdict.FALSE, Verdict.LOOSE})
 _RIGHT: Final = frozenset({Verdict.FALSE, Verdict.SOUND})
 _SOUND: Final = _FALSE | _RIGHT
-"""With ε = .15 Theorem 4.1 is right for the whole grid; Theorem 3.1 has no plan there for 1,000 users."""
+"""With ε = .15 Theorem 4.1 is right for the whole grid; Theorem 3.1 has no plan there for 1,000
+users.
+"""
 
 TABLE: Final = Entry(
     id="002-t3",
     source="Athanasiou et al. 2025, table 3",
     question="How far is the reported centroid from the true one, at which guarantee?",
     parameters={
-        "delta": 1e-4, "squares": 1000, "radius": 600.0, "calibrated": len(TABLE_3), "judged": len(TABLE_3),
+        "delta": 1e-4, "squares": 1000, "radius": 600.0, "calibrated": len(TABLE_3),
+        "judged": len(TABLE_3),
         "d_max": (1, 10, 100, 1000),
     },
     quick={"calibrated": 1, "judged": 2, "d_max": (1,)},

@@ -1,6 +1,9 @@
-"""What Athanasiou et al. 2025 print, and what the scripts released with it do instead: to compare, never a guarantee.
+"""What Athanasiou et al.
 
-Every function names the statement it evaluates. "Released" ones follow what those scripts compute, in code of our own.
+2025 print, and what the scripts released with it do instead: to compare, never a guarantee.
+
+Every function names the statement it evaluates. "Released" ones follow what those scripts compute,
+in code of our own.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ RELEASED_DELTA: Final = 1e-3
 """δ in the commands stated beside the released scripts; the paper says 1e-4."""
 
 RELEASED_TOLERANCE: Final = 0.01
-"""The script for numbers takes the first parameter whose ε is within this of the target: ε + .01 in effect."""
+"""The script for numbers takes the first parameter whose ε is within this of the target: ε + .01 in
+effect.
+"""
 
 PRINTED_STEEPNESS: Final = 2.0
 RELEASED_STEEPNESS: Final = 1.0
@@ -38,13 +43,19 @@ LARGEST_RATE: Final = 20.0
 
 
 def expected_random_bits(epsilon: float, delta: float) -> float:
-    """Least λ for which Theorem 3.1 prints ε: solves ε² (λ - sqrt(2λ ln(2/δ))) = 32 ln(4/δ); at least 14 ln(4/δ)."""
+    """Least λ for which Theorem 3.1 prints ε: solves ε² (λ - sqrt(2λ ln(2/δ))) = 32 ln(4/δ).
+
+    At least 14 ln(4/δ).
+    """
     root, needed = math.sqrt(2 * math.log(2 / delta)), 32 * math.log(4 / delta) / epsilon**2
     return max(14 * math.log(4 / delta), ((root + math.sqrt(root**2 + 4 * needed)) / 2) ** 2)
 
 
 def randomise(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> float | None:
-    """p = λ/(nk) of RR-Shuffle after Theorem 3.1; None where it needs more than nk random bits, or all of them."""
+    """p = λ/(nk) of RR-Shuffle after Theorem 3.1.
+
+    None where it needs more than nk random bits, or all of them.
+    """
     share = expected_random_bits(epsilon, delta) / (users * largest)
     return share if share < 1 else None
 
@@ -55,8 +66,12 @@ def fewest_users(epsilon: float, delta: float, largest: int = LARGEST) -> int:
 
 
 @cache
-def geo_parameter(epsilon: float, delta: float, users: int, steepness: float = PRINTED_STEEPNESS) -> float | None:
-    """ε_geo for which Theorem 4.1, evaluated at d = 1 as in the paper, prints ε; None where it has no value.
+def geo_parameter(
+    epsilon: float, delta: float, users: int, steepness: float = PRINTED_STEEPNESS
+) -> float | None:
+    """ε_geo for which Theorem 4.1, evaluated at d = 1 as in the paper, prints ε.
+
+    None where it has no value.
 
     `steepness` is the factor in its t = 2 ε_geo/sqrt(n), which needs n > 4.
     """
@@ -93,23 +108,40 @@ def rr_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) ->
 
 
 def geo_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> GeoShuffle | None:
-    """Geo-Shuffle as the paper runs it for ε, with the padding of Algorithm 3; None where Theorem 4.1 has no value."""
+    """Geo-Shuffle as the paper runs it for ε, with the padding of Algorithm 3.
+
+    None where Theorem 4.1 has no value.
+    """
     rate = geo_parameter(epsilon, delta, users)
     if rate is None:
         return None
-    return GeoShuffle(max_value=largest, epsilon_geo=rational(rate), padding=geo_padding(rational(rate), users, delta))
+    return GeoShuffle(
+        max_value=largest,
+        epsilon_geo=rational(rate),
+        padding=geo_padding(rational(rate), users, delta),
+    )
 
 
 def sgdl_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> SGDLShuffle:
-    """SGDL-Shuffle as the paper runs it for ε, with the padding of Lemma C.1, which is too small (S13)."""
+    """SGDL-Shuffle as the paper runs it for ε, with the padding of Lemma C.1, which is too small
+    (S13).
+    """
     rate = rational(epsilon)
-    return SGDLShuffle(max_value=largest, noise_epsilon=rate, shares=users, padding=sgdl_padding(rate, users, delta))
+    return SGDLShuffle(
+        max_value=largest,
+        noise_epsilon=rate,
+        shares=users,
+        padding=sgdl_padding(rate, users, delta),
+    )
 
 
-def released_laws(epsilon: float, users: int, ones: int, *, largest: int = LARGEST) -> dict[str, ErrorLaw | None]:
+def released_laws(
+    epsilon: float, users: int, ones: int, *, largest: int = LARGEST
+) -> dict[str, ErrorLaw | None]:
     """Laws of the error of the sum as the released script for numbers runs each mechanism, for ε.
 
-    δ = 1e-3; RR and Geo meet ε + .01; Geo with half the printed t; SGDL's noise on the sum has ε n. Nothing is clamped.
+    δ = 1e-3; RR and Geo meet ε + .01; Geo with half the printed t; SGDL's noise on the sum has ε n.
+    Nothing is clamped.
     """
     goal = epsilon + RELEASED_TOLERANCE
     share = randomise(goal, RELEASED_DELTA, users, largest)
@@ -122,11 +154,16 @@ def released_laws(epsilon: float, users: int, ones: int, *, largest: int = LARGE
 
 
 def theorem_7_1(randomise: float, delta: float, largest: int = LARGEST) -> float | None:
-    """ε_L of RR-Shuffle by Theorem 7.1, which forgets that unary bits are ordered; None where λ_L < 14 ln(4/δ)."""
+    """ε_L of RR-Shuffle by Theorem 7.1, which forgets that unary bits are ordered.
+
+    None where λ_L < 14 ln(4/δ).
+    """
     expected = randomise * largest
     if not largest >= expected >= 14 * math.log(4 / delta):
         return None
-    return math.sqrt(32 * math.log(4 / delta) / (expected - math.sqrt(2 * expected * math.log(2 / delta))))
+    return math.sqrt(
+        32 * math.log(4 / delta) / (expected - math.sqrt(2 * expected * math.log(2 / delta)))
+    )
 
 
 def theorem_3_2(randomise: float, users: int, beta: float, largest: int = LARGEST) -> float:

@@ -1,4 +1,6 @@
-"""Three statements of the text and the appendices that are wrong as written, decided by exact counting."""
+"""Three statements of the text and the appendices that are wrong as written, decided by exact
+counting.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +23,40 @@ TAIL: Final = "chance of the upper tail"
 def revealed(delta: float, changed: int) -> float:
     """δ of (M(x_1), .., M(x_n)) if `changed` values change; exact, for every ε.
 
-    M publishes its value with probability δ and nothing otherwise: it is (ε, δ)-private for every ε >= 0. Outputs
-    that show a changed value are impossible from the other dataset; the others have the same probability.
+    M publishes its value with probability δ and nothing otherwise: it is (ε, δ)-private for every ε
+    >= 0. Outputs that show a changed value are impossible from the other dataset; the others have
+    the same probability.
     """
     return -math.expm1(changed * math.log1p(-delta))
 
 
 def bit_variance(randomise: float, bit: int) -> float:
-    """Variance of a randomised bit, from its law: it is replaced by a fair coin with probability `randomise`."""
+    """Variance of a randomised bit, from its law: it is replaced by a fair coin with probability
+    `randomise`.
+    """
     one = randomise / 2 + (1 - randomise) * bit
     return one - one**2
 
 
 def tails(users: int, mean: float, beta: float) -> tuple[float, float]:
-    """The chances of the events that Theorem F.1 bounds by β, below and above the mean; exact binomial sums."""
+    """The chances of the events that Theorem F.1 bounds by β, below and above the mean.
+
+    Exact binomial sums.
+    """
     expected = users * mean
     below = expected - math.sqrt(2 * expected * -math.log(beta))
     above = expected + math.sqrt(3 * expected * -math.log(beta))
-    return float(binom.cdf(math.floor(below), users, mean)), float(binom.sf(math.ceil(above) - 1, users, mean))
+    return float(binom.cdf(math.floor(below), users, mean)), float(
+        binom.sf(math.ceil(above) - 1, users, mean)
+    )
 
 
 def run_sentences(work: Work) -> Found:
     """Each statement as printed, and what is true."""
     found = [_together(work), _variances(work), _upper_tail(work)]
     return Found(
-        tuple(row for rows, _ in found for row in rows), tuple(claim for _, claims in found for claim in claims)
+        tuple(row for rows, _ in found for row in rows),
+        tuple(claim for _, claims in found for claim in claims),
     )
 
 
@@ -55,13 +66,23 @@ def _together(work: Work) -> tuple[list[Row], list[Claim]]:
         rows += [
             Row("as printed: δ", Kind.PRINTED, "changed values", changed, TOGETHER, delta),
             Row(
-                "M that publishes with δ", Kind.ATTAINED, "changed values", changed, TOGETHER, revealed(delta, changed)
+                "M that publishes with δ",
+                Kind.ATTAINED,
+                "changed values",
+                changed,
+                TOGETHER,
+                revealed(delta, changed),
             ),
         ]
     most = work["changed"][-1]
     truth = revealed(delta, most)
-    statement = f"section 2: (M(x1), .., M(xn)) is (ε, δ)-d_X-private, δ = {delta:g}, {most} values changed"
-    why = "for δ > 0 every change adds up to δ; the sentence holds for δ = 0, and for one changed value"
+    statement = (
+        f"section 2: (M(x1), .., M(xn)) is (ε, δ)-d_X-private, δ = {delta:g}, {most} values changed"
+    )
+    why = (
+        "for δ > 0 every change adds up to δ; the sentence holds for δ = 0, and for one changed "
+        "value"
+    )
     return rows, [judge(statement, delta, certified=truth, attained=truth, why=why)]
 
 
@@ -81,12 +102,17 @@ def _variances(work: Work) -> tuple[list[Row], list[Claim]]:
         Claim(
             f"(19): the variance of a randomised bit, p = {last:g}",
             first,
-            "contradicts (22): the bit is one with probability p/2, so that the variance is p/2 (1 - p/2)",
+            "contradicts (22): the bit is one with probability p/2, so that the variance is p/2 "
+            "(1 - p/2)",
             last / 2 * (1 - last),
             bit_variance(last, 0),
             bit_variance(last, 0),
         ),
-        Claim("(22): the variance of the estimate", second, "n k variances p/2 (1 - p/2), divided by (1 - p)²"),
+        Claim(
+            "(22): the variance of the estimate",
+            second,
+            "n k variances p/2 (1 - p/2), divided by (1 - p)²",
+        ),
     ]
 
 
@@ -100,7 +126,9 @@ def _upper_tail(work: Work) -> tuple[list[Row], list[Claim]]:
             Row("lower tail", Kind.EXACT, "β", beta, TAIL, below),
         ]
     smallest = min(chances)
-    largest_wrong = max((beta for beta, (_, above) in chances.items() if above > beta), default=math.nan)
+    largest_wrong = max(
+        (beta for beta, (_, above) in chances.items() if above > beta), default=math.nan
+    )
     bound = math.exp(-users * mean / 3)
     where = f"n = {users}, mean {mean:g}, β = {smallest:g}"
     above = chances[smallest][1]
@@ -108,10 +136,20 @@ def _upper_tail(work: Work) -> tuple[list[Row], list[Claim]]:
         f"its proof needs β >= e^(-n μ/3) = {bound:.2g}; of the values here it fails "
         f"for β = {largest_wrong:g} and below"
     )
-    lower = Verdict.FALSE if any(below > beta for beta, (below, _) in chances.items()) else Verdict.SOUND
+    lower = (
+        Verdict.FALSE
+        if any(below > beta for beta, (below, _) in chances.items())
+        else Verdict.SOUND
+    )
     return rows, [
-        judge(f"Theorem F.1, upper tail, {where}", smallest, certified=above, attained=above, why=why),
-        Claim(f"Theorem F.1, lower tail, n = {users}, mean {mean:g}", lower, "below β for every β here"),
+        judge(
+            f"Theorem F.1, upper tail, {where}", smallest, certified=above, attained=above, why=why
+        ),
+        Claim(
+            f"Theorem F.1, lower tail, n = {users}, mean {mean:g}",
+            lower,
+            "below β for every β here",
+        ),
     ]
 
 
@@ -135,7 +173,8 @@ ENTRIES: Final = (
     Entry(
         id="002-c8",
         source="Athanasiou et al. 2025, section 2, appendices A and F",
-        question="Do three statements hold: private reports together, a bit's variance, a Chernoff bound?",
+        question="Do three statements hold: private reports together, a bit's variance, a "
+                 "Chernoff bound?",
         parameters={
             "delta": 1e-4, "changed": (1, 2, 5, 10, 20, 50, 100),
             "p": (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),

@@ -13,4 +13,21 @@ from shuffledp_experiments.beyond.tightness import N8, N9
 from shuffledp_experiments.beyond.utility import N3, N4, N6, N12
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = (N1, N2, N3, N4, N5, N6, N7, N8, N9, N10, N11, N12, N13, N14, N15, N16)
+ENTRIES: Final[tuple[Entry, ...]] = (
+    N1,
+    N2,
+    N3,
+    N4,
+    N5,
+    N6,
+    N7,
+    N8,
+    N9,
+    N10,
+    N11,
+    N12,
+    N13,
+    N14,
+    N15,
+    N16,
+)

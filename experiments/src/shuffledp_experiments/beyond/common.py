@@ -1,4 +1,6 @@
-"""What several of the new figures share: rows from both sides of the truth, and the settings they are drawn for."""
+"""What several of the new figures share: rows from both sides of the truth, and the settings they
+are drawn for.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ def both_sides(spec: object, setting: Setting, delta: float = DELTA) -> Bounds:
 
 
 def epsilon_rows(
-    xs: Iterable[float], bounds: Callable[[Any], Bounds], x_name: str, series: str = "", **settings: object
+    xs: Iterable[float],
+    bounds: Callable[[Any], Bounds],
+    x_name: str,
+    series: str = "",
+    **settings: object,
 ) -> list[Row]:
     """A certified and an attained row for each x; what has no certificate is NaN.
 
@@ -56,7 +62,15 @@ def epsilon_rows(
     """
     found = [(x, bounds(x)) for x in xs]
     return [
-        Row(f"{series} {kind}".strip(), kind, x_name, x, "ε (nats)", finite(getattr(both, kind)), settings=settings)
+        Row(
+            f"{series} {kind}".strip(),
+            kind,
+            x_name,
+            x,
+            "ε (nats)",
+            finite(getattr(both, kind)),
+            settings=settings,
+        )
         for kind in (Kind.CERTIFIED, Kind.ATTAINED)
         for x, both in found
     ]
@@ -81,7 +95,10 @@ def draw_sides(axes: Axes, found: Found, certified: str, attained: str) -> None:
 
 
 def logarithmic(axes: Axes, which: str = "xy") -> None:
-    """Makes axes logarithmic, with plain numbers at their ticks; call it when everything is drawn."""
+    """Makes axes logarithmic, with plain numbers at their ticks.
+
+    Call it when everything is drawn.
+    """
     from matplotlib.ticker import LogLocator, NullFormatter
 
     for name in which:
@@ -92,13 +109,19 @@ def logarithmic(axes: Axes, which: str = "xy") -> None:
         if high / low > FEW_TICKS:
             axis.set_minor_formatter(NullFormatter())
         else:
-            axis.set_minor_locator(LogLocator(subs=(2, 5) if high / low > FEW_TICKS / 10 else range(2, 10)))
+            axis.set_minor_locator(
+                LogLocator(subs=(2, 5) if high / low > FEW_TICKS / 10 else range(2, 10))
+            )
             axis.set_minor_formatter(_plain)
 
 
 def _plain(value: float, _: object = None) -> str:
     """0.01, 1000, 1e5: what is read fastest."""
-    return f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+    return (
+        f"{value:g}"
+        if 1e-3 <= value < 1e5
+        else f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
+    )
 
 
 FEW_TICKS: Final = 30.0
@@ -113,5 +136,6 @@ def values_of(rows: Iterable[Row], series: str) -> NDArray[np.float64]:
 def written(values: Mapping[str, object]) -> str:
     """Settings in words: ε0 = 1, k = 10."""
     return ", ".join(
-        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values.items()
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+        for name, value in values.items()
     )

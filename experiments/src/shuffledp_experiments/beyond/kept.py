@@ -28,7 +28,10 @@ _SAME: Final = "kept response, the same people each time"
 
 def _run_n16(work: Work) -> Found:
     spec = RapporHistogram(
-        symbols=work["k"], fake=Fraction(work["f"]), when_zero=Fraction(work["p"]), when_one=Fraction(work["q"])
+        symbols=work["k"],
+        fake=Fraction(work["f"]),
+        when_zero=Fraction(work["p"]),
+        when_one=Fraction(work["q"]),
     )
     rows, notes = [], []
     for users in work["n"]:
@@ -39,21 +42,40 @@ def _run_n16(work: Work) -> Found:
                 _FRESH: compose_epsilon([Round(one_report(spec), standard(users), times)], DELTA),
                 # One round of people who were never asked has its own ε, however it is drawn.
                 _ANYBODY: compose_epsilon([Round(spec, standard(users), times)], DELTA),
-                _SAME: min(same, epsilon_bounds(spec, standard(users), DELTA).certified) if times == 1 else same,
+                _SAME: min(same, epsilon_bounds(spec, standard(users), DELTA).certified)
+                if times == 1
+                else same,
             }
             rows += [
                 Row(name, Kind.CERTIFIED, "rounds", times, _EPSILON, value, settings=settings)
                 for name, value in found.items()
             ]
             fresh, kept = errors(spec, users, times)
-            rows.append(Row("fresh, error", Kind.EXACT, "rounds", times, _ERROR, fresh, settings=settings))
-            rows.append(Row("kept, error", Kind.EXACT, "rounds", times, _ERROR, kept, settings=settings))
-            seen = _measured(spec, users, times, work.runs or work["runs"], work.generator(f"{users} {times}"))
-            rows.append(Row("kept, measured", Kind.MEASURED, "rounds", times, _ERROR, seen, settings=settings))
+            rows.append(
+                Row("fresh, error", Kind.EXACT, "rounds", times, _ERROR, fresh, settings=settings)
+            )
+            rows.append(
+                Row("kept, error", Kind.EXACT, "rounds", times, _ERROR, kept, settings=settings)
+            )
+            seen = _measured(
+                spec, users, times, work.runs or work["runs"], work.generator(f"{users} {times}")
+            )
+            rows.append(
+                Row(
+                    "kept, measured",
+                    Kind.MEASURED,
+                    "rounds",
+                    times,
+                    _ERROR,
+                    seen,
+                    settings=settings,
+                )
+            )
         last = work["rounds"][-1]
         named = {row.series: row.y for row in rows if row.settings["n"] == users and row.x == last}
         notes.append(
-            f"n = {users:,}, {last:,} rounds: ε {named[_FRESH]:.3g} fresh, {named[_ANYBODY]:.3g} kept, "
+            f"n = {users:,}, {last:,} rounds: ε {named[_FRESH]:.3g} fresh, {named[_ANYBODY]:.3g} "
+            f"kept, "
             f"{named[_SAME]:.3g} of the same people; "
             f"error {named['fresh, error']:.3g} fresh, {named['kept, error']:.3g} kept"
         )
@@ -61,15 +83,25 @@ def _run_n16(work: Work) -> Found:
 
 
 def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]:
-    """Standard error of a count that nobody holds, mean of so many rounds: of fresh responses, and of kept ones."""
-    gap, half, low = float(spec.when_one - spec.when_zero), float(spec.fake / 2), float(spec.reported[0])
+    """Standard error of a count that nobody holds, mean of so many rounds: of fresh responses, and
+    of kept ones.
+    """
+    gap, half, low = (
+        float(spec.when_one - spec.when_zero),
+        float(spec.fake / 2),
+        float(spec.reported[0]),
+    )
     slope = float(spec.reported[1]) - low
     kept = gap**2 * half * (1 - half)
     blur = low * (1 - low) - kept
-    return math.sqrt(users * low * (1 - low) / times) / slope, math.sqrt(users * (kept + blur / times)) / slope
+    return math.sqrt(users * low * (1 - low) / times) / slope, math.sqrt(
+        users * (kept + blur / times)
+    ) / slope
 
 
-def _measured(spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator) -> float:
+def _measured(
+    spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator
+) -> float:
     """The error of simulated devices that keep a bit: root of the mean square over the runs."""
     low, high = (float(chance) for chance in spec.reported)
     kept = generator.binomial(users, float(spec.fake / 2), runs)
@@ -85,15 +117,32 @@ def _draw_n16(found: Found) -> Figure:
     left, right = axes[0]
     for index, users in enumerate(sizes):
         rows = [row for row in found.rows if row.settings["n"] == users]
-        # A first round is a fresh response; from the second on it is all rounds at once, and no line leads there.
+        # A first round is a fresh response; from the second on it is all rounds at once, and no
+        # line leads there.
         later = [row for row in rows if row.x != 1]
         look = drawing.cycled(index)
         drawing.line(left, rows, _FRESH, label=f"fresh each round, composed, n = {users:,}", **look)
-        drawing.line(left, later, _SAME, label=f"kept, the same {users:,} people", **{**look, "marker": "", "ls": "--"})
+        drawing.line(
+            left,
+            later,
+            _SAME,
+            label=f"kept, the same {users:,} people",
+            **{**look, "marker": "", "ls": "--"},
+        )
         drawing.line(right, rows, "fresh, error", label="_fresh", **look)
-        drawing.line(right, rows, "kept, error", label="_kept", **{**look, "marker": "", "ls": "--"})
-        drawing.line(right, rows, "kept, measured", label="_measured", **{**look, "ls": "", "mfc": "white"})
-    drawing.line(left, later, _ANYBODY, label="kept, whoever takes part: charged from the second on", color="black")
+        drawing.line(
+            right, rows, "kept, error", label="_kept", **{**look, "marker": "", "ls": "--"}
+        )
+        drawing.line(
+            right, rows, "kept, measured", label="_measured", **{**look, "ls": "", "mfc": "white"}
+        )
+    drawing.line(
+        left,
+        later,
+        _ANYBODY,
+        label="kept, whoever takes part: charged from the second on",
+        color="black",
+    )
     left.set_title("what all rounds cost together")
     left.set_ylabel(_EPSILON)
     right.set_title("error of their mean\n(dashed: kept; open marks: simulated)", fontsize=10)
@@ -102,13 +151,16 @@ def _draw_n16(found: Found) -> Figure:
         each.set_xlabel("rounds of one question")
         logarithmic(each)
     one = found.rows[0].settings
-    figure.suptitle(f"RAPPOR, k = {one['k']}, f = {one['f']}, p = {one['p']}, q = {one['q']}, δ = {DELTA:g}")
+    figure.suptitle(
+        f"RAPPOR, k = {one['k']}, f = {one['f']}, p = {one['p']}, q = {one['q']}, δ = {DELTA:g}"
+    )
     drawing.legend_below(figure, columns=2)
     return figure
 
 
 N16: Final = Entry(
-    id="n16", source="new", question="What does it buy to keep a randomised response, and what does it cost?",
+    id="n16", source="new", question="What does it buy to keep a randomised response, and what "
+                                     "does it cost?",
     parameters={
         "k": 4, "f": "1/2", "p": "1/4", "q": "3/4", "n": (1000, 10_000),
         "rounds": (1, 2, 5, 10, 30, 100, 300, 1000, 3000, 10_000), "runs": 4000,

@@ -1,4 +1,6 @@
-"""What counting shows: audits by their trials (n11), the cover of intervals (n13), and seconds (n15)."""
+"""What counting shows: audits by their trials (n11), the cover of intervals (n13), and seconds
+(n15).
+"""
 
 from __future__ import annotations
 
@@ -69,13 +71,25 @@ def _theorem_1() -> Audited:
 
     def draw(trials: int, generator: np.random.Generator) -> tuple[Integers, Integers]:
         def others() -> Integers:
-            return generator.binomial(at_x0, p, trials) + generator.binomial(users - 1 - at_x0, q, trials)
+            return generator.binomial(at_x0, p, trials) + generator.binomial(
+                users - 1 - at_x0, q, trials
+            )
 
-        return others() + generator.binomial(1, p, trials), others() + generator.binomial(1, q, trials)
+        return others() + generator.binomial(1, p, trials), others() + generator.binomial(
+            1, q, trials
+        )
 
     delta = published_theorem_1(users, at_x0, symbols, epsilon0, epsilon)
     name = "Biswas et al. 2023, Thm 1"
-    return Audited(name, epsilon, both_sides(spec, standard(users), delta), delta, 1, draw, "a factor too often (K8)")
+    return Audited(
+        name,
+        epsilon,
+        both_sides(spec, standard(users), delta),
+        delta,
+        1,
+        draw,
+        "a factor too often (K8)",
+    )
 
 
 def _theorem_51() -> Audited:
@@ -117,9 +131,18 @@ def _sound() -> Audited:
         def others() -> Integers:
             return np.asarray(generator.binomial(users - 1, flip, trials), dtype=np.int64)
 
-        return others() + generator.binomial(1, flip, trials), others() + generator.binomial(1, 1 - flip, trials)
+        return others() + generator.binomial(1, flip, trials), others() + generator.binomial(
+            1, 1 - flip, trials
+        )
 
-    return Audited("rr-shuffle as certified here", None, both_sides(spec, standard(users), delta), delta, 1, draw)
+    return Audited(
+        "rr-shuffle as certified here",
+        None,
+        both_sides(spec, standard(users), delta),
+        delta,
+        1,
+        draw,
+    )
 
 
 def _run_n11(work: Work) -> Found:
@@ -134,22 +157,46 @@ def _run_n11(work: Work) -> Found:
             bound = epsilon_bound(first[:trials], second[:trials], audited.delta, SURE)
             lower = bound.lower / audited.unit
             rows.append(
-                Row(f"{audited.name}: audited", Kind.MEASURED, "trials", trials, "ε (nats)", lower, settings=settings)
+                Row(
+                    f"{audited.name}: audited",
+                    Kind.MEASURED,
+                    "trials",
+                    trials,
+                    "ε (nats)",
+                    lower,
+                    settings=settings,
+                )
             )
             sides = {Kind.CERTIFIED: audited.truth.certified, Kind.ATTAINED: audited.truth.attained}
             if audited.printed is not None:
                 sides[Kind.PRINTED] = audited.printed
             rows += [
-                Row(f"{audited.name}: {kind}", kind, "trials", trials, "ε (nats)", value, settings=settings)
+                Row(
+                    f"{audited.name}: {kind}",
+                    kind,
+                    "trials",
+                    trials,
+                    "ε (nats)",
+                    value,
+                    settings=settings,
+                )
                 for kind, value in sides.items()
             ]
         if audited.printed is not None:
             refuted = lower > audited.printed
             verdict = Verdict.FALSE if refuted else Verdict.OPEN
-            why = f"counted in {most:,} rounds: {audited.why}" if refuted else f"{most:,} rounds are too few"
-            claims.append(Claim(audited.name, verdict, why, audited.printed, audited.truth.certified, lower))
+            why = (
+                f"counted in {most:,} rounds: {audited.why}"
+                if refuted
+                else f"{most:,} rounds are too few"
+            )
+            claims.append(
+                Claim(audited.name, verdict, why, audited.printed, audited.truth.certified, lower)
+            )
     return Found(
-        tuple(rows), tuple(claims), (f"each bound with confidence 1 - {1 - SURE:.0e}; an audit can only refute",)
+        tuple(rows),
+        tuple(claims),
+        (f"each bound with confidence 1 - {1 - SURE:.0e}; an audit can only refute",),
     )
 
 
@@ -162,9 +209,13 @@ def _draw_n11(found: Found) -> Figure:
         ):  # fmt: skip
             if any(row.series == f"{name}: {kind}" for row in found.rows):
                 drawing.line(each, found, f"{name}: {kind}", label=str(kind), **style)
-        drawing.line(each, found, f"{name}: audited", label="audited, at least", marker="o", color="#cc79a7")
+        drawing.line(
+            each, found, f"{name}: audited", label="audited, at least", marker="o", color="#cc79a7"
+        )
         each.set_title(
-            f"{name}\nδ = {next(r.settings['δ'] for r in found.rows if r.settings['claim'] == name):.3g}", fontsize=9
+            f"{name}\nδ = "
+            f"{next(r.settings['δ'] for r in found.rows if r.settings['claim'] == name):.3g}",
+            fontsize=9,
         )
         each.set_xlabel("rounds on each dataset")
         each.set_ylim(bottom=0)
@@ -201,13 +252,18 @@ def _run_n13(work: Work) -> Found:
             covered, looks = sum(hit for hit, _ in hits), sum(all_ for _, all_ in hits)
             low, high = clopper_pearson(covered, looks, 0.999)
             settings = {"k": largest, "ε": work["ε"], "looks": looks}
-            rows.append(Row(name, Kind.MEASURED, "n", users, "cover", covered / looks, low, high, settings))
+            rows.append(
+                Row(name, Kind.MEASURED, "n", users, "cover", covered / looks, low, high, settings)
+            )
             if work.exact_sampler and users == work["n"][0]:
                 notes.append(_agreement(name, spec, work.generator("exact", name)))
-    below = sorted({row.series for row in rows if row.high is not None and row.high < COVERAGE - 1e-3})
+    below = sorted(
+        {row.series for row in rows if row.high is not None and row.high < COVERAGE - 1e-3}
+    )
     words = ", ".join(below) if below else "none"
     return Found(
-        tuple(rows), notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each", *notes)
+        tuple(rows),
+        notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each", *notes),
     )
 
 
@@ -230,7 +286,8 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     if chance < 1e-9:
         raise ValueError(f"{name}: the clients' sampler and numpy's differ (p = {chance:.1e})")
     return (
-        f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with numpy's (chi-square, p = {chance:.2g})"
+        f"{name}: {EXACT_REPORTS:,} reports of the clients' sampler agree with numpy's "
+        f"(chi-square, p = {chance:.2g})"
     )
 
 
@@ -254,7 +311,10 @@ def _draw_n13(found: Found) -> Figure:
         drawing.line(each, found, name, **drawing.cycled(index))
     each.axhline(COVERAGE, color="black", lw=1, ls="--", label="promised")
     settings = found.rows[0].settings
-    each.set_title(f"How often the 95 % intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: 99.9 %)")
+    each.set_title(
+        f"How often the 95 % intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: "
+        f"99.9 %)"
+    )
     each.set_xlabel("users n")
     each.set_ylabel("share of intervals that hold")
     logarithmic(each, "x")
@@ -287,7 +347,9 @@ def _run_n15(work: Work) -> Found:
         for users in work["n"]:
             began = time.process_time()
             ask(users)
-            rows.append(Row(name, Kind.MEASURED, "n", users, "CPU seconds", time.process_time() - began))
+            rows.append(
+                Row(name, Kind.MEASURED, "n", users, "CPU seconds", time.process_time() - began)
+            )
     rows += [
         Row("experiments", Kind.MEASURED, "id", entry.id, "CPU seconds", entry.seconds)
         for entry in experiments().values()
@@ -305,7 +367,9 @@ def _run_n15(work: Work) -> Found:
 
 def _draw_n15(found: Found) -> Figure:
     figure, axes = drawing.panels(1, 2, width=12, height=5)
-    names = [name for name in dict.fromkeys(row.series for row in found.rows) if name != "experiments"]
+    names = [
+        name for name in dict.fromkeys(row.series for row in found.rows) if name != "experiments"
+    ]
     for index, name in enumerate(names):
         drawing.line(axes[0, 0], found, name, **drawing.cycled(index))
     axes[0, 0].set_title("one certificate, both sides", fontsize=10)
@@ -313,8 +377,12 @@ def _draw_n15(found: Found) -> Figure:
     axes[0, 0].set_ylabel("CPU seconds")
     logarithmic(axes[0, 0])
     axes[0, 0].legend(frameon=False, fontsize=8)
-    entries = sorted((row for row in found.rows if row.series == "experiments"), key=lambda row: row.y)
-    axes[0, 1].barh([str(row.x) for row in entries], [row.y for row in entries], color=drawing.CYCLE[0])
+    entries = sorted(
+        (row for row in found.rows if row.series == "experiments"), key=lambda row: row.y
+    )
+    axes[0, 1].barh(
+        [str(row.x) for row in entries], [row.y for row in entries], color=drawing.CYCLE[0]
+    )
     axes[0, 1].set_title("one experiment, in full", fontsize=10)
     axes[0, 1].set_xlabel("CPU seconds")
     axes[0, 1].tick_params(axis="y", labelsize=max(3.0, min(8.0, 260 / len(entries))))

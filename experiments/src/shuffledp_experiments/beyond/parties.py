@@ -16,7 +16,14 @@ from shuffledp_core.mechanisms.installed import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments import drawing
-from shuffledp_experiments.beyond.common import DELTA, both_sides, draw_sides, epsilon_rows, logarithmic, standard
+from shuffledp_experiments.beyond.common import (
+    DELTA,
+    both_sides,
+    draw_sides,
+    epsilon_rows,
+    logarithmic,
+    standard,
+)
 from shuffledp_experiments.beyond.plans import calibrated, krr, shared
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, standard_error
@@ -46,7 +53,13 @@ def _run_n5(work: Work) -> Found:
         for name, error in _errors(users, _honest(users, share), largest, epsilon).items():
             rows.append(
                 Row(
-                    f"{name}, planned", Kind.EXACT, _SHARE, share, "standard error of the sum", error, settings=settings
+                    f"{name}, planned",
+                    Kind.EXACT,
+                    _SHARE,
+                    share,
+                    "standard error of the sum",
+                    error,
+                    settings=settings,
                 )
             )
     return Found(tuple(rows), notes=_notes_n5(rows, work["share"], epsilon))
@@ -74,15 +87,24 @@ def _notes_n5(rows: list[Row], shares: tuple[float, ...], epsilon: float) -> tup
 
     last = shares[-1]
     names = [
-        row.series.removesuffix(" certified") for row in rows if row.series.endswith(" certified") and row.x == last
+        row.series.removesuffix(" certified")
+        for row in rows
+        if row.series.endswith(" certified") and row.x == last
     ]
     words = ", ".join(f"{name} {at(name, last):.3g}" for name in names)
-    return (f"planned for ε = {epsilon:g}; when {last:.0%} of the users are not honest: {words} (nan: no certificate)",)
+    return (
+        f"planned for ε = {epsilon:g}; when {last:.0%} of the users are not honest: {words} (nan: "
+        f"no certificate)",
+    )
 
 
 def _draw_n5(found: Found) -> Figure:
     figure, axes = drawing.panels(1, 2, width=12, height=5)
-    names = [row.series.removesuffix(" certified") for row in found.rows if row.series.endswith(" certified")]
+    names = [
+        row.series.removesuffix(" certified")
+        for row in found.rows
+        if row.series.endswith(" certified")
+    ]
     for index, name in enumerate(dict.fromkeys(names)):
         drawing.line(axes[0, 0], found, f"{name} certified", label=name, **drawing.cycled(index))
         style = drawing.cycled(index) | {"marker": "", "ls": (0, (4, 3)), "lw": 1.2}
@@ -90,26 +112,32 @@ def _draw_n5(found: Found) -> Figure:
     axes[0, 0].set_title("ε of a plan, by those who are missing\n(dashed: attained)", fontsize=10)
     axes[0, 0].set_ylabel("ε (nats)")
     looks: dict[str, dict[str, Any]] = {
-        "rr-shuffle": drawing.cycled(0), "geo-shuffle": drawing.cycled(1), "sgdl-shuffle": drawing.cycled(3),
+        "rr-shuffle": drawing.cycled(0), "geo-shuffle": drawing.cycled(1),
+        "sgdl-shuffle": drawing.cycled(3),
         "split-mix": {"color": drawing.CYCLE[4], "marker": "x", "ls": "", "ms": 8},
     }  # fmt: skip
     for name, look in looks.items():
         drawing.line(axes[0, 1], found, f"{name}, planned", **look)
-    axes[0, 1].set_title(f"error where they are planned for\nat ε = {found.rows[0].settings['ε']:g}", fontsize=10)
+    axes[0, 1].set_title(
+        f"error where they are planned for\nat ε = {found.rows[0].settings['ε']:g}", fontsize=10
+    )
     axes[0, 1].set_ylabel("standard error of the sum")
     for each in axes[0]:
         each.set_xlabel(_SHARE)
         logarithmic(each, "y")
     figure.suptitle(
-        f"Missing users (n = {found.rows[0].settings['n']:,}, k = {found.rows[0].settings['k']}, δ = {DELTA:g})"
+        f"Missing users (n = {found.rows[0].settings['n']:,}, k = {found.rows[0].settings['k']}, "
+        f"δ = {DELTA:g})"
     )
     drawing.legend_below(figure)
     return figure
 
 
 N5: Final = Entry(
-    id="n5", source="new", question="What do colluding or missing users cost, and what does it cost to plan for them?",
-    parameters={"n": 1000, "k": 10, "ε": 1.0, "share": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)},
+    id="n5", source="new", question="What do colluding or missing users cost, and what does it "
+                                    "cost to plan for them?",
+    parameters={"n": 1000, "k": 10, "ε": 1.0, "share": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7,
+    0.8, 0.9)},
     quick={"share": (0.0, 0.5)},
     run=_run_n5, draw=_draw_n5, seconds=12, seconds_quick=3.2,
 )  # fmt: skip
@@ -123,10 +151,20 @@ def _run_n10(work: Work) -> Found:
     values = generator.choice(symbols, users, p=shares / shares.sum())
     answers = randomise_all(spec, values, generator)
     geometry = Geometry.of(spec, DEFAULT_SUITE, hops)
-    played = play(geometry, plain_messages(geometry, spec, answers.tolist(), generator.bytes), random=generator.bytes)
+    played = play(
+        geometry,
+        plain_messages(geometry, spec, answers.tolist(), generator.bytes),
+        random=generator.bytes,
+    )
     board = np.frombuffer(played.batches[hops], dtype=np.uint8).reshape(-1, geometry.plain_bytes)
-    reported = board[:, : geometry.symbol_bytes].astype(np.int64) @ 256 ** np.arange(geometry.symbol_bytes)[::-1]
-    shuffled, left = both_sides(spec, standard(users)), corrupted_bounds(spec, standard(users), DELTA).epsilon
+    reported = (
+        board[:, : geometry.symbol_bytes].astype(np.int64)
+        @ 256 ** np.arange(geometry.symbol_bytes)[::-1]
+    )
+    shuffled, left = (
+        both_sides(spec, standard(users)),
+        corrupted_bounds(spec, standard(users), DELTA).epsilon,
+    )
     settings = {"n": users, "k": symbols, "ε0": work["ε0"], "nodes": hops}
     rows: list[Row] = []
     for corrupt in range(hops + 1):
@@ -157,7 +195,8 @@ def _run_n10(work: Work) -> Found:
     return Found(
         tuple(rows),
         notes=(
-            f"{users} users, real onions over {hops} nodes; the corrupt ones are the first on the route",
+            f"{users} users, real onions over {hops} nodes; the corrupt ones are the first on the "
+            f"route",
             "with no node corrupt the guess is the most frequent value",
         ),
     )
@@ -177,7 +216,8 @@ def _draw_n10(found: Found) -> Figure:
         each.set_xticks(range(int(str(settings["nodes"])) + 1))
         each.set_xlabel(f"corrupt nodes, of {settings['nodes']}")
     figure.suptitle(
-        f"One honest node is enough (k-RR, k = {settings['k']}, ε0 = {settings['ε0']:g}, n = {settings['n']})"
+        f"One honest node is enough (k-RR, k = {settings['k']}, ε0 = {settings['ε0']:g}, n = "
+        f"{settings['n']})"
     )
     drawing.legend_below(figure)
     return figure

@@ -46,7 +46,9 @@ class Offer:
 
 
 def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
-    """Every mechanism for a sum of `users` values in {0..largest}, at certified (ε, δ) under standard adjacency."""
+    """Every mechanism for a sum of `users` values in {0..largest}, at certified (ε, δ) under
+    standard adjacency.
+    """
     found = {
         name: _offer(spec, users)
         for name, spec in (
@@ -77,13 +79,16 @@ def krr(users: int, symbols: int, epsilon: float) -> KRRHistogram:
 
 
 def bits(users: int, epsilon: float) -> RRShuffle:
-    """rr-shuffle of one bit for each bin of a histogram: a changed value changes two bins, which compose."""
+    """rr-shuffle of one bit for each bin of a histogram: a changed value changes two bins, which
+    compose.
+    """
     return cast("RRShuffle", calibrated("rr-shuffle", users, 1, epsilon, rounds=2))
 
 
 @cache
 def shared(users: int, largest: int, epsilon: float, honest: int | None = None) -> SGDLShuffle:
-    """sgdl-shuffle at a pure ε: shares for all honest users, and the padding that the rest of δ pays for.
+    """sgdl-shuffle at a pure ε: shares for all honest users, and the padding that the rest of δ
+    pays for.
 
     Quicker than a calibration, whose error it has within 1e-4.
     """
@@ -107,7 +112,9 @@ def _offer(spec: Mechanism, users: int, error: float | None = None) -> Offer:
 def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, int]]:
     """Messages and bytes of each mechanism for a sum, without what only the error needs."""
     specs: dict[str, Mechanism] = {
-        "rr-shuffle": RRShuffle(max_value=largest, randomise=Fraction(1, 2)),  # a bit for each unit at any p
+        "rr-shuffle": RRShuffle(
+            max_value=largest, randomise=Fraction(1, 2)
+        ),  # a bit for each unit at any p
         "geo-shuffle": calibrated("geo-shuffle", users, largest, epsilon),
         "sgdl-shuffle": shared(users, largest, epsilon),
         "split-mix": calibrated("split-mix", users, largest, epsilon),
@@ -116,7 +123,10 @@ def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, in
 
 
 def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
-    """Messages of a split-mix user as certified, and by the formula of Balle et al. 2020 for as much security."""
+    """Messages of a split-mix user as certified, and by the formula of Balle et al.
+
+    2020 for as much security.
+    """
     spec = cast("SplitMix", calibrated("split-mix", users, largest, epsilon))
     security = mixing_security(epsilon, DELTA, 1)
     return spec.pieces, published_pieces(users, spec.modulus, security)
@@ -128,12 +138,16 @@ def envelope_bytes(spec: Mechanism) -> int:
 
 
 def sum_variance(spec: KRRHistogram) -> float:
-    """Variance that one report adds to the sum Σ s c_s of the debiased counts, users spread evenly over the values."""
+    """Variance that one report adds to the sum Σ s c_s of the debiased counts, users spread evenly
+    over the values.
+    """
     values = np.arange(spec.symbols, dtype=np.float64)
     blanket = float(spec.blanket)
     mean, square = values.mean(), (values**2).mean()
     seen = (1 - blanket) * values + blanket * mean
-    return float(((1 - blanket) * values**2 + blanket * square - seen**2).mean()) / (1 - blanket) ** 2
+    return (
+        float(((1 - blanket) * values**2 + blanket * square - seen**2).mean()) / (1 - blanket) ** 2
+    )
 
 
 def central_error(rate: float) -> float:

@@ -35,12 +35,18 @@ def _run_n7(work: Work) -> Found:
             for times in work["rounds"]:
                 item = Round(spec, standard(users), times)
                 share = DELTA / times
-                added = both_sides(spec, standard(users), share).certified * times if share >= least else np.nan
+                added = (
+                    both_sides(spec, standard(users), share).certified * times
+                    if share >= least
+                    else np.nan
+                )
                 found = {
                     "composed": compose_epsilon([item], DELTA),
                     "T times ε": finite(added),
                     "T times ε0": local * times,
-                    "no shuffler, composed": compose_epsilon([Round(spec, Setting(users, 1), times)], DELTA),
+                    "no shuffler, composed": compose_epsilon(
+                        [Round(spec, Setting(users, 1), times)], DELTA
+                    ),
                 }
                 rows += [
                     Row(name, Kind.CERTIFIED, "rounds", times, _Y, value, settings=settings)
@@ -51,7 +57,9 @@ def _run_n7(work: Work) -> Found:
 
 
 def _worth(rows: list[Row], local: float, users: int) -> str:
-    """For how many rounds the shuffled ones together cost less than one report without a shuffler."""
+    """For how many rounds the shuffled ones together cost less than one report without a
+    shuffler.
+    """
     composed = [
         (float(row.x), row.y)
         for row in rows
@@ -66,22 +74,42 @@ def _worth(rows: list[Row], local: float, users: int) -> str:
         # Between the points ε grows like a power of T.
         limit = np.exp(np.interp(np.log(local), np.log(epsilons), np.log(times)))
         words = f"about {limit:,.0f} rounds together cost as much"
-    return f"n = {users:,}, ε0 = {local:g}: {words} as one report without a shuffler".replace("less as", "less than")
+    return f"n = {users:,}, ε0 = {local:g}: {words} as one report without a shuffler".replace(
+        "less as", "less than"
+    )
 
 
 def _draw_n7(found: Found) -> Figure:
     locals_ = list(dict.fromkeys(row.settings["ε0"] for row in found.rows))
     sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
-    figure, axes = drawing.panels(1, len(locals_), width=6.2 * len(locals_), height=5.4, sharey=True)
+    figure, axes = drawing.panels(
+        1, len(locals_), width=6.2 * len(locals_), height=5.4, sharey=True
+    )
     for each, local in zip(axes[0], locals_, strict=True):
         for index, users in enumerate(sizes):
-            rows = [row for row in found.rows if row.settings["n"] == users and row.settings["ε0"] == local]
-            drawing.line(each, rows, "composed", label=f"shuffled, composed, n = {users:,}", **drawing.cycled(index))
+            rows = [
+                row
+                for row in found.rows
+                if row.settings["n"] == users and row.settings["ε0"] == local
+            ]
+            drawing.line(
+                each,
+                rows,
+                "composed",
+                label=f"shuffled, composed, n = {users:,}",
+                **drawing.cycled(index),
+            )
             style = {**drawing.cycled(index), "marker": "", "ls": ":"}
             drawing.line(each, rows, "T times ε", label=f"shuffled, T·ε, n = {users:,}", **style)
         drawing.line(each, rows, "T times ε0", label="no shuffler, T·ε0", color="black", lw=1.2)
         drawing.line(each, rows, "no shuffler, composed", color="black", ls="--", lw=1.2)
-        each.axhline(float(str(local)), color=drawing.QUIET, lw=1, ls="-.", label="one report without a shuffler")
+        each.axhline(
+            float(str(local)),
+            color=drawing.QUIET,
+            lw=1,
+            ls="-.",
+            label="one report without a shuffler",
+        )
         each.set_title(f"ε0 = {local:g}, k = {rows[0].settings['k']}")
         each.set_xlabel("rounds T on the same people")
         logarithmic(each)
@@ -92,7 +120,8 @@ def _draw_n7(found: Found) -> Figure:
 
 
 N7: Final = Entry(
-    id="n7", source="new", question="How fast does ε grow with the rounds, and when does shuffling stop helping?",
+    id="n7", source="new", question="How fast does ε grow with the rounds, and when does "
+                                    "shuffling stop helping?",
     parameters={
         "k": 10, "ε0": (1.0, 4.0), "n": (1000, 10_000, 100_000),
         "rounds": (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000),
@@ -115,18 +144,25 @@ def _run_n14(work: Work) -> Found:
             if blanket is not None:
                 drawn = standard(round(people * rate))
                 spec = KRRHistogram(symbols=symbols, blanket=blanket)
-                secret = subsampled(spec, Fraction(rate), drawn, delta=DELTA).numbers["epsilon"] or np.nan
+                secret = (
+                    subsampled(spec, Fraction(rate), drawn, delta=DELTA).numbers["epsilon"]
+                    or np.nan
+                )
                 known = both_sides(spec, drawn).certified
             found = {"who is drawn is secret": secret, "who is drawn is known": known}
             rows += [
-                Row(name, Kind.CERTIFIED, "rate", rate, "ε (nats)", finite(value), settings=settings)
+                Row(
+                    name, Kind.CERTIFIED, "rate", rate, "ε (nats)", finite(value), settings=settings
+                )
                 for name, value in found.items()
             ]
     return Found(tuple(rows), notes=tuple(_best_rate(rows, slack) for slack in work["error"]))
 
 
 def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> float:
-    """Variance of the estimated share of one of k equally frequent symbols: of the draw, and of the randomisers."""
+    """Variance of the estimated share of one of k equally frequent symbols: of the draw, and of the
+    randomisers.
+    """
     share, q = 1 / symbols, blanket / symbols
     p = 1 - blanket + q
     draw = share * (1 - share) * (people - drawn) / (people - 1)
@@ -134,23 +170,37 @@ def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> fl
 
 
 def _blanket_for(people: int, rate: float, symbols: int, variance: float) -> Fraction | None:
-    """Largest γ with which the drawn users' answer has this variance; None where the draw alone has more."""
+    """Largest γ with which the drawn users' answer has this variance.
+
+    None where the draw alone has more.
+    """
     drawn, low, high = round(people * rate), 0.0, 1.0 - 1e-6
     if _share_variance(people, drawn, symbols, low) >= variance:
         return None
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _share_variance(people, drawn, symbols, middle) <= variance else (low, middle)
+        low, high = (
+            (middle, high)
+            if _share_variance(people, drawn, symbols, middle) <= variance
+            else (low, middle)
+        )
     blanket = Fraction(math.floor(low * GRAIN), GRAIN)
     return blanket if blanket > 0 else None
 
 
 def _best_rate(rows: list[Row], slack: float) -> str:
-    secret = [row for row in rows if row.settings["error"] == slack and row.series == "who is drawn is secret"]
+    secret = [
+        row
+        for row in rows
+        if row.settings["error"] == slack and row.series == "who is drawn is secret"
+    ]
     feasible = [row for row in secret if not np.isnan(row.y)]
     best = min(feasible, key=lambda row: row.y)
     full = next(row.y for row in secret if row.x == 1.0)
-    return f"error {slack:g} times the least: least ε {best.y:.4g} at rate {best.x:g}, {full:.4g} with everybody"
+    return (
+        f"error {slack:g} times the least: least ε {best.y:.4g} at rate {best.x:g}, {full:.4g} "
+        f"with everybody"
+    )
 
 
 def _draw_n14(found: Found) -> Figure:
@@ -160,11 +210,18 @@ def _draw_n14(found: Found) -> Figure:
     for index, slack in enumerate(slacks):
         rows = [row for row in found.rows if row.settings["error"] == slack]
         style = drawing.cycled(index)
-        drawing.line(each, rows, "who is drawn is secret", label=f"error x {slack:g}, secret draw", **style)
+        drawing.line(
+            each, rows, "who is drawn is secret", label=f"error x {slack:g}, secret draw", **style
+        )
         dotted = {**style, "ls": ":", "marker": ""}
-        drawing.line(each, rows, "who is drawn is known", label=f"error x {slack:g}, known draw", **dotted)
+        drawing.line(
+            each, rows, "who is drawn is known", label=f"error x {slack:g}, known draw", **dotted
+        )
     settings = found.rows[0].settings
-    each.set_title(f"Drawing some of N = {settings['N']:,} at one error (k-RR, k = {settings['k']}, δ = {DELTA:g})")
+    each.set_title(
+        f"Drawing some of N = {settings['N']:,} at one error (k-RR, k = {settings['k']}, δ = "
+        f"{DELTA:g})"
+    )
     each.set_xlabel("rate: share of the people who are drawn")
     each.set_ylabel("certified ε (nats)")
     logarithmic(each)

@@ -1,4 +1,6 @@
-"""Published statements against both sides of the truth: by the number of users (n1), and by the distance (n2)."""
+"""Published statements against both sides of the truth: by the number of users (n1), and by the
+distance (n2).
+"""
 
 from __future__ import annotations
 
@@ -63,13 +65,16 @@ def _krr_statement(
     name: str, settings: Mapping[str, Any], printed: Callable[[int], float | None], **words: str
 ) -> Statement:
     spec, _ = krr_histogram(settings["k"], settings["ε0"])
-    return Statement(name, settings, printed, lambda users: both_sides(spec, standard(users)), **words)
+    return Statement(
+        name, settings, printed, lambda users: both_sides(spec, standard(users)), **words
+    )
 
 
 def _theorem_1() -> Statement:
     spec, _ = krr_histogram(10, 1.0)
     return _krr_statement(
-        "Biswas 2023, Thm 1", {"ε0": 1.0, "k": 10}, lambda users: both_sides(spec, standard(users)).published,
+        "Biswas 2023, Thm 1", {"ε0": 1.0, "k": 10}, lambda users: both_sides(spec,
+        standard(users)).published,
         why="a factor once too often in v_s, and one bin of one dataset (K8)",
     )  # fmt: skip
 
@@ -89,7 +94,9 @@ def _theorem_41() -> Statement:
 
     def truth(users: int) -> Bounds:
         padding = geo.published_padding(rate, users, DELTA)
-        return both_sides(GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding), metric(users, largest))
+        return both_sides(
+            GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding), metric(users, largest)
+        )
 
     return Statement(
         "Athanasiou 2025, Thm 4.1", {"ε_geo": 0.2, "k = d": largest},
@@ -146,12 +153,11 @@ def _expected_count(epsilon: float) -> float:
     from scipy.optimize import brentq
 
     log_four, log_two = math.log(4 / DELTA), math.log(2 / DELTA)
-    return float(
-        brentq(
-            lambda count: math.sqrt(32 * log_four / (count - math.sqrt(2 * count * log_two))) - epsilon,
-            14 * log_four, 1e12,
-        )
-    )  # fmt: skip
+
+    def excess(count: float) -> float:
+        return math.sqrt(32 * log_four / (count - math.sqrt(2 * count * log_two))) - epsilon
+
+    return float(brentq(excess, 14 * log_four, 1e12))
 
 
 def _cheu() -> Statement:
@@ -165,7 +171,9 @@ def _cheu() -> Statement:
 
     def truth(users: int) -> Bounds:
         found = spec(users)
-        return Bounds(math.inf, 0.0, None, ()) if found is None else both_sides(found, standard(users))
+        return (
+            Bounds(math.inf, 0.0, None, ()) if found is None else both_sides(found, standard(users))
+        )
 
     return Statement(
         "lecture, Thm 9.6 (Cheu)", {"p": "ln(1/δ)/(nε²)", "ε": target},
@@ -208,10 +216,16 @@ def _strong() -> Statement:
     def printed(users: int) -> float | None:
         low, high = 0.0, _HIGHEST
         if strong_adversary_delta(spec, users, high) > DELTA:
-            return None  # without enough random reports nothing hides the one that is known to be true
+            return (
+                None  # without enough random reports nothing hides the one that is known to be true
+            )
         for _ in range(14):
             middle = (low + high) / 2
-            low, high = (low, middle) if strong_adversary_delta(spec, users, middle) <= DELTA else (middle, high)
+            low, high = (
+                (low, middle)
+                if strong_adversary_delta(spec, users, middle) <= DELTA
+                else (middle, high)
+            )
         return high
 
     return _krr_statement("Koskela 2021, strong adversary", {"ε0": 1.0, "k": 10}, printed)
@@ -239,37 +253,58 @@ def _run_n1(work: Work) -> Found:
         statement = make()
         printed = [finite(statement.printed(users)) for users in work["n"]]
         rows += [
-            Row(f"{short} printed", Kind.PRINTED, "n", users, "ε (nats)", value, settings=_about(statement))
+            Row(
+                f"{short} printed",
+                Kind.PRINTED,
+                "n",
+                users,
+                "ε (nats)",
+                value,
+                settings=_about(statement),
+            )
             for users, value in zip(work["n"], printed, strict=True)
         ]
         sides = epsilon_rows(work["n"], statement.truth, "n", short, **_about(statement))
         rows += sides
         claims.append(_worst(statement, work["n"], printed, sides, short))
-    return Found(tuple(rows), tuple(claims), (f"δ = {DELTA:g}; every user honest; sums under metric adjacency",))
+    return Found(
+        tuple(rows),
+        tuple(claims),
+        (f"δ = {DELTA:g}; every user honest; sums under metric adjacency",),
+    )
 
 
 def _about(statement: Statement) -> dict[str, object]:
     return {"statement": statement.name, **statement.settings}
 
 
-def _worst(statement: Statement, users: tuple[int, ...], printed: list[float], sides: list[Row], short: str) -> Claim:
+def _worst(
+    statement: Statement, users: tuple[int, ...], printed: list[float], sides: list[Row], short: str
+) -> Claim:
     """The statement judged where it is least true: at the least ratio of printed to attained."""
-    certified, attained = (values_of(sides, f"{short} {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED))
+    certified, attained = (
+        values_of(sides, f"{short} {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED)
+    )
     ratios = np.array(printed) / attained
     if np.isnan(ratios).all():
         raise ValueError(f"{statement.name} has no value at any of n = {users}")
     at = int(np.nanargmin(ratios))
     above = float(certified[at]) if math.isfinite(certified[at]) else math.inf
     return judge(
-        f"{statement.name} at n = {users[at]:,}", printed[at], certified=above, attained=float(attained[at]),
+        f"{statement.name} at n = {users[at]:,}", printed[at], certified=above,
+        attained=float(attained[at]),
         why={Verdict.FALSE: statement.why, Verdict.LOOSE: statement.loose},
     )  # fmt: skip
 
 
 def _draw_n1(found: Found) -> Figure:
-    shorts = [name for name in STATEMENTS if any(row.series == f"{name} printed" for row in found.rows)]
+    shorts = [
+        name for name in STATEMENTS if any(row.series == f"{name} printed" for row in found.rows)
+    ]
     columns = 5
-    figure, axes = drawing.panels(-(-len(shorts) // columns), columns, width=15.5, height=6.6, sharex=True)
+    figure, axes = drawing.panels(
+        -(-len(shorts) // columns), columns, width=15.5, height=6.6, sharex=True
+    )
     for each, short in zip(axes.ravel(), shorts, strict=False):
         _panel(each, found, short)
     for each in axes[:, 0]:
@@ -294,12 +329,18 @@ def _panel(axes: Axes, found: Found, short: str) -> None:
     shown = [row for row in found.rows if row.series == f"{short} printed" and row.y != 0]
     drawing.line(axes, shown, f"{short} printed", label="printed", marker="o", ms=3)
     # What is printed as 0 has no place on a logarithmic axis: it stands at the lower edge.
-    floor = 1e-3 * float(np.nanmin(found.series(f"{short} attained")[1][found.series(f"{short} attained")[1] > 0]))
+    floor = 1e-3 * float(
+        np.nanmin(found.series(f"{short} attained")[1][found.series(f"{short} attained")[1] > 0])
+    )
     if (printed == 0).any():
         axes.set_ylim(bottom=floor)
         colour = drawing.COLOURS[Kind.PRINTED]
-        axes.plot(users[printed == 0], np.full((printed == 0).sum(), floor * 1.3), "v", color=colour, ms=6)
-        axes.annotate("0 is printed", (float(users[0]), floor * 2.2), fontsize=8, color=drawing.QUIET)
+        axes.plot(
+            users[printed == 0], np.full((printed == 0).sum(), floor * 1.3), "v", color=colour, ms=6
+        )
+        axes.annotate(
+            "0 is printed", (float(users[0]), floor * 2.2), fontsize=8, color=drawing.QUIET
+        )
     _grey(axes, users, np.isnan(printed))
     logarithmic(axes)
 
@@ -310,7 +351,14 @@ def _grey(axes: Axes, users: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]
     left = np.concatenate([[users[0]], edges])
     right = np.concatenate([edges, [users[-1]]])
     for low, high in zip(left[outside], right[outside], strict=True):
-        axes.axvspan(float(low), float(high), color=drawing.QUIET, alpha=0.18, lw=0, label="outside its range")
+        axes.axvspan(
+            float(low),
+            float(high),
+            color=drawing.QUIET,
+            alpha=0.18,
+            lw=0,
+            label="outside its range",
+        )
 
 
 N1: Final = Entry(
@@ -331,21 +379,40 @@ def _run_n2(work: Work) -> Found:
     plenty = unnoticed_geo_padding(rate, largest, metric(users, largest), delta)
     spec = GeoShuffle(max_value=largest, epsilon_geo=rate, padding=plenty)
     printed = finite(geo.published_epsilon(rate, users, delta))
-    rows = [Row("ε printed", Kind.PRINTED, "d_max", d, "ε (nats)", printed, settings=settings) for d in distances]
-    rows += epsilon_rows(distances, lambda d: both_sides(spec, metric(users, d), delta), "d_max", "ε", **settings)
+    rows = [
+        Row("ε printed", Kind.PRINTED, "d_max", d, "ε (nats)", printed, settings=settings)
+        for d in distances
+    ]
+    rows += epsilon_rows(
+        distances, lambda d: both_sides(spec, metric(users, d), delta), "d_max", "ε", **settings
+    )
     claims = [_claim_of_geo(printed, rows, distances, settings)]
     noise = Fraction(work["ε_sgdl"])
     about = {"n": users, "δ": delta, "k": largest, "ε_sgdl": float(noise)}
     short = sgdl.published_padding(noise, users, delta)
-    rows += [Row("c printed", Kind.PRINTED, "d_max", d, "c (bits a side)", short, settings=about) for d in distances]
+    rows += [
+        Row("c printed", Kind.PRINTED, "d_max", d, "c (bits a side)", short, settings=about)
+        for d in distances
+    ]
     needed = [_needed(noise, users, largest, metric(users, d), delta) for d in distances]
     rows += [
         Row("c certified", Kind.CERTIFIED, "d_max", d, "c (bits a side)", c, settings=about)
         for d, c in zip(distances, needed, strict=True)
     ]
-    found = [both_sides(_shared(noise, users, largest, short), metric(users, d), delta) for d in distances]
+    found = [
+        both_sides(_shared(noise, users, largest, short), metric(users, d), delta)
+        for d in distances
+    ]
     rows += [
-        Row("ε at the printed c attained", Kind.ATTAINED, "d_max", d, "ε (nats)", each.attained, settings=about)
+        Row(
+            "ε at the printed c attained",
+            Kind.ATTAINED,
+            "d_max",
+            d,
+            "ε (nats)",
+            each.attained,
+            settings=about,
+        )
         for d, each in zip(distances, found, strict=True)
     ]
     rows += [
@@ -365,7 +432,8 @@ def _run_n2(work: Work) -> Found:
         judge(
             f"Athanasiou 2025, Thm 5.1 with the c = {short} of Lemma C.1, n = {users}",
             float(noise), certified=worst.certified, attained=worst.attained,
-            why={Verdict.FALSE: f"the mean of a negative binomial is wrong there; {needed[-1]:g} is enough (S13)"},
+            why={Verdict.FALSE: f"the mean of a negative binomial is wrong there; {needed[-1]:g} "
+                                f"is enough (S13)"},
         )
     )  # fmt: skip
     return Found(tuple(rows), tuple(claims))
@@ -382,7 +450,9 @@ def _needed(noise: Fraction, users: int, largest: int, setting: Setting, delta: 
         return math.nan
 
 
-def _claim_of_geo(printed: float, rows: list[Row], distances: tuple[int, ...], settings: Mapping[str, object]) -> Claim:
+def _claim_of_geo(
+    printed: float, rows: list[Row], distances: tuple[int, ...], settings: Mapping[str, object]
+) -> Claim:
     certified, attained = (values_of(rows, f"ε {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED))
     failing = [d for d, low in zip(distances, attained, strict=True) if low > printed]
     first = f"; of those drawn, first at d_max = {failing[0]}" if failing else ""
@@ -397,7 +467,9 @@ def _draw_n2(found: Found) -> Figure:
     figure, axes = drawing.panels(1, 3, width=13.5, height=4.6)
     about: Mapping[str, Any] = next(row.settings for row in found.rows)
     words = f"n = {about['n']}, δ = {about['δ']:g}"
-    shared: Mapping[str, Any] = next(row.settings for row in found.rows if row.series == "c printed")
+    shared: Mapping[str, Any] = next(
+        row.settings for row in found.rows if row.series == "c printed"
+    )
     for each, title, names in zip(
         axes[0],
         (
@@ -413,11 +485,21 @@ def _draw_n2(found: Found) -> Figure:
         each.set_xlabel("largest distance d_max (units)")
         for name in names:
             kind = next(row.kind for row in found.rows if row.series == name)
-            drawing.line(each, found, name, label=str(kind), **SIDE_STYLES.get(kind, {"marker": "o", "ms": 3}))
-    axes[0, 2].axhline(shared["ε_sgdl"], color=drawing.COLOURS[Kind.PRINTED], lw=1.8, label="printed")
+            drawing.line(
+                each,
+                found,
+                name,
+                label=str(kind),
+                **SIDE_STYLES.get(kind, {"marker": "o", "ms": 3}),
+            )
+    axes[0, 2].axhline(
+        shared["ε_sgdl"], color=drawing.COLOURS[Kind.PRINTED], lw=1.8, label="printed"
+    )
     for each in axes[0]:
         logarithmic(each)
-    for each, name in zip(axes[0], ("ε per unit (nats)", "padding c (bits a side)", "ε per unit (nats)"), strict=True):
+    for each, name in zip(
+        axes[0], ("ε per unit (nats)", "padding c (bits a side)", "ε per unit (nats)"), strict=True
+    ):
         each.set_ylabel(name)
     drawing.legend_below(figure)
     return figure

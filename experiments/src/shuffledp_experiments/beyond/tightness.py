@@ -14,7 +14,14 @@ from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
 from shuffledp_experiments import drawing
-from shuffledp_experiments.beyond.common import DELTA, both_sides, finite, logarithmic, metric, standard
+from shuffledp_experiments.beyond.common import (
+    DELTA,
+    both_sides,
+    finite,
+    logarithmic,
+    metric,
+    standard,
+)
 from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
 from shuffledp_privacy.bounds import Bounds
 
@@ -30,13 +37,17 @@ LARGEST_VALUE: Final = 1000
 
 
 def _rr(users: int, distance: int) -> Bounds:
-    return both_sides(RRShuffle(max_value=LARGEST_VALUE, randomise=Fraction(1, 10)), metric(users, distance))
+    return both_sides(
+        RRShuffle(max_value=LARGEST_VALUE, randomise=Fraction(1, 10)), metric(users, distance)
+    )
 
 
 def _geo(rate: Fraction, users: int, distance: int) -> Bounds:
     setting = metric(users, distance)
     padding = unnoticed_geo_padding(rate, LARGEST_VALUE, setting, DELTA)
-    return both_sides(GeoShuffle(max_value=LARGEST_VALUE, epsilon_geo=rate, padding=padding), setting)
+    return both_sides(
+        GeoShuffle(max_value=LARGEST_VALUE, epsilon_geo=rate, padding=padding), setting
+    )
 
 
 def _sgdl(users: int, distance: int) -> Bounds:
@@ -69,25 +80,41 @@ def _run_n8(work: Work) -> Found:
                 rows += _cell(name, users, bounds_of(users, distance), {"d_max": distance})
     ratios = _ratios(rows)
     above = [key for key, ratio in ratios.items() if ratio > WIDE]
-    words = ", ".join(f"{name} at n = {x:,} and {other:g}: {ratios[name, x, other]:.3f}" for name, x, other in above)
+    words = ", ".join(
+        f"{name} at n = {x:,} and {other:g}: {ratios[name, x, other]:.3f}"
+        for name, x, other in above
+    )
     return Found(
         tuple(rows),
         notes=(
-            f"certified/attained is above {WIDE} in {len(above)} of {len(ratios)} cells{': ' + words if words else ''}",
-            f"the largest ratio is {max(ratios.values()):.4f}, the median {np.median(list(ratios.values())):.5f}",
+            f"certified/attained is above {WIDE} in {len(above)} of {len(ratios)} "
+            f"cells{': ' + words if words else ''}",
+            f"the largest ratio is {max(ratios.values()):.4f}, the median "
+            f"{np.median(list(ratios.values())):.5f}",
         ),
     )
 
 
 def _cell(name: str, users: int, bounds: Bounds, settings: dict[str, Any]) -> list[Row]:
     return [
-        Row(f"{name} {kind}", kind, "n", users, "ε (nats)", finite(getattr(bounds, kind)), settings=settings)
+        Row(
+            f"{name} {kind}",
+            kind,
+            "n",
+            users,
+            "ε (nats)",
+            finite(getattr(bounds, kind)),
+            settings=settings,
+        )
         for kind in (Kind.CERTIFIED, Kind.ATTAINED)
     ]
 
 
 def _ratios(rows: list[Row] | tuple[Row, ...]) -> dict[tuple[str, Any, Any], float]:
-    """certified/attained by panel, n and the other parameter; infinite where one side is missing."""
+    """certified/attained by panel, n and the other parameter.
+
+    Infinite where one side is missing.
+    """
     sides: dict[tuple[str, Any, Any], dict[Kind, float]] = {}
     for row in rows:
         key = (row.series.removesuffix(f" {row.kind}"), row.x, *row.settings.values())
@@ -110,7 +137,9 @@ def _draw_n8(found: Found) -> Figure:
     colours, norm = colormaps["Blues"].with_extremes(over="#d55e00"), Normalize(1, WIDE)
     for each, name in zip(axes.ravel(), names, strict=False):
         other = next(iter(next(row.settings for row in found.rows if row.series.startswith(name))))
-        _map(each, {key[1:]: value for key, value in ratios.items() if key[0] == name}, colours, norm)
+        _map(
+            each, {key[1:]: value for key, value in ratios.items() if key[0] == name}, colours, norm
+        )
         each.set_title(name, fontsize=10)
         each.set_xlabel("users n")
         each.set_ylabel("largest distance d_max" if other == "d_max" else "local ε0 (nats)")
@@ -119,9 +148,12 @@ def _draw_n8(found: Found) -> Figure:
         each.set_axis_off()
     bar = {"cax": spare[0].inset_axes((0.1, 0.0, 0.08, 1.0))} if len(spare) else {"ax": axes}
     figure.colorbar(
-        ScalarMappable(norm, colours), extend="max", label="certified ε / attained ε (1: exact)", **bar
+        ScalarMappable(norm, colours), extend="max", label=
+            "certified ε / attained ε (1: exact)", **bar
     )  # fmt: skip
-    figure.suptitle(f"How far apart the two sides of the truth are (δ = {DELTA:g}; orange: above {WIDE})")
+    figure.suptitle(
+        f"How far apart the two sides of the truth are (δ = {DELTA:g}; orange: above {WIDE})"
+    )
     return figure
 
 
@@ -135,13 +167,22 @@ def _map(axes: Axes, cells: dict[Any, float], colours: Any, norm: Any) -> None:
     for (row, column), ratio in np.ndenumerate(grid):
         dark = ratio > 1 + 0.6 * (WIDE - 1)
         text = f"{ratio:.3f}" if ratio < 10 else "none"
-        axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color="white" if dark else "black")
+        axes.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            fontsize=7.5,
+            color="white" if dark else "black",
+        )
 
 
 N8: Final = Entry(
     id="n8", source="new", question="How far apart are what is certified and what is attained?",
     parameters={
-        "k": (2, 3, 10, 100), "ε0": (0.25, 0.5, 1.0, 2.0, 4.0), "n": (100, 1000, 10_000, 100_000, 1_000_000),
+        "k": (2, 3, 10, 100), "ε0": (0.25, 0.5, 1.0, 2.0, 4.0), "n": (100, 1000, 10_000, 100_000,
+        1_000_000),
         "d_max": (1, 10, 100, 1000),
     },
     quick={"k": (2, 10), "ε0": (1.0,), "n": (1000, 10_000), "d_max": (100,)},
@@ -159,7 +200,8 @@ def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, flo
     q = float(spec.blanket) / symbols
     p = 1 - (symbols - 1) * q
     chance = 1 / symbols
-    # Everybody else's value is drawn at random: every report of theirs is uniform (K11, with r_y = 1/k).
+    # Everybody else's value is drawn at random: every report of theirs is uniform (K11, with r_y =
+    # 1/k).
     nothing = Pair(
         np.array([chance, chance, (symbols - 2) * chance]),
         np.array([p, q, q]) / chance, np.array([q, p, q]) / chance, np.empty((2, 0)), local,
@@ -167,7 +209,8 @@ def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, flo
     return {
         "local: every node is corrupt": (Kind.EXACT, local),
         "strong: all values and all flags": (
-            Kind.CERTIFIED, _inverted(lambda epsilon: strong_adversary_delta(spec, users, epsilon), 4 * local),
+            Kind.CERTIFIED, _inverted(lambda epsilon: strong_adversary_delta(spec, users,
+            epsilon), 4 * local),
         ),
         "weak certified: values and others' flags": (Kind.CERTIFIED, bounds.certified),
         "values attained": (Kind.ATTAINED, bounds.attained),
@@ -190,7 +233,15 @@ def _inverted(delta_at: Callable[[float], float], highest: float) -> float:
 
 def _run_n9(work: Work) -> Found:
     rows = [
-        Row(series, kind, "ε0", local, "ε (nats)", finite(value), settings={"n": users, "k": work["k"]})
+        Row(
+            series,
+            kind,
+            "ε0",
+            local,
+            "ε (nats)",
+            finite(value),
+            settings={"n": users, "k": work["k"]},
+        )
         for users in work["n"]
         for local in work["ε0"]
         for series, (kind, value) in _ladder(work["k"], local, users).items()
@@ -203,7 +254,8 @@ def _run_n9(work: Work) -> Found:
         tuple(rows),
         notes=(
             f"against the strong adversary ε is above the local ε0, or nothing, in {len(poor)} of "
-            f"{len(work['n']) * len(work['ε0'])} cases: it forgoes the changed user's own noise (K9)",
+            f"{len(work['n']) * len(work['ε0'])} cases: it forgoes the changed user's own noise "
+            f"(K9)",
             "'nothing' is no guarantee: it assumes that nobody knows anything about anybody",
         ),
     )
@@ -216,7 +268,9 @@ def _draw_n9(found: Found) -> Figure:
     for each, users in zip(axes[0], sizes, strict=True):
         rows = [row for row in found.rows if row.settings["n"] == users]
         for index, name in enumerate(names):
-            style = drawing.cycled(index) | ({"ls": (0, (4, 3))} if name == "values attained" else {})
+            style = drawing.cycled(index) | (
+                {"ls": (0, (4, 3))} if name == "values attained" else {}
+            )
             drawing.line(each, rows, name, **style)
         each.set_title(f"n = {users:,}, k = {rows[0].settings['k']}")
         each.set_xlabel("local ε0 (nats)")

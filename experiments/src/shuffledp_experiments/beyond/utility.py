@@ -1,4 +1,6 @@
-"""Utility at one true guarantee: error by ε (n3), error against messages and bytes (n4), and by symbols (n12)."""
+"""Utility at one true guarantee: error by ε (n3), error against messages and bytes (n4), and by
+symbols (n12).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,15 @@ def _run_n3(work: Work) -> Found:
             for epsilon in work["ε"]:
                 settings = {"quantity": "sum", "k": largest, "n": users}
                 rows += [
-                    Row(name, Kind.EXACT, "ε", epsilon, _ERROR, offer.error / users / largest, settings=settings)
+                    Row(
+                        name,
+                        Kind.EXACT,
+                        "ε",
+                        epsilon,
+                        _ERROR,
+                        offer.error / users / largest,
+                        settings=settings,
+                    )
                     for name, offer in offers(users, largest, epsilon).items()
                 ]
     shares, note = _shares(work)
@@ -58,8 +68,10 @@ def _run_n3(work: Work) -> Found:
         tuple(rows),
         notes=(
             note,
-            f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: mean of {runs} runs",
-            "INV is matrix inversion and the nearest shares that are possible; IBU the likeliest shares, to which "
+            f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: "
+            f"mean of {runs} runs",
+            "INV is matrix inversion and the nearest shares that are possible; IBU the likeliest "
+            "shares, to which "
             "iterative Bayesian updates converge",
         ),
     )
@@ -93,7 +105,9 @@ def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> l
         users - counts, flip, (runs, symbols)
     )
     ratio = -math.expm1(-epsilon / 2)
-    added = generator.geometric(ratio, (runs, symbols)) - generator.geometric(ratio, (runs, symbols))
+    added = generator.geometric(ratio, (runs, symbols)) - generator.geometric(
+        ratio, (runs, symbols)
+    )
     estimates = {
         "local": inverted(locally, alone),
         "k-RR, INV": inverted(noisy, blanket),
@@ -107,7 +121,17 @@ def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> l
         distances = np.abs(found - truth).sum(axis=1) / 2
         low, high = np.quantile(distances, (0.05, 0.95))
         rows.append(
-            Row(name, Kind.MEASURED, "ε", epsilon, _TV, float(distances.mean()), float(low), float(high), settings)
+            Row(
+                name,
+                Kind.MEASURED,
+                "ε",
+                epsilon,
+                _TV,
+                float(distances.mean()),
+                float(low),
+                float(high),
+                settings,
+            )
         )
     return rows
 
@@ -118,7 +142,9 @@ def krr_counts(
     """How often each symbol is reported, in each of `runs` rounds: shape (runs, k)."""
     symbols = len(counts)
     truthful = generator.binomial(counts, 1 - blanket, (runs, symbols))
-    random = generator.multinomial(counts.sum() - truthful.sum(axis=1), np.full(symbols, 1 / symbols))
+    random = generator.multinomial(
+        counts.sum() - truthful.sum(axis=1), np.full(symbols, 1 / symbols)
+    )
     return np.asarray(truthful + random, dtype=np.int64)
 
 
@@ -129,7 +155,9 @@ def inverted(counts: NDArray[np.int64], blanket: float) -> Floats:
 
 
 def _draw_n3(found: Found) -> Figure:
-    groups = list(dict.fromkeys((row.settings["quantity"], row.settings["k"]) for row in found.rows))
+    groups = list(
+        dict.fromkeys((row.settings["quantity"], row.settings["k"]) for row in found.rows)
+    )
     sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
     names = list(dict.fromkeys(row.series for row in found.rows))
     figure, axes = drawing.panels(
@@ -144,7 +172,8 @@ def _draw_n3(found: Found) -> Figure:
         for each, users in zip(row_of, sizes, strict=True):
             rows = [
                 row for row in found.rows
-                if (row.settings["quantity"], row.settings["k"], row.settings["n"]) == (quantity, largest, users)
+                if (row.settings["quantity"], row.settings["k"], row.settings["n"]) == (quantity,
+                largest, users)
             ]  # fmt: skip
             for name in dict.fromkeys(row.series for row in rows):
                 drawing.line(each, rows, name, **_style(names, name))
@@ -174,8 +203,10 @@ def _style(names: list[str], name: str) -> dict[str, Any]:
 
 
 N3: Final = Entry(
-    id="n3", source="new", question="Which mechanism errs least, where all keep the same true guarantee?",
-    parameters={"n": (1000, 10_000, 100_000), "k": (10, 100), "ε": (0.1, 0.3, 1.0, 2.0, 4.0), "runs": 200},
+    id="n3", source="new", question="Which mechanism errs least, where all keep the same true "
+                                    "guarantee?",
+    parameters={"n": (1000, 10_000, 100_000), "k": (10, 100), "ε": (0.1, 0.3, 1.0, 2.0, 4.0),
+    "runs": 200},
     quick={"n": (10_000,), "k": (10,), "ε": (1.0,), "runs": 50},
     run=_run_n3, draw=_draw_n3, data=("adult",), seconds=60, seconds_quick=5.7,
 )  # fmt: skip
@@ -193,16 +224,36 @@ def _run_n4(work: Work) -> Found:
             settings = {"n": work["n"], "k": largest, "ε": epsilon}
             for name, offer in sent.items():
                 rows += _offer_rows(name, offer, settings)
-            rows.append(Row("central", Kind.EXACT, "messages", 0, "error", found["central"].error, settings=settings))
+            rows.append(
+                Row(
+                    "central",
+                    Kind.EXACT,
+                    "messages",
+                    0,
+                    "error",
+                    found["central"].error,
+                    settings=settings,
+                )
+            )
             front = " < ".join(_front(sent))
-            notes.append(f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}")
+            notes.append(
+                f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}"
+            )
     return Found(tuple(rows), notes=tuple(notes))
 
 
 def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
     numbers = {"error": offer.error, "bytes": float(offer.size), _LEFT: offer.corrupted}
     return [
-        Row(f"{name}: {quantity}", Kind.EXACT, "messages", offer.messages, quantity, value, settings=settings)
+        Row(
+            f"{name}: {quantity}",
+            Kind.EXACT,
+            "messages",
+            offer.messages,
+            quantity,
+            value,
+            settings=settings,
+        )
         for quantity, value in numbers.items()
     ]
 
@@ -229,21 +280,32 @@ def _draw_n4(found: Found) -> Figure:
     )
     left = [row.y for row in found.rows if row.y_name == _LEFT]
     norm, colours = LogNorm(min(left), max(left)), colormaps["viridis_r"]
-    names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows if row.series != "central"))
+    names = list(
+        dict.fromkeys(row.series.split(":")[0] for row in found.rows if row.series != "central")
+    )
     for row_of, largest in zip(axes, symbols, strict=True):
         for each, epsilon in zip(row_of, epsilons, strict=True):
-            rows = [row for row in found.rows if row.settings["k"] == largest and row.settings["ε"] == epsilon]
+            rows = [
+                row
+                for row in found.rows
+                if row.settings["k"] == largest and row.settings["ε"] == epsilon
+            ]
             for index, name in enumerate(names):
                 value = {row.y_name: row for row in rows if row.series.startswith(f"{name}:")}
                 point, error = value["bytes"], value["error"].y
                 each.plot(
-                    point.y, error, drawing.MARKERS[index], ms=10, color=colours(norm(value[_LEFT].y)),
+                    point.y, error, drawing.MARKERS[index], ms=10,
+                    color=colours(norm(value[_LEFT].y)),
                     mec="black", mew=0.8,
                 )  # fmt: skip
                 # Only shapes are in the legend: a colour says ε_L.
-                each.plot([], [], drawing.MARKERS[index], ms=9, color="white", mec="black", label=name)
+                each.plot(
+                    [], [], drawing.MARKERS[index], ms=9, color="white", mec="black", label=name
+                )
                 side = (-6, -14) if index == 0 else (8, 5)  # the first two are often neighbours
-                each.annotate(f"{point.x:,}", (point.y, error), side, textcoords="offset points", fontsize=8)
+                each.annotate(
+                    f"{point.x:,}", (point.y, error), side, textcoords="offset points", fontsize=8
+                )
             central = next(row.y for row in rows if row.series == "central")
             each.axhline(central, color="black", lw=1, ls="--", label="central, no messages")
             each.set_title(f"ε = {epsilon:g}, k = {largest}", fontsize=10)
@@ -253,17 +315,24 @@ def _draw_n4(found: Found) -> Figure:
     for each in axes[-1]:
         each.set_xlabel(f"bytes per user, {HOPS} nodes")
     bar = figure.colorbar(
-        ScalarMappable(norm, colours), ax=axes, label="ε_L with every node corrupt (nats)", fraction=0.03
+        ScalarMappable(norm, colours),
+        ax=axes,
+        label="ε_L with every node corrupt (nats)",
+        fraction=0.03,
     )
     logarithmic(bar.ax, "y")
     users = found.rows[0].settings["n"]
-    figure.suptitle(f"Error against traffic; beside each point its messages per user (n = {users:,}, δ = {DELTA:g})")
+    figure.suptitle(
+        f"Error against traffic; beside each point its messages per user (n = {users:,}, δ = "
+        f"{DELTA:g})"
+    )
     drawing.legend_below(figure, columns=6)
     return figure
 
 
 N4: Final = Entry(
-    id="n4", source="new", question="What do a smaller error and a better ε_L cost in messages and bytes?",
+    id="n4", source="new", question="What do a smaller error and a better ε_L cost in messages "
+                                    "and bytes?",
     parameters={"n": 10_000, "k": (10, 100), "ε": (0.1, 1.0, 4.0)},
     quick={"n": 1000, "k": (10,), "ε": (1.0, 4.0)},
     run=_run_n4, draw=_draw_n4, seconds=9, seconds_quick=1.5,
@@ -275,12 +344,16 @@ def _run_n12(work: Work) -> Found:
     flip = float(bits(users, epsilon).randomise) / 2
     # By k and by how many hold the symbol.
     errors: dict[str, Callable[[int, float], float]] = {
-        "rr-shuffle for each bin": lambda _, __: math.sqrt(users * flip * (1 - flip)) / (1 - 2 * flip),
+        "rr-shuffle for each bin": lambda _, __: (
+            math.sqrt(users * flip * (1 - flip)) / (1 - 2 * flip)
+        ),
         "Gaussian, central": lambda _, __: gaussian_sigma(math.sqrt(2), epsilon, DELTA),
         "discrete Laplace, central": lambda _, __: central_error(epsilon / 2),
         "k-RR": lambda k, held: _krr_error(users, held, k, float(krr(users, k, epsilon).blanket)),
         "hadamard-histogram": lambda k, held: _hadamard_error(users, held, k, epsilon),
-        "k-RR, no shuffler": lambda k, held: _krr_error(users, held, k, float(epsilon0_to_blanket(epsilon, k))),
+        "k-RR, no shuffler": lambda k, held: _krr_error(
+            users, held, k, float(epsilon0_to_blanket(epsilon, k))
+        ),
     }
     rows = [
         Row(
@@ -296,7 +369,11 @@ def _run_n12(work: Work) -> Found:
         for name, error in errors.items()
         for k in work["k"]
     ]
-    notes = [note for of in _HELD for note in _notes_n12([row for row in rows if row.settings["of"] == of], of)]
+    notes = [
+        note
+        for of in _HELD
+        for note in _notes_n12([row for row in rows if row.settings["of"] == of], of)
+    ]
     return Found(tuple(rows), notes=(*notes, f"certified at (ε, δ = {DELTA:g})"))
 
 
@@ -306,12 +383,15 @@ _HELD: Final[dict[str, Callable[[int], tuple[float, ...]]]] = {
     "a symbol that one in k holds": lambda symbols: (1 / symbols,),
     "the symbol that is counted worst": lambda _: (0.0, 1.0),
 }
-"""Shares of the users who hold the symbol, of which the worst counts. The variance is linear in the share, so an end is
+"""Shares of the users who hold the symbol, of which the worst counts. The variance is linear in the
+share, so an end is
 the worst: k-RR errs most where all hold it, Hadamard response where nobody does."""
 
 
 def _notes_n12(rows: list[Row], of: str) -> list[str]:
-    """Which errs least without a curator, and from which k on Hadamard response errs less than k-RR."""
+    """Which errs least without a curator, and from which k on Hadamard response errs less than
+    k-RR.
+    """
     error = {(row.series, row.x): row.y for row in rows}
     other = "hadamard-histogram"
     names = ("rr-shuffle for each bin", "k-RR", other)
@@ -326,12 +406,15 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     ends = f"{error[other, symbols[-1]]:.3g} against {error['k-RR', symbols[-1]]:.3g}"
     return [
         f"{of}: without a curator errs least {words}; rr-shuffle sends k messages, the others one",
-        f"{of}: of those with one message {other} errs less than k-RR {where} ({ends} users at the last)",
+        f"{of}: of those with one message {other} errs less than k-RR {where} ({ends} users at "
+        f"the last)",
     ]
 
 
 def _krr_error(users: int, held: float, symbols: int, blanket: float) -> float:
-    """Of a count of `held` users by inversion: Bin(held, p) + Bin(n - held, q) reports name the symbol."""
+    """Of a count of `held` users by inversion: Bin(held, p) + Bin(n - held, q) reports name the
+    symbol.
+    """
     q = blanket / symbols
     p = 1 - blanket + q
     return math.sqrt(held * p * (1 - p) + (users - held) * q * (1 - q)) / (1 - blanket)
@@ -355,14 +438,17 @@ def _draw_n12(found: Found) -> Figure:
         logarithmic(each)
     axes[0, 0].set_ylabel(_COUNT)
     settings = found.rows[0].settings
-    figure.suptitle(f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
+    figure.suptitle(
+        f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}"
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 
 
 N12: Final = Entry(
     id="n12", source="new", question="Which histogram errs least, by the number of its bins?",
-    parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)},
+    parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000,
+    10_000)},
     quick={"k": (2, 10, 1000)},
     run=_run_n12, draw=_draw_n12, seconds=22, seconds_quick=4.6,
 )  # fmt: skip
@@ -375,7 +461,15 @@ def _run_n6(work: Work) -> Found:
     for largest in work["k"]:
         for name, (messages, size) in traffic(users, largest, epsilon).items():
             rows += [
-                Row(f"{name}: {quantity}", Kind.EXACT, "k", largest, quantity, float(value), settings=settings)
+                Row(
+                    f"{name}: {quantity}",
+                    Kind.EXACT,
+                    "k",
+                    largest,
+                    quantity,
+                    float(value),
+                    settings=settings,
+                )
                 for quantity, value in (("messages", messages), ("bytes", size))
             ]
     split = {row.x: row.y for row in rows if row.series == "split-mix: messages"}
@@ -383,7 +477,8 @@ def _run_n6(work: Work) -> Found:
     fewer = [largest for largest in work["k"] if split[largest] < unary[largest]]
     words = f"from k = {fewer[0]} on" if fewer else "nowhere here"
     notes = [
-        f"split-mix sends fewer messages than a bit for each unit {words}; more users make it cheaper still: "
+        f"split-mix sends fewer messages than a bit for each unit {words}; more users make it "
+        f"cheaper still: "
         + ", ".join(_pieces(n, work["k"][-1], epsilon) for n in (10**3, 10**4, 10**5, 10**6)),
         "all of the time goes into onions, so it follows the messages",
     ]
@@ -400,12 +495,16 @@ def _draw_n6(found: Found) -> Figure:
     names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows))
     for each, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
         for name in names:
-            drawing.line(each, found, f"{name}: {quantity}", label=name, **drawing.cycled(names.index(name)))
+            drawing.line(
+                each, found, f"{name}: {quantity}", label=name, **drawing.cycled(names.index(name))
+            )
         each.set_xlabel("largest value k")
         each.set_ylabel(f"{quantity} per user")
         logarithmic(each)
     settings = found.rows[0].settings
-    figure.suptitle(f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}")
+    figure.suptitle(
+        f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}"
+    )
     drawing.legend_below(figure)
     return figure
 

@@ -1,4 +1,6 @@
-"""Biswas, Jung and Palamidessi 2022, 2023 (papers 000 and 001): tables and figures about k-randomised response."""
+"""Biswas, Jung and Palamidessi 2022, 2023 (papers 000 and 001): tables and figures about
+k-randomised response.
+"""
 
 from __future__ import annotations
 
@@ -7,4 +9,9 @@ from typing import Final
 from shuffledp_experiments.biswas import maps, surface, synthetic, tables
 from shuffledp_experiments.entry import Entry
 
-ENTRIES: Final[tuple[Entry, ...]] = (*tables.ENTRIES, *surface.ENTRIES, *synthetic.ENTRIES, *maps.ENTRIES)
+ENTRIES: Final[tuple[Entry, ...]] = (
+    *tables.ENTRIES,
+    *surface.ENTRIES,
+    *synthetic.ENTRIES,
+    *maps.ENTRIES,
+)

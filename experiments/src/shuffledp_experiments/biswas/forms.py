@@ -1,4 +1,6 @@
-"""Other papers' bounds in the form in which the tables of Biswas et al. seem to evaluate them: none is a bound here."""
+"""Other papers' bounds in the form in which the tables of Biswas et al. seem to evaluate them: none
+is a bound here.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,18 @@ Formula = Callable[[Group, float], float]
 
 
 def erlingsson_form(group: Group, epsilon: float) -> float:
-    """δ of ε = 12 ε0 √(ln(1/δ)/n), Erlingsson et al. 2019, Theorem 7, outside its range: no bound here."""
+    """δ of ε = 12 ε0 √(ln(1/δ)/n), Erlingsson et al.
+
+    2019, Theorem 7, outside its range: no bound here.
+    """
     return math.exp(-group.users * (epsilon / (12 * group.epsilon0)) ** 2)
 
 
 def balle_form(group: Group, epsilon: float) -> float:
-    """δ of ε = ε0 e^ε0 √(ln(1/δ)/n): the order of growth in Balle et al. 2019 for ε0 <= 1, with constant 1."""
+    """δ of ε = ε0 e^ε0 √(ln(1/δ)/n): the order of growth in Balle et al.
+
+    2019 for ε0 <= 1, with constant 1.
+    """
     return math.exp(-group.users * (epsilon / (group.epsilon0 * math.exp(group.epsilon0))) ** 2)
 
 
@@ -27,15 +35,25 @@ def balle_form_above_1(group: Group, epsilon: float) -> float:
 
 
 def feldman_form_base_2(group: Group, epsilon: float) -> float:
-    """δ of ε = (1 - e^-ε0) √(e^ε0 log2(1/δ)/n): the order in Feldman et al. 2021, constant 1, a logarithm to base 2."""
-    return math.exp2(-group.users * (epsilon / -math.expm1(-group.epsilon0)) ** 2 * math.exp(-group.epsilon0))
+    """δ of ε = (1 - e^-ε0) √(e^ε0 log2(1/δ)/n): the order in Feldman et al.
+
+    2021, constant 1, a logarithm to base 2.
+    """
+    return math.exp2(
+        -group.users * (epsilon / -math.expm1(-group.epsilon0)) ** 2 * math.exp(-group.epsilon0)
+    )
 
 
 def feldman_form_unsquared(group: Group, epsilon: float) -> float:
-    """δ of ε = √((1 - e^-ε0) e^ε0 ln(1/δ)/n): the same with 1 - e^-ε0 under the root, where it does not belong."""
+    """δ of ε = √((1 - e^-ε0) e^ε0 ln(1/δ)/n): the same with 1 - e^-ε0 under the root, where it does
+    not belong.
+    """
     return math.exp(-group.users * epsilon**2 / math.expm1(group.epsilon0))
 
 
 def koskela_two_symbols(group: Group, epsilon: float) -> float:
-    """δ against the weak adversary of Koskela et al. 2021, for k = 2: the nearest that was found. Sound for k = 2."""
+    """δ against the weak adversary of Koskela et al. 2021, for k = 2: the nearest that was found.
+
+    Sound for k = 2.
+    """
     return weak_adversary_delta(Group(group.users, 2, group.epsilon0).spec(), group.users, epsilon)

@@ -1,7 +1,9 @@
-"""One harness for all utility figures: rounds of k-RR, the Gaussian mechanism, and the estimators of both.
+"""One harness for all utility figures: rounds of k-RR, the Gaussian mechanism, and the estimators
+of both.
 
-Utility is compared at equal certified (ε, δ). The papers give both mechanisms the ε of the randomiser, ε0: for it the
-shuffled histogram has δ = 0 exactly, which no Gaussian has, and at any δ > 0 a far smaller ε.
+Utility is compared at equal certified (ε, δ). The papers give both mechanisms the ε of the
+randomiser, ε0: for it the shuffled histogram has δ = 0 exactly, which no Gaussian has, and at any δ
+> 0 a far smaller ε.
 """
 
 from __future__ import annotations
@@ -91,9 +93,11 @@ class Contest:
         return _sigma(self.group.epsilon0)
 
     def play(self, truth: Integers, generator: np.random.Generator) -> Mapping[str, Floats]:
-        """Histograms that each way to publish one gives, in users, of the shape of `truth`, (runs, k).
+        """Histograms that each way to publish one gives, in users, of the shape of `truth`, (runs,
+        k).
 
-        A count is what was sent truthfully and what the blanket added: as many laws as symbols, no loop over users.
+        A count is what was sent truthfully and what the blanket added: as many laws as symbols, no
+        loop over users.
         """
         n, k = self.group.users, self.group.symbols
         kept = generator.binomial(truth, self.slope)
@@ -112,11 +116,15 @@ class Contest:
         }
 
     def rows(self, name: str) -> list[Row]:
-        """ε of the shuffled histogram, both sides, and of the Gaussian that the papers set beside it."""
+        """ε of the shuffled histogram, both sides, and of the Gaussian that the papers set beside
+        it.
+        """
         found, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
 
         def row(series: str, kind: Kind, value: float) -> Row:
-            return Row(f"{name}{series}", kind, "n", self.group.users, "ε (nats)", value, settings=settings)
+            return Row(
+                f"{name}{series}", kind, "n", self.group.users, "ε (nats)", value, settings=settings
+            )
 
         return [
             row("ε of the histogram: certified", Kind.CERTIFIED, found.certified),
@@ -131,7 +139,8 @@ class Contest:
         if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:
             return Claim(statement, Verdict.SOUND, "the guarantees are equal", published)
         why = (
-            f"the histogram's δ({self.group.epsilon0:g}) is exactly 0, as no Gaussian's is; at δ = {DELTA:g} its ε is "
+            f"the histogram's δ({self.group.epsilon0:g}) is exactly 0, as no Gaussian's is; at δ "
+            f"= {DELTA:g} its ε is "
             f"{self.epsilon.certified:.3g}; {said}"
         )
         return Claim(statement, Verdict.UNEQUAL, why, published)
@@ -143,7 +152,11 @@ def total_variation(found: Floats, truth: Integers) -> Floats:
 
 
 def measured(
-    series: str, place: tuple[str, float | str], y_name: str, errors: Floats, settings: Mapping[str, object]
+    series: str,
+    place: tuple[str, float | str],
+    y_name: str,
+    errors: Floats,
+    settings: Mapping[str, object],
 ) -> Row:
     """The mean over runs, with the 5th and 95th percentile."""
     low, high = np.quantile(errors, (0.05, 0.95)).tolist()
@@ -154,15 +167,22 @@ def contest_rows(
     name: str, contest: Contest, truth: Integers, generator: np.random.Generator
 ) -> tuple[list[Row], Mapping[str, Floats]]:
     """Total variation of every estimator, over the rows of `truth`, and the guarantee."""
-    found = {each: total_variation(values, truth) for each, values in contest.play(truth, generator).items()}
+    found = {
+        each: total_variation(values, truth)
+        for each, values in contest.play(truth, generator).items()
+    }
     settings = {**contest.group.settings(), "delta": DELTA, "runs": len(truth)}
     place = ("n", float(contest.group.users))
-    rows = [measured(f"{name}{each}", place, "total variation", errors, settings) for each, errors in found.items()]
+    rows = [
+        measured(f"{name}{each}", place, "total variation", errors, settings)
+        for each, errors in found.items()
+    ]
     return rows + contest.rows(name), found
 
 
 def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
-    """Law of the inverted count of a symbol that so many hold: |error| as a share of the users, and probabilities.
+    """Law of the inverted count of a symbol that so many hold: |error| as a share of the users, and
+    probabilities.
 
     The count is Bin(n_x0, p) + Bin(n - n_x0, q), convolved over twelve standard deviations of each.
     """
@@ -188,10 +208,14 @@ def summary(errors: Floats, law: Floats) -> tuple[float, float, float]:
     return float(errors @ law / law.sum()), low, high
 
 
-def exact_sampler_agrees(contest: Contest, truth: Integers, generator: np.random.Generator) -> float:
-    """p of a chi-square test of the clients' integer sampler against the law, for the users of one dataset.
+def exact_sampler_agrees(
+    contest: Contest, truth: Integers, generator: np.random.Generator
+) -> float:
+    """p of a chi-square test of the clients' integer sampler against the law, for the users of one
+    dataset.
 
-    How far the answer lies from the value, modulo k, has one law for all values: p at 0 and q elsewhere.
+    How far the answer lies from the value, modulo k, has one law for all values: p at 0 and q
+    elsewhere.
     """
     from scipy.stats import chisquare
 
@@ -209,10 +233,14 @@ def sampler_rows(contest: Contest, truth: Integers, generator: np.random.Generat
     chance = exact_sampler_agrees(contest, truth, generator)
     settings = {**contest.group.settings(), "runs": 1}
     users = float(contest.group.users)
-    return [Row("exact sampler, chi-square", Kind.MEASURED, "n", users, "p", chance, settings=settings)]
+    return [
+        Row("exact sampler, chi-square", Kind.MEASURED, "n", users, "p", chance, settings=settings)
+    ]
 
 
 def within(published: float, errors: Floats) -> bool:
-    """Whether a published figure lies among the simulated ones, with half their range to spare at either end."""
+    """Whether a published figure lies among the simulated ones, with half their range to spare at
+    either end.
+    """
     spare = (errors.max() - errors.min()) / 2
     return bool(errors.min() - spare <= published <= errors.max() + spare)

@@ -48,7 +48,10 @@ class City:
         return self.rows * self.columns
 
     def cells(self, places: Floats) -> Integers:
-        """Users in each cell, row by row from the south-west; shape (k,). Places are latitude and longitude."""
+        """Users in each cell, row by row from the south-west; shape (k,).
+
+        Places are latitude and longitude.
+        """
         north = (places[:, 0] - self.south) / (self.north - self.south) * self.rows
         east = (places[:, 1] - self.west) / (self.east - self.west) * self.columns
         row, column = (
@@ -66,11 +69,13 @@ CITIES: Final = (
 # Copied from the papers: Gaussian, shuffle + INV, by x0.
 _T5: Final[Mapping[str, Mapping[int, tuple[float, float]]]] = {
     "San Francisco": {
-        40: (4e-6, 1e-3), 80: (3e-5, 5e-4), 120: (9e-6, 1e-3), 160: (4e-5, 2e-4), 200: (2e-5, 2e-4), 240: (2e-5, 7e-4),
+        40: (4e-6, 1e-3), 80: (3e-5, 5e-4), 120: (9e-6, 1e-3), 160: (4e-5, 2e-4), 200: (2e-5,
+        2e-4), 240: (2e-5, 7e-4),
         280: (4e-6, 5e-4),
     },
     "Paris": {
-        20: (2e-6, 3e-4), 40: (3e-5, 2e-3), 60: (4e-5, 2e-3), 80: (5e-5, 4e-4), 100: (7e-5, 1e-4), 120: (3e-5, 2e-4),
+        20: (2e-6, 3e-4), 40: (3e-5, 2e-3), 60: (4e-5, 2e-3), 80: (5e-5, 4e-4), 100: (7e-5, 1e-4),
+        120: (3e-5, 2e-4),
         140: (1e-4, 1e-4),
     },
 }  # fmt: skip
@@ -90,14 +95,20 @@ def places_of(work: Work, city: City) -> tuple[Floats, str]:
     around = np.clip(spots + generator.normal(0, 0.08, spots.shape), 0, 1 - 1e-9)
     places = corner + size * np.where(anywhere, generator.random(spots.shape), around)
     wanted = FILES[city.file].name
-    return places, f"{city.name}: stand-in: {city.users:,} made-up places; give --data with {wanted} for the paper's"
+    return (
+        places,
+        f"{city.name}: stand-in: {city.users:,} made-up places; give --data with {wanted} for the "
+        f"paper's",
+    )
 
 
 def _contest(city: City, users: int, epsilon0: float) -> Contest:
     return Contest(Group(users, city.symbols, epsilon0))
 
 
-def _cell_rows(series: str, kind: Kind, values: Floats | Integers, city: City, **settings: object) -> list[Row]:
+def _cell_rows(
+    series: str, kind: Kind, values: Floats | Integers, city: City, **settings: object
+) -> list[Row]:
     shares = (values / values.sum()).tolist()
     about = {"city": city.name, "epsilon0": "", **settings}
     return [
@@ -127,7 +138,9 @@ def _show(work: Work) -> Found:
             )
             for north, east in places[shown]
         ]
-    return Found(tuple(rows), (), (*notes, f"at most {work['points']:,} places of each city are drawn"))
+    return Found(
+        tuple(rows), (), (*notes, f"at most {work['points']:,} places of each city are drawn")
+    )
 
 
 def _draw_show(found: Found) -> Figure:
@@ -154,14 +167,24 @@ def _heat(axes: Any, found: Found, series: str, city: City) -> Any:
     from matplotlib.colors import LogNorm
 
     shares = found.series(series)[1].reshape(city.rows, city.columns)
-    edges = np.linspace(city.west, city.east, city.columns + 1), np.linspace(city.south, city.north, city.rows + 1)
+    edges = (
+        np.linspace(city.west, city.east, city.columns + 1),
+        np.linspace(city.south, city.north, city.rows + 1),
+    )
     # What is empty, or came out negative, stays grey.
     axes.set_facecolor("#e3e4e8")
     axes.grid(visible=False)
-    return axes.pcolormesh(*edges, np.where(shares > 0, shares, np.nan), norm=LogNorm(1e-5, 0.1), cmap="viridis")
+    return axes.pcolormesh(
+        *edges, np.where(shares > 0, shares, np.nan), norm=LogNorm(1e-5, 0.1), cmap="viridis"
+    )
 
 
-_MAPPED: Final = (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED, harness.PROJECTED, harness.IBU)
+_MAPPED: Final = (
+    harness.GAUSSIAN_PAPER,
+    harness.GAUSSIAN_PROJECTED,
+    harness.PROJECTED,
+    harness.IBU,
+)
 
 
 def _estimate(work: Work) -> Found:
@@ -171,12 +194,27 @@ def _estimate(work: Work) -> Found:
         places, note = places_of(work, city)
         truth, contest = city.cells(places), _contest(city, len(places), work["epsilon0"])
         found = contest.play(truth[np.newaxis], work.generator(city.name))
-        rows += _cell_rows(f"{city.name}: true", Kind.EXACT, truth, city, **contest.group.settings())
+        rows += _cell_rows(
+            f"{city.name}: true", Kind.EXACT, truth, city, **contest.group.settings()
+        )
         for each in _MAPPED:
-            rows += _cell_rows(f"{city.name}: {each}", Kind.MEASURED, found[each][0], city, **contest.group.settings())
-        far = {each: float(harness.total_variation(found[each], truth[np.newaxis])[0]) for each in _MAPPED}
-        said = "total variation " + ", ".join(f"{value:.2g} ({each})" for each, value in far.items())
-        claims.append(contest.unequal(f"{city.name}: the Gaussian map is slightly better", None, said))
+            rows += _cell_rows(
+                f"{city.name}: {each}",
+                Kind.MEASURED,
+                found[each][0],
+                city,
+                **contest.group.settings(),
+            )
+        far = {
+            each: float(harness.total_variation(found[each], truth[np.newaxis])[0])
+            for each in _MAPPED
+        }
+        said = "total variation " + ", ".join(
+            f"{value:.2g} ({each})" for each, value in far.items()
+        )
+        claims.append(
+            contest.unequal(f"{city.name}: the Gaussian map is slightly better", None, said)
+        )
         rows += [_with_city(row, city) for row in contest.rows(f"{city.name}: ")]
         notes.append(note)
     return Found(tuple(rows), tuple(claims), tuple(notes))
@@ -211,8 +249,13 @@ def _draw_estimate(found: Found) -> Figure:
 
 
 def _samples(truth: Integers, users: int, runs: int, generator: np.random.Generator) -> Integers:
-    """Histograms of so many users drawn without replacement, or of all where there are no more; shape (runs, k)."""
-    return generator.multivariate_hypergeometric(truth, min(users, int(truth.sum())), size=runs, method="marginals")
+    """Histograms of so many users drawn without replacement, or of all where there are no more.
+
+    Shape (runs, k).
+    """
+    return generator.multivariate_hypergeometric(
+        truth, min(users, int(truth.sum())), size=runs, method="marginals"
+    )
 
 
 def _by_users(work: Work) -> Found:
@@ -237,13 +280,19 @@ def _by_users(work: Work) -> Found:
     return Found(tuple(rows), tuple(claims), tuple(notes))
 
 
-def _compared(name: str, contest: Contest, errors: Mapping[int, Mapping[str, Floats]]) -> list[Claim]:
+def _compared(
+    name: str, contest: Contest, errors: Mapping[int, Mapping[str, Floats]]
+) -> list[Claim]:
     """The two things that the papers say of these figures."""
     most = max(errors)
     unfair, fair = (
-        ratio(errors[most], harness.PROJECTED, each) for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
+        ratio(errors[most], harness.PROJECTED, each)
+        for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
     )
-    said = f"at n = {most} shuffle + INV errs {unfair:.0f} times as much, and {fair:.1f} times at equal guarantees"
+    said = (
+        f"at n = {most} shuffle + INV errs {unfair:.0f} times as much, and {fair:.1f} times at "
+        f"equal guarantees"
+    )
     claims = [contest.unequal(f"{name}the Gaussian is better, more so as n grows", None, said)]
     for how in (harness.INV, harness.PROJECTED):
         worse = [users for users, found in errors.items() if ratio(found, how, harness.RAW) > 1]
@@ -253,16 +302,26 @@ def _compared(name: str, contest: Contest, errors: Mapping[int, Mapping[str, Flo
             claims.append(Claim(statement, Verdict.FALSE, f"on average it is not for n = {which}"))
         else:
             least = max(ratio(found, how, harness.RAW) for found in errors.values())
-            claims.append(Claim(statement, Verdict.SOUND, f"at most {least:.2f} of the raw error, for every n here"))
+            claims.append(
+                Claim(
+                    statement,
+                    Verdict.SOUND,
+                    f"at most {least:.2f} of the raw error, for every n here",
+                )
+            )
     return claims
 
 
 def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[Claim]:
-    """What the two versions of the paper say of the gap between shuffle and central model: the opposite."""
+    """What the two versions of the paper say of the gap between shuffle and central model: the
+    opposite.
+    """
     few, many = min(errors), max(errors)
     gaps = {}
     for users in (few, many):
-        mean = {how: float(np.mean(errors[users][how])) for how in (harness.INV, harness.GAUSSIAN_PAPER)}
+        mean = {
+            how: float(np.mean(errors[users][how])) for how in (harness.INV, harness.GAUSSIAN_PAPER)
+        }
         gaps[users] = mean[harness.INV] - mean[harness.GAUSSIAN_PAPER]
     why = f"total variation {gaps[few]:.2g} at n = {few}, {gaps[many]:.2g} at n = {many}"
     shrinks = gaps[many] < gaps[few]
@@ -301,11 +360,16 @@ def _draw_by_users(found: Found) -> Figure:
 def _bins(work: Work) -> Found:
     rows: list[Row] = []
     claims: list[Claim] = []
-    notes = ["cells are counted from 0, row by row from the south-west; the papers do not say how they count"]
+    notes = [
+        "cells are counted from 0, row by row from the south-west; the papers do not say how they "
+        "count"
+    ]
     for city in CITIES:
         places, note = places_of(work, city)
         contest = _contest(city, len(places), work["epsilon0"])
-        more, found = single_bins(work, f"{city.name}: ", contest, city.cells(places), _T5[city.name], 0)
+        more, found = single_bins(
+            work, f"{city.name}: ", contest, city.cells(places), _T5[city.name], 0
+        )
         rows += more
         claims += found
         notes.append(note)
@@ -320,24 +384,30 @@ ENTRIES: Final = (
     Entry(
         id="000-f1", aliases=("001-f3",), source="Biswas et al. 2023, figure 1; 2022, figure 3",
         question="Where are the users, and how many are in each cell?",
-        parameters={"points": 20_000}, quick={"points": 2000}, run=_show, draw=_draw_show, data=_FILES,
+        parameters={"points": 20_000}, quick={"points": 2000}, run=_show, draw=_draw_show,
+        data=_FILES,
         seconds=1.5, seconds_quick=1.9,
     ),
     Entry(
-        id="000-f2", aliases=("001-f4", "001-f5"), source="Biswas et al. 2023, figure 2; 2022, figures 4, 5",
+        id="000-f2", aliases=("001-f4", "001-f5"), source=
+            "Biswas et al. 2023, figure 2; 2022, figures 4, 5",
         question="How do the maps look that the two mechanisms give?",
         parameters={"epsilon0": 4.0, "epsilon": 4.0, "delta": harness.DELTA}, inferred=("delta",),
         run=_estimate, draw=_draw_estimate, data=_FILES, seconds=1, seconds_quick=1.4,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
     Entry(
-        id="000-f3", aliases=("001-f6", "001-f7"), source="Biswas et al. 2023, figure 3; 2022, figures 6, 7",
-        question="How does the error of the maps fall with n, and is inversion always better than raw counts?",
+        id="000-f3", aliases=("001-f6", "001-f7"), source=
+            "Biswas et al. 2023, figure 3; 2022, figures 6, 7",
+        question="How does the error of the maps fall with n, and is inversion always better than "
+                 "raw counts?",
         parameters={
-            "n": {"San Francisco": _SAN_FRANCISCO, "Paris": _PARIS}, "epsilon0": (4.0, 6.0), "runs": 200,
+            "n": {"San Francisco": _SAN_FRANCISCO, "Paris": _PARIS}, "epsilon0": (4.0, 6.0),
+            "runs": 200,
             "delta": harness.DELTA,
         },
-        quick={"n": {"San Francisco": (10_000, 100_000), "Paris": (1000, 10_000)}, "runs": 20}, inferred=("delta",),
+        quick={"n": {"San Francisco": (10_000, 100_000), "Paris": (1000, 10_000)}, "runs": 20},
+        inferred=("delta",),
         run=_by_users, draw=_draw_by_users, data=_FILES, seconds=4, seconds_quick=1.7,
         verdicts=frozenset({Verdict.UNEQUAL, Verdict.FALSE, Verdict.SOUND}),
     ),
@@ -345,7 +415,8 @@ ENTRIES: Final = (
         id="000-t5", aliases=("001-t6",), source="Biswas et al. 2023, table 5; 2022, table VI",
         question="What is the error of one cell, and can the printed errors be draws of it?",
         parameters={
-            "x0": {name: (*digits,) for name, digits in _T5.items()}, "epsilon0": 4.0, "epsilon": 4.0, "runs": 2000,
+            "x0": {name: (*digits,) for name, digits in _T5.items()}, "epsilon0": 4.0,
+            "epsilon": 4.0, "runs": 2000,
             "delta": harness.DELTA,
         },
         quick={"runs": 100}, inferred=("delta",),

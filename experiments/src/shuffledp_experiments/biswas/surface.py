@@ -29,7 +29,11 @@ def _run(work: Work) -> Found:
         group = Group(work["n"], work["k"], epsilon0)
         for epsilon in (each for each in axis if each < epsilon0):
             certified, attained = both_sides(group, epsilon)
-            values = {_PRINTED: printed_delta(group, epsilon), _CERTIFIED: certified, _ATTAINED: attained}
+            values = {
+                _PRINTED: printed_delta(group, epsilon),
+                _CERTIFIED: certified,
+                _ATTAINED: attained,
+            }
             rows += [
                 Row(name, _KINDS[name], "ε (nats)", epsilon, "δ", value, settings=group.settings())
                 for name, value in values.items()
@@ -40,10 +44,15 @@ def _run(work: Work) -> Found:
                 least, most = min(least, orders), max(most, orders)
     points = len(rows) // 3
     verdict = Verdict.FALSE if false else Verdict.SOUND
-    why = f"at {false} of {points} points with ε < ε0 a dataset costs more, by {least:.1f} to {most:.0f} orders (K8)"
+    why = (
+        f"at {false} of {points} points with ε < ε0 a dataset costs more, by {least:.1f} to "
+        f"{most:.0f} orders (K8)"
+    )
     claims = (Claim("figure 1: the surface is δ of the shuffled histogram", verdict, why),)
     return Found(
-        tuple(rows), claims, ("k = 10 and 0.8 n others at x0 are inferred; from ε0 on δ is 0, in print and in truth",)
+        tuple(rows),
+        claims,
+        ("k = 10 and 0.8 n others at x0 are inferred; from ε0 on δ is 0, in print and in truth",),
     )
 
 
@@ -51,15 +60,22 @@ def _draw(found: Found) -> Figure:
     from matplotlib.colors import LogNorm
 
     figure, grid = drawing.panels(1, 3, width=12.5, height=4.6)
-    axis = sorted({float(row.settings["epsilon0"]) for row in found.rows} | {float(row.x) for row in found.rows})  # type: ignore[arg-type]
+    axis = sorted(
+        {float(row.settings["epsilon0"]) for row in found.rows}  # type: ignore[arg-type]
+        | {float(row.x) for row in found.rows}
+    )
     tables: dict[str, Any] = {name: np.full((len(axis), len(axis)), np.nan) for name in _KINDS}
     for row in found.rows:
         tables[row.series][axis.index(row.settings["epsilon0"]), axis.index(row.x)] = row.y  # type: ignore[arg-type]
     for axes, name in zip(grid[0], (_PRINTED, _CERTIFIED), strict=False):
         shown = np.maximum(tables[name], _FLOOR)
-        mesh = axes.pcolormesh(axis, axis, shown, norm=LogNorm(_FLOOR, 1), cmap="viridis", shading="nearest")
+        mesh = axes.pcolormesh(
+            axis, axis, shown, norm=LogNorm(_FLOOR, 1), cmap="viridis", shading="nearest"
+        )
         axes.set_title(f"δ, {name}", fontsize=11)
-    figure.colorbar(mesh, ax=grid[0, :2].tolist(), label="δ (1e-60 and below alike; white: δ = 0)", shrink=0.9)
+    figure.colorbar(
+        mesh, ax=grid[0, :2].tolist(), label="δ (1e-60 and below alike; white: δ = 0)", shrink=0.9
+    )
     orders = np.log10(tables[_ATTAINED] / np.maximum(tables[_PRINTED], 5e-324))
     mesh = grid[0, 2].pcolormesh(axis, axis, orders, cmap="inferno_r", vmin=0, shading="nearest")
     grid[0, 2].set_title("orders of magnitude, attained / printed", fontsize=11)
@@ -75,7 +91,8 @@ ENTRIES = (
     Entry(
         id="001-f1", source="Biswas et al. 2022, figure 1",
         question="What is δ over ε and ε0, printed and true?",
-        parameters={"n": 100, "k": 10, "range": (0.1, 3.0), "points": 30}, quick={"points": 7}, inferred=("k",),
+        parameters={"n": 100, "k": 10, "range": (0.1, 3.0), "points": 30}, quick={"points": 7},
+        inferred=("k",),
         run=_run, draw=_draw, seconds=1, seconds_quick=1.3, verdicts=frozenset({Verdict.FALSE}),
     ),
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""The papers' synthetic data, N(0, 2) over fifteen symbols: total variation by n, and single bins."""
+"""The papers' synthetic data, N(0, 2) over fifteen symbols: total variation by n, and single
+bins.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,13 @@ _HALF: Final = SYMBOLS // 2
 _C1: Final[Mapping[int, tuple[float, float]]] = {1000: (0.014, 0.026), 100_000: (0.0001, 0.0048)}
 _T4: Final[Mapping[int, Mapping[int, tuple[float, float]]]] = {
     1000: {
-        1: (3e-3, 1e-3), 3: (6e-4, 2e-4), 5: (12e-4, 11e-4), 7: (1e-4, 4e-3), 9: (9e-4, 3e-3), 11: (6e-4, 1e-3),
+        1: (3e-3, 1e-3), 3: (6e-4, 2e-4), 5: (12e-4, 11e-4), 7: (1e-4, 4e-3), 9: (9e-4, 3e-3),
+        11: (6e-4, 1e-3),
         13: (15e-4, 15e-4),
     },
     100_000: {
-        1: (6e-6, 3e-3), 3: (1e-5, 5e-4), 5: (1e-5, 5e-4), 7: (8e-6, 3e-5), 9: (7e-6, 8e-4), 11: (6e-6, 7e-4),
+        1: (6e-6, 3e-3), 3: (1e-5, 5e-4), 5: (1e-5, 5e-4), 7: (8e-6, 3e-5), 9: (7e-6, 8e-4),
+        11: (6e-6, 7e-4),
         13: (2e-5, 4e-4),
     },
 }  # fmt: skip
@@ -75,7 +79,10 @@ def _text(work: Work) -> Found:
     for users, digits in _C1.items():
         contest, found = _contest(work, users), errors[users]
         for name, published, same in zip(
-            ("Gaussian", "shuffle + INV"), digits, (harness.GAUSSIAN_PAPER, harness.PROJECTED), strict=True
+            ("Gaussian", "shuffle + INV"),
+            digits,
+            (harness.GAUSSIAN_PAPER, harness.PROJECTED),
+            strict=True,
         ):
             rows.append(
                 Row(
@@ -90,15 +97,24 @@ def _text(work: Work) -> Found:
             )
             if harness.within(published, found[same]):
                 said = (
-                    f"at equal guarantees the mean is {found[harness.GAUSSIAN].mean():.2g} for the Gaussian and "
+                    f"at equal guarantees the mean is {found[harness.GAUSSIAN].mean():.2g} for "
+                    f"the Gaussian and "
                     f"{found[harness.PROJECTED].mean():.2g} for shuffle + INV"
                 )
-                claims.append(contest.unequal(f"n = {users}: total variation of {name}", published, said))
+                claims.append(
+                    contest.unequal(f"n = {users}: total variation of {name}", published, said)
+                )
             else:
-                why = f"{len(found[same])} runs give {found[same].min():.2g} to {found[same].max():.2g}"
+                why = (
+                    f"{len(found[same])} runs give {found[same].min():.2g} to "
+                    f"{found[same].max():.2g}"
+                )
                 claims.append(Claim(f"n = {users}: {name}", Verdict.NOT_REPRODUCED, why, published))
     changed = max(abs(row.y / errors[int(row.x)][harness.PROJECTED].mean() - 1) for row in narrow)
-    note = f"if N(0, 2) has variance 2, and not standard deviation 2, shuffle + INV changes by at most {changed:.0%}"
+    note = (
+        f"if N(0, 2) has variance 2, and not standard deviation 2, shuffle + INV changes by at "
+        f"most {changed:.0%}"
+    )
     return Found((*rows, *narrow), tuple(claims), (*_notes(errors), note))
 
 
@@ -109,18 +125,25 @@ def _narrower(work: Work) -> list[Row]:
         generator, contest = work.generator("variance 2", users), _contest(work, users)
         truth = datasets(users, work.runs or work["runs"], math.sqrt(2), generator)
         errors = harness.total_variation(contest.play(truth, generator)[harness.PROJECTED], truth)
-        name, settings = f"variance 2: {harness.PROJECTED}", {**contest.group.settings(), "runs": len(truth)}
-        rows.append(harness.measured(name, ("n", float(users)), "total variation", errors, settings))
+        name, settings = (
+            f"variance 2: {harness.PROJECTED}",
+            {**contest.group.settings(), "runs": len(truth)},
+        )
+        rows.append(
+            harness.measured(name, ("n", float(users)), "total variation", errors, settings)
+        )
     return rows
 
 
 def _notes(errors: Mapping[int, Mapping[str, Floats]]) -> tuple[str, ...]:
     most = max(errors)
     unfair, fair = (
-        ratio(errors[most], harness.PROJECTED, each) for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
+        ratio(errors[most], harness.PROJECTED, each)
+        for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
     )
     return (
-        f"at n = {most} shuffle + INV errs {unfair:.0f} times as much as the papers' Gaussian, and {fair:.1f} times as "
+        f"at n = {most} shuffle + INV errs {unfair:.0f} times as much as the papers' Gaussian, "
+        f"and {fair:.1f} times as "
         "much as the Gaussian with the same certified (ε, δ)",
         f"the papers' Gaussian is drawn with δ = {harness.DELTA:g}: their own, at ε = ε0, is 0",
     )
@@ -131,10 +154,17 @@ def _by_n(work: Work) -> Found:
     rows += [_iterated(work, users) for users in work["n"]]
     contest = _contest(work, max(work["n"]))
     claims = [
-        contest.unequal("figure 2: the Gaussian errs far less, and less and less as n grows", None, _notes(errors)[0])
+        contest.unequal(
+            "figure 2: the Gaussian errs far less, and less and less as n grows",
+            None,
+            _notes(errors)[0],
+        )
     ]
     apart = max(row.y for row in rows if row.series == _APART)
-    note = f"the iterative Bayesian update, iterated, ends within {apart:.1g} users of its closed form in every bin"
+    note = (
+        f"the iterative Bayesian update, iterated, ends within {apart:.1g} users of its closed "
+        f"form in every bin"
+    )
     return Found(tuple(rows), tuple(claims), (*_notes(errors), note))
 
 
@@ -142,13 +172,23 @@ _APART: Final = "IBU, iterated against closed form"
 
 
 def _iterated(work: Work, users: int) -> Row:
-    """How far the update's steps end from the limit that is drawn as IBU, on one dataset, in users of one bin."""
+    """How far the update's steps end from the limit that is drawn as IBU, on one dataset, in users
+    of one bin.
+    """
     contest, generator = _contest(work, users), work.generator("iterated", users)
     played = contest.play(datasets(users, 1, work["sd"], generator), generator)
     channel = np.full((SYMBOLS, SYMBOLS), contest.q) + contest.slope * np.eye(SYMBOLS)
     apart = np.abs(iterative_bayesian_update(played[harness.RAW], channel) - played[harness.IBU])
     settings = {**contest.group.settings(), "runs": 1}
-    return Row(_APART, Kind.MEASURED, "n", float(users), "users of one bin", float(apart.max()), settings=settings)
+    return Row(
+        _APART,
+        Kind.MEASURED,
+        "n",
+        float(users),
+        "users of one bin",
+        float(apart.max()),
+        settings=settings,
+    )
 
 
 def _draw_by_n(found: Found) -> Figure:
@@ -181,13 +221,25 @@ def _draw_by_n(found: Found) -> Figure:
 
 
 _UNEQUAL: Final = (harness.RAW, harness.INV, harness.PROJECTED, harness.GAUSSIAN_PAPER)
-_EQUAL: Final = (harness.INV, harness.PROJECTED, harness.IBU, harness.GAUSSIAN, harness.GAUSSIAN_PROJECTED)
+_EQUAL: Final = (
+    harness.INV,
+    harness.PROJECTED,
+    harness.IBU,
+    harness.GAUSSIAN,
+    harness.GAUSSIAN_PROJECTED,
+)
 
 
 def single_bins(
-    work: Work, name: str, contest: Contest, truth: Integers, digits: Mapping[int, tuple[float, float]], first: int
+    work: Work,
+    name: str,
+    contest: Contest,
+    truth: Integers,
+    digits: Mapping[int, tuple[float, float]],
+    first: int,
 ) -> tuple[list[Row], list[Claim]]:
-    """|π̂ - π| of single bins of one dataset: exact laws, simulated ones where none is known, and the published draws.
+    """|π̂ - π| of single bins of one dataset: exact laws, simulated ones where none is known, and
+    the published draws.
 
     Args:
         work: for its generator.
@@ -212,14 +264,34 @@ def single_bins(
             harness.GAUSSIAN: _half_normal(contest.sigma / users),
             harness.GAUSSIAN_PAPER: _half_normal(contest.paper_sigma / users),
         }
-        rows += [Row(f"{name}{each}", Kind.EXACT, *place, _ERROR, *three, settings) for each, three in exact.items()]
+        rows += [
+            Row(f"{name}{each}", Kind.EXACT, *place, _ERROR, *three, settings)
+            for each, three in exact.items()
+        ]
         for mechanism, digit in zip(("Gaussian", "shuffle + INV"), published, strict=True):
-            rows.append(Row(f"{name}published: {mechanism}", Kind.PUBLISHED, *place, _ERROR, digit, settings=settings))
+            rows.append(
+                Row(
+                    f"{name}published: {mechanism}",
+                    Kind.PUBLISHED,
+                    *place,
+                    _ERROR,
+                    digit,
+                    settings=settings,
+                )
+            )
         statement = f"{name}x0 = {x0}"
         chance = math.erfc(published[0] * users / contest.paper_sigma / math.sqrt(2))
-        claims.append(_drawn(contest, f"{statement}, Gaussian", published[0], chance, exact[harness.GAUSSIAN][0]))
+        claims.append(
+            _drawn(
+                contest, f"{statement}, Gaussian", published[0], chance, exact[harness.GAUSSIAN][0]
+            )
+        )
         chance = float(inverted[1][inverted[0] >= published[1] * (1 - _CUT)].sum())
-        claims.append(_drawn(contest, f"{statement}, shuffle + INV", published[1], chance, exact[harness.INV][0]))
+        claims.append(
+            _drawn(
+                contest, f"{statement}, shuffle + INV", published[1], chance, exact[harness.INV][0]
+            )
+        )
     return rows, claims
 
 
@@ -242,8 +314,15 @@ def _half_normal(sigma: float) -> tuple[float, float, float]:
 
 def _drawn(contest: Contest, statement: str, published: float, chance: float, mean: float) -> Claim:
     if chance < BEYOND:
-        return Claim(statement, Verdict.NOT_REPRODUCED, f"a draw so large has a chance of {chance:.1g}", published)
-    return contest.unequal(statement, published, f"one draw; at equal guarantees the mean is {mean:.2g}")
+        return Claim(
+            statement,
+            Verdict.NOT_REPRODUCED,
+            f"a draw so large has a chance of {chance:.1g}",
+            published,
+        )
+    return contest.unequal(
+        statement, published, f"one draw; at equal guarantees the mean is {mean:.2g}"
+    )
 
 
 def _bins(work: Work) -> Found:
@@ -254,7 +333,11 @@ def _bins(work: Work) -> Found:
         more, found = single_bins(work, f"n = {users}: ", _contest(work, users), truth, digits, 1)
         rows += more
         claims += found
-    return Found(tuple(rows), tuple(claims), (f"x0 = 1..{SYMBOLS} are taken for the values {-_HALF}..{_HALF}",))
+    return Found(
+        tuple(rows),
+        tuple(claims),
+        (f"x0 = 1..{SYMBOLS} are taken for the values {-_HALF}..{_HALF}",),
+    )
 
 
 def draw_bins(found: Found) -> Figure:
@@ -268,11 +351,30 @@ def draw_bins(found: Found) -> Figure:
             _spread(axes, rows, (place - 2) / 10, each, harness.ESTIMATORS.index(each))
         for marker, each in (("s", "Gaussian"), ("o", "shuffle + INV")):
             rows = [row for row in found.rows if row.series == f"{name}: published: {each}"]
-            style = {"mfc": "none", "mew": 1.6, "ms": 8, "ls": "none", "color": drawing.COLOURS[Kind.PUBLISHED]}
-            drawing.line(axes, rows, f"{name}: published: {each}", label=f"published: {each}", marker=marker, **style)
+            style = {
+                "mfc": "none",
+                "mew": 1.6,
+                "ms": 8,
+                "ls": "none",
+                "color": drawing.COLOURS[Kind.PUBLISHED],
+            }
+            drawing.line(
+                axes,
+                rows,
+                f"{name}: published: {each}",
+                label=f"published: {each}",
+                marker=marker,
+                **style,
+            )
         axes.set_yscale("log")
         axes.set_xticks(
-            sorted({float(row.x) for row in found.rows if row.x_name == "x0" and row.series.startswith(f"{name}:")})
+            sorted(
+                {
+                    float(row.x)
+                    for row in found.rows
+                    if row.x_name == "x0" and row.series.startswith(f"{name}:")
+                }
+            )
         )
         axes.set_xlabel("x0")
         axes.set_title(name, fontsize=11)
@@ -284,9 +386,18 @@ def draw_bins(found: Found) -> Figure:
 def _spread(axes: object, rows: Sequence[Row], shift: float, label: str, index: int) -> None:
     x = np.array([float(row.x) for row in rows])
     step = float(np.diff(x).min())
-    y, low, high = (np.array([getattr(row, end) for row in rows], dtype=np.float64) for end in ("y", "low", "high"))
+    y, low, high = (
+        np.array([getattr(row, end) for row in rows], dtype=np.float64)
+        for end in ("y", "low", "high")
+    )
     style = {**drawing.cycled(index), "ls": "none", "elinewidth": 1.2, "capsize": 2}
-    axes.errorbar(x + shift * step, y, yerr=(np.maximum(y - low, 0), np.maximum(high - y, 0)), label=label, **style)  # type: ignore[attr-defined]
+    axes.errorbar(  # type: ignore[attr-defined]
+        x + shift * step,
+        y,
+        yerr=(np.maximum(y - low, 0), np.maximum(high - y, 0)),
+        label=label,
+        **style,
+    )
 
 
 _SETTING: Final = {"epsilon0": 4.0, "epsilon": 4.0, "k": SYMBOLS, "sd": 2.0, "delta": harness.DELTA}
@@ -294,15 +405,19 @@ _SETTING: Final = {"epsilon0": 4.0, "epsilon": 4.0, "k": SYMBOLS, "sd": 2.0, "de
 ENTRIES: Final = (
     Entry(
         id="001-c1", source="Biswas et al. 2022, section V.C",
-        question="Is the Gaussian histogram 48 times as good as the shuffled one at the same guarantee?",
-        parameters={"n": (1000, 100_000), **_SETTING, "runs": 2000}, quick={"runs": 200}, inferred=("sd", "delta"),
+        question="Is the Gaussian histogram 48 times as good as the shuffled one at the same "
+                 "guarantee?",
+        parameters={"n": (1000, 100_000), **_SETTING, "runs": 2000}, quick={"runs": 200},
+        inferred=("sd", "delta"),
         run=_text, draw=_draw_by_n, seconds=1, seconds_quick=1.5,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
     Entry(
         id="001-f2", source="Biswas et al. 2022, figure 2",
-        question="How does the error fall with n, and what do projection and the iterative Bayesian update gain?",
-        parameters={"n": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000), **_SETTING, "runs": 2000},
+        question="How does the error fall with n, and what do projection and the iterative "
+                 "Bayesian update gain?",
+        parameters={"n": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000), **_SETTING,
+        "runs": 2000},
         quick={"n": (1000, 10_000, 100_000), "runs": 200}, inferred=("sd", "delta"),
         run=_by_n, draw=_draw_by_n, seconds=1, seconds_quick=1.6,
         verdicts=frozenset({Verdict.UNEQUAL}),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _THEOREM: Final = "Theorem 1"
 _WHY: Final = {
     Verdict.FALSE: "Theorem 1: its loss carries the factor (s-r)/N once too often (K8)",
-    Verdict.OPEN: "Theorem 1 (K8): both sides of the truth are farther apart than doubles resolve here",
+    Verdict.OPEN: "Theorem 1 (K8): both sides of the truth are farther apart than doubles resolve "
+    "here",
 }
 
 
@@ -48,7 +49,8 @@ class _Column:
 class _Table:
     """A table of bounds for one group of users: copied digits of the own theorem and of others.
 
-    `nearest` is the group that comes nearest to the own digits, where those of `group` do not give them.
+    `nearest` is the group that comes nearest to the own digits, where those of `group` do not give
+    them.
     """
 
     group: Group
@@ -58,12 +60,22 @@ class _Table:
     nearest: Group | None = None
 
 
-_KOSKELA = "Koskela et al. 2021: no stated parameters give it; evaluated: the weak adversary for k = 2"
+_KOSKELA = (
+    "Koskela et al. 2021: no stated parameters give it; evaluated: the weak adversary for k = 2"
+)
 _ERLINGSSON = "Erlingsson et al. 2019, Theorem 7, outside its range (n >= 1000, ε0 < 1/2, δ < .01)"
 _BALLE = "Balle et al. 2019: ε0 e^ε0 √(ln(1/δ)/n), an order of growth with constant 1"
-_BALLE_1 = "Balle et al. 2019: e^ε0 √(ln(1/δ)/n), an order of growth with constant 1, without min(1, ε0)"
-_FELDMAN_2 = "Feldman et al. 2021: (1 - e^-ε0) √(e^ε0 log2(1/δ)/n), an order of growth with constant 1, log to base 2"
-_FELDMAN_1 = "Feldman et al. 2021: √((e^ε0 - 1) ln(1/δ)/n), an order of growth with constant 1, 1 - e^-ε0 unsquared"
+_BALLE_1 = (
+    "Balle et al. 2019: e^ε0 √(ln(1/δ)/n), an order of growth with constant 1, without min(1, ε0)"
+)
+_FELDMAN_2 = (
+    "Feldman et al. 2021: (1 - e^-ε0) √(e^ε0 log2(1/δ)/n), an order of growth with constant 1, "
+    "log to base 2"
+)
+_FELDMAN_1 = (
+    "Feldman et al. 2021: √((e^ε0 - 1) ln(1/δ)/n), an order of growth with constant 1, 1 - e^-ε0 "
+    "unsquared"
+)
 
 # Every number in these three blocks is copied from the papers, not computed.
 _000_T1: Final = _Table(
@@ -71,10 +83,24 @@ _000_T1: Final = _Table(
     (0.1, 0.2, 0.3, 0.4),
     (2.38e-28, 1.61e-42, 5.22e-57, 5.14e-72),
     (
-        _Column("Erlingsson", (0.97, 0.89, 0.77, 0.64), (2, 2, 2, 2), forms.erlingsson_form, _ERLINGSSON),
+        _Column(
+            "Erlingsson", (0.97, 0.89, 0.77, 0.64), (2, 2, 2, 2), forms.erlingsson_form, _ERLINGSSON
+        ),
         _Column("Balle", (0.229, 0.002, 1.77e-6, 5.95e-11), (3, 1, 3, 3), forms.balle_form, _BALLE),
-        _Column("Feldman", (0.066, 1.91e-5, 2.43e-11, 1.35e-19), (2, 3, 3, 3), forms.feldman_form_base_2, _FELDMAN_2),
-        _Column("Koskela", (9.01e-4, 1.89e-6, 2.19e-10, 3.14e-16), (3, 3, 3, 3), forms.koskela_two_symbols, _KOSKELA),
+        _Column(
+            "Feldman",
+            (0.066, 1.91e-5, 2.43e-11, 1.35e-19),
+            (2, 3, 3, 3),
+            forms.feldman_form_base_2,
+            _FELDMAN_2,
+        ),
+        _Column(
+            "Koskela",
+            (9.01e-4, 1.89e-6, 2.19e-10, 3.14e-16),
+            (3, 3, 3, 3),
+            forms.koskela_two_symbols,
+            _KOSKELA,
+        ),
     ),
 )
 _001_T2: Final = (
@@ -83,9 +109,20 @@ _001_T2: Final = (
         (0.01, 0.1, 0.2, 0.3, 0.4),
         (1.18e-14, 1.26e-28, 2.69e-43, 1.39e-57, 9.46e-73),
         (
-            _Column("Erlingsson", (0.999, 0.97, 0.89, 0.77, 0.62), (3, 2, 2, 2, 2), forms.erlingsson_form, _ERLINGSSON),
             _Column(
-                "Balle", (0.996, 0.68, 0.22, 0.03, 2.2e-3), (3, 2, 2, 1, 2), forms.balle_form_above_1, _BALLE_1, 0.48
+                "Erlingsson",
+                (0.999, 0.97, 0.89, 0.77, 0.62),
+                (3, 2, 2, 2, 2),
+                forms.erlingsson_form,
+                _ERLINGSSON,
+            ),
+            _Column(
+                "Balle",
+                (0.996, 0.68, 0.22, 0.03, 2.2e-3),
+                (3, 2, 2, 1, 2),
+                forms.balle_form_above_1,
+                _BALLE_1,
+                0.48,
             ),
             _Column(
                 "Feldman",
@@ -102,7 +139,12 @@ _001_T2: Final = (
         (6.66e-58, 3.82e-93, 6.02e-143, 4.46e-207, 3.61e-292),
         (
             _Column(
-                "Erlingsson", (0.997, 0.75, 0.32, 0.08, 0.01), (3, 2, 2, 1, 1), forms.erlingsson_form, _ERLINGSSON, 0.5
+                "Erlingsson",
+                (0.997, 0.75, 0.32, 0.08, 0.01),
+                (3, 2, 2, 1, 1),
+                forms.erlingsson_form,
+                _ERLINGSSON,
+                0.5,
             ),
             _Column(
                 "Balle",
@@ -140,8 +182,18 @@ _000_T3: Final[Mapping[str, tuple[Group, tuple[float, ...]]]] = {
 """The rest of each row is printed as 0."""
 
 
-def _row(series: str, kind: Kind, epsilon: float, delta: float, group: Group, **more: object) -> Row:
-    return Row(series, kind, "ε (nats)", epsilon, "δ", delta, settings={**group.settings(), "verdict": "", **more})
+def _row(
+    series: str, kind: Kind, epsilon: float, delta: float, group: Group, **more: object
+) -> Row:
+    return Row(
+        series,
+        kind,
+        "ε (nats)",
+        epsilon,
+        "δ",
+        delta,
+        settings={**group.settings(), "verdict": "", **more},
+    )
 
 
 def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]:
@@ -151,24 +203,44 @@ def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]
         _row(f"{name}: Theorem 1 as printed", Kind.PRINTED, each, printed_delta(group, each), group)
         for each in epsilons
     ]
-    certified = [_row(f"{name}: certified", Kind.CERTIFIED, each, sides[each][0], group) for each in epsilons]
+    certified = [
+        _row(f"{name}: certified", Kind.CERTIFIED, each, sides[each][0], group) for each in epsilons
+    ]
     return (
         printed
         + certified
-        + [_row(f"{name}: attained", Kind.ATTAINED, each, sides[each][1], group) for each in epsilons]
+        + [
+            _row(f"{name}: attained", Kind.ATTAINED, each, sides[each][1], group)
+            for each in epsilons
+        ]
     )
 
 
-def _judged(name: str, group: Group, digits: Mapping[float, float], claims: list[Claim]) -> list[Row]:
+def _judged(
+    name: str, group: Group, digits: Mapping[float, float], claims: list[Claim]
+) -> list[Row]:
     """Rows of the own theorem's digits with their verdicts, which are added to `claims`."""
     rows = []
     for epsilon, published in digits.items():
         certified, attained = both_sides(group, epsilon)
         claim = judge(
-            f"{name}, {_THEOREM} at ε = {epsilon:g}", published, certified=certified, attained=attained, why=_WHY
+            f"{name}, {_THEOREM} at ε = {epsilon:g}",
+            published,
+            certified=certified,
+            attained=attained,
+            why=_WHY,
         )
         claims.append(claim)
-        rows.append(_row(f"{name}: published", Kind.PUBLISHED, epsilon, published, group, verdict=claim.verdict.value))
+        rows.append(
+            _row(
+                f"{name}: published",
+                Kind.PUBLISHED,
+                epsilon,
+                published,
+                group,
+                verdict=claim.verdict.value,
+            )
+        )
         printed = printed_delta(group, epsilon)
         if not agrees(printed, published, 3):
             claims.append(
@@ -184,20 +256,34 @@ def _judged(name: str, group: Group, digits: Mapping[float, float], claims: list
 
 def _other(name: str, table: _Table, column: _Column, claims: list[Claim]) -> list[Row]:
     """Rows of another bound's digits: is there a formula that gives them, and is it a bound?"""
-    group = table.group if column.epsilon0 is None else replace(table.group, epsilon0=column.epsilon0)
+    group = (
+        table.group if column.epsilon0 is None else replace(table.group, epsilon0=column.epsilon0)
+    )
     values = {epsilon: column.formula(group, epsilon) for epsilon in table.epsilons}
-    why = column.said if column.epsilon0 is None else f"{column.said}; with ε0 = {column.epsilon0:g}, which fits better"
+    why = (
+        column.said
+        if column.epsilon0 is None
+        else f"{column.said}; with ε0 = {column.epsilon0:g}, which fits better"
+    )
     rows = []
-    for epsilon, published, significant in zip(table.epsilons, column.digits, column.significant, strict=True):
+    for epsilon, published, significant in zip(
+        table.epsilons, column.digits, column.significant, strict=True
+    ):
         fits = agrees(values[epsilon], published, significant)
         verdict = Verdict.NO_BOUND if fits else Verdict.NOT_REPRODUCED
         reason = why if fits else f"{why}, gives {values[epsilon]:.3g}"
         sides = both_sides(table.group, epsilon)
-        claims.append(Claim(f"{name}, {column.name} at ε = {epsilon:g}", verdict, reason, published, *sides))
+        claims.append(
+            Claim(f"{name}, {column.name} at ε = {epsilon:g}", verdict, reason, published, *sides)
+        )
         series = f"{name}: {column.name}, published"
-        rows.append(_row(series, Kind.PUBLISHED, epsilon, published, table.group, verdict=verdict.value))
+        rows.append(
+            _row(series, Kind.PUBLISHED, epsilon, published, table.group, verdict=verdict.value)
+        )
     series = f"{name}: {column.name}, evaluated"
-    return rows + [_row(series, Kind.PRINTED, epsilon, value, group) for epsilon, value in values.items()]
+    return rows + [
+        _row(series, Kind.PRINTED, epsilon, value, group) for epsilon, value in values.items()
+    ]
 
 
 def _compare(work: Work) -> Found:
@@ -206,11 +292,15 @@ def _compare(work: Work) -> Found:
     for table in _TABLES[work.id]:
         name = f"n = {table.group.users}"
         rows += _truth_rows(name, table.group, table.epsilons)
-        rows += _judged(name, table.group, dict(zip(table.epsilons, table.own, strict=True)), claims)
+        rows += _judged(
+            name, table.group, dict(zip(table.epsilons, table.own, strict=True)), claims
+        )
         if table.nearest is not None:
             nearest = f"{name} as for k = {table.nearest.symbols}, n_x0 = {table.nearest.at_x0}"
             rows += _truth_rows(nearest, table.nearest, table.epsilons)
-            rows += _judged(nearest, table.nearest, dict(zip(table.epsilons, table.own, strict=True)), claims)
+            rows += _judged(
+                nearest, table.nearest, dict(zip(table.epsilons, table.own, strict=True)), claims
+            )
         for column in table.others:
             rows += _other(name, table, column, claims)
     return Found(tuple(rows), tuple(claims), _notes(claims))
@@ -221,7 +311,8 @@ def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
     orders = [math.log10((claim.attained or 0) / (claim.published or 1)) for claim in false]
     least, most = (math.floor(end) for end in (min(orders), max(orders)))
     return (
-        "k = 10 and n_x0 = 0.8 n are inferred: with them the printed Theorem 1 gives all digits that it gives at all",
+        "k = 10 and n_x0 = 0.8 n are inferred: with them the printed Theorem 1 gives all digits "
+        "that it gives at all",
         "n counts the changed user",
         "certified δ has a floor near 1e-28, the mass that is cut off the tails (K0)",
         f"{len(false)} cells of Theorem 1 are false, by {least} to {most} orders of magnitude",
@@ -240,12 +331,16 @@ def _vary(work: Work) -> Found:
         sides = [both_sides(group, epsilon) for epsilon in zeros]
         certified, attained = (max(ends) for ends in zip(*sides, strict=True))
         claim = judge(
-            f"{name}, {_THEOREM} at ε = {zeros[0]:g} and above", 0.0, certified=certified, attained=attained,
+            f"{name}, {_THEOREM} at ε = {zeros[0]:g} and above", 0.0, certified=certified,
+            attained=attained,
             why="from ε0 on the local guarantee is enough (K1)",
         )  # fmt: skip
         claims.append(claim)
         series = f"{name}: published"
-        rows += [_row(series, Kind.PUBLISHED, each, 0.0, group, verdict=claim.verdict.value) for each in zeros]
+        rows += [
+            _row(series, Kind.PUBLISHED, each, 0.0, group, verdict=claim.verdict.value)
+            for each in zeros
+        ]
     return Found(tuple(rows), tuple(claims), _notes(claims))
 
 
@@ -264,10 +359,19 @@ def _draw_compare(found: Found) -> Figure:
         drawing.line(axes, found, f"{name}: certified", label="certified, every dataset", lw=2.4)
         drawing.line(axes, found, f"{name}: attained", label="attained by a dataset", ls="--")
         drawing.line(axes, found, f"{name}: published", label="published: Theorem 1", marker="o")
-        others = (row.series for row in found.rows if row.series.startswith(f"{name}: ") and ", pub" in row.series)
+        others = (
+            row.series
+            for row in found.rows
+            if row.series.startswith(f"{name}: ") and ", pub" in row.series
+        )
         for index, series in enumerate(dict.fromkeys(others)):
             label = f"published: {series.partition(': ')[2].partition(',')[0]} column"
-            style = {"color": drawing.QUIET, "marker": drawing.MARKERS[index + 1], "lw": 0.9, "ms": 5}
+            style = {
+                "color": drawing.QUIET,
+                "marker": drawing.MARKERS[index + 1],
+                "lw": 0.9,
+                "ms": 5,
+            }
             drawing.line(axes, found, series, label=label, **style)
         _finish(axes, name, 110)
     grid[0, 0].set_ylabel("δ")
@@ -284,7 +388,9 @@ def _draw_vary(found: Found) -> Figure:
             rows = [row for row in found.rows if row.series.startswith(f"{name}:") and row.y > 0]
             drawing.line(axes, rows, f"{name}: certified", label="certified", ls=style)
             drawing.line(axes, rows, f"{name}: attained", label="attained", ls=style, lw=1.1)
-            drawing.line(axes, rows, f"{name}: published", label="published", ls=style, marker=marker, ms=4.5)
+            drawing.line(
+                axes, rows, f"{name}: published", label="published", ls=style, marker=marker, ms=4.5
+            )
             axes.plot([], [], color=drawing.QUIET, ls=style, marker=marker, label=f"_{name}")
         handles = [line for line in axes.lines if str(line.get_label()).startswith("_")]
         axes.legend(handles, names, fontsize=8.5, frameon=False, loc="lower left")
@@ -299,15 +405,18 @@ _TABLES: Final = {"000-t1": (_000_T1,), "001-t2": _001_T2}
 ENTRIES: Final = (
     Entry(
         id="000-t1", source="Biswas et al. 2023, table 1",
-        question="Is δ of Theorem 1 below that of four other papers because it is tighter, or because it is wrong?",
+        question="Is δ of Theorem 1 below that of four other papers because it is tighter, or "
+                 "because it is wrong?",
         parameters={"n": 100, "epsilon0": 0.5, "k": 10, "n_x0": 80, "epsilon": _000_T1.epsilons},
         inferred=("k", "n_x0"), run=_compare, draw=_draw_compare, seconds=1, seconds_quick=0.6,
         verdicts=frozenset({Verdict.FALSE, Verdict.NO_BOUND, Verdict.NOT_REPRODUCED}),
     ),
     Entry(
         id="001-t2", source="Biswas et al. 2022, table II",
-        question="The same for 100 and 1,000 users: which digits follow from a formula, and is any of them a bound?",
-        parameters={"n": (100, 1000), "epsilon0": 0.49, "k": 10, "n_x0": (80, 800), "epsilon": _001_T2[0].epsilons},
+        question="The same for 100 and 1,000 users: which digits follow from a formula, and is "
+                 "any of them a bound?",
+        parameters={"n": (100, 1000), "epsilon0": 0.49, "k": 10, "n_x0": (80, 800),
+        "epsilon": _001_T2[0].epsilons},
         inferred=("k", "n_x0"), run=_compare, draw=_draw_compare, seconds=1, seconds_quick=1.1,
         verdicts=frozenset({Verdict.FALSE, Verdict.OPEN, Verdict.NO_BOUND, Verdict.NOT_REPRODUCED}),
     ),

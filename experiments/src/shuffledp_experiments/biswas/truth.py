@@ -17,7 +17,9 @@ _ROUNDED = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The users of one row of a table: n, k, the local parameter ε0 in nats, and n_x0 where it is not 0.8 n."""
+    """The users of one row of a table: n, k, the local parameter ε0 in nats, and n_x0 where it is
+    not 0.8 n.
+    """
 
     users: int
     symbols: int
@@ -39,7 +41,10 @@ class Group:
 
 
 def printed_delta(group: Group, epsilon: float) -> float:
-    """δ(ε) by the printed Theorem 1. NOT a guarantee (K8). Above ε0 the printed loss is nowhere, so δ is 0."""
+    """δ(ε) by the printed Theorem 1. NOT a guarantee (K8).
+
+    Above ε0 the printed loss is nowhere, so δ is 0.
+    """
     # In doubles the largest loss may come out a rounding above ε0.
     if epsilon >= group.epsilon0:
         return 0.0
@@ -48,10 +53,13 @@ def printed_delta(group: Group, epsilon: float) -> float:
 
 @cache
 def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
-    """δ(ε) that holds for every dataset, never below the truth; and one that a dataset costs, never above it.
+    """δ(ε) that holds for every dataset, never below the truth.
 
-    The attained side is the larger of K5 and of one bin of the datasets with nobody, 0.8 n and all others at x0 (K8,
-    the identity put right): a bin is a post-processing of the histogram, and in its far tail logarithms lose nothing.
+    And one that a dataset costs, never above it.
+
+    The attained side is the larger of K5 and of one bin of the datasets with nobody, 0.8 n and all
+    others at x0 (K8, the identity put right): a bin is a post-processing of the histogram, and in
+    its far tail logarithms lose nothing.
     """
     spec = group.spec()
     bounds = delta_bounds(spec, Setting(group.users, group.users), epsilon)

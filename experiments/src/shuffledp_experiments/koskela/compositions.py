@@ -1,4 +1,6 @@
-"""Figures 1 to 3: several rounds of any local randomiser and of k-RR, against what is certified and attained."""
+"""Figures 1 to 3: several rounds of any local randomiser and of k-RR, against what is certified and
+attained.
+"""
 
 from __future__ import annotations
 
@@ -75,18 +77,40 @@ def run_general(work: Work) -> Found:
                 "attained by 3-RR": (Kind.ATTAINED, attained.delta(epsilon)),
             }
             rows += [
-                Row(_rounds(name, times), kind, "ε", epsilon, "δ", value, settings={"rounds": times})
+                Row(
+                    _rounds(name, times), kind, "ε", epsilon, "δ", value, settings={"rounds": times}
+                )
                 for name, (kind, value) in values.items()
             ]
         first = float(epsilons[0])
         sides = Sides(certified=composed.delta(first), attained=attained.delta(first))
         claims.append(
-            judge(f"figure 1 by {_rounds('Theorem 3.2', times)}, δ({first:g})", printed.delta(first), **sides)
+            judge(
+                f"figure 1 by {_rounds('Theorem 3.2', times)}, δ({first:g})",
+                printed.delta(first),
+                **sides,
+            )
         )
         copied = RELEASED_DELTA[times]
-        rows.append(Row("as released, its digits", Kind.PUBLISHED, "ε", first, "δ", copied, settings={"rounds": times}))
-        why = f"the pair of 2-RR gives {released.delta(first):.5g}, and covers every randomiser (K10)"
-        claims.append(judge(f"figure 1 {_rounds('as released', times)}, δ({first:g})", copied, **sides, why=why))
+        rows.append(
+            Row(
+                "as released, its digits",
+                Kind.PUBLISHED,
+                "ε",
+                first,
+                "δ",
+                copied,
+                settings={"rounds": times},
+            )
+        )
+        why = (
+            f"the pair of 2-RR gives {released.delta(first):.5g}, and covers every randomiser (K10)"
+        )
+        claims.append(
+            judge(
+                f"figure 1 {_rounds('as released', times)}, δ({first:g})", copied, **sides, why=why
+            )
+        )
     return Found(tuple(rows), tuple(claims))
 
 
@@ -102,18 +126,36 @@ def draw_general(found: Found) -> Figure:
         for name, label, style in (
             ("certified", "certified, any randomiser", {"lw": 3.0, "alpha": 0.55}),
             ("Theorem 3.2, the clones", "printed: Theorem 3.2", {"ls": "--"}),
-            ("as released, the pair of 2-RR", "printed: as released", {"ls": ":", "color": COLOURS[Kind.PUBLISHED]}),
+            (
+                "as released, the pair of 2-RR",
+                "printed: as released",
+                {"ls": ":", "color": COLOURS[Kind.PUBLISHED]},
+            ),
             ("attained by 3-RR", "attained by 3-RR", {}),
         ):
-            # What the composition cannot resolve is 0: the curve ends before it, rather than falling there.
+            # What the composition cannot resolve is 0: the curve ends before it, rather than
+            # falling there.
             resolved = [row for row in found.rows if row.y >= LEAST_DRAWN]
             line(each, resolved, _rounds(name, times), label=label, **style)
-        digits = [row for row in found.rows if row.kind is Kind.PUBLISHED and row.settings["rounds"] == times]
-        each.plot([row.x for row in digits], [row.y for row in digits], "o", color=COLOURS[Kind.PUBLISHED], ms=5,
+        digits = [
+            row
+            for row in found.rows
+            if row.kind is Kind.PUBLISHED and row.settings["rounds"] == times
+        ]
+        each.plot([row.x for row in digits], [row.y for row in digits], "o",
+        color=COLOURS[Kind.PUBLISHED], ms=5,
                   label="published digits, as released")  # fmt: skip
-        each.set(yscale="log", xlabel="ε (nats)", ylim=(LEAST_DRAWN, 0.2), title=_rounds("", times).strip(", "))
+        each.set(
+            yscale="log",
+            xlabel="ε (nats)",
+            ylim=(LEAST_DRAWN, 0.2),
+            title=_rounds("", times).strip(", "),
+        )
     axes[0, 0].set_ylabel("δ")
-    figure.suptitle("Any 4-LDP randomiser shuffled among 10,000: the released bound is the certified one", fontsize=11)
+    figure.suptitle(
+        "Any 4-LDP randomiser shuffled among 10,000: the released bound is the certified one",
+        fontsize=11,
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 
@@ -121,7 +163,8 @@ def draw_general(found: Found) -> Figure:
 # Figure 2
 
 RELEASED_RDP: Final = {
-    10: 0.730768, 31: 1.130975, 100: 1.748240, 316: 2.703850, 1000: 4.287344, 3162: 7.039468, 10000: 11.878783,
+    10: 0.730768, 31: 1.130975, 100: 1.748240, 316: 2.703850, 1000: 4.287344, 3162: 7.039468,
+    10000: 11.878783,
 }  # fmt: skip
 """ε of Girgis et al. by rounds, copied from the figure of the authors' later release."""
 
@@ -149,11 +192,20 @@ def run_sampled(work: Work) -> Found:
             "certified": (Kind.CERTIFIED, certified),
             "attained by 3-RR": (Kind.ATTAINED, attained),
         }
-        rows += [Row(name, kind, "rounds", times, "ε", value) for name, (kind, value) in values.items()]
-        for series, digits in (("Rényi, as released", RELEASED_RDP), ("losses, as released", RELEASED_LOSSES)):
+        rows += [
+            Row(name, kind, "rounds", times, "ε", value) for name, (kind, value) in values.items()
+        ]
+        for series, digits in (
+            ("Rényi, as released", RELEASED_RDP),
+            ("losses, as released", RELEASED_LOSSES),
+        ):
             if times in digits:
                 rows.append(Row(series, Kind.PUBLISHED, "rounds", times, "ε", digits[times]))
-                why = {Verdict.LOOSE: f"sound; the formula gives {printed:.6f}" if digits is RELEASED_RDP else ""}
+                why = {
+                    Verdict.LOOSE: f"sound; the formula gives {printed:.6f}"
+                    if digits is RELEASED_RDP
+                    else ""
+                }
                 claims.append(
                     judge(f"figure 2, {series}, {times} rounds", digits[times],
                           certified=certified, attained=attained, why=why)
@@ -168,12 +220,15 @@ def draw_sampled(found: Found) -> Figure:
     line(each, found, "Girgis et al., Rényi", label="printed: Girgis et al., Rényi")
     for series, marker in (("Rényi, as released", "o"), ("losses, as released", "s")):
         rounds, values = found.series(series)
-        each.plot(rounds, values, marker, color=COLOURS[Kind.PUBLISHED], label=f"published: {series}")
+        each.plot(
+            rounds, values, marker, color=COLOURS[Kind.PUBLISHED], label=f"published: {series}"
+        )
     line(each, found, "certified")
     line(each, found, "attained by 3-RR")
     each.set(xscale="log", yscale="log", xlabel="rounds", ylabel="ε (nats) at δ = 1e-5")
     each.set_title(
-        "1,000 of 100,000 users report in each round, ε0 = 3:\nloss distributions certify a tenth of what Rényi does"
+        "1,000 of 100,000 users report in each round, ε0 = 3:\nloss distributions certify a tenth "
+        "of what Rényi does"
     )
     drawing.legend_below(figure, columns=3)
     return figure
@@ -182,13 +237,16 @@ def draw_sampled(found: Found) -> Figure:
 # Figure 3
 
 RELEASED_STRONG: Final = (0.547326, 0.641501, 0.728822, 0.811291, 0.890291)
-"""ε of the strong adversary for one round at the five δ, copied from the figure of the authors' later release."""
+"""ε of the strong adversary for one round at the five δ, copied from the figure of the authors'
+later release.
+"""
 
 
 def strong_curve(spec: KRRHistogram, honest: int, *, weighed: bool = True) -> Curve:
     """δ of the strong adversary of Koskela et al. at ε >= 0, all at once (docs/accounting.md, K9).
 
-    Sound; (1 - γ) HS of (a + 1, b) against (a, b + 1). One table serves every ε, so that rounds compose quickly.
+    Sound; (1 - γ) HS of (a + 1, b) against (a, b + 1). One table serves every ε, so that rounds
+    compose quickly.
 
     Args:
         spec: k-RR.
@@ -201,7 +259,10 @@ def strong_curve(spec: KRRHistogram, honest: int, *, weighed: bool = True) -> Cu
 
     def curve(epsilons: Floats) -> Floats:
         size = epsilons.size
-        values = table.upper(np.ones(size), np.exp(epsilons), np.zeros(size)) / (honest * law.q) + table.outer
+        values = (
+            table.upper(np.ones(size), np.exp(epsilons), np.zeros(size)) / (honest * law.q)
+            + table.outer
+        )
         return np.asarray(np.minimum(weight * values * (1 + 1e-8), 1.0))
 
     return curve
@@ -223,39 +284,61 @@ def run_adversaries(work: Work) -> Found:
             attained = losses.composed(times, work["grid"])
             # One grid, made for the smallest δ, is read at all of them.
             strongly, freely, surely = (
-                compose_curves([Repeated(each, times)], smallest) for each in (strong, released, weak)
+                compose_curves([Repeated(each, times)], smallest)
+                for each in (strong, released, weak)
             )
             for index, delta in enumerate(deltas.tolist()):
                 series = {
                     "strong adversary": (Kind.PRINTED, strongly.epsilon(delta)),
                     "strong adversary, as released": (Kind.PRINTED, freely.epsilon(delta)),
                     "certified": (Kind.CERTIFIED, surely.epsilon(delta)),
-                    "attained, others hold a third symbol": (Kind.ATTAINED, attained.epsilon(delta)),
+                    "attained, others hold a third symbol": (
+                        Kind.ATTAINED,
+                        attained.epsilon(delta),
+                    ),
                 }
                 if times == 1:
                     closed = balle_2019(spec.symbols, float(spec.blanket), users, delta)
                     series["Balle et al."] = (Kind.PRINTED, math.nan if closed is None else closed)
                 settings = {"n": users, "rounds": times}
-                rows += [Row(name, kind, "δ", delta, "ε", y, settings=settings) for name, (kind, y) in series.items()]
+                rows += [
+                    Row(name, kind, "δ", delta, "ε", y, settings=settings)
+                    for name, (kind, y) in series.items()
+                ]
                 sides = Sides(
-                    certified=series["certified"][1], attained=series["attained, others hold a third symbol"][1]
+                    certified=series["certified"][1],
+                    attained=series["attained, others hold a third symbol"][1],
                 )
                 where = f"n = {users}, {times} round{'s' if times > 1 else ''}, δ = {delta:.3g}"
                 if index == 0:
-                    claims.append(judge(f"figure 3, strong adversary, {where}", series["strong adversary"][1], **sides))
-                    claims.append(judge(f"figure 3, weak adversary, {where}", sides["certified"], **sides))
-                    claims += _balle(series.get("Balle et al.", (Kind.PRINTED, None))[1], where, sides)
+                    claims.append(
+                        judge(
+                            f"figure 3, strong adversary, {where}",
+                            series["strong adversary"][1],
+                            **sides,
+                        )
+                    )
+                    claims.append(
+                        judge(f"figure 3, weak adversary, {where}", sides["certified"], **sides)
+                    )
+                    claims += _balle(
+                        series.get("Balle et al.", (Kind.PRINTED, None))[1], where, sides
+                    )
                 if times == 1 and users == 1000 and work["points"] == len(RELEASED_STRONG):
                     copied = RELEASED_STRONG[index]
                     rows.append(
-                        Row("strong adversary, released digits", Kind.PUBLISHED, "δ", delta, "ε", copied,
+                        Row("strong adversary, released digits", Kind.PUBLISHED, "δ", delta, "ε",
+                        copied,
                             settings=settings)
                     )  # fmt: skip
                     ours = series["strong adversary, as released"][1]
                     why = (
-                        f"without the factor 1 - γ, which gives {ours:.6f}; with it {series['strong adversary'][1]:.4f}"
+                        f"without the factor 1 - γ, which gives {ours:.6f}; with it "
+                        f"{series['strong adversary'][1]:.4f}"
                     )
-                    claims.append(judge(f"figure 3 as released, strong, {where}", copied, **sides, why=why))
+                    claims.append(
+                        judge(f"figure 3 as released, strong, {where}", copied, **sides, why=why)
+                    )
     return Found(tuple(rows), tuple(claims))
 
 
@@ -263,7 +346,8 @@ def _balle(closed: float | None, where: str, sides: Sides) -> list[Claim]:
     if closed is None:
         return []
     if math.isnan(closed):
-        return [Claim(f"figure 3, Balle et al., {where}", Verdict.NOT_REPRODUCED, "outside the range of their theorem, "
+        return [Claim(f"figure 3, Balle et al., {where}", Verdict.NOT_REPRODUCED,
+            "outside the range of their theorem, "
                       "ε <= 1: no stated parameters give a curve here", None, **sides)]  # fmt: skip
     return [judge(f"figure 3, Balle et al., {where}", closed, **sides)]
 
@@ -272,25 +356,49 @@ def draw_adversaries(found: Found) -> Figure:
     """A row for each n, a panel for each number of rounds."""
     users = list(dict.fromkeys(row.settings["n"] for row in found.rows))
     rounds = list(dict.fromkeys(row.settings["rounds"] for row in found.rows))
-    figure, axes = drawing.panels(len(users), len(rounds), width=3.1 * len(rounds) + 0.6, height=2.7 * len(users) + 1.2)
+    figure, axes = drawing.panels(
+        len(users), len(rounds), width=3.1 * len(rounds) + 0.6, height=2.7 * len(users) + 1.2
+    )
     for i, n in enumerate(users):
         for j, times in enumerate(rounds):
             each = axes[i, j]
-            rows = [row for row in found.rows if (row.settings["n"], row.settings["rounds"]) == (n, times)]
+            rows = [
+                row
+                for row in found.rows
+                if (row.settings["n"], row.settings["rounds"]) == (n, times)
+            ]
             line(each, rows, "strong adversary", label="printed: strong adversary")
-            line(each, rows, "strong adversary, as released", label="printed: strong, as released", ls=":")
+            line(
+                each,
+                rows,
+                "strong adversary, as released",
+                label="printed: strong, as released",
+                ls=":",
+            )
             if times == 1:
                 line(each, rows, "Balle et al.", label="printed: Balle et al.", ls="--")
             if any(row.kind is Kind.PUBLISHED for row in rows):
-                line(each, rows, "strong adversary, released digits", label="published digits, as released", ls="",
+                line(each, rows, "strong adversary, released digits",
+                label="published digits, as released", ls="",
                      marker="o", ms=4)  # fmt: skip
             line(each, rows, "certified", label="certified = weak adversary", lw=3, alpha=0.55)
-            line(each, rows, "attained, others hold a third symbol", label="attained, others hold a third symbol")
-            each.set(xscale="log", title=f"n = {n:,}, {times} round{'s' if times != 1 else ''}", ylim=(0, None))
+            line(
+                each,
+                rows,
+                "attained, others hold a third symbol",
+                label="attained, others hold a third symbol",
+            )
+            each.set(
+                xscale="log",
+                title=f"n = {n:,}, {times} round{'s' if times != 1 else ''}",
+                ylim=(0, None),
+            )
             if i == len(users) - 1:
                 each.set_xlabel("δ")
         axes[i, 0].set_ylabel("ε (nats)")
-    figure.suptitle("Telling the strong adversary the changed user's coin costs a third of ε more", fontsize=11)
+    figure.suptitle(
+        "Telling the strong adversary the changed user's coin costs a third of ε more", fontsize=11
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 
@@ -299,7 +407,8 @@ ENTRIES: Final = (
     Entry(
         id="004-f1", source="Koskela et al. 2021, figure 1",
         question="What do one to four rounds of any local randomiser cost, shuffled?",
-        parameters={"n": 10_000, "ε0": 4.0, "ε": (0.1, 1.0), "rounds": 4, "points": 60, "grid": 2**16},
+        parameters={"n": 10_000, "ε0": 4.0, "ε": (0.1, 1.0), "rounds": 4, "points": 60,
+        "grid": 2**16},
         quick={"points": 7, "grid": 2**14},
         inferred=("n", "ε0", "ε", "rounds", "points"),
         run=run_general, draw=draw_general, seconds=7, seconds_quick=1.5,
@@ -307,16 +416,20 @@ ENTRIES: Final = (
     ),
     Entry(
         id="004-f2", source="Koskela et al. 2021, figure 2",
-        question="How far is the Rényi bound of Girgis et al. from the truth, where few users report in each round?",
-        parameters={"n": 100_000, "ε0": 3.0, "q": 0.01, "δ": 1e-5, "rounds": tuple(RELEASED_RDP), "grid": 2**16},
-        quick={"rounds": (10, 316, 10_000), "grid": 2**13}, inferred=("n", "ε0", "q", "δ", "rounds"),
+        question="How far is the Rényi bound of Girgis et al. from the truth, where few users "
+                 "report in each round?",
+        parameters={"n": 100_000, "ε0": 3.0, "q": 0.01, "δ": 1e-5, "rounds": tuple(RELEASED_RDP),
+        "grid": 2**16},
+        quick={"rounds": (10, 316, 10_000), "grid": 2**13}, inferred=("n", "ε0", "q", "δ",
+        "rounds"),
         run=run_sampled, draw=draw_sampled, seconds=6, seconds_quick=0.9,
         verdicts=frozenset({Verdict.LOOSE, Verdict.FALSE}),
     ),
     Entry(
         id="004-f3", source="Koskela et al. 2021, figure 3",
         question="What is it worth to the adversary to know the changed user's coin?",
-        parameters={"n": (1000, 10_000), "k": 4, "γ": 0.25, "δ": (1e-4, 1e-7), "rounds": (1, 4, 16), "points": 5,
+        parameters={"n": (1000, 10_000), "k": 4, "γ": 0.25, "δ": (1e-4, 1e-7), "rounds": (1, 4,
+        16), "points": 5,
                     "grid": 2**16},
         quick={"rounds": (1, 4), "grid": 2**13}, inferred=("n", "k", "γ", "δ", "rounds", "points"),
         run=run_adversaries, draw=draw_adversaries, seconds=8, seconds_quick=2.6,

@@ -1,4 +1,7 @@
-"""Figure 4: shuffled Gaussian noise. Its divergence is that of a mean of lognormals, at any number of users."""
+"""Figure 4: shuffled Gaussian noise.
+
+Its divergence is that of a mean of lognormals, at any number of users.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ LIMITS: Final = 1e-9
 
 
 def highest(users: int) -> float:
-    """Deviations of the noise above which one cell, or a bound, takes all; more where δ is smaller."""
+    """Deviations of the noise above which one cell, or a bound, takes all.
+
+    More where δ is smaller.
+    """
     return min(12.0, 6.0 + 1.9 * math.log10(users))
 
 
@@ -43,7 +49,8 @@ def cells(sigma: float, users: int, count: int) -> tuple[Floats, Floats]:
         count: number of cells, narrower near 0.
 
     Returns:
-        Mass and mean of V of each cell, shape (count,). E[V] = 1; merging lowers E f(V) of every convex f (Jensen).
+        Mass and mean of V of each cell, shape (count,). E[V] = 1; merging lowers E f(V) of every
+        convex f (Jensen).
     """
     # Under the other law z has the mean 1: E[V; z in a cell] is the cell's mass there.
     edges = np.concatenate(([-np.inf], _spread(sigma, users, count - 1), [np.inf]))
@@ -83,11 +90,15 @@ def _between(edges: Floats) -> Floats:
     return np.asarray(ndtr(right) - ndtr(left))
 
 
-def shuffled_gaussian(sigma: float, users: int, epsilon: float, count: int = 600) -> tuple[float, float]:
-    """δ of shuffled Gaussian noise where one user's value moves from 0 to 1 and all others hold 0, from both sides.
+def shuffled_gaussian(
+    sigma: float, users: int, epsilon: float, count: int = 600
+) -> tuple[float, float]:
+    """δ of shuffled Gaussian noise where one user's value moves from 0 to 1 and all others hold 0,
+    from both sides.
 
-    The ratio of the two densities is the mean of n independent V = exp((z - 1/2)/σ²), so that the hockey-stick
-    divergence is E[(mean V - e^ε)_+], or E[(1 - e^ε mean V)_+] in the other order, of which the larger counts.
+    The ratio of the two densities is the mean of n independent V = exp((z - 1/2)/σ²), so that the
+    hockey-stick divergence is E[(mean V - e^ε)_+], or E[(1 - e^ε mean V)_+] in the other order, of
+    which the larger counts.
 
     Args:
         sigma: σ of the noise, in units of the change.
@@ -115,8 +126,12 @@ def _draw(masses: Floats, values: Floats) -> Draw:
     return Draw(masses[seen], values[seen])
 
 
-def by_hand(sigma: float, users: int, epsilon: float, runs: int, generator: np.random.Generator) -> tuple[float, float]:
-    """δ of the same pair by Monte Carlo in n dimensions, and its standard error: what the paper does."""
+def by_hand(
+    sigma: float, users: int, epsilon: float, runs: int, generator: np.random.Generator
+) -> tuple[float, float]:
+    """δ of the same pair by Monte Carlo in n dimensions, and its standard error: what the paper
+    does.
+    """
     noise = generator.normal(0.0, sigma, (runs, users))
     ratio = np.exp((noise - 0.5) / sigma**2).mean(axis=1)
     growth = math.exp(epsilon)
@@ -143,7 +158,11 @@ def run_gaussian(work: Work) -> Found:
         if users <= work["measured up to n"]:
             mean, error = by_hand(sigma, users, epsilon, runs, work.generator(users))
             least, most = max(mean - normal * error, 0.0), mean + normal * error
-            rows.append(Row("Monte Carlo in n dimensions", Kind.MEASURED, "n", users, "δ", mean, least, most))
+            rows.append(
+                Row(
+                    "Monte Carlo in n dimensions", Kind.MEASURED, "n", users, "δ", mean, least, most
+                )
+            )
             agreed &= least <= high and most >= low
     claim = Claim(
         "section 5: the divergence 'cannot be projected to a lower-dimensional problem'",
@@ -152,7 +171,8 @@ def run_gaussian(work: Work) -> Found:
         f"the two sides differ by {widest:.1%} at most for every n where δ is above {RESOLVED:g}",
     )
     notes = (
-        "δ is that of one pair of datasets, a lower bound for the mechanism; certified is what holds without shuffling",
+        "δ is that of one pair of datasets, a lower bound for the mechanism; certified is what "
+        "holds without shuffling",
     )
     return Found(tuple(rows), (claim,), notes)
 
@@ -161,16 +181,34 @@ def draw_gaussian(found: Found) -> Figure:
     """δ by n, both axes logarithmic."""
     figure, axes = drawing.panels(width=7.6, height=4.8)
     each = axes[0, 0]
-    line(each, found, "certified: the local guarantee", label="certified: no shuffler, every dataset")
+    line(
+        each, found, "certified: the local guarantee", label="certified: no shuffler, every dataset"
+    )
     line(each, found, "this pair, from above", label="this pair, from above", lw=4, alpha=0.35)
-    line(each, found, "attained: all others hold 0", label="attained: all others hold 0, from below", marker="o", ms=3)
+    line(
+        each,
+        found,
+        "attained: all others hold 0",
+        label="attained: all others hold 0, from below",
+        marker="o",
+        ms=3,
+    )
     measured = [row for row in found.rows if row.kind is Kind.MEASURED]
     if measured:
         y = np.array([row.y for row in measured])
-        reach = np.array([[row.y - (row.low or 0.0), (row.high or 0.0) - row.y] for row in measured]).T
+        reach = np.array(
+            [[row.y - (row.low or 0.0), (row.high or 0.0) - row.y] for row in measured]
+        ).T
         each.errorbar([row.x for row in measured], y, yerr=reach, fmt="s", ms=4, capsize=3,
-                      color=drawing.COLOURS[Kind.MEASURED], label="Monte Carlo in n dimensions")  # fmt: skip
-    each.set(xscale="log", yscale="log", xlabel="n, users", ylabel="δ at ε = 0.5", ylim=(RESOLVED / 100, None))
+                      color=drawing.COLOURS[Kind.MEASURED],
+                      label="Monte Carlo in n dimensions")  # fmt: skip
+    each.set(
+        xscale="log",
+        yscale="log",
+        xlabel="n, users",
+        ylabel="δ at ε = 0.5",
+        ylim=(RESOLVED / 100, None),
+    )
     each.set_title("Shuffled Gaussian noise, σ = 2: one dimension is enough at any n")
     drawing.legend_below(figure, columns=2)
     return figure
@@ -179,10 +217,12 @@ def draw_gaussian(found: Found) -> Figure:
 ENTRIES: Final = (
     Entry(
         id="004-f4", source="Koskela et al. 2021, figure 4 and section 5",
-        question="What does shuffled Gaussian noise cost, and is its divergence really n-dimensional?",
+        question="What does shuffled Gaussian noise cost, and is its divergence really "
+                 "n-dimensional?",
         parameters={"σ": 2.0, "ε": 0.5, "n": (*range(1, 11), 20, 50, 100, 200, 1000), "cells": 500,
                     "runs": 200_000, "measured up to n": 10},
         quick={"n": (1, 3, 10, 100), "cells": 200, "runs": 20_000}, inferred=("σ", "ε", "n"),
-        run=run_gaussian, draw=draw_gaussian, seconds=12, seconds_quick=1.7, verdicts=frozenset({Verdict.FALSE}),
+        run=run_gaussian, draw=draw_gaussian, seconds=12, seconds_quick=1.7,
+        verdicts=frozenset({Verdict.FALSE}),
     ),
 )  # fmt: skip

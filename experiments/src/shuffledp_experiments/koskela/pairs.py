@@ -1,7 +1,9 @@
-"""Pairs of laws that a change of one value gives, outcome by outcome, and their adaptive composition from below.
+"""Pairs of laws that a change of one value gives, outcome by outcome, and their adaptive
+composition from below.
 
-A concrete dataset's pair is attained: what it costs is never above the truth. Outcomes may be merged, losses moved down
-and masses dropped: each lowers every hockey-stick divergence, so that what is left is a lower bound.
+A concrete dataset's pair is attained: what it costs is never above the truth. Outcomes may be
+merged, losses moved down and masses dropped: each lowers every hockey-stick divergence, so that
+what is left is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ TAIL: Final = 1e-22
 """Mass that a window of a binomial law may leave out on each side."""
 
 POINTS: Final = 2**15
-"""Most points of a composed law, about: losses are moved down by the grid's gap at most, where they are put on it."""
+"""Most points of a composed law, about: losses are moved down by the grid's gap at most, where they
+are put on it.
+"""
 
 LOST: Final = 1e-17
 """Mass that may be dropped, or moved down, at each end of a composed law."""
@@ -50,7 +54,9 @@ class LawPair:
         return type(self)(self.second, self.first, self.without)
 
     def sampled(self, rate: Fraction) -> Self:
-        """The pair where a random subset reports, the changed user among them with chance `rate`."""
+        """The pair where a random subset reports, the changed user among them with chance
+        `rate`.
+        """
         share = float(rate)
         rest = (1 - share) * self.without
         return type(self)(share * self.first + rest, share * self.second + rest, self.without)
@@ -61,7 +67,8 @@ class LawPair:
 
 
 def third_symbol(symbols: int, p: float, q: float, honest: int) -> LawPair:
-    """k-RR, k >= 3, all others holding a third symbol: the law of the counts of x0 and x1, the rest merged (K5).
+    """k-RR, k >= 3, all others holding a third symbol: the law of the counts of x0 and x1, the rest
+    merged (K5).
 
     Args:
         symbols: k.
@@ -77,7 +84,8 @@ def third_symbol(symbols: int, p: float, q: float, honest: int) -> LawPair:
 
 
 def clones(epsilon0: float, honest: int, cell: float) -> LawPair:
-    """The pair of Feldman, McMillan and Talwar, Theorem 3.1: clones of either value with chance `cell` each (K10).
+    """The pair of Feldman, McMillan and Talwar, Theorem 3.1: clones of either value with chance
+    `cell` each (K10).
 
     Args:
         epsilon0: local parameter, nats.
@@ -89,13 +97,16 @@ def clones(epsilon0: float, honest: int, cell: float) -> LawPair:
     first = weight * (likely * a + (1 - likely) * b) / (honest * cell)
     second = weight * (likely * b + (1 - likely) * a) / (honest * cell)
     seen = first > 0
-    # Who takes the place may hold either value: the pair of Koskela et al. puts the second dataset there.
+    # Who takes the place may hold either value: the pair of Koskela et al. puts the second dataset
+    # there.
     return LawPair(first[seen], second[seen], second[seen])
 
 
 @lru_cache(maxsize=2)
 def _cells(honest: int, q: float) -> tuple[Floats, Floats, Floats]:
-    """Counts a and b of a multinomial law (h; q, q, 1 - 2q) and their chances, but for windows of 1e-22."""
+    """Counts a and b of a multinomial law (h; q, q, 1 - 2q) and their chances, but for windows of
+    1e-22.
+    """
     outer = binomial_window(honest, q, TAIL)
     rows = [binomial_window(honest - int(a), q / (1 - q), TAIL) for a in outer.support]
     sizes = [row.pmf.size for row in rows]
@@ -123,7 +134,9 @@ class Losses:
 
     @classmethod
     def of(cls, pair: LawPair, points: int = POINTS, *, nearest: bool = False) -> Self:
-        """The losses of one round, each moved down to a multiple of the gap, or to the nearest, which is no bound."""
+        """The losses of one round, each moved down to a multiple of the gap, or to the nearest,
+        which is no bound.
+        """
         losses = np.log(pair.first / pair.second)
         order = np.argsort(losses)
         losses, masses = losses[order], pair.first[order]
@@ -137,7 +150,10 @@ class Losses:
         return cls(first, np.bincount(places - first, weights=masses[low:]).astype(np.float64), gap)
 
     def composed(self, times: int, points: int = POINTS) -> Losses:
-        """The losses of `times` rounds, by squaring; the grid grows coarser as the law grows wider."""
+        """The losses of `times` rounds, by squaring.
+
+        The grid grows coarser as the law grows wider.
+        """
         if times == 1:
             return self
         twice = self.plus(self, points).composed(times // 2, points)
@@ -152,7 +168,10 @@ class Losses:
         return max(0.0, down(float(self.masses[start:] @ shown)) - self.error)
 
     def epsilon(self, delta: float) -> float:
-        """ε at which δ is still above the given one, never above the least that is enough; nats, >= 0."""
+        """ε at which δ is still above the given one, never above the least that is enough.
+
+        Nats, >= 0.
+        """
         low, high = 0.0, max(0.0, self.gap * (self.first + self.masses.size))
         while high - low > 1e-7 * (1e-3 + high):
             middle = (low + high) / 2
@@ -175,15 +194,27 @@ class Losses:
         from scipy.signal import fftconvolve  # here: scipy is slow to import
 
         masses = np.maximum(fftconvolve(self.masses, other.masses), 0.0)
-        # Higham's bound of a transform's error, for a sum of any of the masses (docs/accounting.md, K0).
+        # Higham's bound of a transform's error, for a sum of any of the masses (docs/accounting.md,
+        # K0).
         norms = float(np.linalg.norm(self.masses)), float(np.linalg.norm(other.masses))
-        error = math.sqrt(masses.size) * (math.log2(masses.size) + 2) * 8 * UNIT * (sum(norms) + min(norms))
+        error = (
+            math.sqrt(masses.size)
+            * (math.log2(masses.size) + 2)
+            * 8
+            * UNIT
+            * (sum(norms) + min(norms))
+        )
         below, above = np.cumsum(masses), np.cumsum(masses[::-1])
-        low, high = int(np.searchsorted(below, LOST)), masses.size - int(np.searchsorted(above, LOST))
+        low, high = (
+            int(np.searchsorted(below, LOST)),
+            masses.size - int(np.searchsorted(above, LOST)),
+        )
         high = max(high, low + 1)
         kept = masses[low:high].copy()
         kept[-1] += masses[high:].sum()
-        found = Losses(self.first + other.first + low, kept, self.gap, self.error + other.error + error)
+        found = Losses(
+            self.first + other.first + low, kept, self.gap, self.error + other.error + error
+        )
         while found.masses.size > points:
             found = found._coarser()
         return found

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
-    """Number of terms that Lemma 6 keeps of the clones' law, and the mass that it leaves out, exactly.
+    """Number of terms that Lemma 6 keeps of the clones' law, and the mass that it leaves out,
+    exactly.
 
-    Kept are numbers C of clones within (n-1)(e^-ε0 ± √(ln(4/τ)/(2(n-1)))), and for each of them halves A within
-    C (1/2 ± √(ln(4/τ)/(2C))): Hoeffding's inequality, τ/2 for each.
+    Kept are numbers C of clones within (n-1)(e^-ε0 ± √(ln(4/τ)/(2(n-1)))), and for each of them
+    halves A within C (1/2 ± √(ln(4/τ)/(2C))): Hoeffding's inequality, τ/2 for each.
 
     Args:
         epsilon0: local parameter, nats.
@@ -31,7 +32,10 @@ def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
     """
     trials, share = users - 1, math.exp(-epsilon0)
     reach = math.sqrt(math.log(4 / tolerance) * trials / 2)
-    low, high = max(0, math.ceil(trials * share - reach)), min(trials, math.floor(trials * share + reach))
+    low, high = (
+        max(0, math.ceil(trials * share - reach)),
+        min(trials, math.floor(trials * share + reach)),
+    )
     count = np.arange(low, high + 1)
     half = np.sqrt(math.log(4 / tolerance) * count / 2)
     first = np.maximum(0, np.ceil(count / 2 - half)).astype(np.int64)
@@ -44,7 +48,10 @@ def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
 
 
 def run_terms(work: Work) -> Found:
-    """Terms, nodes and the mass left out, by n; the seconds stand in a note, for they differ from run to run."""
+    """Terms, nodes and the mass left out, by n.
+
+    The seconds stand in a note, for they differ from run to run.
+    """
     epsilon0, tolerance = work["ε0"], work["τ"]
     rows: list[Row] = []
     left, shares, spent = [], [], {}
@@ -65,13 +72,18 @@ def run_terms(work: Work) -> Found:
     sound = max(left) <= tolerance
     bounded = shares[-1] <= 2 * shares[len(shares) // 2]
     claims = (
-        Claim(f"Lemma 6 leaves out at most τ = {tolerance:g}", Verdict.SOUND if sound else Verdict.FALSE,
+        Claim(f"Lemma 6 leaves out at most τ = {tolerance:g}",
+        Verdict.SOUND if sound else Verdict.FALSE,
               f"exactly {max(left):.2g} at most"),
         Claim("Lemma 6 keeps O(n) terms", Verdict.SOUND if bounded else Verdict.FALSE,
-              f"{shares[-1]:.3g} n at the largest n; the table of K3 keeps {int(rows[-3].y):,} entries there"),
+              f"{shares[-1]:.3g} n at the largest n; the table of K3 keeps {int(rows[-3].y):,} "
+              f"entries there"),
     )  # fmt: skip
     slowest = max(spent, key=lambda users: spent[users])
-    notes = (f"our table for one round takes {spent[slowest]:.2g} s at most (n = {slowest:,}); the paper: a minute",)
+    notes = (
+        f"our table for one round takes {spent[slowest]:.2g} s at most (n = {slowest:,}); the "
+        f"paper: a minute",
+    )
     return Found(tuple(rows), claims, notes)
 
 
@@ -98,6 +110,7 @@ ENTRIES: Final = (
         question="How much work is one tight evaluation?",
         parameters={"n": tuple(10**exponent for exponent in range(2, 9)), "ε0": 4.0, "τ": 1e-12},
         inferred=("n", "ε0", "τ"),
-        run=run_terms, draw=draw_terms, seconds=1, seconds_quick=0.9, verdicts=frozenset({Verdict.SOUND}),
+        run=run_terms, draw=draw_terms, seconds=1, seconds_quick=0.9,
+        verdicts=frozenset({Verdict.SOUND}),
     ),
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Section 9.2: what Theorem 9.4 promises of shuffling, and the noise that Cheu's sum needs (Theorem 9.6)."""
+"""Section 9.2: what Theorem 9.4 promises of shuffling, and the noise that Cheu's sum needs (Theorem
+9.6).
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,26 @@ def run_amplification(work: Work) -> Found:
             order = order_of_growth(epsilon0, users, delta)
             shares.append(order / bounds.certified)
             for name, kind, value in (
-                ("Theorem 9.4, closed form", Kind.PRINTED, math.nan if bounds.published is None else bounds.published),
+                (
+                    "Theorem 9.4, closed form",
+                    Kind.PRINTED,
+                    math.nan if bounds.published is None else bounds.published,
+                ),
                 ("(9.3) with constant 1", Kind.PRINTED, order),
                 ("certified", Kind.CERTIFIED, bounds.certified),
                 ("attained", Kind.ATTAINED, bounds.attained),
             ):
-                rows.append(Row(f"{name}, n = {users}", kind, "ε0", epsilon0, "ε", value, settings={"n": users}))
+                rows.append(
+                    Row(
+                        f"{name}, n = {users}",
+                        kind,
+                        "ε0",
+                        epsilon0,
+                        "ε",
+                        value,
+                        settings={"n": users},
+                    )
+                )
             if epsilon0 in work["judged"] and bounds.published is not None:
                 claims.append(
                     judge(f"Theorem 9.4 at n = {users}, ε0 = {epsilon0:g}", bounds.published,
@@ -54,19 +70,37 @@ def run_amplification(work: Work) -> Found:
         limits[users] = math.log(users / (16 * math.log(2 / delta)))
     claims.append(
         Claim("(9.3) with constant 1", Verdict.NO_BOUND,
-              f"from {min(shares):.2g} to {max(shares):.2g} of what is certified: an order of growth")
+              f"from {min(shares):.2g} to {max(shares):.2g} of what is certified: an order of "
+              f"growth")
     )  # fmt: skip
     until = ", ".join(f"{limit:.3g} at n = {users:,}" for users, limit in limits.items())
-    return Found(tuple(rows), tuple(claims), (f"Theorem 9.4 says nothing of ε0 above {until}; the certificate does",))
+    return Found(
+        tuple(rows),
+        tuple(claims),
+        (f"Theorem 9.4 says nothing of ε0 above {until}; the certificate does",),
+    )
 
 
 def draw_amplification(found: Found) -> Figure:
     """A panel for each n."""
     sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
-    figure, axes = drawing.panels(1, len(sizes), width=2.9 * len(sizes) + 0.8, height=4.4, sharey=True)
+    figure, axes = drawing.panels(
+        1, len(sizes), width=2.9 * len(sizes) + 0.8, height=4.4, sharey=True
+    )
     for each, users in zip(axes[0], sizes, strict=True):
-        line(each, found, f"Theorem 9.4, closed form, n = {users}", label="printed: Theorem 9.4, closed form")
-        line(each, found, f"(9.3) with constant 1, n = {users}", label="printed: (9.3) with constant 1", ls=":")
+        line(
+            each,
+            found,
+            f"Theorem 9.4, closed form, n = {users}",
+            label="printed: Theorem 9.4, closed form",
+        )
+        line(
+            each,
+            found,
+            f"(9.3) with constant 1, n = {users}",
+            label="printed: (9.3) with constant 1",
+            ls=":",
+        )
         line(each, found, f"certified, n = {users}", label="certified")
         line(each, found, f"attained, n = {users}", label="attained")
         epsilon0, _ = found.series(f"certified, n = {users}")
@@ -94,8 +128,24 @@ def run_cheu(work: Work) -> Found:
             printed = -math.log(delta) / (users * epsilon**2)
             settings = {"n": users}
             rows += [
-                Row(f"printed p, n = {users}", Kind.PRINTED, "ε", epsilon, "p", printed, settings=settings),
-                Row(f"p that is certified, n = {users}", Kind.CERTIFIED, "ε", epsilon, "p", enough, settings=settings),
+                Row(
+                    f"printed p, n = {users}",
+                    Kind.PRINTED,
+                    "ε",
+                    epsilon,
+                    "p",
+                    printed,
+                    settings=settings,
+                ),
+                Row(
+                    f"p that is certified, n = {users}",
+                    Kind.CERTIFIED,
+                    "ε",
+                    epsilon,
+                    "p",
+                    enough,
+                    settings=settings,
+                ),
             ]
             try:
                 bounds = epsilon_bounds(cheu_binary_sum(users, epsilon, delta), setting, delta)
@@ -109,14 +159,41 @@ def run_cheu(work: Work) -> Found:
                 certified, attained = bounds.certified, bounds.attained
                 factors.append(enough / printed)
                 claims.append(
-                    judge(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", epsilon, certified=certified,
-                          attained=attained, why={Verdict.FALSE: f"needs {enough / printed:.3g} times its p",
-                                                  Verdict.LOOSE: f"{enough / printed:.3g} of its p is enough"})
+                    judge(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", epsilon,
+                    certified=certified,
+                          attained=attained, why={Verdict.FALSE:
+                              f"needs {enough / printed:.3g} times its p",
+                                                  Verdict.LOOSE:
+                                                      f"{enough / printed:.3g} of its p is enough"})
                 )  # fmt: skip
             rows += [
-                Row(f"ε meant, n = {users}", Kind.PRINTED, "ε", epsilon, "ε", epsilon, settings=settings),
-                Row(f"certified, n = {users}", Kind.CERTIFIED, "ε", epsilon, "ε", certified, settings=settings),
-                Row(f"attained, n = {users}", Kind.ATTAINED, "ε", epsilon, "ε", attained, settings=settings),
+                Row(
+                    f"ε meant, n = {users}",
+                    Kind.PRINTED,
+                    "ε",
+                    epsilon,
+                    "ε",
+                    epsilon,
+                    settings=settings,
+                ),
+                Row(
+                    f"certified, n = {users}",
+                    Kind.CERTIFIED,
+                    "ε",
+                    epsilon,
+                    "ε",
+                    certified,
+                    settings=settings,
+                ),
+                Row(
+                    f"attained, n = {users}",
+                    Kind.ATTAINED,
+                    "ε",
+                    epsilon,
+                    "ε",
+                    attained,
+                    settings=settings,
+                ),
             ]
     users, epsilon = work["n"][-1], work["ε"][0]
     share = -math.log(delta) / (users * epsilon**2)
@@ -124,22 +201,29 @@ def run_cheu(work: Work) -> Found:
     claims.append(
         Claim(f"(9.5) at n = {users}, ε = {epsilon:g}",
               Verdict.FALSE if bias > 1 / (users * epsilon) else Verdict.SOUND,
-              f"p/2 is to be taken from every report, not once: the estimate is {bias:.3g} too large (C9)")
+              f"p/2 is to be taken from every report, not once: the estimate is {bias:.3g} too "
+              f"large (C9)")
     )  # fmt: skip
-    notes = (f"the p that is needed is {min(factors):.3g} to {max(factors):.3g} times the printed one",)
+    notes = (
+        f"the p that is needed is {min(factors):.3g} to {max(factors):.3g} times the printed one",
+    )
     return Found(tuple(rows), tuple(claims), notes)
 
 
 def draw_cheu(found: Found) -> Figure:
     """A panel for each n: ε that is meant, certified and attained."""
     sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
-    figure, axes = drawing.panels(1, len(sizes), width=3.1 * len(sizes) + 0.8, height=4.4, sharey=True)
+    figure, axes = drawing.panels(
+        1, len(sizes), width=3.1 * len(sizes) + 0.8, height=4.4, sharey=True
+    )
     for each, users in zip(axes[0], sizes, strict=True):
         line(each, found, f"ε meant, n = {users}", label="printed: ε that is meant")
         line(each, found, f"certified, n = {users}", label="certified", lw=3.5, alpha=0.55)
         line(each, found, f"attained, n = {users}", label="attained")
         twin = each.twinx()
-        printed, needed = (found.series(f"{name}, n = {users}") for name in ("printed p", "p that is certified"))
+        printed, needed = (
+            found.series(f"{name}, n = {users}") for name in ("printed p", "p that is certified")
+        )
         twin.plot(printed[0], needed[1] / printed[1], color=COLOURS[Kind.EXACT], lw=1.2, ls="--",
                   label="p needed / p printed (right)")  # fmt: skip
         twin.set_ylim(0, 18)
@@ -148,9 +232,14 @@ def draw_cheu(found: Found) -> Figure:
             twin.set_yticklabels([])
         else:
             twin.set_ylabel("p needed / p printed")
-        each.set(xscale="log", yscale="log", xlabel="ε that is meant (nats)", title=f"n = {users:,}")
+        each.set(
+            xscale="log", yscale="log", xlabel="ε that is meant (nats)", title=f"n = {users:,}"
+        )
     axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
-    figure.suptitle("Cheu's sum with p = ln(1/δ)/(nε²): the ε that is meant, and the ε that it costs", fontsize=11)
+    figure.suptitle(
+        "Cheu's sum with p = ln(1/δ)/(nε²): the ε that is meant, and the ε that it costs",
+        fontsize=11,
+    )
     drawing.legend_below(figure, columns=4)
     return figure
 
@@ -169,7 +258,8 @@ ENTRIES: Final = (
     Entry(
         id="003-e8", source="Wang, lecture 9, Theorem 9.6",
         question="Is Cheu's sum private with the printed p?",
-        parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6},
+        parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0),
+        "δ": 1e-6},
         quick={"ε": (0.1, 0.15, 1.0)}, inferred=("n", "ε", "δ"),
         run=run_cheu, draw=draw_cheu, seconds=6, seconds_quick=2.6,
         verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE, Verdict.NOT_REPRODUCED}),

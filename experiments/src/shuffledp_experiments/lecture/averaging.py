@@ -44,7 +44,9 @@ def majority(truth: float, days: int) -> float:
 
 
 def blurred(chances: Chances, days: int) -> float:
-    """Chance that the best guess from `days` RAPPOR reports of one bit is right: the kept bit, blurred afresh."""
+    """Chance that the best guess from `days` RAPPOR reports of one bit is right: the kept bit,
+    blurred afresh.
+    """
     ones = np.arange(days + 1)
     kept = [stats.binom.pmf(ones, days, each) for each in (chances.when_zero, chances.when_one)]
     low = chances.fake / 2
@@ -53,11 +55,17 @@ def blurred(chances: Chances, days: int) -> float:
 
 
 def run_daily(work: Work) -> Found:
-    """Right guesses and ε by days: fresh answers, a remembered one, a remembered one blurred, and a small round."""
+    """Right guesses and ε by days: fresh answers, a remembered one, a remembered one blurred, and a
+    small round.
+    """
     shown, days, yes = work["shown days"], work["days"], work["yes"]
     one_day = corrupted_bounds(YES_NO, Setting(1, 1), 0.0).epsilon
     truth = math.exp(one_day) / (1 + math.exp(one_day))
-    fresh, kept, rappor = Chances(0.0, 1 - truth, truth), Chances(2 * (1 - truth), 0.0, 1.0), Chances(0.5, 0.25, 0.75)
+    fresh, kept, rappor = (
+        Chances(0.0, 1 - truth, truth),
+        Chances(2 * (1 - truth), 0.0, 1.0),
+        Chances(0.5, 0.25, 0.75),
+    )
     rows: list[Row] = []
     users = work.runs or work["runs"]
     for day in shown:
@@ -66,7 +74,9 @@ def run_daily(work: Work) -> Found:
             "memoised answer": truth,
             "RAPPOR: memoised and blurred": blurred(rappor, day),
         }.items():
-            rows.append(Row(f"{name}, right guesses", Kind.EXACT, "days", day, "right guesses", right))
+            rows.append(
+                Row(f"{name}, right guesses", Kind.EXACT, "days", day, "right guesses", right)
+            )
         certified = compose_epsilon([Round(YES_NO, Setting(work["n"], work["n"]), day)], work["δ"])
         for name, epsilon in {
             "fresh answers": day * log_ratio(fresh, 1),
@@ -78,10 +88,14 @@ def run_daily(work: Work) -> Found:
     for name, chances in (("fresh answers", fresh), ("memoised answer", kept), ("RAPPOR", rappor)):
         rows += _measured(name, chances, shown, users, work.generator(name))
     admitted, refusal = days_within_budget(work["n"], work["budget"], work["δ"], days)
-    rows.append(Row("days that the ledger admits", Kind.EXACT, "ε budget", work["budget"], "days", admitted))
+    rows.append(
+        Row("days that the ledger admits", Kind.EXACT, "ε budget", work["budget"], "days", admitted)
+    )
     ratio = (truth / (1 - truth)) ** (yes - (days - yes))
     exactly = float(stats.binom.pmf(yes, days, 1 - truth))
-    rows.append(Row("chance of so many yes", Kind.PUBLISHED, "days", days, "probability", PRINTED_CHANCE))
+    rows.append(
+        Row("chance of so many yes", Kind.PUBLISHED, "days", days, "probability", PRINTED_CHANCE)
+    )
     rows.append(Row("ε of all days, printed", Kind.PUBLISHED, "days", days, "ε", PRINTED_EPSILON))
     for name, value in {
         "exactly so many yes of a no": exactly,
@@ -92,12 +106,16 @@ def run_daily(work: Work) -> Found:
     wrong = abs(PRINTED_CHANCE - exactly) > 0.01 * exactly
     total = days * one_day
     claims = (
-        Claim(f"'{yes} of {days} yes has probability 1.39E-24'", Verdict.FALSE if wrong else Verdict.SOUND,
-              f"that is the ratio of likelihoods, {1 / ratio:.3g}; the probability is {exactly:.3g}", PRINTED_CHANCE),
-        judge(f"ε of {days} rounds of ln 3", PRINTED_EPSILON, certified=total, attained=total * (1 - 1e-12),
+        Claim(f"'{yes} of {days} yes has probability 1.39E-24'",
+        Verdict.FALSE if wrong else Verdict.SOUND,
+              f"that is the ratio of likelihoods, {1 / ratio:.3g}; the "
+              f"probability is {exactly:.3g}", PRINTED_CHANCE),
+        judge(f"ε of {days} rounds of ln 3", PRINTED_EPSILON, certified=total,
+        attained=total * (1 - 1e-12),
               why="pure ε adds up, and one sequence of answers attains it"),
         judge("'the adversary can not learn anything new' from a memoised answer", one_day,
-              certified=log_ratio(kept, days), attained=log_ratio(kept, days), why="ε stays that of one day"),
+              certified=log_ratio(kept, days), attained=log_ratio(kept, days),
+              why="ε stays that of one day"),
     )  # fmt: skip
     return Found(tuple(rows), claims, (f"the ledger: {refusal}",) if refusal else ())
 
@@ -118,7 +136,8 @@ def _measured(
             right = float((guess == values).mean())
             reach = float(stats.norm.isf(0.025)) * math.sqrt(right * (1 - right) / users)
             rows.append(
-                Row(f"{name}, measured", Kind.MEASURED, "days", day, "right guesses", right, right - reach,
+                Row(f"{name}, measured", Kind.MEASURED, "days", day, "right guesses", right,
+                right - reach,
                     right + reach)
             )  # fmt: skip
     return rows
@@ -132,13 +151,24 @@ def draw_daily(found: Found) -> Figure:
         line(axes[0, 0], found, f"{name}, right guesses", label=name, color=CYCLE[index])
         line(axes[0, 1], found, f"{name}, ε", label=name, color=CYCLE[index])
         days, right = found.series(f"{name.split(':', maxsplit=1)[0]}, measured")
-        axes[0, 0].plot(days, right, "o", ms=4, mfc="white", color=CYCLE[index], label=f"{name}, measured")
-    line(axes[0, 1], found, "shuffled among n, certified", label="fresh, 20 users shuffled, certified",
+        axes[0, 0].plot(
+            days, right, "o", ms=4, mfc="white", color=CYCLE[index], label=f"{name}, measured"
+        )
+    line(axes[0, 1], found, "shuffled among n, certified", label=
+        "fresh, 20 users shuffled, certified",
          color=COLOURS[Kind.EXACT], ls="--")  # fmt: skip
-    axes[0, 1].plot([100], [PRINTED_EPSILON], "*", ms=10, color=COLOURS[Kind.PUBLISHED], label="published: 110")
+    axes[0, 1].plot(
+        [100], [PRINTED_EPSILON], "*", ms=10, color=COLOURS[Kind.PUBLISHED], label="published: 110"
+    )
     axes[0, 0].set(xscale="log", xlabel="days", ylabel="guesses that are right", ylim=(0.5, 1.02),
                    title="One yes/no question every day: who guesses it?")  # fmt: skip
-    axes[0, 1].set(xscale="log", yscale="log", xlabel="days", ylabel="ε (nats)", title="... and what it has cost")
+    axes[0, 1].set(
+        xscale="log",
+        yscale="log",
+        xlabel="days",
+        ylabel="ε (nats)",
+        title="... and what it has cost",
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 
@@ -160,25 +190,33 @@ def set_bits_tail(chances: Chances, bits: int, hashes: int, least: int) -> float
 def run_rappor(work: Work) -> Found:
     """Set bits of one report, ε by reports, and the decoding of many users' reports."""
     bits, hashes, fake, one = work["k"], work["h"], work["f"], work["q"]
-    rows: list[Row] = [Row("set bits in figure 9.2", Kind.PUBLISHED, "p", work["p"], "set bits", SET_BITS)]
+    rows: list[Row] = [
+        Row("set bits in figure 9.2", Kind.PUBLISHED, "p", work["p"], "set bits", SET_BITS)
+    ]
     tails = {}
     for zero in (work["p"], work["p that fits"]):
         chances = Chances(fake, zero, one)
         low, high = chances.reported
         rows.append(
-            Row("set bits, mean", Kind.EXACT, "p", zero, "set bits", hashes * high + (bits - hashes) * low)
+            Row("set bits, mean", Kind.EXACT, "p", zero, "set bits",
+            hashes * high + (bits - hashes) * low)
         )  # fmt: skip
         tails[zero] = set_bits_tail(chances, bits, hashes, SET_BITS)
-        rows.append(Row("so many set bits or more", Kind.EXACT, "p", zero, "probability", tails[zero]))
+        rows.append(
+            Row("so many set bits or more", Kind.EXACT, "p", zero, "probability", tails[zero])
+        )
         report = RapporReport(hashes, fake, zero, one)
         kept = rappor_epsilon(RapporPermanent(hashes, fake))
         for days in work["reports"]:
             settings = {"p": zero}
             exact = pair_epsilon(chances, hashes, days)
             rows += [
-                Row(f"all reports, p = {zero:g}", Kind.EXACT, "reports", days, "ε", exact, settings=settings),
-                Row(f"kept filter, p = {zero:g}", Kind.CERTIFIED, "reports", days, "ε", kept, settings=settings),
-                Row(f"one report's ε times their number, p = {zero:g}", Kind.EXACT, "reports", days, "ε",
+                Row(f"all reports, p = {zero:g}", Kind.EXACT, "reports", days, "ε", exact,
+                settings=settings),
+                Row(f"kept filter, p = {zero:g}", Kind.CERTIFIED, "reports", days, "ε", kept,
+                settings=settings),
+                Row(f"one report's ε times their number, p = {zero:g}", Kind.EXACT, "reports",
+                days, "ε",
                     days * rappor_epsilon(report), settings=settings),
             ]  # fmt: skip
     misprint = tails[work["p"]] < 1e-6 and tails[work["p that fits"]] > 0.01
@@ -196,7 +234,9 @@ def _decoded(work: Work) -> list[Row]:
     """True and decoded shares of the strings, over several runs."""
     users, cohorts, strings = work["n"], work["cohorts"], work["strings"]
     chances = Chances(work["f"], work["p"], work["q"])
-    candidates = filters([f"string {index}" for index in range(strings)], work["k"], work["h"], cohorts)
+    candidates = filters(
+        [f"string {index}" for index in range(strings)], work["k"], work["h"], cohorts
+    )
     held = work["held"]
     shares = 1 / np.arange(1.0, held + 1)
     counts = np.round(users * shares / shares.sum()).astype(np.int64)
@@ -208,7 +248,9 @@ def _decoded(work: Work) -> list[Row]:
         generator = work.generator("decoding", run)
         groups = generator.integers(cohorts, size=users)
         reports = Clients(chances, candidates, groups, generator).reports(values)
-        found.append(users * decode(bit_shares(chances, reports, groups, cohorts), candidates, penalty))
+        found.append(
+            users * decode(bit_shares(chances, reports, groups, cohorts), candidates, penalty)
+        )
     decoded = np.stack(found)
     rows = []
     for index in range(strings):
@@ -217,7 +259,14 @@ def _decoded(work: Work) -> list[Row]:
         rows.append(Row("true count", Kind.EXACT, "string", index + 1, "users", true))
         rows.append(
             Row(
-                "decoded count", Kind.MEASURED, "string", index + 1, "users", float(decoded[:, index].mean()), low, high
+                "decoded count",
+                Kind.MEASURED,
+                "string",
+                index + 1,
+                "users",
+                float(decoded[:, index].mean()),
+                low,
+                high,
             )
         )
     return rows
@@ -229,17 +278,31 @@ def draw_rappor(found: Found) -> Figure:
     left, right = axes[0]
     zeros = list(dict.fromkeys(row.settings["p"] for row in found.rows if "p" in row.settings))
     for index, zero in enumerate(zeros):
-        line(left, found, f"all reports, p = {zero:g}", label=f"all reports together, exact, p = {zero:g}",
+        line(left, found, f"all reports, p = {zero:g}", label=
+            f"all reports together, exact, p = {zero:g}",
              color=CYCLE[2 * index + 1])  # fmt: skip
         line(left, found, f"one report's ε times their number, p = {zero:g}",
-             label=f"ε of one, times their number, p = {zero:g}", color=CYCLE[2 * index + 1], ls=":")  # fmt: skip
+             label=f"ε of one, times their number, p = {zero:g}", color=CYCLE[2 * index + 1],
+             ls=":")  # fmt: skip
     line(left, found, f"kept filter, p = {zeros[0]:g}", label="certified: the kept filter")
     left.set(xscale="log", yscale="log", xlabel="reports of one user", ylabel="ε (nats)",
              title="Many reports never cost more than the kept filter")  # fmt: skip
-    line(right, found, "decoded count", label="decoded: mean, and 5 to 95 % of runs", lw=0, marker="o", ms=4)
+    line(
+        right,
+        found,
+        "decoded count",
+        label="decoded: mean, and 5 to 95 % of runs",
+        lw=0,
+        marker="o",
+        ms=4,
+    )
     strings, true = found.series("true count")
     right.step(strings, true, where="mid", color=COLOURS[Kind.EXACT], lw=1.2, label="true count")
-    right.set(xlabel="candidate string, by rank", ylabel="users", title="Decoding by lasso and least squares")
+    right.set(
+        xlabel="candidate string, by rank",
+        ylabel="users",
+        title="Decoding by lasso and least squares",
+    )
     drawing.legend_below(figure, columns=3)
     return figure
 
@@ -250,7 +313,8 @@ ENTRIES: Final = (
     Entry(
         id="003-e4", source="Wang, lecture 9, section 9.1.1",
         question="What does the same question cost when it is put every day, and what stops it?",
-        parameters={"ε": math.log(3), "days": 100, "yes": 75, "shown days": _DAYS, "n": 20, "δ": 1e-3, "budget": 3.0,
+        parameters={"ε": math.log(3), "days": 100, "yes": 75, "shown days": _DAYS, "n": 20,
+        "δ": 1e-3, "budget": 3.0,
                     "runs": 20_000},
         quick={"shown days": (1, 10, 100), "runs": 2000}, inferred=("n", "δ", "budget"),
         run=run_daily, draw=draw_daily, seconds=3, seconds_quick=1,
@@ -258,11 +322,15 @@ ENTRIES: Final = (
     ),
     Entry(
         id="003-e5", source="Wang, lecture 9, figures 9.2 and 9.3",
-        question="What does a run of RAPPOR look like, and what do one and all of a user's reports cost?",
+        question="What does a run of RAPPOR look like, and what do one and all of a user's "
+                 "reports cost?",
         parameters={"k": 256, "h": 4, "p": 0.25, "q": 0.75, "f": 0.5, "p that fits": 0.5,
-                    "reports": (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100), "n": 100_000, "cohorts": 8, "strings": 40,
+                    "reports": (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100), "n": 100_000,
+                    "cohorts": 8, "strings": 40,
                     "held": 20, "runs": 10},
-        quick={"n": 10_000, "cohorts": 4, "runs": 2}, inferred=("p that fits", "n", "cohorts", "strings", "held"),
-        run=run_rappor, draw=draw_rappor, seconds=10, seconds_quick=1.2, verdicts=frozenset({Verdict.NOT_REPRODUCED}),
+        quick={"n": 10_000, "cohorts": 4, "runs": 2}, inferred=("p that fits", "n", "cohorts",
+        "strings", "held"),
+        run=run_rappor, draw=draw_rappor, seconds=10, seconds_quick=1.2,
+        verdicts=frozenset({Verdict.NOT_REPRODUCED}),
     ),
 )  # fmt: skip

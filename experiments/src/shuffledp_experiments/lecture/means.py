@@ -1,4 +1,6 @@
-"""Sections 9.1 and 9.2.1: the mean of bits and of bounded values, in every model, and shuffled Laplace noise."""
+"""Sections 9.1 and 9.2.1: the mean of bits and of bounded values, in every model, and shuffled
+Laplace noise.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,28 @@ DRAWN: Final = 10_000
 
 
 def calibrated_bit(epsilon: float, delta: float, users: int) -> RRShuffle:
-    """The shuffled bit (rr-shuffle over {0, 1}) with the least noise that is certified as (ε, δ)."""
-    return cast("RRShuffle", calibrate("rr-shuffle", Target(epsilon, delta, users, users, max_value=1)))
+    """The shuffled bit (rr-shuffle over {0, 1}) with the least noise that is certified as (ε,
+    δ).
+    """
+    return cast(
+        "RRShuffle", calibrate("rr-shuffle", Target(epsilon, delta, users, users, max_value=1))
+    )
 
 
 def local_error(epsilon: float, users: int) -> float:
-    """Standard error of the mean of n bits by randomised response at ε: e^(ε/2)/((e^ε - 1) √n), for every dataset."""
+    """Standard error of the mean of n bits by randomised response at ε: e^(ε/2)/((e^ε - 1) √n), for
+    every dataset.
+    """
     return math.exp(epsilon / 2) / (math.expm1(epsilon) * math.sqrt(users))
 
 
 def least_local_error(epsilon: float, users: int) -> float:
-    """Lower bound of the root mean square error of every ε-LDP protocol, uniform bits (the proof of Theorem 9.2).
+    """Lower bound of the root mean square error of every ε-LDP protocol, uniform bits (the proof of
+    Theorem 9.2).
 
-    Given the transcript the bits are independent, each 1 with a chance from 1/(1 + e^ε) to e^ε/(1 + e^ε), so that no
-    estimate errs less than their mean's own deviation: at least e^(ε/2)/((1 + e^ε) √n).
+    Given the transcript the bits are independent, each 1 with a chance from 1/(1 + e^ε) to e^ε/(1 +
+    e^ε), so that no estimate errs less than their mean's own deviation: at least e^(ε/2)/((1 + e^ε)
+    √n).
     """
     return math.exp(epsilon / 2) / ((1 + math.exp(epsilon)) * math.sqrt(users))
 
@@ -85,7 +95,9 @@ def run_bits(work: Work) -> Found:
 
 
 def exact_agreement(work: Work) -> str:
-    """Compares the clients' own sampler of the shuffled bit with the exact law, by chi-square, at the first ε and n."""
+    """Compares the clients' own sampler of the shuffled bit with the exact law, by chi-square, at
+    the first ε and n.
+    """
     epsilon, users, draws = work["ε"][0], work["n"][0], work["exact draws"]
     plan = calibrated_bit(epsilon, work["δ"], users)
     integers = RandomIntegers(work.generator("exact sampler").bytes)
@@ -97,7 +109,10 @@ def exact_agreement(work: Work) -> str:
         wanted += [draws * (1 - chance), draws * chance]
     probability = float(chisquare(counts, wanted, ddof=1).pvalue)
     verdict = "agrees" if probability > 1e-9 else "DISAGREES"
-    return f"the clients' sampler {verdict} with the law of the simulated bits: chi-square, p = {probability:.2g}"
+    return (
+        f"the clients' sampler {verdict} with the law of the simulated bits: chi-square, p = "
+        f"{probability:.2g}"
+    )
 
 
 def _drawn(work: Work, plan: RRShuffle, epsilon: float, users: int, runs: int) -> list[Row]:
@@ -117,7 +132,8 @@ def _drawn(work: Work, plan: RRShuffle, epsilon: float, users: int, runs: int) -
         # Two deviations of the mean square, by the squares' own spread.
         reach = float(squares.std(ddof=1)) / math.sqrt(runs) / max(error, 1e-300)
         rows.append(
-            Row(f"{name}, measured, ε = {epsilon:g}", Kind.MEASURED, "n", users, "error of the mean", error,
+            Row(f"{name}, measured, ε = {epsilon:g}", Kind.MEASURED, "n", users,
+            "error of the mean", error,
                 max(error - reach, 0.0), error + reach, {"ε": epsilon})
         )  # fmt: skip
     return rows
@@ -130,10 +146,13 @@ def _of_bits(epsilon: float, spread: list[float]) -> list[Claim]:
     least = least_local_error(epsilon, 1)
     return [
         Claim(f"(9.1) |μ̂ - μ| <= 1/(nε), ε = {epsilon:g}", Verdict.SOUND,
-              f"the mean absolute error of Laplace noise is exactly that; a run exceeds it with chance "
+              f"the mean absolute error of Laplace noise is exactly that; a run exceeds it with "
+              f"chance "
               f"{math.exp(-1):.2g}"),
-        Claim(f"local error O(1/√(nε)), ε = {epsilon:g}", Verdict.NO_BOUND if steady else Verdict.NOT_REPRODUCED,
-              f"it is {against:.3g}/√(nε) and {spread[0] * epsilon:.3g}/(ε√n): the latter is meant"),
+        Claim(f"local error O(1/√(nε)), ε = {epsilon:g}",
+        Verdict.NO_BOUND if steady else Verdict.NOT_REPRODUCED,
+              f"it is {against:.3g}/√(nε) and {spread[0] * epsilon:.3g}/(ε√n): the latter is "
+              f"meant"),
         Claim(f"Theorem 9.2: Ω(1/√n) for every ε-LDP protocol, ε = {epsilon:g}",
               Verdict.SOUND if least <= spread[0] else Verdict.FALSE,
               f"at least {least:.3g}/√n by its proof; randomised response has {spread[0]:.3g}/√n"),
@@ -143,7 +162,9 @@ def _of_bits(epsilon: float, spread: list[float]) -> list[Claim]:
 def draw_bits(found: Found) -> Figure:
     """A panel for each ε."""
     epsilons = list(dict.fromkeys(row.settings["ε"] for row in found.rows))
-    figure, axes = drawing.panels(1, len(epsilons), width=5.0 * len(epsilons), height=5.0, sharey=True)
+    figure, axes = drawing.panels(
+        1, len(epsilons), width=5.0 * len(epsilons), height=5.0, sharey=True
+    )
     styles: Styles = {
         "local, randomised response": {"color": CYCLE[1]},
         "local, lower bound": {"color": CYCLE[1], "ls": ":"},
@@ -158,9 +179,16 @@ def draw_bits(found: Found) -> Figure:
         for name, colour in (("local", CYCLE[1]), ("shuffled", CYCLE[0])):
             users, error = found.series(f"{name}, measured, ε = {epsilon:g}")
             each.plot(users, error, "o", mfc="white", ms=5, color=colour, label=f"{name}, measured")
-        each.set(xscale="log", yscale="log", xlabel="n, users", title=f"ε = {epsilon:g}, δ = 1e-6 where shuffled")
+        each.set(
+            xscale="log",
+            yscale="log",
+            xlabel="n, users",
+            title=f"ε = {epsilon:g}, δ = 1e-6 where shuffled",
+        )
     axes[0, 0].set_ylabel("root mean square error of the mean")
-    figure.suptitle("The mean of bits: shuffling nearly closes the gap between local and central", fontsize=11)
+    figure.suptitle(
+        "The mean of bits: shuffling nearly closes the gap between local and central", fontsize=11
+    )
     drawing.legend_below(figure, columns=4)
     return figure
 
@@ -174,7 +202,9 @@ def worst_one_bit(epsilon: float) -> float:
 
 
 def report_bits(epsilon: float, largest: int) -> float:
-    """Entropy, in bits, of Laplace noise of scale m/ε rounded to whole numbers: what a report of it takes at least."""
+    """Entropy, in bits, of Laplace noise of scale m/ε rounded to whole numbers: what a report of it
+    takes at least.
+    """
     rate = epsilon / largest
     # P(0) = 1 - e^(-rate/2); P(±j) = sinh(rate/2) e^(-rate j).
     at_zero = -math.expm1(-rate / 2)
@@ -192,8 +222,18 @@ def run_one_bit(work: Work) -> Found:
     for epsilon in epsilons.tolist():
         bit, laplace = OneBitMean(epsilon, largest), LaplaceMean(epsilon, largest)
         for name, kind, y_name, value in (
-            ("one bit, worst values", Kind.EXACT, "n Var/m²", mean_variance(bit, [largest // 2]) / largest**2),
-            ("one bit, all values 0 or m", Kind.EXACT, "n Var/m²", mean_variance(bit, [0]) / largest**2),
+            (
+                "one bit, worst values",
+                Kind.EXACT,
+                "n Var/m²",
+                mean_variance(bit, [largest // 2]) / largest**2,
+            ),
+            (
+                "one bit, all values 0 or m",
+                Kind.EXACT,
+                "n Var/m²",
+                mean_variance(bit, [0]) / largest**2,
+            ),
             ("Laplace", Kind.EXACT, "n Var/m²", mean_variance(laplace, [0]) / largest**2),
             ("printed: 1/ε²", Kind.PRINTED, "n Var/m²", epsilon**-2),
             ("one bit, bits", Kind.EXACT, "bits", 1.0),
@@ -207,16 +247,24 @@ def run_one_bit(work: Work) -> Found:
     constants = [epsilon**2 * worst_one_bit(epsilon) for epsilon in (first, 1.0, last)]
     ratios = [worst_one_bit(epsilon) * epsilon**2 / 2 for epsilon in (first, last)]
     private = all(
-        math.isclose(epsilon_bounds(OneBitMean(epsilon, largest), Setting(1, 1), 0.0).certified, epsilon, rel_tol=1e-9)
+        math.isclose(
+            epsilon_bounds(OneBitMean(epsilon, largest), Setting(1, 1), 0.0).certified,
+            epsilon,
+            rel_tol=1e-9,
+        )
         for epsilon in (first, 1.0, last)
     )
     claims = (
-        Claim("Theorem 9.3: the one bit is ε-LDP", Verdict.SOUND if private else Verdict.FALSE, "exactly ε (C8)"),
+        Claim("Theorem 9.3: the one bit is ε-LDP", Verdict.SOUND if private else Verdict.FALSE,
+        "exactly ε (C8)"),
         Claim("Theorem 9.3: variance O(m²/(nε²))", Verdict.NO_BOUND,
-              f"constant {constants[0]:.3g} at ε = {first:g}, {constants[1]:.3g} at 1, {constants[2]:.3g} at {last:g}: "
+              f"constant {constants[0]:.3g} at ε = {first:g}, {constants[1]:.3g} at 1, "
+              f"{constants[2]:.3g} at {last:g}: "
               "no constant serves every ε"),
-        Claim("'the exact same as the Laplace mechanism'", Verdict.FALSE if ratios[0] < 0.9 else Verdict.SOUND,
-              f"the same rate only: {ratios[0]:.2g} of Laplace's variance at ε = {first:g}, {ratios[1]:.3g} of it at "
+        Claim("'the exact same as the Laplace mechanism'",
+        Verdict.FALSE if ratios[0] < 0.9 else Verdict.SOUND,
+              f"the same rate only: {ratios[0]:.2g} of Laplace's variance at ε = {first:g}, "
+              f"{ratios[1]:.3g} of it at "
               f"{last:g}, equal at {crossing:.3g}"),
     )  # fmt: skip
     return Found(tuple(rows), claims)
@@ -234,7 +282,9 @@ def draw_one_bit(found: Found) -> Figure:
     for name, style in variances.items():
         line(axes[0, 0], found, name, **style)
     (crossing,) = found.series("as good as Laplace at")[1].tolist()
-    axes[0, 0].axvline(crossing, color=drawing.QUIET, lw=1, ls="--", label=f"equal at ε = {crossing:.2f}")
+    axes[0, 0].axvline(
+        crossing, color=drawing.QUIET, lw=1, ls="--", label=f"equal at ε = {crossing:.2f}"
+    )
     axes[0, 0].set(xscale="log", yscale="log", xlabel="ε (nats)", ylabel="n · variance / m²",
                    title="One bit errs less than Laplace noise, up to a point")  # fmt: skip
     bits: Styles = {
@@ -254,14 +304,17 @@ def draw_one_bit(found: Found) -> Figure:
 
 
 def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, float]:
-    """ε0 of the weakest local randomiser that shuffling certifies as (ε, δ), and one that no ε0-LDP proof can exceed.
+    """ε0 of the weakest local randomiser that shuffling certifies as (ε, δ), and one that no ε0-LDP
+    proof can exceed.
 
-    The second is where a concrete randomiser attains ε: above it no bound for every ε0-LDP randomiser holds.
+    The second is where a concrete randomiser attains ε: above it no bound for every ε0-LDP
+    randomiser holds.
     """
 
     def at(side: str) -> float:
         def excess(epsilon0: float) -> float:
-            # δ at the wanted ε: it passes the wanted δ where ε at that δ passes ε, and needs no inversion.
+            # δ at the wanted ε: it passes the wanted δ where ε at that δ passes ε, and needs no
+            # inversion.
             bounds = delta_bounds(LocalRandomiser(epsilon0), Setting(users, users), epsilon)
             return math.log(max(float(getattr(bounds, side)), 1e-3 * delta) / delta)
 
@@ -274,13 +327,17 @@ def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, floa
 def run_laplace(work: Work) -> Found:
     """Errors of shuffled Laplace noise by ε and by δ, beside the central one."""
     users = work["n"]
-    settings = [(epsilon, work["δ"]) for epsilon in work["ε"]] + [(work["ε of the δ"], delta) for delta in work["by δ"]]
+    settings = [(epsilon, work["δ"]) for epsilon in work["ε"]] + [
+        (work["ε of the δ"], delta) for delta in work["by δ"]
+    ]
     rows: list[Row] = []
     ratios: dict[tuple[float, float], float] = {}
     for epsilon, delta in settings:
         proved, attained = largest_local(epsilon, delta, users)
         central = math.sqrt(2) / (users * epsilon)
-        error, least = (math.sqrt(mean_variance(LaplaceMean(each), [0]) / users) for each in (proved, attained))
+        error, least = (
+            math.sqrt(mean_variance(LaplaceMean(each), [0]) / users) for each in (proved, attained)
+        )
         ratios[epsilon, delta] = least / central
         for name, kind, value in (
             ("central, Laplace", Kind.EXACT, central),
@@ -288,17 +345,32 @@ def run_laplace(work: Work) -> Found:
             ("shuffled Laplace, certified", Kind.CERTIFIED, error),
             ("shuffled Laplace, no proof for all ε0-LDP does better", Kind.ATTAINED, least),
         ):
-            rows.append(Row(name, kind, "ε", epsilon, "error of the mean", value, settings={"δ": delta, "n": users}))
+            rows.append(
+                Row(
+                    name,
+                    kind,
+                    "ε",
+                    epsilon,
+                    "error of the mean",
+                    value,
+                    settings={"δ": delta, "n": users},
+                )
+            )
         if delta == work["δ"]:
             rows.append(_laplace_drawn(work, epsilon, proved))
-    first, last = (ratios[work["ε of the δ"], delta] for delta in (work["by δ"][0], work["by δ"][-1]))
+    first, last = (
+        ratios[work["ε of the δ"], delta] for delta in (work["by δ"][0], work["by δ"][-1])
+    )
     at = (work["ε"][0], work["δ"])
     claims = (
         Claim("'the final error is O(1/(nε)), the same as in the central model'",
               Verdict.FALSE if ratios[at] > 1 and last > 1.2 * first else Verdict.NO_BOUND,
-              f"at least {ratios[at]:.3g} times the central error at ε = {at[0]:g}, δ = {at[1]:g}; from δ = "
-              f"{work['by δ'][0]:g} to {work['by δ'][-1]:g} it grows {last / first:.2f} times: the factor "
-              f"√ln(1/δ), which grows {math.sqrt(math.log(work['by δ'][-1]) / math.log(work['by δ'][0])):.2f} times, "
+              f"at least {ratios[at]:.3g} times the central error at ε = {at[0]:g}, δ = "
+              f"{at[1]:g}; from δ = "
+              f"{work['by δ'][0]:g} to {work['by δ'][-1]:g} it grows {last / first:.2f} times: "
+              f"the factor "
+              f"√ln(1/δ), which grows "
+              f"{math.sqrt(math.log(work['by δ'][-1]) / math.log(work['by δ'][0])):.2f} times, "
               "is missing"),
     )  # fmt: skip
     return Found(tuple(rows), claims)
@@ -310,11 +382,16 @@ def _laplace_drawn(work: Work, epsilon: float, epsilon0: float) -> Row:
     generator = work.generator("laplace", epsilon)
     values = generator.random(users)
     squares = np.array(
-        [float((values + generator.laplace(0.0, 1 / epsilon0, users)).mean() - values.mean()) ** 2 for _ in range(runs)]
+        [
+            float((values + generator.laplace(0.0, 1 / epsilon0, users)).mean() - values.mean())
+            ** 2
+            for _ in range(runs)
+        ]
     )
     error = float(np.sqrt(squares.mean()))
     reach = float(squares.std(ddof=1)) / math.sqrt(runs) / error
-    return Row("shuffled Laplace, measured", Kind.MEASURED, "ε", epsilon, "error of the mean", error, error - reach,
+    return Row("shuffled Laplace, measured", Kind.MEASURED, "ε", epsilon, "error of the mean",
+    error, error - reach,
                error + reach, {"δ": work["δ"], "n": users})  # fmt: skip
 
 
@@ -335,14 +412,19 @@ def draw_laplace(found: Found) -> Figure:
     drawn = [row for row in by_epsilon if row.kind is Kind.MEASURED]
     axes[0, 0].plot([row.x for row in drawn], [row.y for row in drawn], "o", mfc="white",
                     color=COLOURS[Kind.MEASURED], label="shuffled Laplace, measured")  # fmt: skip
-    axes[0, 0].set(xscale="log", yscale="log", xlabel="ε (nats)", ylabel="root mean square error of the mean",
+    axes[0, 0].set(xscale="log", yscale="log", xlabel="ε (nats)", ylabel=
+        "root mean square error of the mean",
                    title=f"n = 10,000, δ = {usual:g}")  # fmt: skip
     others = [row for row in found.rows if row.settings["δ"] != usual]
     for name in list(names)[:2]:
         rows = [row for row in others if row.series == name]
         central = {row.settings["δ"]: row.y for row in others if row.series == "central, Laplace"}
         deltas = [float(str(row.settings["δ"])) for row in rows]
-        axes[0, 1].plot(deltas, [row.y / central[row.settings["δ"]] for row in rows], color=COLOURS[rows[0].kind])
+        axes[0, 1].plot(
+            deltas,
+            [row.y / central[row.settings["δ"]] for row in rows],
+            color=COLOURS[rows[0].kind],
+        )
     axes[0, 1].set(xscale="log", xlabel="δ", ylabel="error, times the central one", ylim=(0, None),
                    title="The factor √ln(1/δ) is missing from the rate")  # fmt: skip
     axes[0, 1].invert_xaxis()
@@ -353,8 +435,10 @@ def draw_laplace(found: Found) -> Figure:
 ENTRIES: Final = (
     Entry(
         id="003-e1", aliases=("003-e2",), source="Wang, lecture 9, section 9.1 and Theorem 9.2",
-        question="How well is the mean of bits estimated in the central, the shuffle and the local model?",
-        parameters={"n": (100, 1000, 10_000, 100_000, 1_000_000), "ε": (0.1, 1.0), "δ": 1e-6, "runs": 400,
+        question="How well is the mean of bits estimated in the central, the shuffle and the "
+                 "local model?",
+        parameters={"n": (100, 1000, 10_000, 100_000, 1_000_000), "ε": (0.1, 1.0), "δ": 1e-6,
+        "runs": 400,
                     "exact draws": 5000},
         quick={"n": (100, 1_000_000), "runs": 50}, inferred=("n", "ε", "δ"),
         run=run_bits, draw=draw_bits, seconds=5, seconds_quick=2,
@@ -363,7 +447,8 @@ ENTRIES: Final = (
     Entry(
         id="003-e3", source="Wang, lecture 9, Theorem 9.3",
         question="Is one bit as good as Laplace noise?",
-        parameters={"m": 1000, "least ε": 0.1, "largest ε": 10.0, "points": 60}, quick={"points": 15},
+        parameters={"m": 1000, "least ε": 0.1, "largest ε": 10.0, "points": 60},
+        quick={"points": 15},
         inferred=("m", "least ε", "largest ε", "points"),
         run=run_one_bit, draw=draw_one_bit, seconds=1, seconds_quick=1.3,
         verdicts=frozenset({Verdict.SOUND, Verdict.NO_BOUND, Verdict.FALSE}),
@@ -371,9 +456,12 @@ ENTRIES: Final = (
     Entry(
         id="003-e7", source="Wang, lecture 9, after Theorem 9.4",
         question="Does shuffled Laplace noise reach the central error?",
-        parameters={"n": 10_000, "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6, "ε of the δ": 0.3,
+        parameters={"n": 10_000, "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6,
+        "ε of the δ": 0.3,
                     "by δ": (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-8, 1e-9, 1e-10), "runs": 400},
-        quick={"ε": (0.1, 1.0), "by δ": (1e-2, 1e-10), "runs": 50}, inferred=("n", "ε", "δ", "ε of the δ", "by δ"),
-        run=run_laplace, draw=draw_laplace, seconds=11, seconds_quick=3.8, verdicts=frozenset({Verdict.FALSE}),
+        quick={"ε": (0.1, 1.0), "by δ": (1e-2, 1e-10), "runs": 50}, inferred=("n", "ε", "δ",
+        "ε of the δ", "by δ"),
+        run=run_laplace, draw=draw_laplace, seconds=11, seconds_quick=3.8,
+        verdicts=frozenset({Verdict.FALSE}),
     ),
 )  # fmt: skip

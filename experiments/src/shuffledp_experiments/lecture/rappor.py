@@ -1,6 +1,8 @@
-"""RAPPOR for whole arrays of users: its sampler, and its decoding (Erlingsson, Pihur and Korolova 2014).
+"""RAPPOR for whole arrays of users: its sampler, and its decoding (Erlingsson, Pihur and Korolova
+2014).
 
-For simulations only: a pseudo-random generator is no source of privacy. `shuffledp_privacy.local.rappor` has the ε.
+For simulations only: a pseudo-random generator is no source of privacy.
+`shuffledp_privacy.local.rappor` has the ε.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Chances:
     Attributes:
         fake: f in [0, 1], the chance that a bit is replaced by a fair coin, once and for ever.
         when_zero: p in [0, 1), the chance of a reported 1 where the kept bit is 0.
-        when_one: q in (p, 1], the same where it is 1. p = 0 and q = 1 is memoised randomised response.
+        when_one: q in (p, 1], the same where it is 1. p = 0 and q = 1 is memoised randomised
+            response.
     """
 
     fake: float
@@ -68,7 +71,8 @@ def filters(values: Sequence[str], bits: int, hashes: int, cohorts: int = 1) -> 
 
 @dataclass(slots=True)
 class Clients:
-    """Users who remember: the permanent response to a value is drawn once, at its first use, and kept.
+    """Users who remember: the permanent response to a value is drawn once, at its first use, and
+    kept.
 
     Attributes:
         chances: f, p and q.
@@ -84,9 +88,13 @@ class Clients:
     _kept: dict[int, tuple[Integers, Bits]] = field(default_factory=dict)
 
     def permanent(self, value: int, users: Integers) -> Bits:
-        """The kept responses of these users to one value, shape (users, bits); the same at every call."""
+        """The kept responses of these users to one value, shape (users, bits).
+
+        The same at every call.
+        """
         place, rows = self._kept.get(value) or (
-            np.full(self.cohorts.size, -1, dtype=np.int64), np.empty((0, self.filters.shape[2]), dtype=bool),
+            np.full(self.cohorts.size, -1, dtype=np.int64), np.empty((0, self.filters.shape[2]),
+            dtype=bool),
         )  # fmt: skip
         new = users[place[users] < 0]
         if new.size:
@@ -99,7 +107,9 @@ class Clients:
         return np.asarray(rows[place[users]])
 
     def reports(self, values: Integers) -> Bits:
-        """One day: a fresh instantaneous response of every user to her value, shape (users, bits)."""
+        """One day: a fresh instantaneous response of every user to her value, shape (users,
+        bits).
+        """
         answers = np.empty((values.size, self.filters.shape[2]), dtype=bool)
         for value in np.unique(values).tolist():
             users = np.flatnonzero(values == value)
@@ -110,7 +120,9 @@ class Clients:
 
 
 def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -> Floats:
-    """Unbiased share of the users of each cohort whose true bit is set, shape (count, bits); may be below 0.
+    """Unbiased share of the users of each cohort whose true bit is set, shape (count, bits).
+
+    May be below 0.
 
     Raises:
         UsageError: a cohort without reports.
@@ -124,10 +136,11 @@ def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -
 
 
 def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
-    """Shares of the candidate strings: non-negative lasso, then non-negative least squares on what it selects.
+    """Shares of the candidate strings: non-negative lasso, then non-negative least squares on what
+    it selects.
 
-    Lasso minimises ‖Xs - y‖²/2 + λ Σ s over s >= 0. With y - λ X (XᵀX)⁻¹ 1 in the place of y least squares has the same
-    gradient, so that it is the lasso.
+    Lasso minimises ‖Xs - y‖²/2 + λ Σ s over s >= 0. With y - λ X (XᵀX)⁻¹ 1 in the place of y least
+    squares has the same gradient, so that it is the lasso.
 
     Args:
         shares: unbiased shares of set bits, shape (cohorts, bits).
@@ -155,7 +168,9 @@ def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
 
 
 def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
-    """λ that keeps strings without users out: √(2 ln S) deviations of the noise that reaches one string's column."""
+    """λ that keeps strings without users out: √(2 ln S) deviations of the noise that reaches one
+    string's column.
+    """
     cohorts, strings, _ = candidates.shape
     low, high = chances.reported
     noise = np.sqrt(max(low * (1 - low), high * (1 - high)) * cohorts / users) / (high - low)
@@ -164,16 +179,21 @@ def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
 
 
 def log_ratio(chances: Chances, days: int) -> float:
-    """Exact pure ε of one bit's `days` reports, nats: the larger of the two log ratios, all ones or all zeros.
+    """Exact pure ε of one bit's `days` reports, nats: the larger of the two log ratios, all ones or
+    all zeros.
 
-    Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the number of ones.
+    Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the
+    number of ones.
     """
     high, low = 1 - chances.fake / 2, chances.fake / 2
     return max(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
 
 
 def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
-    """Exact pure ε of `days` RAPPOR reports on one value: h bits fall and h rise. Nats; from one report to the kept."""
+    """Exact pure ε of `days` RAPPOR reports on one value: h bits fall and h rise.
+
+    Nats; from one report to the kept.
+    """
     high, low = 1 - chances.fake / 2, chances.fake / 2
     return hashes * sum(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
 

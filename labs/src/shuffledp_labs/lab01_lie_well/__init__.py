@@ -17,8 +17,10 @@ LAB = Lab(
     predictions=(
         Prediction(
             "error",
-            "300 people answer by k-ary randomised response (4 symbols, ε0 = 1, a blanket of about .70); 75 of "
-            "them hold symbol 0. By how many people is the estimate of those 75 off, typically (one standard "
+            "300 people answer by k-ary randomised response (4 symbols, ε0 = 1, a blanket of "
+            "about .70); 75 of "
+            "them hold symbol 0. By how many people is the estimate of those 75 off, typically "
+            "(one standard "
             "deviation)?",
             "number",
             "people",
@@ -31,7 +33,8 @@ LAB = Lab(
         ),
         Prediction(
             "hit",
-            "The same mechanism, every symbol equally likely beforehand: how many of 100 people does the best guess "
+            "The same mechanism, every symbol equally likely beforehand: how many of 100 people "
+            "does the best guess "
             "from their answer name rightly?",
             "number",
             "people",
@@ -64,11 +67,17 @@ LAB = Lab(
             "interval covers the truth with probability .95 at least, and is not too wide",
             _of("checks.interval_covers"),
         ),
-        Check("D-guess", 10, "guess names the likeliest value for every answer", _of("checks.guess_is_bayes")),
+        Check(
+            "D-guess",
+            10,
+            "guess names the likeliest value for every answer",
+            _of("checks.guess_is_bayes"),
+        ),
         Check(
             "E-round",
             15,
-            "forty people run your randomise in a real round, and your estimate is the published one",
+            "forty people run your randomise in a real round, and your estimate is the published "
+            "one",
             _of("checks.round_is_published"),
             ("B-law", "C-unbiased"),
             system=True,
@@ -77,11 +86,15 @@ LAB = Lab(
         ),
     ),
     explanations=(
-        "The lecture's estimate (its equation 9.5) subtracts p/2 where n p/2 belongs. What does it say, on average, "
-        "for n = 1,000, p = .3 and 400 ones; how did you see that it cannot be right; and which check of this lab "
+        "The lecture's estimate (its equation 9.5) subtracts p/2 where n p/2 belongs. What does "
+        "it say, on average, "
+        "for n = 1,000, p = .3 and 400 ones; how did you see that it cannot be right; and which "
+        "check of this lab "
         "would have caught it?",
-        "The lecture says that 75 yeses in 100 answers have probability 1.39e-24 when the truth is no. What is "
-        "1.39e-24 really, what is the probability, and which of the two does the guarantee of privacy bound?",
+        "The lecture says that 75 yeses in 100 answers have probability 1.39e-24 when the truth "
+        "is no. What is "
+        "1.39e-24 really, what is the probability, and which of the two does the guarantee of "
+        "privacy bound?",
     ),
     show=_of("show.show"),
     folder=__name__,

@@ -1,4 +1,7 @@
-"""The checks of lab 1. Laws and expectations are compared in rationals: no bias is too small to be seen."""
+"""The checks of lab 1.
+
+Laws and expectations are compared in rationals: no bias is too small to be seen.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +54,27 @@ def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
     wanted, found = law(spec, value), attempt.program.law("randomise", spec, value)
     where = f"randomise, {told(spec)}, value {value}"
     if strange := [answer for answer in found.of if answer not in wanted]:
-        raise CheckFailed(f"{where}: {strange[0]!r} is not an answer of this mechanism; README, step B")
+        raise CheckFailed(
+            f"{where}: {strange[0]!r} is not an answer of this mechanism; README, step B"
+        )
     if not found.exact or found.lost:
-        raise CheckFailed(f"{where}: these laws are rational: flip and below are enough, and every run ends; step B")
-    off: dict[int, Fraction] = {answer: abs(wanted[answer] - Fraction(found.of.get(answer, 0))) for answer in wanted}
+        raise CheckFailed(
+            f"{where}: these laws are rational: flip and below are enough, and every run ends; "
+            f"step B"
+        )
+    off: dict[int, Fraction] = {
+        answer: abs(wanted[answer] - Fraction(found.of.get(answer, 0))) for answer in wanted
+    }
     if any(off.values()):
         worst = max(off, key=lambda answer: off[answer])
         distance = float(sum(off.values())) / 2
         # Nobody is off by so little but by a float, such as the one next to 1/3.
-        cause = "a float is not a fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
+        cause = (
+            "a float is not a fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
+        )
         raise CheckFailed(
-            f"{where}: total variation distance {distance:.3g} to the law of the handout, most at answer {worst}; "
+            f"{where}: total variation distance {distance:.3g} to the law of the handout, most at "
+            f"answer {worst}; "
             f"{cause}README, step B"
         )
 
@@ -77,11 +90,13 @@ def others_are_refused(attempt: Attempt) -> str:
                 if error.kind == "ValueError":
                     continue
                 raise CheckFailed(
-                    f"randomise, {told(spec)}: for the value {value}, outside of the domain, {error}; raise ValueError "
+                    f"randomise, {told(spec)}: for the value {value}, outside of the domain, "
+                    f"{error}; raise ValueError "
                     "instead (README, step B)"
                 ) from None
             raise CheckFailed(
-                f"randomise, {told(spec)}: the value {value} is outside of the domain, and the answer was {answer!r}; "
+                f"randomise, {told(spec)}: the value {value} is outside of the domain, and the "
+                f"answer was {answer!r}; "
                 "raise ValueError instead (README, step B)"
             )
     return "9 values outside of the domain: all refused"
@@ -96,7 +111,9 @@ def estimate_is_unbiased(attempt: Attempt) -> str:
         for values in _datasets(attempt.draws, spec, people):
             mean = Fraction(0)
             for given, mass in outcomes(spec, values):
-                mean += mass * _number(attempt.program.call("estimate", spec, list(given)), "estimate")
+                mean += mass * _number(
+                    attempt.program.call("estimate", spec, list(given)), "estimate"
+                )
                 seen += 1
             if mean != truth(spec, values):
                 off = float(abs(mean - truth(spec, values)))
@@ -116,7 +133,8 @@ def _datasets(draws: Draws, spec: Spec, people: int) -> list[list[int]]:
 def _number(value: Any, function: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise CheckFailed(
-            f"{function} gave {str(value)[:60]!r}, a {type(value).__name__}: it has to be a Fraction (or an int), "
+            f"{function} gave {str(value)[:60]!r}, a {type(value).__name__}: it has to be a "
+            f"Fraction (or an int), "
             "which is exact; README, step C"
         )
     return Fraction(value)
@@ -130,18 +148,23 @@ def interval_covers(attempt: Attempt) -> str:
         spec |= {"symbols": 3, "asked": spec["asked"] % 3} if kind == "krr" else {}
         spec |= {"max_value": 2} if kind != "krr" else {}
         people = {"krr": 6, "bits": 5, "mean": 8}[kind]
-        # Everybody in the middle: fair coins, of which even 1.96 true standard errors cover .93 only.
+        # Everybody in the middle: fair coins, of which even 1.96 true standard errors cover .93
+        # only.
         middle = [[1] * people] if kind == "mean" else []
         for values in [*_datasets(attempt.draws, spec, people), *middle]:
             covered = _coverage(attempt, spec, values)
             if covered < CONFIDENCE:
                 raise CheckFailed(
-                    f"interval, {told(spec)}, people who hold {values}: it holds the truth with probability "
-                    f"{float(covered):.3f} only; README, step C (few people: which inequality holds for every n?)"
+                    f"interval, {told(spec)}, people who hold {values}: it holds the truth with "
+                    f"probability "
+                    f"{float(covered):.3f} only; README, step C (few people: which inequality "
+                    f"holds for every n?)"
                 )
             least = min(least, float(covered))
         _width(attempt, spec)
-    return f"7 datasets: coverage {least:.3f} at least; for {MANY:,} people as narrow as it has to be"
+    return (
+        f"7 datasets: coverage {least:.3f} at least; for {MANY:,} people as narrow as it has to be"
+    )
 
 
 def _coverage(attempt: Attempt, spec: Spec, values: list[int]) -> Fraction:
@@ -158,17 +181,24 @@ def _width(attempt: Attempt, spec: Spec) -> None:
     low, high = _ends(attempt.program.call("interval", spec, given))
     if high - low > 2 * hoeffding(spec, MANY) * (1 + 1e-6):
         raise CheckFailed(
-            f"interval, {told(spec)}, {MANY:,} people: {(high - low) / 2 / hoeffding(spec, MANY):.2f} times as wide as "
+            f"interval, {told(spec)}, {MANY:,} people: "
+            f"{(high - low) / 2 / hoeffding(spec, MANY):.2f} times as wide as "
             "Hoeffding's; README, step C"
         )
 
 
 def _ends(value: Any) -> tuple[float, float]:
-    if isinstance(value, tuple) and len(value) == 2 and all(isinstance(end, int | float | Fraction) for end in value):
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(end, int | float | Fraction) for end in value)
+    ):
         low, high = map(float, value)
         if math.isfinite(low) and math.isfinite(high) and low <= high:
             return low, high
-    raise CheckFailed(f"interval gave {str(value)[:60]!r}: it has to be (low, high), two numbers; README, step C")
+    raise CheckFailed(
+        f"interval gave {str(value)[:60]!r}: it has to be (low, high), two numbers; README, step C"
+    )
 
 
 def guess_is_bayes(attempt: Attempt) -> str:
@@ -182,21 +212,28 @@ def guess_is_bayes(attempt: Attempt) -> str:
             value = attempt.program.call("guess", spec, answer, prior)
             if type(value) is not int or value not in domain(spec):
                 raise CheckFailed(
-                    f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an int from 0 to "
+                    f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an "
+                    f"int from 0 to "
                     f"{len(domain(spec)) - 1}, a value that somebody can hold; README, step D"
                 )
             if value != best:
-                loss = 1 - prior[value] * law(spec, value)[answer] / (prior[best] * law(spec, best)[answer])
+                loss = 1 - prior[value] * law(spec, value)[answer] / (
+                    prior[best] * law(spec, best)[answer]
+                )
                 raise CheckFailed(
-                    f"guess, {told(spec)}, answer {answer}, prior {', '.join(map(str, prior))}: another value is "
-                    f"likelier than {value}, which is right {float(loss):.0%} less often; README, step D"
+                    f"guess, {told(spec)}, answer {answer}, prior {', '.join(map(str, prior))}: "
+                    f"another value is "
+                    f"likelier than {value}, which is right {float(loss):.0%} less often; README, "
+                    f"step D"
                 )
             seen += 1
     return f"4 specs, {seen} answers: the likeliest value each time"
 
 
 def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
-    """A prior without ties, under which neither the answer alone nor the prior alone always names the likeliest."""
+    """A prior without ties, under which neither the answer alone nor the prior alone always names
+    the likeliest.
+    """
     size = len(domain(spec))
     flat = [Fraction(1, size)] * size
     while True:
@@ -215,5 +252,8 @@ def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
 
 
 def round_is_published(attempt: Attempt) -> str:
-    """Forty people answer by the student's function in a real round; its estimate is that of the analyst."""
+    """Forty people answer by the student's function in a real round.
+
+    Its estimate is that of the analyst.
+    """
     return asyncio.run(published(attempt))

@@ -1,4 +1,6 @@
-"""Step E of lab 1: people whose randomiser is the student's, in a real round with three mix nodes."""
+"""Step E of lab 1: people whose randomiser is the student's, in a real round with three mix
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from shuffledp_sim.users.small_round import SmallRound, open_small
 
 PEOPLE: Final = 40
 CHANCE: Final = 1e-9
-"""Probability that the truth is further from a right estimate than the radius below, by Hoeffding's inequality."""
+"""Probability that the truth is further from a right estimate than the radius below, by Hoeffding's
+inequality.
+"""
 
 
 def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
@@ -60,14 +64,21 @@ async def published(attempt: Attempt) -> str:
             raise CheckFailed(f"the round was not published: {result.reason}")
         for user in range(PEOPLE):
             if (complaint := one.complaint(signed, board, user)) is not None:
-                raise CheckFailed(f"person {user} does not find their message on the board: {complaint}")
+                raise CheckFailed(
+                    f"person {user} does not find their message on the board: {complaint}"
+                )
         found = [message[0] for message in one.split(board)]
     return _judged(attempt, spec, values, found, result)
 
 
 def _spec(one: SmallRound) -> Spec:
     histogram = cast("KRRHistogram", one.verified.mechanism)  # the plan asks for one
-    return {"mechanism": "krr", "symbols": histogram.symbols, "blanket": histogram.blanket, "asked": 0}
+    return {
+        "mechanism": "krr",
+        "symbols": histogram.symbols,
+        "blanket": histogram.blanket,
+        "asked": 0,
+    }
 
 
 def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
@@ -83,21 +94,36 @@ def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
         answers.append(attempt.program.sample("randomise", spec, value, coins=coins))
         if walked[value].get(coins.transcript) != answers[-1]:
             raise CheckFailed(
-                f"person {person}: in the real round the same coins led to another answer than when the law of "
+                f"person {person}: in the real round the same coins led to another answer than "
+                f"when the law of "
                 "randomise was walked: it has to behave alike wherever it runs; README, step E"
             )
-    if strange := [each for each in answers if type(each) is not int or each not in range(spec["symbols"])]:
-        raise CheckFailed(f"randomise answered {str(strange[0])[:60]!r}, which no message can carry; README, step B")
+    if strange := [
+        each for each in answers if type(each) is not int or each not in range(spec["symbols"])
+    ]:
+        raise CheckFailed(
+            f"randomise answered {str(strange[0])[:60]!r}, which no message can carry; README, "
+            f"step B"
+        )
     return answers
 
 
-def _transcripts(attempt: Attempt, spec: Spec, values: set[int]) -> dict[int, dict[Transcript, int]]:
-    """Where every sequence of coins leads, for each value, in another process than that of the round."""
-    with scratch_folder() as scratch, StudentProgram(attempt.file, scratch, until=attempt.program.until) as other:
+def _transcripts(
+    attempt: Attempt, spec: Spec, values: set[int]
+) -> dict[int, dict[Transcript, int]]:
+    """Where every sequence of coins leads, for each value, in another process than that of the
+    round.
+    """
+    with (
+        scratch_folder() as scratch,
+        StudentProgram(attempt.file, scratch, until=attempt.program.until) as other,
+    ):
         return {value: other.law("randomise", spec, value).transcripts for value in sorted(values)}
 
 
-def _judged(attempt: Attempt, spec: Spec, values: list[int], found: list[int], result: Result) -> str:
+def _judged(
+    attempt: Attempt, spec: Spec, values: list[int], found: list[int], result: Result
+) -> str:
     """The student's estimates are the analyst's, and near the truth."""
     held, radius = Counter(values), 0.0
     estimate = result.estimate
@@ -106,13 +132,20 @@ def _judged(attempt: Attempt, spec: Spec, values: list[int], found: list[int], r
         mine = float(Fraction(attempt.program.call("estimate", spec | {"asked": asked}, found)))
         if not math.isclose(mine, estimate.values[asked], rel_tol=1e-6, abs_tol=1e-6):
             raise CheckFailed(
-                f"symbol {asked}: your estimate from the board is {abs(mine - estimate.values[asked]):.3g} away from "
+                f"symbol {asked}: your estimate from the board is "
+                f"{abs(mine - estimate.values[asked]):.3g} away from "
                 "the published one; README, step E"
             )
-        radius = math.sqrt(PEOPLE * math.log(2 * spec["symbols"] / CHANCE) / 2) / float(1 - spec["blanket"])
+        radius = math.sqrt(PEOPLE * math.log(2 * spec["symbols"] / CHANCE) / 2) / float(
+            1 - spec["blanket"]
+        )
         if abs(mine - held[asked]) > radius:
             raise CheckFailed(
-                f"symbol {asked}: {held[asked]} people hold it, the round says {mine:.1f}; chance alone does that once "
+                f"symbol {asked}: {held[asked]} people hold it, the round says {mine:.1f}; chance "
+                f"alone does that once "
                 f"in {1 / CHANCE:,.0f} rounds. Does every answer come from `coins`? README, step E"
             )
-    return f"{PEOPLE} people, {spec['symbols']} symbols: published, everybody found their message, your estimate is it"
+    return (
+        f"{PEOPLE} people, {spec['symbols']} symbols: published, everybody found their message, "
+        f"your estimate is it"
+    )

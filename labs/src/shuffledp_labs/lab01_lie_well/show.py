@@ -1,4 +1,6 @@
-"""The picture of lab 1: the law that the student's randomiser has beside the one asked for, and what comes of it."""
+"""The picture of lab 1: the law that the student's randomiser has beside the one asked for, and
+what comes of it.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +82,12 @@ def _answer(showing: Showing, of: dict[int, Fraction]) -> int:
 
 
 def _rounds(axes: Any, estimates: list[float]) -> None:
-    for place, times in sorted(Counter(math.floor(each / 10) * 10 + 5 for each in estimates).items()):
+    for place, times in sorted(
+        Counter(math.floor(each / 10) * 10 + 5 for each in estimates).items()
+    ):
         axes.bar(place, times, width=9, color=YOURS, alpha=0.8)
     axes.axvline(HOLDERS, color="black", lw=1)
-    axes.set(xlabel=f"your estimate of the {HOLDERS} of {PEOPLE} people", ylabel=f"of {ROUNDS} rounds")
+    axes.set(
+        xlabel=f"your estimate of the {HOLDERS} of {PEOPLE} people", ylabel=f"of {ROUNDS} rounds"
+    )
     axes.set_title("What the analyst reads", fontsize=11, loc="left")

@@ -1,4 +1,5 @@
-"""The three mechanisms of the lab: their laws in rationals, straight from the definitions in the handout.
+"""The three mechanisms of the lab: their laws in rationals, straight from the definitions in the
+handout.
 
 The samplers of the product are not used: the tests hold the two against each other.
 """
@@ -20,12 +21,19 @@ KINDS: Final = ("krr", "bits", "mean")
 CONFIDENCE: Final = Fraction(19, 20)
 
 
-def drawn(draws: Draws, kind: str, low: Fraction = Fraction(1, 10), high: Fraction = Fraction(9, 10)) -> Spec:
+def drawn(
+    draws: Draws, kind: str, low: Fraction = Fraction(1, 10), high: Fraction = Fraction(9, 10)
+) -> Spec:
     """A spec of one kind with drawn parameters."""
     blanket = draws.fraction(low, high, draws.integer(30, 60))
     if kind == "krr":
         symbols = draws.integer(3, 6)
-        return {"mechanism": kind, "symbols": symbols, "blanket": blanket, "asked": draws.below(symbols)}
+        return {
+            "mechanism": kind,
+            "symbols": symbols,
+            "blanket": blanket,
+            "asked": draws.below(symbols),
+        }
     return {"mechanism": kind, "max_value": draws.integer(2, 4), "blanket": blanket}
 
 
@@ -43,7 +51,10 @@ def law(spec: Spec, value: int) -> Law:
     """The law of the answer of somebody who holds `value`."""
     blanket: Fraction = spec["blanket"]
     if spec["mechanism"] == "krr":
-        return {answer: blanket / spec["symbols"] + (1 - blanket) * (answer == value) for answer in domain(spec)}
+        return {
+            answer: blanket / spec["symbols"] + (1 - blanket) * (answer == value)
+            for answer in domain(spec)
+        }
     if spec["mechanism"] == "mean":
         one = blanket / 2 + (1 - blanket) * Fraction(value, spec["max_value"])
         return {0: 1 - one, 1: one}
@@ -68,14 +79,21 @@ def hoeffding(spec: Spec, people: int) -> float:
     """Half the width of Hoeffding's interval, of confidence .95."""
     coins = people * (spec["max_value"] if spec["mechanism"] == "bits" else 1)
     scale = spec["max_value"] / people if spec["mechanism"] == "mean" else 1.0
-    return scale * math.sqrt(coins * math.log(2 / (1 - CONFIDENCE)) / 2) / float(1 - spec["blanket"])
+    return (
+        scale * math.sqrt(coins * math.log(2 / (1 - CONFIDENCE)) / 2) / float(1 - spec["blanket"])
+    )
 
 
 def outcomes(spec: Spec, values: Sequence[int]) -> list[tuple[tuple[int, ...], Fraction]]:
     """Everything that people with these values can answer together, with its probability."""
     laws = [law(spec, value) for value in values]
     return [
-        (given, math.prod((one[answer] for one, answer in zip(laws, given, strict=True)), start=Fraction(1)))
+        (
+            given,
+            math.prod(
+                (one[answer] for one, answer in zip(laws, given, strict=True)), start=Fraction(1)
+            ),
+        )
         for given in itertools.product(answers(spec), repeat=len(values))
     ]
 
@@ -88,6 +106,10 @@ def likeliest(spec: Spec, answer: int, prior: Sequence[Fraction]) -> list[int]:
 
 def told(spec: Spec) -> str:
     """A spec in words, for messages."""
-    size = f"{spec['symbols']} symbols" if spec["mechanism"] == "krr" else f"largest value {spec['max_value']}"
+    size = (
+        f"{spec['symbols']} symbols"
+        if spec["mechanism"] == "krr"
+        else f"largest value {spec['max_value']}"
+    )
     asked = f", asked {spec['asked']}" if "asked" in spec else ""
     return f"{spec['mechanism']} with {size}, blanket {spec['blanket']}{asked}"

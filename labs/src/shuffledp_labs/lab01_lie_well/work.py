@@ -1,9 +1,12 @@
 """Lab 1, "Lie well": fill in the functions. Keep their names; add as many of your own as you like.
 
 A spec is a dict:
-    {"mechanism": "krr",  "symbols": k,   "blanket": Fraction, "asked": symbol}   values 0..k-1, answers 0..k-1
-    {"mechanism": "bits", "max_value": k, "blanket": Fraction}                    values 0..k,   answers 0..k
-    {"mechanism": "mean", "max_value": m, "blanket": Fraction}                    values 0..m,   answers 0, 1
+    {"mechanism": "krr",  "symbols": k,   "blanket": Fraction, "asked": symbol}
+        values 0..k-1, answers 0..k-1
+    {"mechanism": "bits", "max_value": k, "blanket": Fraction}
+        values 0..k, answers 0..k
+    {"mechanism": "mean", "max_value": m, "blanket": Fraction}
+        values 0..m, answers 0, 1
 """
 
 from fractions import Fraction
@@ -11,24 +14,33 @@ from typing import Any
 
 
 def randomise(spec: dict[str, Any], value: int, coins: Any) -> int:
-    """Step B: the answer of somebody who holds `value`; ValueError for a value that nobody can hold.
+    """Step B: the answer of somebody who holds `value`.
 
-    All chance comes from `coins`: coins.below(n) is uniform on 0..n-1, coins.flip(p) is True with probability p, a
-    Fraction.
+    ValueError for a value that nobody can hold.
+
+    All chance comes from `coins`: coins.below(n) is uniform on 0..n-1, coins.flip(p) is True with
+    probability p, a Fraction.
     """
     raise NotImplementedError
 
 
 def estimate(spec: dict[str, Any], answers: list[int]) -> Fraction:
-    """Step C: from everybody's answers, how many hold spec["asked"] (krr), or the sum (bits), or the mean (mean)."""
+    """Step C: from everybody's answers, how many hold spec["asked"] (krr), or the sum (bits), or
+    the mean (mean).
+    """
     raise NotImplementedError
 
 
 def interval(spec: dict[str, Any], answers: list[int]) -> tuple[float, float]:
-    """Step C: two numbers that have the truth between them with probability at least .95, whatever people hold."""
+    """Step C: two numbers that have the truth between them with probability at least .95, whatever
+    people hold.
+    """
     raise NotImplementedError
 
 
 def guess(spec: dict[str, Any], answer: int, prior: list[Fraction]) -> int:
-    """Step D: the likeliest value of somebody who gave this answer; prior[v] is the probability of v beforehand."""
+    """Step D: the likeliest value of somebody who gave this answer.
+
+    Prior[v] is the probability of v beforehand.
+    """
     raise NotImplementedError

@@ -1,4 +1,6 @@
-"""Lab 2, What the wire tells: lengths that are values, a code of one length, and a user who stands out all the same."""
+"""Lab 2, What the wire tells: lengths that are values, a code of one length, and a user who stands
+out all the same.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "named",
-            "Clients send one message for every one of their code. Of how many per cent can an observer name the "
+            "Clients send one message for every one of their code. Of how many per cent can an "
+            "observer name the "
             "answer?",
             "number",
             "percent",
@@ -32,7 +35,8 @@ LAB: Final = Lab(
         ),
         Prediction(
             "numbers",
-            "2,000 noisy numbers are shuffled, one user may hold 20, all others hold 0. How often do you guess right?",
+            "2,000 noisy numbers are shuffled, one user may hold 20, all others hold 0. How often "
+            "do you guess right?",
             "number",
             "percent",
             most=100,
@@ -46,7 +50,9 @@ LAB: Final = Lab(
         ),
     ),
     checks=(
-        Check("B-read", 20, "Each sender's answer, read off the lengths.", _of("checks.check_read")),
+        Check(
+            "B-read", 20, "Each sender's answer, read off the lengths.", _of("checks.check_read")
+        ),
         Check(
             "C-length",
             10,
@@ -59,7 +65,13 @@ LAB: Final = Lab(
             "decode undoes encode, and refuses what is not a message.",
             _of("checks.check_inverse"),
         ),
-        Check("C-tags", 7, "Every tag is sixteen fresh bytes of its own.", _of("checks.check_tags"), chance=1e-18),
+        Check(
+            "C-tags",
+            7,
+            "Every tag is sixteen fresh bytes of its own.",
+            _of("checks.check_tags"),
+            chance=1e-18,
+        ),
         Check(
             "D-far",
             8,
@@ -77,7 +89,8 @@ LAB: Final = Lab(
         Check(
             "E-round",
             10,
-            "Forty real clients send your messages: the round is published, and the wire tells nothing.",
+            "Forty real clients send your messages: the round is published, and the wire tells "
+            "nothing.",
             _of("system.check_round"),
             needs=("C-length", "C-inverse", "C-tags"),
             system=True,
@@ -85,9 +98,11 @@ LAB: Final = Lab(
         ),
     ),
     explanations=(
-        "Every layer of your envelopes was encrypted, and you named the answers all the same. What exactly leaked, to "
+        "Every layer of your envelopes was encrypted, and you named the answers all the same. "
+        "What exactly leaked, to "
         "whom, and which guarantee was left to the users?",
-        "Numbers and bits carry the same noisy values through the same shuffle. Why does one user stand out among the "
+        "Numbers and bits carry the same noisy values through the same shuffle. Why does one user "
+        "stand out among the "
         "numbers and not among the bits? Use a round of D-far and one of D-silence.",
     ),
     show=_of("show.run"),

@@ -1,4 +1,6 @@
-"""Checks of lab 2: what lengths tell, a code that makes them tell nothing, and a user who stands out all the same."""
+"""Checks of lab 2: what lengths tell, a code that makes them tell nothing, and a user who stands
+out all the same.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,17 @@ _MOST_BYTES: Final = 2**16
 def check_read(attempt: Attempt) -> str:
     """B-read: each sender's answer, from real envelopes of every suite."""
     clients = 0
-    for number, (suite, hops) in enumerate(zip(instances.SUITES, instances.FIRST_HOPS, strict=True)):
+    for number, (suite, hops) in enumerate(
+        zip(instances.SUITES, instances.FIRST_HOPS, strict=True)
+    ):
         recording = instances.only_ones(attempt.draws.child(f"recording {number}"), suite, hops)
         named = _named(attempt, recording)
         right = sum(named.get(client) == answer for client, answer in recording.answers.items())
         share, clients = right / len(recording.answers), clients + len(recording.answers)
         if share < NAMED:
             raise CheckFailed(
-                f"the answer of every sender, {recording.title}: {right} of {len(recording.answers)} named, asked are "
+                f"the answer of every sender, {recording.title}: {right} of "
+                f"{len(recording.answers)} named, asked are "
                 f"{NAMED:.0%}; see the handout, step B, on what an envelope is made of"
             )
     return f"{len(instances.SUITES)} recordings, {clients} clients: every answer named"
@@ -39,7 +44,9 @@ def check_read(attempt: Attempt) -> str:
 def check_claims(attempt: Attempt) -> str:
     """E-claims: equal lengths, and nothing said about anybody."""
     for number, suite in enumerate(("sealed-box", "hpke", "hpke-mlkem768-x25519")):
-        recording = instances.all_alike(attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2))
+        recording = instances.all_alike(
+            attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2)
+        )
         refuse_claims(_named(attempt, recording), recording.title)
     return "3 recordings of equal lengths: nothing claimed"
 
@@ -48,7 +55,8 @@ def refuse_claims(named: dict[Any, Any], title: str) -> None:
     """Raises `CheckFailed` if anything is claimed about a recording of equal lengths."""
     if named:
         raise CheckFailed(
-            f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given an answer; see the "
+            f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given "
+            f"an answer; see the "
             "handout, step E"
         )
 
@@ -57,13 +65,15 @@ def _named(attempt: Attempt, recording: Recording) -> dict[Any, Any]:
     named = attempt.program.call("read", recording.flows, recording.wire)
     if not isinstance(named, dict):
         raise CheckFailed(
-            f"read gives a dict from client to answer, {recording.title}: it gave {kind_of(named)}; see its "
+            f"read gives a dict from client to answer, {recording.title}: it gave "
+            f"{kind_of(named)}; see its "
             "docstring in work.py"
         )
     for client, answer in named.items():
         if type(answer) is not int:
             raise CheckFailed(
-                f"an answer is a whole number, {recording.title}: read gave {kind_of(answer)} for {str(client)[:40]}; "
+                f"an answer is a whole number, {recording.title}: read gave {kind_of(answer)} for "
+                f"{str(client)[:40]}; "
                 "see its docstring in work.py"
             )
     return named
@@ -80,31 +90,47 @@ def check_length(attempt: Attempt) -> str:
             size = len(instances.sealed(geometry, keys, encoded, attempt.draws))
             if size != geometry.envelope_bytes:
                 raise CheckFailed(
-                    f"one length for all answers, m = {messages}, answer {answer}, suite {suite}: the envelope has "
-                    f"{abs(size - geometry.envelope_bytes)} bytes too {_side(size, geometry.envelope_bytes)}; see the "
+                    f"one length for all answers, m = {messages}, answer {answer}, suite {suite}: "
+                    f"the envelope has "
+                    f"{abs(size - geometry.envelope_bytes)} bytes too "
+                    f"{_side(size, geometry.envelope_bytes)}; see the "
                     "handout, step C"
                 )
-    return f"m = {messages}: one length of an envelope for {messages + 1} answers, in {len(SUITES)} suites"
+    return (
+        f"m = {messages}: one length of an envelope for {messages + 1} answers, in {len(SUITES)} "
+        f"suites"
+    )
 
 
 def _side(found: int, wanted: int) -> str:
     return "many" if found > wanted else "few"
 
 
-def encoded_by(attempt: Attempt, answer: int, messages: int, random: Callable[[int], bytes]) -> list[bytes]:
-    """The student's messages for an answer; `CheckFailed` if they are not m messages of the right length."""
+def encoded_by(
+    attempt: Attempt, answer: int, messages: int, random: Callable[[int], bytes]
+) -> list[bytes]:
+    """The student's messages for an answer.
+
+    `CheckFailed` if they are not m messages of the right length.
+    """
     encoded = attempt.program.call("encode", answer, messages, _bounded(random))
     where = f"m = {messages}, answer {answer}"
     if not is_list_of_bytes(encoded):
-        raise CheckFailed(f"encode gives a list of bytes, {where}: it gave {kind_of(encoded)}; see its docstring")
+        raise CheckFailed(
+            f"encode gives a list of bytes, {where}: it gave {kind_of(encoded)}; see its docstring"
+        )
     if len(encoded) != messages:
         raise CheckFailed(
-            f"one length for all answers, {where}: {len(encoded)} messages, {abs(len(encoded) - messages)} too "
+            f"one length for all answers, {where}: {len(encoded)} messages, "
+            f"{abs(len(encoded) - messages)} too "
             f"{_side(len(encoded), messages)}; see the handout, step C"
         )
     wrong = [len(message) for message in encoded if len(message) != PLAIN_BYTES]
     if wrong:
-        raise CheckFailed(f"one length for all messages, {where}: one of {wrong[0]} bytes; see the handout, step C")
+        raise CheckFailed(
+            f"one length for all messages, {where}: one of {wrong[0]} bytes; see the handout, "
+            f"step C"
+        )
     return list(encoded)
 
 
@@ -120,29 +146,54 @@ def _bounded(random: Callable[[int], bytes]) -> Callable[..., bytes]:
 
 
 def check_inverse(attempt: Attempt) -> str:
-    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is not a message."""
+    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is
+    not a message.
+    """
     draws, messages = attempt.draws, 4 + attempt.draws.below(6)
     board: list[bytes] = []
     for answer in range(messages + 1):
         encoded = encoded_by(attempt, answer, messages, draws.bytes)
         board += encoded
-        _decoded(attempt, draws.shuffled(encoded), answer, f"one user, m = {messages}, answer {answer}")
+        _decoded(
+            attempt, draws.shuffled(encoded), answer, f"one user, m = {messages}, answer {answer}"
+        )
     mixed = draws.shuffled(board)
-    _decoded(attempt, mixed, messages * (messages + 1) // 2, f"the board of {messages + 1} users, m = {messages}")
+    _decoded(
+        attempt,
+        mixed,
+        messages * (messages + 1) // 2,
+        f"the board of {messages + 1} users, m = {messages}",
+    )
     for answer in (-1, messages + 1):
-        _refused(attempt, f"encode of answer {answer} with m = {messages}", "encode", answer, messages, draws.bytes)
-    for what, wrong in (("17 bytes whose first is 2", b"\x02" + bytes(TAG_BYTES)), ("16 bytes", b"\x01" + bytes(15))):
+        _refused(
+            attempt,
+            f"encode of answer {answer} with m = {messages}",
+            "encode",
+            answer,
+            messages,
+            draws.bytes,
+        )
+    for what, wrong in (
+        ("17 bytes whose first is 2", b"\x02" + bytes(TAG_BYTES)),
+        ("16 bytes", b"\x01" + bytes(15)),
+    ):
         _refused(attempt, f"decode of a board with {what}", "decode", (*mixed, wrong))
-    return f"m = {messages}: {messages + 1} answers there and back, mixed and together; 4 wrong inputs refused"
+    return (
+        f"m = {messages}: {messages + 1} answers there and back, mixed and together; 4 wrong "
+        f"inputs refused"
+    )
 
 
 def _decoded(attempt: Attempt, board: Any, wanted: int, title: str) -> None:
     found = attempt.program.call("decode", tuple(board))
     if isinstance(found, bool) or not isinstance(found, int):
-        raise CheckFailed(f"decode gives a whole number, {title}: it gave {kind_of(found)}; see its docstring")
+        raise CheckFailed(
+            f"decode gives a whole number, {title}: it gave {kind_of(found)}; see its docstring"
+        )
     if found != wanted:
         raise CheckFailed(
-            f"decode undoes encode, {title}: off by {abs(found - wanted)}; a message's first byte is the number 1 or "
+            f"decode undoes encode, {title}: off by {abs(found - wanted)}; a message's first byte "
+            f"is the number 1 or "
             "0, and the order of a board means nothing: see the handout, step C"
         )
 
@@ -156,7 +207,9 @@ def _refused(attempt: Attempt, title: str, function: str, *arguments: Any) -> No
         raise CheckFailed(
             f"what is wrong raises ValueError, {title}: it raised {error.kind}; see the docstring"
         ) from None
-    raise CheckFailed(f"what is wrong is refused, {title}: it was taken; see the docstring in work.py")
+    raise CheckFailed(
+        f"what is wrong is refused, {title}: it was taken; see the docstring in work.py"
+    )
 
 
 class _Stream:
@@ -189,52 +242,65 @@ def check_tags(attempt: Attempt) -> str:
     first = _tags(encoded_by(attempt, answer, messages, stream))
     if _tags(encoded_by(attempt, answer, messages, _Stream(material))) != first:
         raise CheckFailed(
-            f"no other chance than `random`, {title}: the same bytes gave other tags; see the docstring of encode"
+            f"no other chance than `random`, {title}: the same bytes gave other tags; see the "
+            f"docstring of encode"
         )
     if len(set(first)) != messages:
         raise CheckFailed(
-            f"fresh tags, {title}: {len(set(first))} different tags on {messages} messages; see the handout, step C, "
+            f"fresh tags, {title}: {len(set(first))} different tags on {messages} messages; see "
+            f"the handout, step C, "
             "on what a tag is for"
         )
     if stream.used < TAG_BYTES * messages:
         raise CheckFailed(
-            f"fresh tags, {title}: {stream.used} random bytes for {messages} tags of {TAG_BYTES}, so that some tell "
+            f"fresh tags, {title}: {stream.used} random bytes for {messages} tags of {TAG_BYTES}, "
+            f"so that some tell "
             "about others; see the handout, step C, on what a tag is for"
         )
-    # A byte that changes no tag was asked for and not used; where as many as the tags are long count, all are fresh.
+    # A byte that changes no tag was asked for and not used; where as many as the tags are long
+    # count, all are fresh.
     counting = sum(
         _tags(encoded_by(attempt, answer, messages, _Stream(material, place))) != first
         for place in range(min(stream.used, len(material)))
     )
     if counting < TAG_BYTES * messages:
         raise CheckFailed(
-            f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; see the "
+            f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; "
+            f"see the "
             "handout, step C"
         )
     _independent(attempt, answer, messages, len(material), title)
-    return f"{messages} tags, {counting} bytes of `random` in them; over many runs no bit follows from others"
+    return (
+        f"{messages} tags, {counting} bytes of `random` in them; over many runs no bit follows "
+        f"from others"
+    )
 
 
 def _independent(attempt: Attempt, answer: int, messages: int, size: int, title: str) -> None:
     """The tags of many runs: all different, and no bit of theirs is a sum of others.
 
-    Of uniform tags, two are equal with probability below 2^-106, and some sum of bits is constant with one below 2^-63.
+    Of uniform tags, two are equal with probability below 2^-106, and some sum of bits is constant
+    with one below 2^-63.
     """
     bits = 8 * TAG_BYTES * messages
     runs = [
-        _tags(encoded_by(attempt, answer, messages, _Stream(attempt.draws.bytes(size)))) for _ in range(bits + SPARE)
+        _tags(encoded_by(attempt, answer, messages, _Stream(attempt.draws.bytes(size))))
+        for _ in range(bits + SPARE)
     ]
     every = [tag for tags in runs for tag in tags]
     if len(set(every)) < len(every):
         raise CheckFailed(
-            f"fresh tags, {title}: {len(every) - len(set(every))} of {len(every)} tags of {len(runs)} users were there "
-            "before: they hold fewer than 128 random bits; see the handout, step C, on what a tag is for"
+            f"fresh tags, {title}: {len(every) - len(set(every))} of {len(every)} tags of "
+            f"{len(runs)} users were there "
+            "before: they hold fewer than 128 random bits; see the handout, step C, on what a tag "
+            "is for"
         )
     first, *others = (int.from_bytes(b"".join(tags), "big") for tags in runs)
     rank = rank_over_bits([first ^ other for other in others])
     if rank < bits:
         raise CheckFailed(
-            f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so that the messages of "
+            f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so "
+            f"that the messages of "
             "one user can be told to belong together; see the handout, step C, on what a tag is for"
         )
 
@@ -257,8 +323,12 @@ def _tags(encoded: list[bytes]) -> list[bytes]:
 
 def check_far(attempt: Attempt) -> str:
     """D-far: which of two values the one user holds, where a round tells."""
-    boards = [instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)]
-    boards += [instances.telling_bits(attempt.draws.child(f"bits {number}")) for number in range(10)]
+    boards = [
+        instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)
+    ]
+    boards += [
+        instances.telling_bits(attempt.draws.child(f"bits {number}")) for number in range(10)
+    ]
     right, unsaid = dict.fromkeys(("numbers", "bits"), 0), 0
     for board in boards:
         said = _said(attempt, board)
@@ -267,8 +337,10 @@ def check_far(attempt: Attempt) -> str:
     total = sum(right.values())
     if total < RIGHT * len(boards):
         raise CheckFailed(
-            f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and {right['bits']} of "
-            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; you said None in {unsaid} of them, and each "
+            f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and "
+            f"{right['bits']} of "
+            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; you said None in "
+            f"{unsaid} of them, and each "
             "can tell; see the handout, step D"
         )
     return f"{total} of {len(boards)} rounds told; the first: {_seen(boards[0])}"
@@ -281,7 +353,8 @@ def check_silence(attempt: Attempt) -> str:
     for board in boards:
         if _said(attempt, board) is not None:
             raise CheckFailed(
-                f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far the user is out "
+                f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far "
+                f"the user is out "
                 "with the noise of all that is looked at: see the handout, step D"
             )
     return f"{len(boards)} rounds that cannot tell: nothing claimed; the first: {_seen(boards[0])}"
@@ -297,11 +370,15 @@ def _seen(board: Shuffled) -> str:
             sum(board.board) - int(board.public["users"]) * int(board.public["padding"]),
         )
     )
-    return f"{board.title}, {shown} {value:,}, the user held {board.public['far'] if board.far else 0}"
+    return (
+        f"{board.title}, {shown} {value:,}, the user held {board.public['far'] if board.far else 0}"
+    )
 
 
 def _said(attempt: Attempt, board: Shuffled) -> Any:
     said = attempt.program.call("far_user", board.board, board.public)
     if said is not None and not isinstance(said, bool):
-        raise CheckFailed(f"far_user gives True, False or None, {board.title}: it gave {kind_of(said)}")
+        raise CheckFailed(
+            f"far_user gives True, False or None, {board.title}: it gave {kind_of(said)}"
+        )
     return said

@@ -1,4 +1,6 @@
-"""Instances of lab 2: flows of real envelopes, and boards of which one user stands far out, or does not."""
+"""Instances of lab 2: flows of real envelopes, and boards of which one user stands far out, or does
+not.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,15 @@ from shuffledp_labs.instance import Draws
 
 SYMBOL_BYTES: Final = 1
 JITTER: Final = 24
-"""Most bytes by which recorded connections differ for reasons of TLS alone; half a record is more with two hops."""
+"""Most bytes by which recorded connections differ for reasons of TLS alone; half a record is more
+with two hops.
+"""
 
 FIRST_HOPS: Final = (2, 4, 3, 2)
 SUITES: Final = ("sealed-box", "sealed-box", "hpke", "hpke-mlkem768-x25519")
-"""Suites of the recordings of step B; the first has the shortest records, in which a forgotten layer shows."""
+"""Suites of the recordings of step B; the first has the shortest records, in which a forgotten
+layer shows.
+"""
 
 Plain: TypeAlias = Sequence[bytes]
 Public: TypeAlias = dict[str, int | str | Fraction]
@@ -71,7 +77,9 @@ def geometry_of(suite: str, hops: int, messages: int) -> Geometry:
 
 
 def sealed(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
-    """An envelope of so many messages as there are, also of none: what a client that saves traffic would send."""
+    """An envelope of so many messages as there are, also of none: what a client that saves traffic
+    would send.
+    """
     if not messages:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1), draws.bytes)(b"")
     own = msgspec.structs.replace(geometry, messages_per_user=len(messages))
@@ -91,7 +99,9 @@ def only_ones(draws: Draws, suite: str, hops: int) -> Recording:
     spec = GeoShuffle(max_value=8 + draws.below(6), epsilon_geo=Fraction(1, 2), padding=4)
     integers, users = RandomIntegers(draws.bytes), 30 + draws.below(11)
     answers = [spec.sample(draws.below(spec.domain), integers) for _ in range(users)]
-    answers[0] = (answers[1] + 1) % spec.messages_per_user  # never all alike: then lengths would tell nothing
+    answers[0] = (
+        answers[1] + 1
+    ) % spec.messages_per_user  # never all alike: then lengths would tell nothing
     return recorded(draws, geometry_of(suite, hops, spec.messages_per_user), answers, padded=False)
 
 
@@ -102,8 +112,12 @@ def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
     return recorded(draws, geometry_of(suite, hops, messages), answers, padded=True)
 
 
-def recorded(draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool) -> Recording:
-    """Records clients with these answers: real envelopes, some broken connections, a little noise of the transport."""
+def recorded(
+    draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool
+) -> Recording:
+    """Records clients with these answers: real envelopes, some broken connections, a little noise
+    of the transport.
+    """
     keys = route_keys(geometry)
     connection = 2500 + draws.below(1500)
     flows: list[tuple[str, int]] = []
@@ -117,7 +131,8 @@ def recorded(draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded
         flows.append((client, connection + size + draws.below(JITTER + 1)))
         flows += [(client, connection + draws.below(size * 9 // 10)) for _ in range(draws.below(3))]
     flows = list(draws.shuffled(flows))
-    # One that surely broke off after the whole one: the last connection of a client is not the one to read.
+    # One that surely broke off after the whole one: the last connection of a client is not the one
+    # to read.
     flows.append((flows[0][0], connection))
     return Recording(tuple(flows), wire_of(geometry, connection, JITTER), truth, geometry.suite)
 
@@ -134,11 +149,15 @@ class Shuffled:
     def title(self) -> str:
         """The instance, for messages."""
         public = self.public
-        return f"{public['users']} users, {public['shuffled']}, far value {public['far']}, rate {public['rate']}"
+        return (
+            f"{public['users']} users, {public['shuffled']}, far value {public['far']}, rate "
+            f"{public['rate']}"
+        )
 
 
 CLEAR: Final = 44
-"""Far value times rate of the rounds that tell: a user's noise covers half the distance with e^-22."""
+"""Far value times rate of the rounds that tell: a user's noise covers half the distance with e^-22.
+"""
 
 
 def telling_numbers(draws: Draws) -> Shuffled:
@@ -179,7 +198,14 @@ def _reports(draws: Draws, users: int, far: int, rate: Fraction) -> tuple[bool, 
 
 def _numbers(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
     holds, noisy = _reports(draws, users, far, rate)
-    public: Public = {"shuffled": "numbers", "users": users, "far": far, "rate": rate, "padding": 0, "messages": 1}
+    public: Public = {
+        "shuffled": "numbers",
+        "users": users,
+        "far": far,
+        "rate": rate,
+        "padding": 0,
+        "messages": 1,
+    }
     return Shuffled(tuple(draws.shuffled(noisy)), public, holds)
 
 
@@ -190,7 +216,8 @@ def _bits(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
     ones = sum(min(max(report + padding, 0), messages) for report in noisy)
     bits = np.zeros(users * messages, dtype=np.uint8)
     bits[:ones] = 1
-    # The order means nothing; it only must not be the sorted one, on which a wrong program may work by accident.
+    # The order means nothing; it only must not be the sorted one, on which a wrong program may work
+    # by accident.
     board = np.random.default_rng(draws.below(2**32)).permutation(bits).tobytes()
     public: Public = {
         "shuffled": "bits",

@@ -1,4 +1,5 @@
-"""A proxy in front of a node: what anybody on the path sees of a connection, who calls and how many bytes.
+"""A proxy in front of a node: what anybody on the path sees of a connection, who calls and how many
+bytes.
 
 It cannot read what it forwards: the connection is TLS from the client to the node.
 """
@@ -25,11 +26,13 @@ class Flow:
 
 
 class Proxy:
-    """Forwards every connection to `listen` on to `target`, both host:port. Use as an async context manager.
+    """Forwards every connection to `listen` on to `target`, both host:port.
+
+    Use as an async context manager.
 
     Attributes:
-        caller: whose the connections are that come from now on. A real observer reads the caller's address; on one
-            machine all callers have the same, so that it is told.
+        caller: whose the connections are that come from now on. A real observer reads the caller's
+            address; on one machine all callers have the same, so that it is told.
         flows: every connection so far.
     """
 
@@ -47,7 +50,10 @@ class Proxy:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ended = True
         if self._server is not None:
@@ -64,7 +70,8 @@ class Proxy:
         return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # No coroutine: one that is cancelled before its first step could not close what it was given.
+        # No coroutine: one that is cancelled before its first step could not close what it was
+        # given.
         if self._ended:
             writer.close()
             return
@@ -74,12 +81,17 @@ class Proxy:
         self._open[task] = writer
         task.add_done_callback(lambda task: self._open.pop(task, None))
 
-    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
-        # Cancelled at the end as a matter of course; the caller that goes away first is no fault either.
+    async def _served(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow
+    ) -> None:
+        # Cancelled at the end as a matter of course; the caller that goes away first is no fault
+        # either.
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await self._forward(reader, writer, flow)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow) -> None:
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow
+    ) -> None:
         try:
             behind, before = await asyncio.open_connection(*self._target)
         except OSError:
@@ -99,7 +111,9 @@ class Proxy:
             await _closed(writer)
 
 
-async def _pumped(source: asyncio.StreamReader, target: asyncio.StreamWriter, flow: Flow | None) -> None:
+async def _pumped(
+    source: asyncio.StreamReader, target: asyncio.StreamWriter, flow: Flow | None
+) -> None:
     while data := await source.read(_PIECE):
         if flow is not None:
             flow.sent += len(data)

@@ -1,4 +1,6 @@
-"""What `lab run 2` shows: bytes by answer, of clients that send only their ones, and of real ones that send yours."""
+"""What `lab run 2` shows: bytes by answer, of clients that send only their ones, and of real ones
+that send yours.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ def run(showing: Showing) -> Path:
     """Draws what an observer sees; with `encode` written, also of a real round behind a proxy."""
     from shuffledp_labs.lab02_wire.system import watch
 
-    panels = [("a message for every one: the length is the answer", ones_only_points(showing.draws.child("ones")))]
+    panels = [
+        (
+            "a message for every one: the length is the answer",
+            ones_only_points(showing.draws.child("ones")),
+        )
+    ]
     program = showing.program
     try:
         # Asked before anything starts: a stub, or a slip, should not cost half a minute.
@@ -43,16 +50,22 @@ def run(showing: Showing) -> Path:
         watched = asyncio.run(
             watch(
                 showing.draws.child("real"),
-                lambda answer, messages: list(program.call("encode", answer, messages, showing.draws.bytes)),
+                lambda answer, messages: list(
+                    program.call("encode", answer, messages, showing.draws.bytes)
+                ),
                 users=REAL_USERS,
                 suite=SUITE,
             )
         )
         ended = "published" if watched.published else f"not published ({watched.reason})"
         showing.progress(f"the round is {ended}; {watched.missing} of your messages are missing")
-        panels.append(("your encode, a real round past a proxy", _points(watched.flows, watched.answers)))
+        panels.append(
+            ("your encode, a real round past a proxy", _points(watched.flows, watched.answers))
+        )
     except NotWritten:
-        showing.progress("encode is not written yet: the picture has what step B sees, and no real round")
+        showing.progress(
+            "encode is not written yet: the picture has what step B sees, and no real round"
+        )
     except (StudentFault, ValueError, TypeError) as fault:
         showing.progress(f"no real round with this encode: {fault}")
     return draw(panels, showing.out / "bytes.png")
@@ -66,9 +79,18 @@ def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
 
     figure = Figure(figsize=(5.2 * len(panels), 4.2), dpi=140, layout="constrained")
     for axes, (title, points), role in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, (Role.MEASURED, Role.SAFE), strict=False
+        figure.subplots(1, len(panels), squeeze=False)[0],
+        panels,
+        (Role.MEASURED, Role.SAFE),
+        strict=False,
     ):
-        axes.plot([answer for answer, _ in points], [size for _, size in points], "o", color=role.value, alpha=0.75)
+        axes.plot(
+            [answer for answer, _ in points],
+            [size for _, size in points],
+            "o",
+            color=role.value,
+            alpha=0.75,
+        )
         axes.set_title(title, fontsize=11, loc="left")
         axes.set(xlabel="randomised answer of the client", ylabel="bytes that it sent")
         axes.set_ylim(0, 1.15 * max(size for _, size in points))

@@ -1,4 +1,6 @@
-"""Step E of lab 2: forty real clients that send what the student's code encodes, past a proxy in front of node 1."""
+"""Step E of lab 2: forty real clients that send what the student's code encodes, past a proxy in
+front of node 1.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ USERS: Final = 40
 LARGEST: Final = 4
 ENTRY: Final = "node-1"
 SUITE: Final = "hpke-mlkem768-x25519"
-"""Its records have some two thousand bytes: TLS and HTTP/2 never make connections differ by as much as one of them."""
+"""Its records have some two thousand bytes: TLS and HTTP/2 never make connections differ by as much
+as one of them.
+"""
 
 Encode = Callable[[int, int], list[bytes]]
 """The messages of an answer, m of them."""
@@ -64,7 +68,10 @@ class Watched:
 
 
 def check_round(attempt: Attempt) -> str:
-    """E-round: a real round of forty users; published, every message found, and nothing claimed about anybody."""
+    """E-round: a real round of forty users.
+
+    Published, every message found, and nothing claimed about anybody.
+    """
     attempt.progress(f"starting three nodes, analyst and accountant for {USERS} users")
     watched = asyncio.run(
         watch(
@@ -73,21 +80,31 @@ def check_round(attempt: Attempt) -> str:
         )
     )
     title = f"a real round of {USERS} users"
-    if not watched.published:  # the messages were of the right form, or the checks before this one would have failed
-        raise LabError(f"the round was not published, which is not your fault: {watched.reason}; check again")
+    if (
+        not watched.published
+    ):  # the messages were of the right form, or the checks before this one would have failed
+        raise LabError(
+            f"the round was not published, which is not your fault: {watched.reason}; check again"
+        )
     if watched.missing:
         raise CheckFailed(
-            f"your messages come through a real round, {title}: {watched.missing} are not on the board; see the "
+            f"your messages come through a real round, {title}: {watched.missing} are not on the "
+            f"board; see the "
             "handout, step E"
         )
     named = attempt.program.call("read", watched.flows, watched.wire)
     refuse_claims(named if isinstance(named, dict) else {"": named}, title)
     sizes = instances.longest(watched.flows).values()
-    return f"published; {len(sizes)} clients sent {min(sizes):,} to {max(sizes):,} bytes, and nothing claimed"
+    return (
+        f"published; {len(sizes)} clients sent {min(sizes):,} to {max(sizes):,} bytes, and "
+        f"nothing claimed"
+    )
 
 
 async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE) -> Watched:
-    """Plays a round whose users send what `encode` makes, each over a connection of its own, past the proxy."""
+    """Plays a round whose users send what `encode` makes, each over a connection of its own, past
+    the proxy.
+    """
     async with running_system(proxied=[ENTRY]) as system:
         entry = system.deployment.roster.party(ENTRY)
         async with Proxy(entry.address, system.listens[ENTRY]) as proxy:
@@ -98,7 +115,9 @@ async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = S
             board = await played.board(result)
     published = result.outcome == Outcome.PUBLISHED
     geometry = played.verified.geometry
-    missing = int(changed_messages(geometry, board, b"".join(sent)).sum()) if published else len(sent)
+    missing = (
+        int(changed_messages(geometry, board, b"".join(sent)).sum()) if published else len(sent)
+    )
     flows = proxy.of(set(answers))
     whole = instances.longest(flows).values()
     wire = wire_of(geometry, min(whole) - geometry.envelope_bytes, max(whole) - min(whole))
@@ -124,27 +143,36 @@ def _answers(verified: VerifiedRound, users: int, draws: Draws) -> dict[str, int
     integers = RandomIntegers(draws.child("answers").bytes)
     values = [draws.below(LARGEST + 1) for _ in range(users)]
     return {
-        f"client-{number + 1:02}": randomise(verified.mechanism, value, integers) for number, value in enumerate(values)
+        f"client-{number + 1:02}": randomise(verified.mechanism, value, integers)
+        for number, value in enumerate(values)
     }
 
 
-async def _sent(played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode) -> list[bytes]:
+async def _sent(
+    played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode
+) -> list[bytes]:
     """Sends everybody's messages, one client after another, and gives them."""
     sent: list[bytes] = []
     for (client, answer), member in zip(answers.items(), played.members(len(answers)), strict=True):
         messages = encode(answer, played.verified.geometry.messages_per_user)
         sent += messages
         proxy.caller = client
-        async with EntryNode(played.verified.entry, played.keys, played.roster, own_connection=True) as node:
+        async with EntryNode(
+            played.verified.entry, played.keys, played.roster, own_connection=True
+        ) as node:
             await node.submit(_submission(played.verified, member, messages))
     proxy.caller = ""
     return sent
 
 
-def _submission(verified: VerifiedRound, member: Member, messages: Sequence[bytes]) -> PreparedSubmission:
+def _submission(
+    verified: VerifiedRound, member: Member, messages: Sequence[bytes]
+) -> PreparedSubmission:
     """A submission of these plain messages, whoever made them."""
     envelope = seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
     identity = member.identity()
-    claim = SubmissionClaim(round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    claim = SubmissionClaim(
+        round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope)
+    )
     own = prepare_answer(verified, 0, member)
     return msgspec.structs.replace(own, envelope=envelope, claim=identity.sign(claim))

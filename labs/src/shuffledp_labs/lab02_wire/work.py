@@ -1,4 +1,7 @@
-"""Lab 2, "What the wire tells": write the four functions below. `shuffledp lab check 2` says how far you are."""
+"""Lab 2, "What the wire tells": write the four functions below.
+
+`shuffledp lab check 2` says how far you are.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ def read(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, 
     """Step B: every client's answer, from the lengths of what it sent to node 1.
 
     Args:
-        flows: (client, bytes) of every connection, in no order. A connection may have broken off: the client then
-            connects again and sends the same envelope from its beginning.
-        wire: what everybody knows: "hops" L, "symbol" and "tag" (bytes of each in a message), "layer" (bytes that one
-            layer of encryption adds), "connection" (least bytes of a whole connection besides the envelope), "jitter"
-            (most bytes that it may have more).
+        flows: (client, bytes) of every connection, in no order. A connection may have broken off:
+            the client then connects again and sends the same envelope from its beginning.
+        wire: what everybody knows: "hops" L, "symbol" and "tag" (bytes of each in a message),
+            "layer" (bytes that one layer of encryption adds), "connection" (least bytes of a whole
+            connection besides the envelope), "jitter" (most bytes that it may have more).
 
     Returns:
         The answer of each client, by name; nothing ({}) where lengths tell nothing.
@@ -25,7 +28,8 @@ def read(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, 
 def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[bytes]:
     """Step C: the plain messages of one user, always `messages` of them, whatever the answer is.
 
-    A message is one byte, 1 or 0, and a tag of 16 bytes; as many messages carry a 1 as `answer` says.
+    A message is one byte, 1 or 0, and a tag of 16 bytes; as many messages carry a 1 as `answer`
+    says.
 
     Args:
         answer: from 0 to `messages`; raise ValueError for any other.
@@ -36,20 +40,28 @@ def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[b
 
 
 def decode(board: tuple[bytes, ...]) -> int:
-    """Step C: the sum of all answers whose messages stand on the board, in any order, of any number of users.
+    """Step C: the sum of all answers whose messages stand on the board, in any order, of any number
+    of users.
 
-    Raise ValueError if something on it is no message: another length, or another first byte than 0 and 1.
+    Raise ValueError if something on it is no message: another length, or another first byte than 0
+    and 1.
     """
     raise NotImplementedError
 
 
-def far_user(board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]) -> bool | None:
-    """Step D: does the one user hold `far` (True) or 0 (False)? None: this round cannot tell. All others hold 0.
+def far_user(
+    board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]
+) -> bool | None:
+    """Step D: does the one user hold `far` (True) or 0 (False)? None: this round cannot tell.
+
+    All others hold 0.
 
     Args:
-        board: what left the shuffle. "numbers": every user's value plus its noise. "bits": the same numbers, `padding`
-            added, as ones among `messages` bits of each user; one byte, 1 or 0, for each bit.
-        public: "shuffled" ("numbers" or "bits"), "users", "far", "rate" (a Fraction: a user's noise is j with a
-            probability proportional to e^(-rate |j|)), "padding" and "messages" (of the bits).
+        board: what left the shuffle. "numbers": every user's value plus its noise. "bits": the same
+            numbers, `padding` added, as ones among `messages` bits of each user; one byte, 1 or 0,
+            for each bit.
+        public: "shuffled" ("numbers" or "bits"), "users", "far", "rate" (a Fraction: a user's noise
+            is j with a probability proportional to e^(-rate |j|)), "padding" and "messages" (of the
+            bits).
     """
     raise NotImplementedError

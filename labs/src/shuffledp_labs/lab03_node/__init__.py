@@ -17,29 +17,38 @@ LAB = Lab(
     predictions=(
         Prediction(
             "layer_bytes",
-            "A message has 17 bytes: a bit in one byte, a tag in 16. How many has the onion that reaches node 2 of 3?",
+            "A message has 17 bytes: a bit in one byte, a tag in 16. How many has the onion that "
+            "reaches node 2 of 3?",
             "number",
             "bytes",
         ),
         Prediction(
             "traced",
-            "Nodes 1 and 3 are corrupt and write down all they see; yours mixes. How many of 24 messages are traced?",
+            "Nodes 1 and 3 are corrupt and write down all they see; yours mixes. How many of 24 "
+            "messages are traced?",
             "number",
             "of 24",
             most=24,
         ),
         Prediction(
             "by_place",
-            "They guess by place, as if you had kept the order. How many of 24 senders do they get right, on average?",
+            "They guess by place, as if you had kept the order. How many of 24 senders do they "
+            "get right, on average?",
             "number",
             "of 24",
             most=24,
         ),
         Prediction(
             "copied",
-            "Node 1 sends one onion three times, and your node does not look for copies. Who first drops some?",
+            "Node 1 sends one onion three times, and your node does not look for copies. Who "
+            "first drops some?",
             "choice",
-            choices=("nobody: the copies reach the board", "node 3", "the analyst", "the users' own devices"),
+            choices=(
+                "nobody: the copies reach the board",
+                "node 3",
+                "the analyst",
+                "the users' own devices",
+            ),
         ),
     ),
     checks=(
@@ -57,8 +66,18 @@ LAB = Lab(
             _of("checks.hidden"),
             chance=5e-10,
         ),
-        Check("C-repeated", 8, "Of an onion that comes several times, one goes on.", _of("checks.repeated")),
-        Check("C-damaged", 8, "What does not open is left out, and everything else goes on.", _of("checks.damaged")),
+        Check(
+            "C-repeated",
+            8,
+            "Of an onion that comes several times, one goes on.",
+            _of("checks.repeated"),
+        ),
+        Check(
+            "C-damaged",
+            8,
+            "What does not open is left out, and everything else goes on.",
+            _of("checks.damaged"),
+        ),
         Check(
             "D-joins",
             15,
@@ -80,9 +99,11 @@ LAB = Lab(
         ),
     ),
     explanations=(
-        "Your node could have sorted its messages instead of shuffling them. Why is that as good here, what must an "
+        "Your node could have sorted its messages instead of shuffling them. Why is that as good "
+        "here, what must an "
         "onion have for it to be so, and when would it fail?",
-        "Every layer is authenticated. Why does a node still have to look for copies, and why does it drop them "
+        "Every layer is authenticated. Why does a node still have to look for copies, and why "
+        "does it drop them "
         "instead of refusing the batch? Use the numbers of your own rounds.",
     ),
     show=_of("show.run"),

@@ -1,4 +1,7 @@
-"""The checks of lab 3, steps B and C: a student's node is a function, and its law is walked. D and E: `joining`."""
+"""The checks of lab 3, steps B and C: a student's node is a function, and its law is walked.
+
+D and E: `joining`.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +48,21 @@ def opens(attempt: Attempt) -> str:
             found = attempt.program.call("peel", keys.private, layer)
         except StudentRaised as error:
             raise CheckFailed(
-                f"peel refused a genuine box of {len(layer)} bytes ({error}): look at nonce and parts again; {WHERE_B}"
+                f"peel refused a genuine box of {len(layer)} bytes ({error}): look at nonce and "
+                f"parts again; {WHERE_B}"
             ) from error
         if not isinstance(found, bytes):
             raise CheckFailed(f"peel returned {_kind(found)} where bytes are asked; {WHERE_B}")
         if found != message:
             raise CheckFailed(
-                f"peel opened a box of {len(layer)} bytes and returned {len(found)} bytes that are not what was "
+                f"peel opened a box of {len(layer)} bytes and returned {len(found)} bytes that "
+                f"are not what was "
                 f"sealed; {WHERE_B}"
             )
-    return f"{len(lengths)} boxes with 0 to {max(lengths)} bytes inside, each under a key of its own: all opened"
+    return (
+        f"{len(lengths)} boxes with 0 to {max(lengths)} bytes inside, each under a key of its "
+        f"own: all opened"
+    )
 
 
 def refuses(attempt: Attempt) -> str:
@@ -65,10 +73,14 @@ def refuses(attempt: Attempt) -> str:
     bits = 0
     for byte, bit, changed in onions.flipped_bits(layer):
         part = "ephemeral key" if byte < 32 else "tag" if byte < onions.OVERHEAD else "ciphertext"
-        _must_refuse(attempt, keys, changed, f"a box with bit {bit} of byte {byte} flipped, in its {part},")
+        _must_refuse(
+            attempt, keys, changed, f"a box with bit {bit} of byte {byte} flipped, in its {part},"
+        )
         bits += 1
     for cut in (*range(1, 20), len(layer) - onions.OVERHEAD + 1, len(layer) - 1, len(layer)):
-        _must_refuse(attempt, keys, layer[: len(layer) - cut], f"a box that lacks its last {cut} bytes")
+        _must_refuse(
+            attempt, keys, layer[: len(layer) - cut], f"a box that lacks its last {cut} bytes"
+        )
     _must_refuse(attempt, keys, layer + draws.bytes(1), "a box with a byte behind its end")
     _must_refuse(attempt, Keys.of(draws), layer, "a box that is sealed to another key")
     return f"{bits} single flipped bits, 22 torn boxes and a stranger's: all refused"
@@ -80,7 +92,9 @@ def _must_refuse(attempt: Attempt, keys: Keys, layer: bytes, what: str) -> None:
     except StudentRaised as error:
         if error.kind == "ValueError":
             return
-        raise CheckFailed(f"peel raised {error.kind} for {what} where a ValueError is asked; {WHERE_B}") from error
+        raise CheckFailed(
+            f"peel raised {error.kind} for {what} where a ValueError is asked; {WHERE_B}"
+        ) from error
     raise CheckFailed(f"peel did not refuse {what} although nobody sealed that; {WHERE_B}")
 
 
@@ -91,31 +105,40 @@ def hidden(attempt: Attempt) -> str:
         _walk(attempt, keys, messages, 0, f"{count} onions")
     _hides_real_batches(attempt)
     return (
-        f"batches of 2 to {LARGEST_WALKED} onions, every assignment of messages to onions: laws equal in rationals; "
+        f"batches of 2 to {LARGEST_WALKED} onions, every assignment of messages to onions: laws "
+        f"equal in rationals; "
         f"{REAL_BATCHES} batches as in step D: no relation to the order of arrival"
     )
 
 
 def _hides_real_batches(attempt: Attempt) -> None:
-    """Batches as in step D, each given to a fresh process, as there: a program cannot tell where it is."""
+    """Batches as in step D, each given to a fresh process, as there: a program cannot tell where it
+    is.
+    """
     orders = []
     for number in range(REAL_BATCHES):
         draws = attempt.draws.child(f"real {number}")
         keys, batch, messages = onions.real_batch(draws, REAL_BATCH)
-        with scratch_folder() as scratch, StudentProgram(attempt.file, scratch, until=attempt.program.until) as program:
+        with (
+            scratch_folder() as scratch,
+            StudentProgram(attempt.file, scratch, until=attempt.program.until) as program,
+        ):
             found = program.sample("mix", keys.private, batch, coins=draws.child("coins"))
         _right_messages(found, messages, f"a batch of {len(batch)} onions")
         places = {message: place for place, message in enumerate(messages)}
         orders.append([places[message] for message in found])
     if relation := find_relation(orders, CHANCE):
         raise CheckFailed(
-            f"the order in which messages leave is not hidden: in {REAL_BATCHES} batches of {REAL_BATCH} onions "
+            f"the order in which messages leave is not hidden: in {REAL_BATCHES} batches of "
+            f"{REAL_BATCH} onions "
             f"{relation}; by chance that happens once in {1 / CHANCE:,.0f} gradings; {WHERE_C}"
         )
 
 
 def repeated(attempt: Attempt) -> str:
-    """C-repeated: of an onion that stands several times exactly one leaves, and its place is hidden like all others."""
+    """C-repeated: of an onion that stands several times exactly one leaves, and its place is hidden
+    like all others.
+    """
     draws = attempt.draws
     for _ in range(12):
         keys = Keys.of(draws)
@@ -125,16 +148,30 @@ def repeated(attempt: Attempt) -> str:
         copies = [batch[victim] for victim in victims for _ in range(draws.integer(1, 4))]
         sent = draws.shuffled(batch + copies)
         _right_messages(
-            _mixed(attempt, keys, sent), messages, f"a batch of {len(batch)} onions and {len(copies)} copies"
+            _mixed(attempt, keys, sent),
+            messages,
+            f"a batch of {len(batch)} onions and {len(copies)} copies",
         )
-    # Apart by another onion at least, always: whoever compares neighbours only must not get through by luck.
+    # Apart by another onion at least, always: whoever compares neighbours only must not get through
+    # by luck.
     keys, messages = Keys.of(draws), onions.messages_of(draws, 3, 17)
     batch = [keys.seal(message, draws.bytes(32)) for message in messages]
     _right_messages(
-        _mixed(attempt, keys, [*batch, batch[0]]), messages, "a batch of 3 onions, the first of them again at the end,"
+        _mixed(attempt, keys, [*batch, batch[0]]),
+        messages,
+        "a batch of 3 onions, the first of them again at the end,",
     )
-    _walk(attempt, Keys.of(draws), onions.messages_of(draws, 3, 17), 1, "3 onions and a copy of the first")
-    return "13 batches with copies: each onion left once; and 3 onions with a copy: laws equal in rationals"
+    _walk(
+        attempt,
+        Keys.of(draws),
+        onions.messages_of(draws, 3, 17),
+        1,
+        "3 onions and a copy of the first",
+    )
+    return (
+        "13 batches with copies: each onion left once; and 3 onions with a copy: laws equal in "
+        "rationals"
+    )
 
 
 def damaged(attempt: Attempt) -> str:
@@ -144,7 +181,10 @@ def damaged(attempt: Attempt) -> str:
         keys, stranger, width = Keys.of(draws), Keys.of(draws), draws.integer(17, 113)
         messages = onions.messages_of(draws, draws.integer(3, 20), width)
         batch = [keys.seal(message, draws.bytes(32)) for message in messages]
-        kinds = [onions.DAMAGES[number % len(onions.DAMAGES)], *draws.sample(onions.DAMAGES, draws.below(3))]
+        kinds = [
+            onions.DAMAGES[number % len(onions.DAMAGES)],
+            *draws.sample(onions.DAMAGES, draws.below(3)),
+        ]
         wrong = [onions.damaged(keys, stranger, draws.bytes(width), kind, draws) for kind in kinds]
         what = f"a batch of {len(batch)} genuine onions and {len(wrong)} that do not open"
         _right_messages(_mixed(attempt, keys, draws.shuffled(batch + wrong)), messages, what)
@@ -153,7 +193,9 @@ def damaged(attempt: Attempt) -> str:
 
 def _walk(attempt: Attempt, keys: Keys, messages: Sequence[bytes], copies: int, what: str) -> None:
     first = None
-    for number, batch in enumerate(onions.arrangements(keys, messages, attempt.draws, copies), start=1):
+    for number, batch in enumerate(
+        onions.arrangements(keys, messages, attempt.draws, copies), start=1
+    ):
         law = attempt.program.law("mix", keys.private, batch)
         for value in law.of:
             _right_messages(value, messages, f"a batch of {what}")
@@ -161,30 +203,38 @@ def _walk(attempt: Attempt, keys: Keys, messages: Sequence[bytes], copies: int, 
         apart = onions.distance(first, law)
         if apart:
             raise CheckFailed(
-                f"the order in which messages leave is not hidden: {what}, arrangement {number} of the same messages, "
-                f"total variation {_number(apart)} from the first arrangement, where 0 is asked; {WHERE_C}"
+                f"the order in which messages leave is not hidden: {what}, arrangement {number} "
+                f"of the same messages, "
+                f"total variation {_number(apart)} from the first arrangement, where 0 is asked; "
+                f"{WHERE_C}"
             )
 
 
 def _mixed(attempt: Attempt, keys: Keys, batch: Sequence[bytes]) -> Any:
     try:
-        return attempt.program.sample("mix", keys.private, list(batch), coins=attempt.draws.child("coins"))
+        return attempt.program.sample(
+            "mix", keys.private, list(batch), coins=attempt.draws.child("coins")
+        )
     except StudentRaised as error:
         if error.kind in UNREADABLE:
             raise  # no batch was seen, so that no word about batches would help
         raise CheckFailed(
-            f"mix raised {error} for a batch of {len(batch)}: whoever sends one bad onion could end everybody's round; "
+            f"mix raised {error} for a batch of {len(batch)}: whoever sends one bad onion could "
+            f"end everybody's round; "
             f"{WHERE_LOST}"
         ) from error
 
 
 def _right_messages(found: Any, wanted: Sequence[bytes], what: str) -> None:
-    if not isinstance(found, tuple | list) or not all(isinstance(message, bytes) for message in found):
+    if not isinstance(found, tuple | list) or not all(
+        isinstance(message, bytes) for message in found
+    ):
         raise CheckFailed(f"mix returned {_kind(found)} where a list of bytes is asked; {WHERE_C}")
     missing, often, strangers = onions.surplus(found, wanted)
     if missing or often or strangers:
         raise CheckFailed(
-            f"{what}: of what should leave {missing} are missing, {often} leave too often, and {strangers} are nothing "
+            f"{what}: of what should leave {missing} are missing, {often} leave too often, and "
+            f"{strangers} are nothing "
             f"that anybody sealed; {WHERE_LOST}"
         )
 

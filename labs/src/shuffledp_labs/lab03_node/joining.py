@@ -1,4 +1,6 @@
-"""Steps D and E of lab 3: real rounds of twelve users with the student's node in the middle of the route."""
+"""Steps D and E of lab 3: real rounds of twelve users with the student's node in the middle of the
+route.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,21 @@ MESSAGES: Final = 2
 
 STUDENT: Final = "node-2"
 TOO_MANY_IN_PLACE: Final = 18
-"""Messages that stand, guessed by place, with their own sender: of 24 from a node that mixes as many or more with
-probability below 1e-9 (computed exactly in tests/labs/test_lab03.py), from one that keeps the order all 24."""
+"""Messages that stand, guessed by place, with their own sender: of 24 from a node that mixes as
+many or more with
+probability below 1e-9 (computed exactly in tests/labs/test_lab03.py), from one that keeps the order
+all 24.
+"""
 
 ORDER_CHANCE: Final = 5e-10
-"""Probability that an honest node's order is taken for one that follows from the order of arrival."""
+"""Probability that an honest node's order is taken for one that follows from the order of arrival.
+"""
 
 TAMPERINGS: Final = ("copy", "mark", "replay")
 DROPS: Final = {"copy": 2, "mark": 1, "replay": 1}
-"""Onions that the node behind the malicious one has to drop: two further copies, the marked one, the old one."""
+"""Onions that the node behind the malicious one has to drop: two further copies, the marked one,
+the old one.
+"""
 
 WHERE_D: Final = 'read "D. Join" in the handout, and the last lines of node-2\'s log above'
 WHERE_E: Final = 'read "What a node may drop" in the handout'
@@ -43,13 +51,15 @@ _MALICIOUS: Final = "shuffledp_adversary.attacks.exchange.process"
 
 @dataclass(frozen=True)
 class Joined:
-    """A round in which nodes 1 and 3 wrote down what they saw, and the student's node stood between them.
+    """A round in which nodes 1 and 3 wrote down what they saw, and the student's node stood between
+    them.
 
     Attributes:
         failed: the reason why there was no result; None when it was published.
         missed: users who did not find their messages.
         traced: messages that the two others followed to the board by their logs.
-        by_place: messages whose sender they guessed right as if the student's node had kept the order.
+        by_place: messages whose sender they guessed right as if the student's node had kept the
+            order.
         messages: number of messages.
         dropped: onions that the student's node signed for as dropped.
         order: place at which each message that left the student's node had stood.
@@ -86,48 +96,64 @@ class Tampered:
 
 
 def joins(attempt: Attempt) -> str:
-    """D-joins: the round is published and complete, and what nodes 1 and 3 wrote down tells them nothing."""
+    """D-joins: the round is published and complete, and what nodes 1 and 3 wrote down tells them
+    nothing.
+    """
     attempt.progress("starting accountant, analyst and three nodes, yours as node 2")
     seen = play_join(attempt.file)
     if seen.failed is not None:
-        raise CheckFailed(f"a round of {USERS} users with your node as node 2 has no result: {seen.failed}; {WHERE_D}")
+        raise CheckFailed(
+            f"a round of {USERS} users with your node as node 2 has no result: {seen.failed}; "
+            f"{WHERE_D}"
+        )
     if seen.dropped or seen.missed:
         raise CheckFailed(
-            f"in a round of {USERS} honest users your node dropped {seen.dropped} onions, and {seen.missed} users do "
+            f"in a round of {USERS} honest users your node dropped {seen.dropped} onions, and "
+            f"{seen.missed} users do "
             f"not find their messages on the board; {WHERE_D}"
         )
     if seen.traced:
         raise CheckFailed(
-            f"nodes 1 and 3 traced {seen.traced} of {seen.messages} messages through your node; {WHERE_D}"
+            f"nodes 1 and 3 traced {seen.traced} of {seen.messages} messages through your node; "
+            f"{WHERE_D}"
         )
     if seen.by_place >= TOO_MANY_IN_PLACE:
         raise CheckFailed(
-            f"nodes 1 and 3 guessed by its place who sent a message, and were right for {seen.by_place} of "
+            f"nodes 1 and 3 guessed by its place who sent a message, and were right for "
+            f"{seen.by_place} of "
             f"{seen.messages}: your node keeps the order of a real batch; {WHERE_D}"
         )
     judge_orders([seen.order] if seen.order else [])
     return (
-        f"published; {USERS} of {USERS} users found their messages; nodes 1 and 3 traced {seen.traced} of "
+        f"published; {USERS} of {USERS} users found their messages; nodes 1 and 3 traced "
+        f"{seen.traced} of "
         f"{seen.messages}, and by place guessed {seen.by_place} right"
     )
 
 
 def withstands(attempt: Attempt) -> str:
-    """E-malicious: this node drops what node 1 copied, marked or replayed; no later node has to, and no round ends."""
+    """E-malicious: this node drops what node 1 copied, marked or replayed.
+
+    No later node has to, and no round ends.
+    """
     attempt.progress("starting the same system with a malicious node 1")
     orders = attempt.draws.shuffled(TAMPERINGS)
     rounds = play_withstand(attempt.file, orders, attempt.progress)
     for seen in rounds:
         judge_tampered(seen)
     judge_orders([seen.order for seen in rounds if len(seen.order) == USERS * MESSAGES])
-    return f"node 1 tried {', '.join(orders)}: your node dropped what was tampered with, no message was traced"
+    return (
+        f"node 1 tried {', '.join(orders)}: your node dropped what was tampered with, no message "
+        f"was traced"
+    )
 
 
 def judge_orders(orders: Sequence[Order]) -> None:
     """Raises CheckFailed when the order of real batches follows from their order of arrival."""
     if orders and (relation := find_relation(orders, ORDER_CHANCE)):
         raise CheckFailed(
-            f"the order in which messages left your node follows from their order of arrival: {relation} in "
+            f"the order in which messages left your node follows from their order of arrival: "
+            f"{relation} in "
             f"{'a real batch' if len(orders) == 1 else f'{len(orders)} real batches'}; {WHERE_D}"
         )
 
@@ -140,13 +166,19 @@ def judge_tampered(seen: Tampered) -> None:
     _, own, later = seen.dropped
     if later:
         raise CheckFailed(
-            f"{what}your node sent {later} of the onions on that no honest node sends on, and node 3 had to drop them; "
+            f"{what}your node sent {later} of the onions on that no honest node sends on, and "
+            f"node 3 had to drop them; "
             f"{WHERE_E}"
         )
     if own != DROPS[seen.tampering]:
-        raise CheckFailed(f"{what}your node signed that it dropped {own} onions, which is another number; {WHERE_E}")
+        raise CheckFailed(
+            f"{what}your node signed that it dropped {own} onions, which is another number; "
+            f"{WHERE_E}"
+        )
     if seen.identified:
-        raise CheckFailed(f"{what}{seen.identified} of its victim's messages were found on the board; {WHERE_E}")
+        raise CheckFailed(
+            f"{what}{seen.identified} of its victim's messages were found on the board; {WHERE_E}"
+        )
 
 
 def play_join(student: Path) -> Joined:
@@ -157,7 +189,9 @@ def play_join(student: Path) -> Joined:
         return asyncio.run(join(student, folder))
 
 
-def play_withstand(student: Path, orders: Sequence[str], progress: Callable[[str], None]) -> list[Tampered]:
+def play_withstand(
+    student: Path, orders: Sequence[str], progress: Callable[[str], None]
+) -> list[Tampered]:
     """Plays the rounds of step E, likewise."""
     from shuffledp_sim.system.workplace import workplace
 
@@ -180,11 +214,16 @@ async def join(student: Path, folder: Path) -> Joined:
         board = await one.board(result)
         missed = sum(one.complaint(signed, board, user) is not None for user in range(USERS))
     traced, by_place = _traced(folder, system, one, board)
-    return Joined(None, missed, traced, by_place, dropped=_dropped(result)[1], order=_last_order(orders))
+    return Joined(
+        None, missed, traced, by_place, dropped=_dropped(result)[1], order=_last_order(orders)
+    )
 
 
 async def withstand(
-    student: Path, folder: Path, orders: Sequence[str], progress: Callable[[str], None] = lambda _: None
+    student: Path,
+    folder: Path,
+    orders: Sequence[str],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Tampered]:
     """Plays an honest round, and one for each tampering."""
     from shuffledp_adversary.attacks.exchange.node import Orders
@@ -207,9 +246,18 @@ async def withstand(
             elif order is None:
                 past = Past(frozenset(one.split(await one.board(result))), frozenset(one.victims))
             else:
-                found = await judge(one, signed, given.made(), order, 1, past if order == "replay" else NO_PAST)
+                found = await judge(
+                    one, signed, given.made(), order, 1, past if order == "replay" else NO_PAST
+                )
                 seen.append(
-                    Tampered(order, None, _dropped(result), found.identified, found.users, _last_order(written))
+                    Tampered(
+                        order,
+                        None,
+                        _dropped(result),
+                        found.identified,
+                        found.users,
+                        _last_order(written),
+                    )
                 )
     return seen
 
@@ -263,7 +311,9 @@ def _failure(result: Result, folder: Path) -> str | None:
         return None
     log = folder / "system" / f"{STUDENT}.log"
     last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-    return " | ".join([result.reason or result.outcome, *(f"node-2's log ends: {line[:300]}" for line in last)])
+    return " | ".join(
+        [result.reason or result.outcome, *(f"node-2's log ends: {line[:300]}" for line in last)]
+    )
 
 
 def _dropped(result: Result) -> tuple[int, ...]:
@@ -278,7 +328,9 @@ def _traced(folder: Path, system: LocalSystem, one: TamperedRound, board: bytes)
     from shuffledp_adversary.tracing.links import NOBODY, join_logs
     from shuffledp_shuffler.corruption import read_logs
 
-    logs = read_logs(folder / "system" / "corrupt", system.deployment.roster.deployment, one.round_id)
+    logs = read_logs(
+        folder / "system" / "corrupt", system.deployment.roster.deployment, one.round_id
+    )
     rows = np.frombuffer(board, dtype=np.uint8).reshape(-1, one.verified.geometry.plain_bytes)
     links = join_logs(logs, rows)
     senders = logs[1].credentials

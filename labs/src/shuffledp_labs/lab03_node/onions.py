@@ -1,4 +1,7 @@
-"""Batches for lab 3: sealed boxes by the product's own suite, arranged as a check needs them. Pure."""
+"""Batches for lab 3: sealed boxes by the product's own suite, arranged as a check needs them.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +55,14 @@ def messages_of(draws: Draws, count: int, width: int) -> list[bytes]:
     return list(found)
 
 
-def arrangements(keys: Keys, messages: Sequence[bytes], draws: Draws, copies: int = 0) -> Iterator[list[bytes]]:
+def arrangements(
+    keys: Keys, messages: Sequence[bytes], draws: Draws, copies: int = 0
+) -> Iterator[list[bytes]]:
     """Batches that differ only in which onion holds which message, one for each assignment.
 
-    The onion at a place has the same ephemeral key in all of them. So an order that is made of what can be seen from
-    outside, such as the order of arrival or that of the sealed onions, tells which message is whose. The first onion
-    stands `copies` times more, at the end.
+    The onion at a place has the same ephemeral key in all of them. So an order that is made of what
+    can be seen from outside, such as the order of arrival or that of the sealed onions, tells which
+    message is whose. The first onion stands `copies` times more, at the end.
     """
     ephemerals = [draws.bytes(32) for _ in messages]
     for order in permutations(messages):
@@ -66,18 +71,29 @@ def arrangements(keys: Keys, messages: Sequence[bytes], draws: Draws, copies: in
 
 
 def real_batch(draws: Draws, count: int) -> tuple[Keys, list[bytes], list[bytes]]:
-    """A batch as node 2 gets it in a round of step D: its keys, the onions, and what is in each, sealed to node 3."""
+    """A batch as node 2 gets it in a round of step D: its keys, the onions, and what is in each,
+    sealed to node 3.
+    """
     node, following = Keys.of(draws), Keys.of(draws)
-    inner = [following.seal(message, draws.bytes(32)) for message in messages_of(draws, count, PLAIN_BYTES)]
+    inner = [
+        following.seal(message, draws.bytes(32))
+        for message in messages_of(draws, count, PLAIN_BYTES)
+    ]
     return node, [node.seal(message, draws.bytes(32)) for message in inner], inner
 
 
 def damaged(keys: Keys, stranger: Keys, message: bytes, kind: str, draws: Draws) -> bytes:
-    """A record of the right length that does not open: one bit changed, or sealed to somebody else."""
+    """A record of the right length that does not open: one bit changed, or sealed to somebody
+    else.
+    """
     if kind == "stranger":
         return stranger.seal(message, draws.bytes(32))
     record = bytearray(keys.seal(message, draws.bytes(32)))
-    place = {"key": draws.below(32), "tag": 32 + draws.below(16), "body": OVERHEAD + draws.below(len(message))}[kind]
+    place = {
+        "key": draws.below(32),
+        "tag": 32 + draws.below(16),
+        "body": OVERHEAD + draws.below(len(message)),
+    }[kind]
     record[place] ^= 1 << draws.below(8)
     return bytes(record)
 
@@ -96,7 +112,9 @@ def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def distance(first: Law, second: Law) -> Fraction | float:
-    """A lower bound of the total variation between two laws: what was not followed may make up for a difference."""
+    """A lower bound of the total variation between two laws: what was not followed may make up for
+    a difference.
+    """
     whole: Any = Fraction(0)
     for value in {**first.of, **second.of}:
         apart: Any = first.of.get(value, Fraction(0)) - second.of.get(value, Fraction(0))

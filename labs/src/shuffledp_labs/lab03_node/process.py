@@ -1,6 +1,8 @@
-"""Process of a mix node that runs a student's file: `python -m` this module with `--student FILE --config FILE`.
+"""Process of a mix node that runs a student's file: `python -m` this module with `--student FILE
+--config FILE`.
 
-Peeling processes import the main module again, so everything but the arguments is imported in `main`.
+Peeling processes import the main module again, so everything but the arguments is imported in
+`main`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ MIX_SECONDS = 60.0
 
 def main() -> int:
     """Runs the node and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="student-node", description="A mix node that runs a student's peel and mix.")
+    parser = argparse.ArgumentParser(
+        prog="student-node", description="A mix node that runs a student's peel and mix."
+    )
     parser.add_argument("--student", type=Path, required=True, help="the student's work.py")
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")
-    parser.add_argument("--orders", type=Path, help="file for the order of each batch; default: none")
+    parser.add_argument(
+        "--orders", type=Path, help="file for the order of each batch; default: none"
+    )
     options = parser.parse_args()
 
     from shuffledp_core.errors import ShuffleDPError

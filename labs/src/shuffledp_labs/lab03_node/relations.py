@@ -1,12 +1,14 @@
 """Whether the order in which messages leave a node follows from the order in which they came. Pure.
 
-An order is a list of input places: `order[j]` is where the message stood that left as number j. When the assignment of
-messages to places is uniform and unknown to the node, every node whose output law does not depend on it has a uniform
-order, whether it shuffles or sorts. All bounds below are for uniform orders, independent between runs.
+An order is a list of input places: `order[j]` is where the message stood that left as number j.
+When the assignment of messages to places is uniform and unknown to the node, every node whose
+output law does not depend on it has a uniform order, whether it shuffles or sorts. All bounds below
+are for uniform orders, independent between runs.
 
-Revealed one after another, the next entry of a uniform order is uniform among the places that are left. So the number
-of entries that a rule foretells is stochastically at most a sum of independent events with probability 1 / (places
-left). Rules are tested on the first half of an order, where these probabilities are small.
+Revealed one after another, the next entry of a uniform order is uniform among the places that are
+left. So the number of entries that a rule foretells is stochastically at most a sum of independent
+events with probability 1 / (places left). Rules are tested on the first half of an order, where
+these probabilities are small.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ def find_relation(orders: Sequence[Order], chance: float) -> str:
         chance: bound on the probability that independent uniform orders are reported.
 
     Returns:
-        What was found, in words: a step from each output to the next that is the same too often (an order kept, turned
-        round, rotated or taken in strides), or a second run like the first (any other fixed relation, also rotated).
+        What was found, in words: a step from each output to the next that is the same too often (an
+            order kept, turned
+        round, rotated or taken in strides), or a second run like the first (any other fixed
+        relation, also rotated).
     """
     tests = (_same_step, _like_the_first, _steps_of_the_first)
     return next((found for test in tests if (found := test(orders, chance / len(tests)))), "")
@@ -38,10 +42,15 @@ def _same_step(orders: Sequence[Order], chance: float) -> str:
     count = len(orders[0])
     steps = Counter(step for order in orders for step in _steps(order))
     step, times = max(steps.items(), key=lambda each: each[1], default=(0, 0))
-    least = threshold(len(orders) * [1 / Fraction(count - 1 - at) for at in range(count // 2)], chance / count)
+    least = threshold(
+        len(orders) * [1 / Fraction(count - 1 - at) for at in range(count // 2)], chance / count
+    )
     if times < least:
         return ""
-    return f"{times} of {len(orders) * (count // 2)} times the next message had stood {step} places further on"
+    return (
+        f"{times} of {len(orders) * (count // 2)} times the next message had stood {step} places "
+        f"further on"
+    )
 
 
 def _like_the_first(orders: Sequence[Order], chance: float) -> str:
@@ -58,9 +67,13 @@ def _like_the_first(orders: Sequence[Order], chance: float) -> str:
 
 def _steps_of_the_first(orders: Sequence[Order], chance: float) -> str:
     count, half = len(orders[0]), len(orders[0]) // 2
-    least = threshold([1 / Fraction(count - 1 - at) for at in range(half)], chance / max(1, len(orders) - 1))
+    least = threshold(
+        [1 / Fraction(count - 1 - at) for at in range(half)], chance / max(1, len(orders) - 1)
+    )
     for order in orders[1:]:
-        alike = sum(one == other for one, other in zip(_steps(order), _steps(orders[0]), strict=True))
+        alike = sum(
+            one == other for one, other in zip(_steps(order), _steps(orders[0]), strict=True)
+        )
         if alike >= least:
             return f"two batches left in orders whose steps are alike {alike} of {half} times"
     return ""
@@ -72,10 +85,11 @@ def _steps(order: Order) -> list[int]:
 
 
 def threshold(probabilities: Sequence[Fraction], chance: float) -> int:
-    """The least number that a sum of independent events with these probabilities reaches with at most this chance.
+    """The least number that a sum of independent events with these probabilities reaches with at
+    most this chance.
 
-    One more than the number of events where no number is rare enough. Floats; the sum of positive terms is exact to
-    about 1e-13 of itself.
+    One more than the number of events where no number is rare enough. Floats; the sum of positive
+    terms is exact to about 1e-13 of itself.
     """
     law = [1.0]
     for probability in map(float, probabilities):

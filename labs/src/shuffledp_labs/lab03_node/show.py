@@ -1,4 +1,6 @@
-"""What `lab run 3` shows: the student's node in a real system, and a picture of the route with verdicts."""
+"""What `lab run 3` shows: the student's node in a real system, and a picture of the route with
+verdicts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from shuffledp_labs.lab03_node.joining import DROPS, TAMPERINGS, USERS, Joined, Tampered, play_join, play_withstand
+from shuffledp_labs.lab03_node.joining import (
+    DROPS,
+    TAMPERINGS,
+    USERS,
+    Joined,
+    Tampered,
+    play_join,
+    play_withstand,
+)
 
 if TYPE_CHECKING:
     from shuffledp_labs.lab import Showing
@@ -29,10 +39,15 @@ def run(showing: Showing) -> Path:
     """Plays an honest round and three tampered ones, and draws what came of them."""
     showing.progress("a round with your node as node 2; nodes 1 and 3 write down what they see")
     joined = play_join(showing.work)
-    showing.progress(f"published: {joined.failed is None}; right by place: {joined.by_place} of {joined.messages}")
+    showing.progress(
+        f"published: {joined.failed is None}; right by place: {joined.by_place} of "
+        f"{joined.messages}"
+    )
     tampered = play_withstand(showing.work, TAMPERINGS, showing.progress)
     for seen in tampered:
-        showing.progress(f"{seen.tampering}: dropped by nodes 1, 2, 3: {seen.failed or seen.dropped}")
+        showing.progress(
+            f"{seen.tampering}: dropped by nodes 1, 2, 3: {seen.failed or seen.dropped}"
+        )
     file = showing.out / PICTURE
     draw(joined, tampered, file)
     return file
@@ -42,13 +57,18 @@ def draw(joined: Joined, tampered: Sequence[Tampered], file: Path) -> None:
     """The picture: one row for each round, with a verdict under every station that has one."""
     from matplotlib.figure import Figure
 
-    rows = [("honest", _verdicts_joined(joined)), *((seen.tampering, _verdicts(seen)) for seen in tampered)]
+    rows = [
+        ("honest", _verdicts_joined(joined)),
+        *((seen.tampering, _verdicts(seen)) for seen in tampered),
+    ]
     figure = Figure(figsize=(9.6, 1.05 * len(rows) + 0.5), dpi=140, layout="constrained")
     axes = figure.subplots()
     axes.set_xlim(-1.75, len(_STATIONS) - 0.35)
     axes.set_ylim(len(rows) - 0.4, -0.35)
     axes.axis("off")
-    axes.set_title("Your node on the route, and what every station said", fontsize=12, loc="left", color=_INK)
+    axes.set_title(
+        "Your node on the route, and what every station said", fontsize=12, loc="left", color=_INK
+    )
     for row, (name, verdicts) in enumerate(rows):
         axes.text(-1.7, row, _DOES.get(name, name), fontsize=9, va="center", color=_INK)
         for place in range(len(_STATIONS) - 1):  # between the boxes, so that the heads are seen
@@ -61,8 +81,15 @@ def draw(joined: Joined, tampered: Sequence[Tampered], file: Path) -> None:
 
 def _station(axes: Any, place: int, row: int, name: str, verdict: tuple[bool, str] | None) -> None:
     colour = _QUIET if verdict is None else _GOOD if verdict[0] else _BAD
-    box = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colour, "linewidth": 1.8}
-    axes.text(place, row, name, ha="center", va="center", fontsize=9, bbox=box, color=_INK, zorder=3)
+    box = {
+        "boxstyle": "round,pad=0.35",
+        "facecolor": "white",
+        "edgecolor": colour,
+        "linewidth": 1.8,
+    }
+    axes.text(
+        place, row, name, ha="center", va="center", fontsize=9, bbox=box, color=_INK, zorder=3
+    )
     if verdict is not None:
         axes.text(place, row + 0.27, verdict[1], ha="center", va="top", fontsize=7.5, color=colour)
 
@@ -75,7 +102,10 @@ def _verdicts_joined(seen: Joined) -> dict[int, tuple[bool, str]]:
         1: (False, "corrupt"),
         0: (not seen.missed, f"{USERS - seen.missed} found\ntheir messages"),
         2: (hides, "mixed" if hides else "kept the order"),
-        3: (not seen.traced, f"corrupt; traced {seen.traced},\nby place {seen.by_place} of {seen.messages} right"),
+        3: (
+            not seen.traced,
+            f"corrupt; traced {seen.traced},\nby place {seen.by_place} of {seen.messages} right",
+        ),
         4: (True, "published"),
     }
 
@@ -84,7 +114,10 @@ def _verdicts(seen: Tampered) -> dict[int, tuple[bool, str]]:
     if seen.failed is not None:
         return {2: (False, "refused\nthe batch"), 4: (False, "no result:\neverybody's round")}
     _, own, later = seen.dropped
-    complaint = f"{seen.missed} user{'s' if seen.missed != 1 else ''} complain{'s' if seen.missed == 1 else ''}"
+    complaint = (
+        f"{seen.missed} user{'s' if seen.missed != 1 else ''} "
+        f"complain{'s' if seen.missed == 1 else ''}"
+    )
     return {
         1: (False, "malicious"),
         0: (True, f"{complaint},\nreceipt in hand"),

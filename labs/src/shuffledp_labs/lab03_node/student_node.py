@@ -1,8 +1,10 @@
-"""A mix node whose peeling and mixing is a student's file; everything else is the shuffler's own code.
+"""A mix node whose peeling and mixing is a student's file.
 
-The student's program runs in its own process (see `shuffledp_labs.student`): it gets the round key and the batch, and
-gives back what shall leave. Coins are the operating system's. The node says that it is corrupt, as every node does that
-runs foreign code.
+Everything else is the shuffler's own code.
+
+The student's program runs in its own process (see `shuffledp_labs.student`): it gets the round key
+and the batch, and gives back what shall leave. Coins are the operating system's. The node says that
+it is corrupt, as every node does that runs foreign code.
 """
 
 from __future__ import annotations
@@ -63,10 +65,15 @@ class StudentPipeline(RoundPipeline):
     orders: Path | None = None
 
     async def mixed(self, live: LiveRound) -> BatchHeader:
-        """See `RoundPipeline.mixed`. What is missing in the student's output counts as dropped, and is signed for."""
+        """See `RoundPipeline.mixed`.
+
+        What is missing in the student's output counts as dropped, and is signed for.
+        """
         record, terms = live.record, live.require_terms()
         if record.is_entry:
-            raise NodeFault("a student's node stands behind the entry node: put another first on the route")
+            raise NodeFault(
+                "a student's node stands behind the entry node: put another first on the route"
+            )
         width = terms.geometry.record_bytes(record.position)
         packed = live.folder.incoming.read_bytes()
         batch = [packed[start : start + width] for start in range(0, len(packed), width)]
@@ -95,17 +102,23 @@ def _checked(found: Any, most: int, width: int) -> Sequence[bytes]:
     if not isinstance(found, tuple | list) or not all(isinstance(each, bytes) for each in found):
         raise BadBatchError(f"mix gave a {type(found).__name__} where a list of bytes is asked")
     if len(found) > most:
-        raise BadBatchError(f"mix gave {len(found)} records of {most}: a node may drop, and never add")
+        raise BadBatchError(
+            f"mix gave {len(found)} records of {most}: a node may drop, and never add"
+        )
     wrong = sum(len(each) != width for each in found)
     if wrong:
-        raise BadBatchError(f"{wrong} of the {len(found)} records that mix gave do not have {width} bytes")
+        raise BadBatchError(
+            f"{wrong} of the {len(found)} records that mix gave do not have {width} bytes"
+        )
     return found
 
 
 def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Sequence[bytes]) -> None:
-    """Append, as a line of JSON, the place at which each leaving record stood among those that leave.
+    """Append, as a line of JSON, the place at which each leaving record stood among those that
+    leave.
 
-    The node peels the batch itself, apart from the student's program. Records that it finds nowhere are left out.
+    The node peels the batch itself, apart from the student's program. Records that it finds nowhere
+    are left out.
     """
     box = SealedBox(PrivateKey(key))
     places: dict[bytes, int] = {}
@@ -130,7 +143,14 @@ def student_node(mix: Mix, orders: Path | None = None) -> Callable[[NodeServices
     def node_of(parts: NodeServices) -> MixNode:
         work = parts.work
         pipeline = StudentPipeline(
-            work.identity, work.pool, work.relay, work.metrics, None, mix, orders, memory=work.memory
+            work.identity,
+            work.pool,
+            work.relay,
+            work.metrics,
+            None,
+            mix,
+            orders,
+            memory=work.memory,
         )
         return MixNode(replace(parts, work=pipeline))
 

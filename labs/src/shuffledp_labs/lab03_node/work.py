@@ -1,11 +1,14 @@
-"""Lab 3, Be the node: what your node does with a batch. The handout is README.md; the network is not yours to write."""
+"""Lab 3, Be the node: what your node does with a batch.
+
+The handout is README.md; the network is not yours to write.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-# You will want hashlib.blake2b, nacl.bindings.crypto_scalarmult_base, nacl.bindings.crypto_box_open and
-# nacl.exceptions.CryptoError.
+# You will want hashlib.blake2b, nacl.bindings.crypto_scalarmult_base, nacl.bindings.crypto_box_open
+# and nacl.exceptions.CryptoError.
 
 
 def peel(key: bytes, layer: bytes) -> bytes:
@@ -27,7 +30,8 @@ def mix(key: bytes, records: list[bytes], coins: Any) -> list[bytes]:
     Args:
         key: as above.
         records: the onions that your predecessor sent, in its order.
-        coins: the only source of chance: `coins.below(n)` is a uniform whole number from 0 to n - 1.
+        coins: the only source of chance: `coins.below(n)` is a uniform whole number from 0 to n -
+            1.
 
     Returns:
         What leaves your node, in the order in which it leaves.

@@ -23,11 +23,16 @@ LAB = Lab(
             most=100,
         ),
         Prediction(
-            "all_three", "All three are corrupt. What share of the messages do they link?", "number", "%", most=100
+            "all_three",
+            "All three are corrupt. What share of the messages do they link?",
+            "number",
+            "%",
+            most=100,
         ),
         Prediction(
             "guessed",
-            "They have linked everybody. Each person told the truth with probability 25/27, and the most frequent "
+            "They have linked everybody. Each person told the truth with probability 25/27, and "
+            "the most frequent "
             "value is held by 25 %. What share of the values do they guess?",
             "number",
             "%",
@@ -35,18 +40,50 @@ LAB = Lab(
         ),
         Prediction(
             "worst_node",
-            "One of the three nodes may be honest. Which one should it be, so that the most people are safe?",
+            "One of the three nodes may be honest. Which one should it be, so that the most "
+            "people are safe?",
             "choice",
-            choices=("node 1, which knows the senders", "node 2", "node 3, which sees the messages", "any of them"),
+            choices=(
+                "node 1, which knows the senders",
+                "node 2",
+                "node 3, which sees the messages",
+                "any of them",
+            ),
         ),
     ),
     checks=(
         Check("B-all", 12, "With every log, every sender is named.", _of("checks.all_logs")),
-        Check("B-missing", 10, "Where one log is missing, nobody is accused.", _of("checks.missing_logs")),
-        Check("B-dropped", 8, "Messages that were lost on the way confuse nothing.", _of("checks.dropped")),
-        Check("C-slept", 10, "The node that kept its order is named, and no other.", _of("checks.slept"), chance=1e-9),
-        Check("D-histogram", 8, "From an answer of k-RR, the likeliest value.", _of("checks.histogram_guess")),
-        Check("D-sum", 12, "From an answer of RR-Shuffle, the likeliest value.", _of("checks.sum_guess")),
+        Check(
+            "B-missing",
+            10,
+            "Where one log is missing, nobody is accused.",
+            _of("checks.missing_logs"),
+        ),
+        Check(
+            "B-dropped",
+            8,
+            "Messages that were lost on the way confuse nothing.",
+            _of("checks.dropped"),
+        ),
+        Check(
+            "C-slept",
+            10,
+            "The node that kept its order is named, and no other.",
+            _of("checks.slept"),
+            chance=1e-9,
+        ),
+        Check(
+            "D-histogram",
+            8,
+            "From an answer of k-RR, the likeliest value.",
+            _of("checks.histogram_guess"),
+        ),
+        Check(
+            "D-sum",
+            12,
+            "From an answer of RR-Shuffle, the likeliest value.",
+            _of("checks.sum_guess"),
+        ),
         Check("E-policy", 7, "Your device refuses what it should refuse.", _of("policy.policy")),
         Check(
             "E-round",
@@ -59,9 +96,11 @@ LAB = Lab(
         ),
     ),
     explanations=(
-        "Two corrupt nodes of three are worth as much as none. Say why, with the joins of your own rounds, and what "
+        "Two corrupt nodes of three are worth as much as none. Say why, with the joins of your "
+        "own rounds, and what "
         "would have to happen for the two to be worth something.",
-        "With every node corrupt each person keeps ε_L. What did that mean for your guesses, in your own numbers, and "
+        "With every node corrupt each person keeps ε_L. What did that mean for your guesses, in "
+        "your own numbers, and "
         "what would you change in the round to keep more?",
     ),
     show=_of("show.run"),

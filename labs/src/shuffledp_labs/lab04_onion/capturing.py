@@ -1,4 +1,6 @@
-"""Step E of lab 4, first half: a real round of forty users, some of whose nodes wrote down what they saw."""
+"""Step E of lab 4, first half: a real round of forty users, some of whose nodes wrote down what
+they saw.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def real_round(attempt: Attempt) -> str:
         seen = asyncio.run(capture(folder / "system", corrupt, values))
     made = judge_links(attempt.program.call("link", seen.logs, seen.board), seen)
     nodes = ", ".join(map(str, corrupt))
-    return f"{USERS} users on real nodes, {nodes} of {NODES} corrupt: {made} of {len(seen.board)} linked"
+    return (
+        f"{USERS} users on real nodes, {nodes} of {NODES} corrupt: {made} of {len(seen.board)} "
+        f"linked"
+    )
 
 
 async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -> Seen:
@@ -39,20 +44,31 @@ async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -
     from shuffledp_sim.users.small_round import open_small
 
     budget = LocalBudget(1e9, 0.5)
-    async with LocalSystem(folder, nodes=NODES, budget=budget, broker=False, corrupt=corrupt) as system:
+    async with LocalSystem(
+        folder, nodes=NODES, budget=budget, broker=False, corrupt=corrupt
+    ) as system:
         one = await open_small(system, _plan(system.population, system.route, len(values)))
         one.honest += one.prepared(values)
         await one.send(one.honest)
         result = from_json((await one.finish()).body, Result)
         if result.board_digest is None:
-            raise LabError(f"the round was not published, which is not your fault: {result.reason}; check again")
+            raise LabError(
+                f"the round was not published, which is not your fault: {result.reason}; check "
+                f"again"
+            )
         board = one.split(await one.board(result))
     logs = read_logs(folder / "corrupt", system.deployment.roster.deployment, one.round_id)
     order = list(range(len(values)))
-    if 1 in logs and logs[1].credentials is not None:  # users are numbered as they stand in node 1's spool
+    if (
+        1 in logs and logs[1].credentials is not None
+    ):  # users are numbered as they stand in node 1's spool
         places = {row.tobytes(): place for place, row in enumerate(logs[1].credentials)}
         order = [places[bytes.fromhex(own.claim.signer)] for own in one.honest]
-    sender = {message: user for user, own in zip(order, one.honest, strict=True) for message in one.split(own.messages)}
+    sender = {
+        message: user
+        for user, own in zip(order, one.honest, strict=True)
+        for message in one.split(own.messages)
+    }
     plain = plain_logs(logs, one.verified.geometry.messages_per_user)
     return Seen(NODES, plain, board, [sender[message] for message in board])
 

@@ -21,7 +21,8 @@ WHERE_D: Final = 'read "D. Guess" in the handout'
 
 HOPS: Final = (3, 4, 5)
 ACCOMPLICES: Final = 3
-"""Users of the adversary's own in step C: 9 messages of 120, all of which an honest node leaves in their places with
+"""Users of the adversary's own in step C: 9 messages of 120, all of which an honest node leaves in
+their places with
 probability 111!/120! < 1e-18."""
 
 SLEEP_ROUNDS: Final = 8
@@ -41,9 +42,14 @@ def missing_logs(attempt: Attempt) -> str:
     for hops in HOPS:
         one = rounds.played(attempt.draws, hops)
         everybody = range(1, hops + 1)
-        honest = [{position} for position in everybody] + [set(attempt.draws.sample(everybody, hops - 1))]
+        honest = [{position} for position in everybody] + [
+            set(attempt.draws.sample(everybody, hops - 1))
+        ]
         for absent in honest:
-            _link(attempt, rounds.seen_by(one, [position for position in everybody if position not in absent]))
+            _link(
+                attempt,
+                rounds.seen_by(one, [position for position in everybody if position not in absent]),
+            )
             looked += 1
     return f"{looked} rounds, each without one log at least, at every place: nobody accused"
 
@@ -56,9 +62,14 @@ def dropped(attempt: Attempt) -> str:
     for tampering in (drop, mark, mark):
         hops = attempt.draws.choice(HOPS)
         by = attempt.draws.integer(1, hops - 1)
-        one = rounds.played(attempt.draws, hops, Conduct(tampering={by: _drawing(attempt.draws, tampering is mark)}))
+        one = rounds.played(
+            attempt.draws, hops, Conduct(tampering={by: _drawing(attempt.draws, tampering is mark)})
+        )
         _link(attempt, rounds.seen_by(one, range(1, hops + 1)))
-    return "3 rounds in which onions were dropped on the way: every sender of what is left named, every one right"
+    return (
+        "3 rounds in which onions were dropped on the way: every sender of what is left named, "
+        "every one right"
+    )
 
 
 def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
@@ -77,24 +88,38 @@ def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
 
 
 def judge_links(claims: Any, seen: Seen) -> int:
-    """Number of claims; raises CheckFailed where one is wrong, or one that the logs prove is not made."""
+    """Number of claims.
+
+    Raises CheckFailed where one is wrong, or one that the logs prove is not made.
+    """
     if not isinstance(claims, tuple | list) or not all(type(claim) is int for claim in claims):
-        raise CheckFailed(f"link returned {kind_of(claims)} where a list of whole numbers is asked; {WHERE_B}")
+        raise CheckFailed(
+            f"link returned {kind_of(claims)} where a list of whole numbers is asked; {WHERE_B}"
+        )
     if len(claims) != len(seen.board):
         raise CheckFailed(
-            f"link returned {len(claims)} claims for {len(seen.board)} messages: one each, in order; {WHERE_B}"
+            f"link returned {len(claims)} claims for {len(seen.board)} messages: one each, in "
+            f"order; {WHERE_B}"
         )
     made: int = sum(claim != NOBODY for claim in claims)
-    wrong = sum(claim not in {NOBODY, owner} for claim, owner in zip(claims, seen.truth, strict=True))
+    wrong = sum(
+        claim not in {NOBODY, owner} for claim, owner in zip(claims, seen.truth, strict=True)
+    )
     if seen.missing and made:
         raise CheckFailed(
-            f"{seen.what}: link accuses in {made} of {len(claims)} cases where the logs prove nothing, {wrong} of them "
+            f"{seen.what}: link accuses in {made} of {len(claims)} cases where the logs prove "
+            f"nothing, {wrong} of them "
             f"wrongly; {WHERE_MISSING}"
         )
     if wrong:
-        raise CheckFailed(f"{seen.what}: {wrong} of {made} claims name the wrong user; {WHERE_MISSING}")
+        raise CheckFailed(
+            f"{seen.what}: {wrong} of {made} claims name the wrong user; {WHERE_MISSING}"
+        )
     if not seen.missing and made < len(claims):
-        raise CheckFailed(f"{seen.what}: link leaves {len(claims) - made} of {len(claims)} senders open; {WHERE_B}")
+        raise CheckFailed(
+            f"{seen.what}: link leaves {len(claims) - made} of {len(claims)} senders open; "
+            f"{WHERE_B}"
+        )
     return made
 
 
@@ -110,21 +135,30 @@ def slept(attempt: Attempt) -> str:
     for number in range(SLEEP_ROUNDS):
         hops = HOPS[number % len(HOPS)]
         absent = _absent(draws, hops)
-        # None sleeps in every fourth round: whoever names the first that is missing must not get through.
+        # None sleeps in every fourth round: whoever names the first that is missing must not get
+        # through.
         asleep = 0 if number % 4 == 3 else draws.choice(absent)
         one = rounds.played(draws, hops, Conduct(asleep={asleep} - {0}))
-        seen = rounds.seen_by(one, [position for position in range(1, hops + 1) if position not in absent])
+        seen = rounds.seen_by(
+            one, [position for position in range(1, hops + 1) if position not in absent]
+        )
         own = rounds.trails(one, draws.sample(range(rounds.USERS), ACCOMPLICES))
         found = attempt.program.call("who_slept", seen.logs, seen.board, own)
         judge_sleeper(found, asleep, f"{seen.what}, {len(own)} messages of your own")
-    return f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and nobody where none did"
+    return (
+        f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and "
+        f"nobody where none did"
+    )
 
 
 def judge_sleeper(found: Any, asleep: int, what: str) -> None:
-    """Raises `CheckFailed` for another node than the one that slept, or for what is no position of a node."""
+    """Raises `CheckFailed` for another node than the one that slept, or for what is no position of
+    a node.
+    """
     if type(found) is not int:
         raise CheckFailed(
-            f"{what}: who_slept returned {kind_of(found)} where the position of a node is asked, or 0; {WHERE_C}"
+            f"{what}: who_slept returned {kind_of(found)} where the position of a node is asked, "
+            f"or 0; {WHERE_C}"
         )
     if found != asleep:
         blamed = f"node {found} slept, and it did not" if found else "no node slept, and one did"
@@ -132,7 +166,10 @@ def judge_sleeper(found: Any, asleep: int, what: str) -> None:
 
 
 def _absent(draws: Draws, hops: int) -> list[int]:
-    """Nodes without a log: one, or two that are no neighbours; never node 1, whose log names the senders."""
+    """Nodes without a log: one, or two that are no neighbours.
+
+    Never node 1, whose log names the senders.
+    """
     last = draws.integer(2, hops)
     others = [position for position in range(2, hops + 1) if abs(position - last) > 1]
     return sorted([last, *draws.sample(others, min(len(others), draws.below(2)))])
@@ -143,11 +180,16 @@ def histogram_guess(attempt: Attempt) -> str:
     draws, cells = attempt.draws, 0
     for _ in range(6):
         while True:
-            spec = rounds.krr(draws.integer(3, 9), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20))
+            spec = rounds.krr(
+                draws.integer(3, 9), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20)
+            )
             if _telling(spec, prior := _prior(draws, spec["symbols"])):
                 break
         cells += _guess(attempt, spec, prior)
-    return f"6 priors and blankets, {cells} cells: every guess is one of largest posterior, in rationals"
+    return (
+        f"6 priors and blankets, {cells} cells: every guess is one of largest posterior, in "
+        f"rationals"
+    )
 
 
 def sum_guess(attempt: Attempt) -> str:
@@ -155,11 +197,15 @@ def sum_guess(attempt: Attempt) -> str:
     draws, cells = attempt.draws, 0
     for _ in range(6):
         while True:
-            spec = rounds.rr(draws.integer(2, 7), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20))
+            spec = rounds.rr(
+                draws.integer(2, 7), draws.fraction(Fraction(1, 10), Fraction(9, 10), 20)
+            )
             if _telling(spec, prior := _prior(draws, spec["max_value"] + 1)):
                 break
         cells += _guess(attempt, spec, prior)
-    return f"6 priors and coins, {cells} cells: every guess is one of largest posterior, in rationals"
+    return (
+        f"6 priors and coins, {cells} cells: every guess is one of largest posterior, in rationals"
+    )
 
 
 def _prior(draws: Draws, size: int) -> list[Fraction]:
@@ -168,7 +214,9 @@ def _prior(draws: Draws, size: int) -> list[Fraction]:
 
 
 def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
-    """True if no short cut guesses right everywhere: the answer itself, the likelihood alone, the prior alone."""
+    """True if no short cut guesses right everywhere: the answer itself, the likelihood alone, the
+    prior alone.
+    """
     table, everywhere = rounds.likelihoods(spec), range(len(prior))
     best = [rounds.best_guesses(answer, prior, table) for answer in everywhere]
     uniform = [Fraction(1, len(prior))] * len(prior)
@@ -176,7 +224,8 @@ def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
     commonest = max(everywhere, key=lambda value: prior[value])
     short_cuts = (list(everywhere), likeliest, [commonest] * len(prior))
     return commonest != 0 and all(
-        any(guess not in right for guess, right in zip(cut, best, strict=True)) for cut in short_cuts
+        any(guess not in right for guess, right in zip(cut, best, strict=True))
+        for cut in short_cuts
     )
 
 
@@ -184,8 +233,14 @@ def _guess(attempt: Attempt, spec: dict[str, Any], prior: Sequence[Fraction]) ->
     table = rounds.likelihoods(spec)
     cells: list[int | None] = attempt.draws.shuffled([*range(len(table)), None])
     found = attempt.program.call("guess", cells, list(prior), spec)
-    if not isinstance(found, tuple | list) or len(found) != len(cells) or not all(type(each) is int for each in found):
-        raise CheckFailed(f"guess must return one whole number for each of {len(cells)} answers; {WHERE_D}")
+    if (
+        not isinstance(found, tuple | list)
+        or len(found) != len(cells)
+        or not all(type(each) is int for each in found)
+    ):
+        raise CheckFailed(
+            f"guess must return one whole number for each of {len(cells)} answers; {WHERE_D}"
+        )
     wrong = [
         answer
         for answer, value in zip(cells, found, strict=True)
@@ -194,7 +249,8 @@ def _guess(attempt: Attempt, spec: dict[str, Any], prior: Sequence[Fraction]) ->
     if wrong:
         told = ", ".join("None" if answer is None else str(answer) for answer in wrong[:4])
         raise CheckFailed(
-            f"{_named(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} guesses are not the "
+            f"{_named(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} "
+            f"guesses are not the "
             f"likeliest value, for the answers {told}; {WHERE_D}"
         )
     return len(cells)

@@ -1,4 +1,7 @@
-"""Step E of lab 4, second half: which rounds a device should refuse. The oracle is the client's own policy."""
+"""Step E of lab 4, second half: which rounds a device should refuse.
+
+The oracle is the client's own policy.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +34,40 @@ def policy(attempt: Attempt) -> str:
         right = accepted(manifest, limits)
         refused += not right
         judge_answer(found, right=right, manifest=manifest, limits=limits)
-    return f"{MANIFESTS} manifests: {MANIFESTS - refused} accepted and {refused} refused, as the client does"
+    return (
+        f"{MANIFESTS} manifests: {MANIFESTS - refused} accepted and {refused} refused, as the "
+        f"client does"
+    )
 
 
-def judge_answer(found: Any, *, right: bool, manifest: dict[str, Any], limits: dict[str, Any]) -> None:
+def judge_answer(
+    found: Any, *, right: bool, manifest: dict[str, Any], limits: dict[str, Any]
+) -> None:
     """Raises CheckFailed unless a device's answer is a bool, and the client's own."""
     if type(found) is not bool:
         raise CheckFailed(f"accept returned {kind_of(found)} where True or False is asked; {WHERE}")
     if found is not right:
         raise CheckFailed(
-            f"accept says {found} and the client {right}, for the manifest {manifest} under the limits {limits}; "
+            f"accept says {found} and the client {right}, for the manifest {manifest} under the "
+            f"limits {limits}; "
             f"{WHERE}"
         )
 
 
 def drawn(draws: Draws) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Manifests with limits: good ones, each spoiled in one way, and the cases on the border."""
-    spoils = (None, "corrupt", "operators", "nodes", "epsilon", "no epsilon", "local", "no local", "any local", "edge")
+    spoils = (
+        None,
+        "corrupt",
+        "operators",
+        "nodes",
+        "epsilon",
+        "no epsilon",
+        "local",
+        "no local",
+        "any local",
+        "edge",
+    )
     pairs = [_spoiled(draws, spoils[number % len(spoils)]) for number in range(MANIFESTS)]
     return draws.shuffled(pairs)
 
@@ -114,19 +134,36 @@ def accepted(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
         allow_corrupt=limits["allow_corrupt"],
     )
     route = tuple(
-        Party(name=node["name"], role="node", operator=node["operator"], address="127.0.0.1:1", identity_key="00" * 32)
+        Party(
+            name=node["name"],
+            role="node",
+            operator=node["operator"],
+            address="127.0.0.1:1",
+            identity_key="00" * 32,
+        )
         for node in manifest["nodes"]
     )
     corrupt = tuple(node["name"] for node in manifest["nodes"] if node["corrupt"])
     try:
-        check_policy(wanted, _certificate(manifest), Geometry.of(_SPEC, "sealed-box", len(route)), route, corrupt)
+        check_policy(
+            wanted,
+            _certificate(manifest),
+            Geometry.of(_SPEC, "sealed-box", len(route)),
+            route,
+            corrupt,
+        )
     except ClientPolicyRefusal:
         return False
     return True
 
 
 def _certificate(manifest: dict[str, Any]) -> Any:
-    from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, LedgerPosition
+    from shuffledp_core.documents.models import (
+        Certificate,
+        CorruptedGuarantee,
+        EpsilonBounds,
+        LedgerPosition,
+    )
 
     return Certificate(
         deployment="lab",

@@ -1,10 +1,12 @@
-"""A student's `link` on the logs of any round that corrupt nodes left: a demo's, or a deployment's in containers.
+"""A student's `link` on the logs of any round that corrupt nodes left: a demo's, or a deployment's
+in containers.
 
-    python -m shuffledp_labs.lab04_onion.replay lab-4/work.py out/ROUND [--logs FOLDER] [--corrupt 1,2]
+    python -m shuffledp_labs.lab04_onion.replay lab-4/work.py out/ROUND [--logs FOLDER] [--corrupt
+    1,2]
 
-A round's folder holds the signed documents and the board; the logs lie in it, or in FOLDER, into which `deploy/class.sh
-logs` copies those of containers. The claims are compared with what the product's own attack finds, since only a
-simulation knows the truth.
+A round's folder holds the signed documents and the board; the logs lie in it, or in FOLDER, into
+which `deploy/class.sh logs` copies those of containers. The claims are compared with what the
+product's own attack finds, since only a simulation knows the truth.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None
 
     wanted = frozenset(captured.logs) if corrupt is None else corrupt
     if not wanted or not wanted <= captured.logs.keys():
-        raise UsageError(f"there are logs of the nodes {sorted(captured.logs)}, not of {sorted(wanted)}")
+        raise UsageError(
+            f"there are logs of the nodes {sorted(captured.logs)}, not of {sorted(wanted)}"
+        )
     logs = {position: captured.logs[position] for position in wanted}
     board = [row.tobytes() for row in captured.board]
     plain = plain_logs(logs, captured.manifest.geometry.messages_per_user)
@@ -80,8 +84,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="replay", description=__doc__.partition("\n")[0])
     parser.add_argument("work", type=Path, help="the student's work.py")
     parser.add_argument("folder", type=Path, help="the round's folder, out/ROUND")
-    parser.add_argument("--logs", type=Path, help="folder with the logs, where they are not in the round's")
-    parser.add_argument("--corrupt", type=_positions, help="use the logs of these nodes only, such as 1,2")
+    parser.add_argument(
+        "--logs", type=Path, help="folder with the logs, where they are not in the round's"
+    )
+    parser.add_argument(
+        "--corrupt", type=_positions, help="use the logs of these nodes only, such as 1,2"
+    )
     options = parser.parse_args()
 
     from shuffledp_adversary.tracing.trace import load_captured
@@ -92,7 +100,8 @@ def main() -> int:
         print(f"replay: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code
     print(  # noqa: T201 - the answer
-        f"{done.messages} messages; the logs prove {done.proved} senders; link makes {done.claimed} claims, "
+        f"{done.messages} messages; the logs prove {done.proved} senders; link makes "
+        f"{done.claimed} claims, "
         f"{done.alike} of them proved"
     )
     return 0

@@ -1,4 +1,6 @@
-"""Rounds of lab 4 as the adversary sees them: played in process with real onions, and handed over as plain data."""
+"""Rounds of lab 4 as the adversary sees them: played in process with real onions, and handed over
+as plain data.
+"""
 
 from __future__ import annotations
 
@@ -49,23 +51,36 @@ class Seen:
     @property
     def what(self) -> str:
         """For messages: how many nodes, and whose logs are not there."""
-        without = f" without the logs of {', '.join(map(str, self.missing))}" if self.missing else " with all logs"
+        without = (
+            f" without the logs of {', '.join(map(str, self.missing))}"
+            if self.missing
+            else " with all logs"
+        )
         return f"a round over {self.hops} nodes{without}"
 
 
-def played(draws: Draws, hops: int, conduct: Conduct | None = None, users: int = USERS) -> PlayedRound:
+def played(
+    draws: Draws, hops: int, conduct: Conduct | None = None, users: int = USERS
+) -> PlayedRound:
     """A round of users whose answers are drawn; everything in it follows from the draws."""
     from shuffledp_adversary.in_process import HONEST, plain_messages, play
 
     geometry = Geometry.of(SUM, "sealed-box", hops)
     answers = [draws.below(SUM.max_value + 1) for _ in range(users)]
-    return play(geometry, plain_messages(geometry, SUM, answers, draws.bytes), conduct or HONEST, draws.bytes)
+    return play(
+        geometry,
+        plain_messages(geometry, SUM, answers, draws.bytes),
+        conduct or HONEST,
+        draws.bytes,
+    )
 
 
 def seen_by(one: PlayedRound, corrupt: Collection[int]) -> Seen:
     """What the adversary has of it, with the logs of these nodes."""
     hops = one.geometry.hops
-    logs = plain_logs({position: one.logs[position] for position in corrupt}, one.geometry.messages_per_user)
+    logs = plain_logs(
+        {position: one.logs[position] for position in corrupt}, one.geometry.messages_per_user
+    )
     sender = {message: user for user, own in enumerate(one.messages) for message in own}
     return Seen(hops, logs, one.board, [sender[message] for message in one.board])
 
@@ -84,7 +99,10 @@ def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
 
 
 def trails(one: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
-    """For every message of these users: its digest as it left each node. Only where nothing was dropped."""
+    """For every message of these users: its digest as it left each node.
+
+    Only where nothing was dropped.
+    """
     per_user = one.geometry.messages_per_user
     found = []
     for place in (user * per_user + number for user in users for number in range(per_user)):
@@ -107,10 +125,15 @@ def rr(max_value: int, randomise: Fraction) -> dict[str, Any]:
 
 
 def likelihoods(spec: Mapping[str, Any]) -> list[list[Fraction]]:
-    """P(answer | value) as rationals, by row of the answer: the certified law, written down a second time."""
+    """P(answer | value) as rationals, by row of the answer: the certified law, written down a
+    second time.
+    """
     if "symbols" in spec:
         k, other = spec["symbols"], spec["blanket"] / spec["symbols"]
-        return [[other + (1 - spec["blanket"] if value == answer else 0) for value in range(k)] for answer in range(k)]
+        return [
+            [other + (1 - spec["blanket"] if value == answer else 0) for value in range(k)]
+            for answer in range(k)
+        ]
     k, flip = spec["max_value"], spec["randomise"] / 2
     laws = [_ones([1 - flip] * value + [flip] * (k - value)) for value in range(k + 1)]
     return [[law[answer] for law in laws] for answer in range(k + 1)]
@@ -128,7 +151,9 @@ def _ones(chances: Sequence[Fraction]) -> list[Fraction]:
     return law
 
 
-def best_guesses(answer: int | None, prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]) -> set[int]:
+def best_guesses(
+    answer: int | None, prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]
+) -> set[int]:
     """All values of the largest posterior."""
     row = [Fraction(1)] * len(prior) if answer is None else table[answer]
     scores = [chance * share for chance, share in zip(row, prior, strict=True)]
@@ -138,5 +163,6 @@ def best_guesses(answer: int | None, prior: Sequence[Fraction], table: Sequence[
 def success(prior: Sequence[Fraction], table: Sequence[Sequence[Fraction]]) -> Fraction:
     """Chance that the best guess from an answer is right."""
     return sum(
-        (max(chance * share for chance, share in zip(row, prior, strict=True)) for row in table), start=Fraction(0)
+        (max(chance * share for chance, share in zip(row, prior, strict=True)) for row in table),
+        start=Fraction(0),
     )

@@ -1,4 +1,6 @@
-"""What `lab run 4` shows: a round of 300 people, and how far each set of corrupt nodes follows it."""
+"""What `lab run 4` shows: a round of 300 people, and how far each set of corrupt nodes follows
+it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def run(showing: Showing) -> Path:
     showing.progress(f"a round of {USERS} people over {HOPS} nodes, in process, with real onions")
     found = followed(showing)
     for one in found:
-        showing.progress(f"logs of {_nodes(one.corrupt)}: {one.linked:.0%} linked, {one.guessed:.0%} guessed")
+        showing.progress(
+            f"logs of {_nodes(one.corrupt)}: {one.linked:.0%} linked, {one.guessed:.0%} guessed"
+        )
     file = showing.out / PICTURE
     draw(found, float(max(PRIOR)), file)
     return file
@@ -80,7 +84,9 @@ def _nodes(corrupt: Sequence[int]) -> str:
 
 
 def draw(found: Sequence[Followed], without: float, file: Path) -> None:
-    """Bars of both shares for every set of corrupt nodes, and what one guesses without any message."""
+    """Bars of both shares for every set of corrupt nodes, and what one guesses without any
+    message.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.6, 4.8), dpi=140, layout="constrained")
@@ -90,14 +96,25 @@ def draw(found: Sequence[Followed], without: float, file: Path) -> None:
         (-0.2, "#2a6f97", "messages linked to their sender", [one.linked for one in found]),
         (0.2, "#e07a1f", "values guessed", [one.guessed for one in found]),
     ):
-        bars = axes.bar([place + shift for place in places], shares, width=0.38, color=colour, label=label, zorder=3)
+        bars = axes.bar(
+            [place + shift for place in places],
+            shares,
+            width=0.38,
+            color=colour,
+            label=label,
+            zorder=3,
+        )
         axes.bar_label(bars, [f"{share:.0%}" for share in shares], fontsize=8, padding=2)
-    axes.axhline(without, color="#8a8f98", ls=":", label=f"guessed without any message: {without:.0%}")
+    axes.axhline(
+        without, color="#8a8f98", ls=":", label=f"guessed without any message: {without:.0%}"
+    )
     axes.set_xticks(list(places), [_nodes(one.corrupt) for one in found])
     axes.set_ylim(0, 1.12)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("corrupt nodes, of three")
-    axes.set_title(f"{USERS} people, k-RR: the last honest node keeps everybody", fontsize=12, loc="left")
+    axes.set_title(
+        f"{USERS} people, k-RR: the last honest node keeps everybody", fontsize=12, loc="left"
+    )
     axes.grid(visible=True, axis="y", color="#8a8f98", alpha=0.18, lw=0.7)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

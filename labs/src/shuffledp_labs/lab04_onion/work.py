@@ -1,4 +1,7 @@
-"""Lab 4, Follow the onion: an adversary who holds logs of corrupt nodes. The handout is README.md."""
+"""Lab 4, Follow the onion: an adversary who holds logs of corrupt nodes.
+
+The handout is README.md.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ from typing import Any
 
 
 def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
-    """Step B. For each message on the board: the user who sent it, or -1 where the logs do not prove it.
+    """Step B.
+
+    For each message on the board: the user who sent it, or -1 where the logs do not prove it.
 
     Args:
-        logs: by position on the route, 1 first; a node that is not corrupt has no log here. Each log has
+        logs: by position on the route, 1 first; a node that is not corrupt has no log here. Each
+            log has
 
-            "permutation"   outgoing record i was record permutation[i] of the node's pool. At node 1 the pool holds
-                            the messages of user 0, then those of user 1, and so on; elsewhere it is what came in.
-            "incoming"      first 16 bytes of the SHA-256 of everything that came in, in its order (node 1: envelopes)
+            "permutation"   outgoing record i was record permutation[i] of the node's pool. At node
+                            1 the pool holds
+                            the messages of user 0, then those of user 1, and so on; elsewhere it is
+                            what came in.
+            "incoming"      first 16 bytes of the SHA-256 of everything that came in, in its order
+                            (node 1: envelopes)
             "outgoing"      the same of everything that left, in its order
             "messages"      a number: how many messages every user sends
 
@@ -26,13 +35,17 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
 
 
 def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]]) -> int:
-    """Step C. The position of the node without a log that forgot to mix and kept the order of its batch; 0: none.
+    """Step C.
+
+    The position of the node without a log that forgot to mix and kept the order of its batch; 0:
+    none.
 
     Args:
         logs: as above; never without node 1, and no two neighbours are missing.
         board: as above.
-        trails: the messages of your own accomplices, who remember what they sent: trails[j][p - 1] is the digest
-            (16 bytes, as in the logs) of what message j was when it left node p; the last one is as on the board.
+        trails: the messages of your own accomplices, who remember what they sent: trails[j][p - 1]
+            is the digest (16 bytes, as in the logs) of what message j was when it left node p; the
+            last one is as on the board.
     """
     raise NotImplementedError
 
@@ -41,11 +54,13 @@ def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]
     """Step D. The likeliest value of each user.
 
     Args:
-        answers: each user's randomised answer where you linked all its messages, None where you did not.
+        answers: each user's randomised answer where you linked all its messages, None where you did
+            not.
         prior: prior[x] is the share of users who hold x.
-        spec: {"mechanism": "krr-histogram", "symbols": k, "blanket": g}: with probability g a uniform symbol of
-            0 .. k-1, else the value itself; or {"mechanism": "rr-shuffle", "max_value": k, "randomise": p}: a value x
-            is x ones and k-x zeros, each of them flipped with probability p/2; the answer is the number of ones.
+        spec: {"mechanism": "krr-histogram", "symbols": k, "blanket": g}: with probability g a
+            uniform symbol of 0 .. k-1, else the value itself; or {"mechanism": "rr-shuffle",
+            "max_value": k, "randomise": p}: a value x is x ones and k-x zeros, each of them flipped
+            with probability p/2; the answer is the number of ones.
     """
     raise NotImplementedError
 
@@ -54,9 +69,10 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
     """Step E. Whether your own device should take part in a round.
 
     Args:
-        manifest: {"epsilon": ε while one node is honest, "epsilon_corrupted": ε_L when none is (either may be None: no
-            finite bound), "nodes": [{"name": ..., "operator": ..., "corrupt": True or False}, ...]}
-        limits: {"epsilon": ..., "epsilon_corrupted": ... (math.inf: whatever), "nodes": the fewest, "operators": the
-            fewest different ones, "allow_corrupt": True or False}
+        manifest: {"epsilon": ε while one node is honest, "epsilon_corrupted": ε_L when none is
+            (either may be None: no finite bound), "nodes": [{"name": ..., "operator": ...,
+            "corrupt": True or False}, ...]}
+        limits: {"epsilon": ..., "epsilon_corrupted": ... (math.inf: whatever), "nodes": the fewest,
+            "operators": the fewest different ones, "allow_corrupt": True or False}
     """
     raise NotImplementedError

@@ -1,4 +1,6 @@
-"""Lab 5, Ask again tomorrow: the same question every day, and a client that remembers what it answered."""
+"""Lab 5, Ask again tomorrow: the same question every day, and a client that remembers what it
+answered.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from shuffledp_labs.lab05_again import checks
 from shuffledp_labs.lab05_again.show import show
 
 BUSY: Final = 120.0
-"""Limit of a check, in seconds: for a machine that does much else. One that is idle needs a few of them."""
+"""Limit of a check, in seconds: for a machine that does much else. One that is idle needs a few of
+them.
+"""
 
 LAB: Final = Lab(
     number=5,
@@ -20,7 +24,8 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "right_after_one_day",
-            "A user tells the truth with probability 3/4. How often is your best guess right after one day?",
+            "A user tells the truth with probability 3/4. How often is your best guess right "
+            "after one day?",
             "number",
             most=1,
         ),
@@ -33,14 +38,18 @@ LAB: Final = Lab(
         ),
         Prediction(
             "remembering_helps",
-            "The user keeps its first answer for ever. How often is your guess right after 100 days?",
+            "The user keeps its first answer for ever. How often is your guess right after 100 "
+            "days?",
             "choice",
             choices=("as after one day", "as after nine days", "nearly always"),
         ),
     ),
     checks=(
         Check(
-            "B-guess", 20, "Your guess is right as often as any guess can be, over all histories.", checks.check_guess
+            "B-guess",
+            20,
+            "Your guess is right as often as any guess can be, over all histories.",
+            checks.check_guess,
         ),
         Check(
             "C-same",
@@ -49,7 +58,13 @@ LAB: Final = Lab(
             checks.check_same,
             seconds=BUSY,
         ),
-        Check("C-fresh", 8, "Answers to different questions are independent.", checks.check_fresh, seconds=BUSY),
+        Check(
+            "C-fresh",
+            8,
+            "Answers to different questions are independent.",
+            checks.check_fresh,
+            seconds=BUSY,
+        ),
         Check(
             "C-restart",
             6,
@@ -58,9 +73,27 @@ LAB: Final = Lab(
             needs=("C-same",),
             seconds=BUSY,
         ),
-        Check("C-change", 6, "A value that changes shows no more than stated.", checks.check_change, seconds=BUSY),
-        Check("D-law", 10, "Both layers of RAPPOR have exactly their laws.", checks.check_layers, seconds=BUSY),
-        Check("D-odds", 5, "e^ε of one report and of the kept answer, exactly.", checks.check_odds, seconds=BUSY),
+        Check(
+            "C-change",
+            6,
+            "A value that changes shows no more than stated.",
+            checks.check_change,
+            seconds=BUSY,
+        ),
+        Check(
+            "D-law",
+            10,
+            "Both layers of RAPPOR have exactly their laws.",
+            checks.check_layers,
+            seconds=BUSY,
+        ),
+        Check(
+            "D-odds",
+            5,
+            "e^ε of one report and of the kept answer, exactly.",
+            checks.check_odds,
+            seconds=BUSY,
+        ),
         Check(
             "E-campaign",
             10,
@@ -70,9 +103,11 @@ LAB: Final = Lab(
         ),
     ),
     explanations=(
-        "A certificate says ε .77, and after 100 days every guess is right. Is the certificate wrong? Say what it "
+        "A certificate says ε .77, and after 100 days every guess is right. Is the certificate "
+        "wrong? Say what it "
         "promises, what your attack did, and what the ledger's ε of 100 days says about it.",
-        "Your client answers each question once. An analyst who knows that wants the truth all the same. What does the "
+        "Your client answers each question once. An analyst who knows that wants the truth all "
+        "the same. What does the "
         "analyst ask, why can your client not stop it, and who can?",
     ),
     show=show,

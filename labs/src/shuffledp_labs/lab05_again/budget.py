@@ -27,7 +27,9 @@ MOST_CALLS: Final = 2_000
 
 
 def one_day(users: int) -> Cost:
-    """Cost of one day: a yes/no question to `users` honest users, the truth told with probability 3/4."""
+    """Cost of one day: a yes/no question to `users` honest users, the truth told with probability
+    3/4.
+    """
     from shuffledp_adversary.attacks.views import YES_NO
     from shuffledp_privacy.analysis import Cost
     from shuffledp_privacy.bounds import Setting
@@ -39,8 +41,8 @@ def one_day(users: int) -> Cost:
 def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
     """The accountant's ledger with one population, on SQLite in a folder of its own.
 
-    A question that is put every day in the same way has its parameters fixed in advance; `adaptive` is the
-    accountant's careful default.
+    A question that is put every day in the same way has its parameters fixed in advance; `adaptive`
+    is the accountant's careful default.
     """
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
@@ -50,7 +52,9 @@ def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
     composition = Composition.ADAPTIVE if adaptive else Composition.FIXED
     with TemporaryDirectory() as folder:
         budget = Budget(epsilon, DELTA, composition=composition)
-        ledger = Ledger.open(f"sqlite:///{Path(folder) / 'ledger.db'}", {POPULATION: budget}, system_clock)
+        ledger = Ledger.open(
+            f"sqlite:///{Path(folder) / 'ledger.db'}", {POPULATION: budget}, system_clock
+        )
         try:
             yield ledger
         finally:
@@ -74,7 +78,8 @@ class LedgerDoor:
     Attributes:
         ledger: the accountant's.
         users: of each round.
-        cuts: for a call of `reserve`, counted from 0: whether the ledger still heard it before the line was cut.
+        cuts: for a call of `reserve`, counted from 0: whether the ledger still heard it before the
+            line was cut.
     """
 
     ledger: Ledger
@@ -92,9 +97,13 @@ class LedgerDoor:
         round_id = said[0]
         call, self.calls = self.calls, self.calls + 1
         if self.calls > MOST_CALLS:
-            raise CheckFailed(f"reserve was called {MOST_CALLS} times, and no end is in sight (README, step E)")
+            raise CheckFailed(
+                f"reserve was called {MOST_CALLS} times, and no end is in sight (README, step E)"
+            )
         if self.refused:
-            raise CheckFailed("reserve was called again after a refusal, which is for good (README, step E)")
+            raise CheckFailed(
+                "reserve was called again after a refusal, which is for good (README, step E)"
+            )
         heard = self.cuts.get(call)
         if heard is False:
             return "no answer", "the line was cut"
@@ -114,14 +123,23 @@ class LedgerDoor:
             CheckFailed: the round has no certificate, or not this one, or was asked before.
         """
         if len(said) != 2 or not isinstance(said[0], str) or not isinstance(said[1], bytes):
-            raise CheckFailed("ask takes the id of the round and its certificate, a text and bytes (README, step E)")
+            raise CheckFailed(
+                "ask takes the id of the round and its certificate, a text and bytes (README, "
+                "step E)"
+            )
         round_id, certificate = said
         if round_id not in self.certificates:
-            raise CheckFailed("the question was put in a round that has no certificate yet (README, step E)")
+            raise CheckFailed(
+                "the question was put in a round that has no certificate yet (README, step E)"
+            )
         if self.certificates[round_id] != certificate:
-            raise CheckFailed("the question was put with another round's certificate (README, step E)")
+            raise CheckFailed(
+                "the question was put with another round's certificate (README, step E)"
+            )
         if round_id in self.asked:
-            raise CheckFailed("the question was put twice in one round, for one charge (README, step E)")
+            raise CheckFailed(
+                "the question was put twice in one round, for one charge (README, step E)"
+            )
         self.asked.append(round_id)
 
     def _charge(self, round_id: str) -> bytes | str:
@@ -134,7 +152,9 @@ class LedgerDoor:
         # The ledger's ids are hex digits of one length; the student's are any text.
         stored = sha256(round_id.encode()).hexdigest()[:32]
         try:
-            return self.ledger.reserve(Reservation(stored, POPULATION, "{}", cost, epsilon), _certificate)
+            return self.ledger.reserve(
+                Reservation(stored, POPULATION, "{}", cost, epsilon), _certificate
+            )
         except BudgetExceeded as refusal:
             return str(refusal)
 

@@ -1,4 +1,7 @@
-"""The checks of lab 5. Each is a sentence about the law of the student's functions, and none knows a solution."""
+"""The checks of lab 5.
+
+Each is a sentence about the law of the student's functions, and none knows a solution.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from shuffledp_labs.errors import CheckFailed
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import Attempt
 from shuffledp_labs.lab05_again import layers
-from shuffledp_labs.lab05_again.guessing import best_success, drawn_truths, likelihood, one_sided_halves, success
+from shuffledp_labs.lab05_again.guessing import (
+    best_success,
+    drawn_truths,
+    likelihood,
+    one_sided_halves,
+    success,
+)
 from shuffledp_labs.lab05_again.memory import (
     Asked,
     Branch,
@@ -40,7 +49,9 @@ LONG = (12, 21, 40)
 """Days of histories that are drawn, not walked."""
 
 LONG_TURNS = 40
-"""How often each of `QUESTIONS` is asked in one file: a wrong program that draws again differs in one of them."""
+"""How often each of `QUESTIONS` is asked in one file: a wrong program that draws again differs in
+one of them.
+"""
 
 
 def check_guess(attempt: Attempt) -> str:
@@ -55,26 +66,37 @@ def check_guess(attempt: Attempt) -> str:
         found, best = success(truths, guess), best_success(truths)
         if found < best:
             raise CheckFailed(
-                f"over all {2**days} histories of {days} days, on which the answers are true with probability "
-                f"{_listed(truths)}, your guess is right {float(best - found):.2%} less often than it could be "
+                f"over all {2**days} histories of {days} days, on which the answers are true with "
+                f"probability "
+                f"{_listed(truths)}, your guess is right {float(best - found):.2%} less often "
+                f"than it could be "
                 "(README, step B: how much is one answer worth?)"
             )
         tried.append(f"{days}")
-        attempt.progress(f"{2**days} histories of {days} days: right with probability {float(found):.4f}, the optimum")
+        attempt.progress(
+            f"{2**days} histories of {days} days: right with probability {float(found):.4f}, the "
+            f"optimum"
+        )
     for days in LONG:
         _long_histories(attempt, days)
-    return f"all histories of {', '.join(tried)} days: as often right as can be, exactly; and some of up to {LONG[-1]}"
+    return (
+        f"all histories of {', '.join(tried)} days: as often right as can be, exactly; and some "
+        f"of up to {LONG[-1]}"
+    )
 
 
 def _long_histories(attempt: Attempt, days: int) -> None:
-    """Histories too long to walk, half of whose days point one way and half the other: every day counts."""
+    """Histories too long to walk, half of whose days point one way and half the other: every day
+    counts.
+    """
     for strong_first in (False, True):
         value = attempt.draws.below(2)
         history = one_sided_halves(attempt.draws, days, value, strong_first=strong_first)
         if _bit(attempt.program.call("guess", history), "guess") != value:
             less = likelihood(1 - value, history) / likelihood(value, history)
             raise CheckFailed(
-                f"a history of {days} days: your guess is right {float(1 - less):.2%} less often than the other one, "
+                f"a history of {days} days: your guess is right {float(1 - less):.2%} less often "
+                f"than the other one, "
                 "because not all days count (README, step B)"
             )
 
@@ -85,15 +107,21 @@ def check_same(attempt: Attempt) -> str:
     one, other = attempt.draws.sample(QUESTIONS, 2)
     history = (Asked(one, 1), Asked(other, 0), Asked(one, 1), Asked(other, 0), Asked(one, 1))
     law = _law_of(attempt, history, truth)
-    again = chance_that(law, lambda answers: answers[0] == answers[2] == answers[4] and answers[1] == answers[3])
+    again = chance_that(
+        law, lambda answers: answers[0] == answers[2] == answers[4] and answers[1] == answers[3]
+    )
     if again != 1:
         raise CheckFailed(
-            f"asked three times with the same value, with truth {truth}, the answers are all alike with probability "
+            f"asked three times with the same value, with truth {truth}, the answers are all "
+            f"alike with probability "
             f"{again} only; whoever averages the others still wins (README, step C)"
         )
     _truthful(law, history, truth)
     _kept_for_long(attempt, truth)
-    return f"five answers to two questions, {len(law)} different outcomes: kept for ever, true with probability {truth}"
+    return (
+        f"five answers to two questions, {len(law)} different outcomes: kept for ever, true with "
+        f"probability {truth}"
+    )
 
 
 def _kept_for_long(attempt: Attempt, truth: Fraction) -> None:
@@ -103,10 +131,14 @@ def _kept_for_long(attempt: Attempt, truth: Fraction) -> None:
         for question in attempt.draws.shuffled(QUESTIONS):
             value = QUESTIONS.index(question) % 2
             coins = attempt.draws.child(f"{turn} {question}")
-            found = _bit(attempt.program.sample("answer", file, question, value, truth, coins=coins), "answer")
+            found = _bit(
+                attempt.program.sample("answer", file, question, value, truth, coins=coins),
+                "answer",
+            )
             if first.setdefault(question, found) != found:
                 raise CheckFailed(
-                    f"asked for the time number {turn + 1} between {len(QUESTIONS) - 1} other questions, the answer to "
+                    f"asked for the time number {turn + 1} between {len(QUESTIONS) - 1} other "
+                    f"questions, the answer to "
                     f"{question!r} is another one than at first (README, step C)"
                 )
 
@@ -115,7 +147,8 @@ def check_fresh(attempt: Attempt) -> str:
     """C: answers to different questions are independent of each other."""
     truth = _truth(attempt.draws)
     for question in attempt.draws.shuffled(QUESTIONS[1:]):
-        # One value for both: two questions that are taken for one would else still be told apart by it.
+        # One value for both: two questions that are taken for one would else still be told apart by
+        # it.
         value = attempt.draws.below(2)
         history = [Asked(QUESTIONS[0], value), Asked(question, value)]
         law = _law_of(attempt, history, truth)
@@ -125,8 +158,10 @@ def check_fresh(attempt: Attempt) -> str:
             distance = law.get(answers, Fraction(0)) - truth ** (2 - lies) * (1 - truth) ** lies
             if distance:
                 raise CheckFailed(
-                    f"the answers to {_quoted(history)} depend on each other: two of them together are off by "
-                    f"{float(abs(distance)):.4f} from the product of their chances (README, step C: each question has "
+                    f"the answers to {_quoted(history)} depend on each other: two of them "
+                    f"together are off by "
+                    f"{float(abs(distance)):.4f} from the product of their chances (README, step "
+                    f"C: each question has "
                     "a lie of its own)"
                 )
     return f"{len(QUESTIONS)} questions that look alike: an answer of its own for each, independent"
@@ -141,7 +176,8 @@ def check_restart(attempt: Attempt) -> str:
     again = chance_that(law, lambda answers: answers[0] == answers[1])
     if again != 1:
         raise CheckFailed(
-            f"after a restart the answer to the same question is the same with probability {again} only: what you keep "
+            f"after a restart the answer to the same question is the same with probability "
+            f"{again} only: what you keep "
             "in a variable is gone with the program (README, step C)"
         )
     return "ended with SIGKILL between two days: the same answer with probability 1"
@@ -164,10 +200,14 @@ def check_change(attempt: Attempt) -> str:
         if ratio is None or ratio > bound:
             seen = "without bound" if ratio is None else f"e^ε = {float(ratio):.4g}"
             raise CheckFailed(
-                f"values {values} against {mirror} with truth {truth}: {seen}, which is more than two answers may cost "
+                f"values {values} against {mirror} with truth {truth}: {seen}, which is more than "
+                f"two answers may cost "
                 "(README, step C: how many different answers may one question ever get?)"
             )
-    return f"four histories of changing values, truth {truth}: twice the ε of one answer, however often it changes"
+    return (
+        f"four histories of changing values, truth {truth}: twice the ε of one answer, however "
+        f"often it changes"
+    )
 
 
 def check_layers(attempt: Attempt) -> str:
@@ -188,17 +228,29 @@ def check_odds(attempt: Attempt) -> str:
         fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
         zero, one = _zero_one(attempt.draws)
         found = attempt.program.call("odds", hashes, fake, zero, one)
-        if not isinstance(found, tuple) or len(found) != 2 or not all(isinstance(x, Fraction | int) for x in found):
-            raise CheckFailed(f"odds returns two Fractions, not {found!r:.80}: floats are never exact (README, step D)")
+        if (
+            not isinstance(found, tuple)
+            or len(found) != 2
+            or not all(isinstance(x, Fraction | int) for x in found)
+        ):
+            raise CheckFailed(
+                f"odds returns two Fractions, not {found!r:.80}: floats are never exact (README, "
+                f"step D)"
+            )
         for name, mine, right in zip(
-            ("one report", "the kept answer"), found, layers.odds(hashes, fake, zero, one), strict=True
+            ("one report", "the kept answer"),
+            found,
+            layers.odds(hashes, fake, zero, one),
+            strict=True,
         ):
             if mine != right:
                 # Not beyond 1,000,000 %: a student's number may be too large for a float.
                 off = min(abs(mine - right) / right, Fraction(10_000))
                 raise CheckFailed(
-                    f"e^ε of {name} with h = {hashes}, f = {fake}, p = {zero}, q = {one} is off by {float(off):.3%}, "
-                    f"too {'large' if mine > right else 'small'} (README, step D: which report tells most?)"
+                    f"e^ε of {name} with h = {hashes}, f = {fake}, p = {zero}, q = {one} is off "
+                    f"by {float(off):.3%}, "
+                    f"too {'large' if mine > right else 'small'} (README, step D: which report "
+                    f"tells most?)"
                 )
     return "h = 1, 2, 3: both equal to what all reports, one by one, give away"
 
@@ -212,7 +264,8 @@ def check_campaign(attempt: Attempt) -> str:
         users = attempt.draws.integer(18, 24)
         epsilon = float(attempt.draws.fraction(Fraction(2), Fraction(3), 4))
         allowed = days_allowed(epsilon, users, most)
-        # Lines are cut on the first call, on some others, and sometimes on three calls that follow each other.
+        # Lines are cut on the first call, on some others, and sometimes on three calls that follow
+        # each other.
         first, run = attempt.draws.choice((True, False)), attempt.draws.integer(2, 4)
         cuts = {0: first, 1: True, run + 1: False, run + 2: True, run + 3: True}
         with real_ledger(epsilon) as ledger:
@@ -221,24 +274,32 @@ def check_campaign(attempt: Attempt) -> str:
         where = f"budget {epsilon:g}, {users} users, at most {most} days, {len(cuts)} cut lines"
         if len(door.asked) != allowed:
             raise CheckFailed(
-                f"{where}: the question was put on {len(door.asked)} days, {abs(allowed - len(door.asked))} "
-                f"{'fewer than the budget pays for' if len(door.asked) < allowed else 'too many'} (README, step E: "
+                f"{where}: the question was put on {len(door.asked)} days, "
+                f"{abs(allowed - len(door.asked))} "
+                f"{'fewer than the budget pays for' if len(door.asked) < allowed else 'too many'} "
+                f"(README, step E: "
                 "what has the ledger charged when there was no answer?)"
             )
         if returned != len(door.asked):
-            raise CheckFailed(f"{where}: campaign returned {returned!r:.40}, not the number of days it asked on")
+            raise CheckFailed(
+                f"{where}: campaign returned {returned!r:.40}, not the number of days it asked on"
+            )
         seen.append(str(allowed))
     return f"the real ledger, twice: asked on {' and '.join(seen)} days, nothing paid twice"
 
 
-def _law_of(attempt: Attempt, history: Sequence[Asked], truth: Fraction, restart_after: int | None = None) -> Law:
+def _law_of(
+    attempt: Attempt, history: Sequence[Asked], truth: Fraction, restart_after: int | None = None
+) -> Law:
     """Joint law of the answers; the program is ended after the answer of that number."""
     label = attempt.draws.bytes(4).hex()
 
     def play(number: int, coins: Branch) -> tuple[int, ...]:
         file, answers = f"kept-{label}-{number}", []
         for day, asked in enumerate(history):
-            found = attempt.program.sample("answer", file, asked.question, asked.value, truth, coins=coins)
+            found = attempt.program.sample(
+                "answer", file, asked.question, asked.value, truth, coins=coins
+            )
             answers.append(_bit(found, "answer"))
             if day == restart_after:
                 attempt.program.kill()
@@ -253,7 +314,8 @@ def _truthful(law: Law, history: Sequence[Asked], truth: Fraction) -> None:
         found = chance_of_truth(law, history, day)
         if found != truth:
             raise CheckFailed(
-                f"answer {day + 1} to {_quoted(history)} is that day's truth with a probability that is off by "
+                f"answer {day + 1} to {_quoted(history)} is that day's truth with a probability "
+                f"that is off by "
                 f"{float(abs(found - truth)):.4f} (README, step C)"
             )
 
@@ -265,25 +327,34 @@ def _change_hidden(law: Law, values: Sequence[int], most: Fraction) -> None:
         shown = chance_that(law, lambda answers: answers[day] != answers[day - 1])  # noqa: B023
         if shown > most:
             raise CheckFailed(
-                f"values {tuple(values)}: the change before day {day + 1} shows with probability {float(shown):.4f}, "
-                f"{float(shown - most):.4f} more than between two independent answers (README, step C)"
+                f"values {tuple(values)}: the change before day {day + 1} shows with probability "
+                f"{float(shown):.4f}, "
+                f"{float(shown - most):.4f} more than between two independent answers (README, "
+                f"step C)"
             )
 
 
-def _same_law(attempt: Attempt, asked: tuple[Any, ...], wanted: dict[tuple[int, ...], Fraction]) -> None:
+def _same_law(
+    attempt: Attempt, asked: tuple[Any, ...], wanted: dict[tuple[int, ...], Fraction]
+) -> None:
     name, *arguments = asked
     found = attempt.program.law(name, *arguments)
     said = f"{name}({', '.join(_said(argument) for argument in arguments)}, coins)"
     strange = [value for value in found.of if value not in wanted]
     if strange:
-        raise CheckFailed(f"{said} returned {strange[0]!r:.60}, not a tuple of that many bits (README, step D)")
+        raise CheckFailed(
+            f"{said} returned {strange[0]!r:.60}, not a tuple of that many bits (README, step D)"
+        )
     if found.lost or not found.exact:
-        raise CheckFailed(f"{said} has no rational law: use coins.flip with a Fraction (README, step D)")
+        raise CheckFailed(
+            f"{said} has no rational law: use coins.flip with a Fraction (README, step D)"
+        )
     distances = [abs(chance - Fraction(found.of.get(value, 0))) for value, chance in wanted.items()]
     distance = sum(distances, start=Fraction(0)) / 2
     if distance:
         raise CheckFailed(
-            f"{said} has another law than it should: total variation distance {float(distance):.4f} (README, step D)"
+            f"{said} has another law than it should: total variation distance "
+            f"{float(distance):.4f} (README, step D)"
         )
 
 

@@ -1,4 +1,6 @@
-"""Step B: the best guess at a value from independent answers, each true with a probability of its own."""
+"""Step B: the best guess at a value from independent answers, each true with a probability of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,16 @@ Day = tuple[int, Fraction]
 """An answer, and the probability that it is the truth."""
 
 STRONGEST = Fraction(19, 20)
-"""How often the one good answer is the truth: it outweighs two of the others, and not eight of them."""
+"""How often the one good answer is the truth: it outweighs two of the others, and not eight of
+them.
+"""
 
 
 def likelihood(value: int, days: Sequence[Day]) -> Fraction:
     """Probability of these answers from a user who holds `value`."""
-    return prod((truth if answer == value else 1 - truth for answer, truth in days), start=Fraction(1))
+    return prod(
+        (truth if answer == value else 1 - truth for answer, truth in days), start=Fraction(1)
+    )
 
 
 def histories(truths: Sequence[Fraction]) -> Iterator[tuple[Day, ...]]:
@@ -41,11 +47,15 @@ def best_success(truths: Sequence[Fraction]) -> Fraction:
 def majority_success(truth: Fraction, days: int) -> Fraction:
     """Probability that the majority of an odd number of equally good answers is the truth."""
     right = range(days // 2 + 1, days + 1)
-    return sum((comb(days, k) * truth**k * (1 - truth) ** (days - k) for k in right), start=Fraction(0))
+    return sum(
+        (comb(days, k) * truth**k * (1 - truth) ** (days - k) for k in right), start=Fraction(0)
+    )
 
 
 def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool) -> tuple[Day, ...]:
-    """Draws a history of which one half points to `value` and the other, weaker half to 1 - `value`."""
+    """Draws a history of which one half points to `value` and the other, weaker half to 1 -
+    `value`.
+    """
     half = days // 2
     weak = [(1 - value, Fraction(draws.integer(11, 12), 20)) for _ in range(half)]
     strong = [(value, Fraction(draws.integer(13, 14), 20)) for _ in range(days - half)]
@@ -53,6 +63,8 @@ def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool)
 
 
 def drawn_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
-    """Draws days of which one good answer outweighs two poor ones, so that counting votes is not the optimum."""
+    """Draws days of which one good answer outweighs two poor ones, so that counting votes is not
+    the optimum.
+    """
     weak = [Fraction(draws.integer(12, 14), 20) for _ in range(days - 1)]
     return tuple(draws.shuffled([*weak, STRONGEST]))

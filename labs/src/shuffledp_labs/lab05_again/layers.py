@@ -13,7 +13,9 @@ Bits = tuple[int, ...]
 def law(chances: Sequence[Fraction]) -> dict[Bits, Fraction]:
     """Law of independent bits that are 1 with these probabilities."""
     return {
-        bits: prod((p if bit else 1 - p for bit, p in zip(bits, chances, strict=True)), start=Fraction(1))
+        bits: prod(
+            (p if bit else 1 - p for bit, p in zip(bits, chances, strict=True)), start=Fraction(1)
+        )
         for bits in product((0, 1), repeat=len(chances))
     }
 
@@ -28,7 +30,9 @@ def report_law(kept: Bits, when_zero: Fraction, when_one: Fraction) -> dict[Bits
     return law([when_one if bit else when_zero for bit in kept])
 
 
-def mixed(first: Mapping[Bits, Fraction], when_zero: Fraction, when_one: Fraction) -> dict[Bits, Fraction]:
+def mixed(
+    first: Mapping[Bits, Fraction], when_zero: Fraction, when_one: Fraction
+) -> dict[Bits, Fraction]:
     """Law of one report about a kept answer of the law `first`."""
     total: dict[Bits, Fraction] = {}
     for kept, weight in first.items():
@@ -42,8 +46,12 @@ def largest_ratio(first: Mapping[Bits, Fraction], second: Mapping[Bits, Fraction
     return max(max(chance / second[bits], second[bits] / chance) for bits, chance in first.items())
 
 
-def odds(hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction) -> tuple[Fraction, Fraction]:
-    """e^ε of one report and of the kept answer, over all reports on two values without a common bit."""
+def odds(
+    hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
+) -> tuple[Fraction, Fraction]:
+    """e^ε of one report and of the kept answer, over all reports on two values without a common
+    bit.
+    """
     one, other = (1,) * hashes + (0,) * hashes, (0,) * hashes + (1,) * hashes
     kept = kept_law(one, fake), kept_law(other, fake)
     reports = [mixed(each, when_zero, when_one) for each in kept]

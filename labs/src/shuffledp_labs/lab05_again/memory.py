@@ -1,7 +1,7 @@
 """Step C: the exact joint law of a remembering user's answers to a history of questions.
 
-A history is walked through all answers of the coins, each branch on a file of its own. What the student's program keeps
-elsewhere than in its file then differs between the branches, and shows.
+A history is walked through all answers of the coins, each branch on a file of its own. What the
+student's program keeps elsewhere than in its file then differs between the branches, and shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ MOST_BRANCHES = 4_000
 """Two coins of five sides for each of two questions are 625."""
 
 ELSEWHERE = (
-    "the same questions with the same coins went another way than before: there is randomness, or memory, elsewhere "
+    "the same questions with the same coins went another way than before: there is randomness, or "
+    "memory, elsewhere "
     "than in `coins` and in your file (README, step C)"
 )
 
@@ -47,7 +48,8 @@ class Branch:
         """One of 0..n - 1 with equal chance."""
         if n > WIDEST:
             raise CheckFailed(
-                f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, step C)"
+                f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, "
+                f"step C)"
             )
         self.chance /= n
         return self._step(n)
@@ -62,7 +64,9 @@ class Branch:
 
     def flip_exp(self, growth: Fraction) -> bool:
         """Refused: every answer here is true with a rational probability."""
-        raise CheckFailed(f"flip_exp({growth}) was asked for, but no answer needs it: use flip (README, step C)")
+        raise CheckFailed(
+            f"flip_exp({growth}) was asked for, but no answer needs it: use flip (README, step C)"
+        )
 
     def _step(self, sides: int) -> int:
         if self.at == len(self.path):
@@ -79,7 +83,9 @@ Play = Callable[[int, Branch], tuple[int, ...]]
 
 
 def joint_law(play: Play, repeated: int = REPEATED) -> Law:
-    """Law of the answers of a history, over all branches; some branches are played again, and have to end alike.
+    """Law of the answers of a history, over all branches.
+
+    Some branches are played again, and have to end alike.
 
     Raises:
         CheckFailed: there are too many branches, or randomness from elsewhere.
@@ -99,7 +105,8 @@ def joint_law(play: Play, repeated: int = REPEATED) -> Law:
             _play_again(play, walked, repeated)
             return law
     raise CheckFailed(
-        f"more than {MOST_BRANCHES} ways through the coins; use coins.flip with a Fraction (README, step C)"
+        f"more than {MOST_BRANCHES} ways through the coins; use coins.flip with a Fraction "
+        f"(README, step C)"
     )
 
 
@@ -113,7 +120,9 @@ def _advance(path: list[int], sizes: list[int]) -> bool:
     return bool(path)
 
 
-def _play_again(play: Play, walked: list[tuple[list[int], list[int], tuple[int, ...]]], count: int) -> None:
+def _play_again(
+    play: Play, walked: list[tuple[list[int], list[int], tuple[int, ...]]], count: int
+) -> None:
     """Plays `count` branches again, all of them in turn, or some of all."""
     for number in range(count):
         path, sizes, answers = walked[number * max(1, len(walked) // max(1, count)) % len(walked)]
@@ -124,7 +133,9 @@ def _play_again(play: Play, walked: list[tuple[list[int], list[int], tuple[int, 
 
 def chance_of_truth(law: Law, history: Sequence[Asked], day: int) -> Fraction:
     """Probability that the answer of that day is the truth of that day."""
-    return sum((p for answers, p in law.items() if answers[day] == history[day].value), start=Fraction(0))
+    return sum(
+        (p for answers, p in law.items() if answers[day] == history[day].value), start=Fraction(0)
+    )
 
 
 def chance_that(law: Law, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
@@ -133,7 +144,10 @@ def chance_that(law: Law, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
 
 
 def largest_ratio(first: Law, second: Law) -> Fraction | None:
-    """e^ε between two laws; None for no bound, where one of them gives answers that the other never does."""
+    """e^ε between two laws.
+
+    None for no bound, where one of them gives answers that the other never does.
+    """
     if set(first) != set(second):
         return None
     return max(max(p / second[answers], second[answers] / p) for answers, p in first.items())

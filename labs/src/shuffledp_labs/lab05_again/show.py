@@ -1,4 +1,6 @@
-"""What `lab run 5` does: your attack against users who answer afresh, who remember as yours do, and who run RAPPOR."""
+"""What `lab run 5` does: your attack against users who answer afresh, who remember as yours do, and
+who run RAPPOR.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,18 @@ def show(showing: Showing) -> Path:
         except NotWritten as missing:
             showing.progress(f"left out, {label}: {missing}")
             continue
-        showing.progress(f"{label}: right after {SHOWN[-1]} days in {curves[-1].ys[-1]:.0%} of the guesses")
+        showing.progress(
+            f"{label}: right after {SHOWN[-1]} days in {curves[-1].ys[-1]:.0%} of the guesses"
+        )
     if len(curves) == 1:
         showing.progress("nothing of yours to show yet: write `guess` first (README, step B)")
     file = showing.out / "success-by-days.png"
-    chart = Chart("The same yes/no question every day: does the user hold yes or no?", "days", "guesses right", curves)
+    chart = Chart(
+        "The same yes/no question every day: does the user hold yes or no?",
+        "days",
+        "guesses right",
+        curves,
+    )
     draw_chart(chart, file)
     return file
 
@@ -72,19 +81,27 @@ def _fresh(showing: Showing) -> Answers:
 def _remembered(showing: Showing) -> Answers:
     def answers(user: int, value: int) -> list[int]:
         asked = (f"user-{user}", "Do you smoke?", value, TRUTH)
-        return [int(showing.program.sample("answer", *asked, coins=showing.draws)) for _ in range(SHOWN[-1])]
+        return [
+            int(showing.program.sample("answer", *asked, coins=showing.draws))
+            for _ in range(SHOWN[-1])
+        ]
 
     return answers
 
 
 def _blurred(showing: Showing) -> Answers:
-    """Which of RAPPOR's two bits was reported is an answer; where both or none were, a coin breaks the tie."""
+    """Which of RAPPOR's two bits was reported is an answer.
+
+    Where both or none were, a coin breaks the tie.
+    """
 
     def answers(_user: int, value: int) -> list[int]:
         kept = showing.program.sample("keep", (1 - value, value), FAKE, coins=showing.draws)
         daily = []
         for _ in range(SHOWN[-1]):
-            no, yes = showing.program.sample("report", kept, WHEN_ZERO, WHEN_ONE, coins=showing.draws)
+            no, yes = showing.program.sample(
+                "report", kept, WHEN_ZERO, WHEN_ONE, coins=showing.draws
+            )
             daily.append(int(yes) if yes != no else showing.draws.below(2))
         return daily
 

@@ -1,4 +1,7 @@
-"""The checks of lab 6. Guesses are judged in rationals, over every board; plans and policies by the product itself."""
+"""The checks of lab 6.
+
+Guesses are judged in rationals, over every board; plans and policies by the product itself.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ LEFT = (1, 2, 5)
 """Honest users of the rounds of step B."""
 
 QUESTIONS = 16
-"""Certificates that step C may ask for: bisection needs 10, a search from either end at least 28."""
+"""Certificates that step C may ask for: bisection needs 10, a search from either end at least 28.
+"""
 
 ROUNDING = 1e-6
 """By how much the error of a plan may exceed the least one."""
@@ -41,7 +45,9 @@ def drawn_flood(draws: Draws, left: int) -> Flood:
     """A round with a prior in which each board has one best guess, and not all the same one."""
     while True:
         symbols = draws.integer(3, 4)
-        p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(draws.integer(30, 80), 100)
+        p = Fraction(1, symbols) + Fraction(symbols - 1, symbols) * Fraction(
+            draws.integer(30, 80), 100
+        )
         weights = [draws.integer(5, 60) for _ in range(symbols)]
         prior = tuple(Fraction(weight, sum(weights)) for weight in weights)
         flood = Flood(USERS, USERS - left, symbols, p, prior)
@@ -59,14 +65,19 @@ def _telling(flood: Flood) -> bool:
         return False
     likely = max(range(flood.symbols), key=lambda value: flood.prior[value])
     by_prior = all(values == {likely} for values in best.values())
-    by_board = all(values <= {x for x, n in enumerate(left) if n == max(left)} for left, values in best.items())
-    all_its_own = all(values == {_if_all_were_its_own(flood, left)} for left, values in best.items())
+    by_board = all(
+        values <= {x for x, n in enumerate(left) if n == max(left)} for left, values in best.items()
+    )
+    all_its_own = all(
+        values == {_if_all_were_its_own(flood, left)} for left, values in best.items()
+    )
     return not by_prior and not by_board and not (all_its_own and flood.honest > 1)
 
 
 def _if_all_were_its_own(flood: Flood, left: tuple[int, ...]) -> int:
     chances = [
-        flood.prior[value] * math.prod(flood.sends(value, symbol) ** count for symbol, count in enumerate(left))
+        flood.prior[value]
+        * math.prod(flood.sends(value, symbol) ** count for symbol, count in enumerate(left))
         for value in range(flood.symbols)
     ]
     return chances.index(max(chances))
@@ -81,25 +92,33 @@ def check_guess(attempt: Attempt) -> str:
         drawn = tuple(attempt.draws.below(flood.symbols) for _ in range(flood.accounts))
         right = Fraction(0)
         for place, residual in enumerate(flood.boards()):
-            # The accounts' own answers are not always the student's: what is taken away must be what was sent.
+            # The accounts' own answers are not always the student's: what is taken away must be
+            # what was sent.
             mine = own if place % 2 else drawn
             right += _guessed(attempt, flood, residual, mine)
         told.append(f"{left} honest: right in {float(right):.3f}")
         if right != flood.success():
             raise CheckFailed(
-                f"with {left} honest users left, {flood.symbols} symbols, p = {flood.p} and the prior {_shown(flood)} "
-                f"your guesses are right with a probability that is {float(flood.success() - right):.2g} below the "
+                f"with {left} honest users left, {flood.symbols} symbols, p = {flood.p} and the "
+                f"prior {_shown(flood)} "
+                f"your guesses are right with a probability that is "
+                f"{float(flood.success() - right):.2g} below the "
                 "best; see 'The best guess' in step B"
             )
     return "; ".join(told)
 
 
-def _guessed(attempt: Attempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]) -> Fraction:
+def _guessed(
+    attempt: Attempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]
+) -> Fraction:
     """Probability of this board and a right guess."""
     board = tuple(count + mine.count(symbol) for symbol, count in enumerate(residual))
     answer = attempt.program.call("guess", flood.plan, board, mine)
     if type(answer) is not int or not 0 <= answer < flood.symbols:
-        raise CheckFailed(f"guess must return a value from 0 to {flood.symbols - 1}, not {short(answer)}; see step B")
+        raise CheckFailed(
+            f"guess must return a value from 0 to {flood.symbols - 1}, not {short(answer)}; see "
+            f"step B"
+        )
     return flood.joint(residual)[answer]
 
 
@@ -137,7 +156,9 @@ def _hopeless(draws: Draws) -> tuple[Spec, int, float]:
 
 
 def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:
-    """With an ε that some hundred colluding users still leave: neither half of them, nor in proportion."""
+    """With an ε that some hundred colluding users still leave: neither half of them, nor in
+    proportion.
+    """
     share = Fraction(draws.choice((*range(15, 46), *range(55, 86))), 100)
     return spec, users, _certificate(spec, users)(users - int(users * share)) * 1.0001
 
@@ -156,21 +177,32 @@ def _check_most(attempt: Attempt, spec: Spec, users: int, epsilon: float) -> str
         nonlocal asked
         asked += 1
         if asked > QUESTIONS:
-            raise CheckFailed(f"{instance}: more than {QUESTIONS} certificates were asked for; see step C")
+            raise CheckFailed(
+                f"{instance}: more than {QUESTIONS} certificates were asked for; see step C"
+            )
         if len(question) != 1 or type(question[0]) is not int or not 0 <= question[0] <= users:
-            raise CheckFailed(f"{instance}: certified takes one number of honest users, from 0 to {users}; see step C")
+            raise CheckFailed(
+                f"{instance}: certified takes one number of honest users, from 0 to {users}; see "
+                f"step C"
+            )
         # Nobody honest: nothing is certified.
         return certified(question[0]) if question[0] else math.inf
 
     answer = attempt.program.call("most_colluding", ask, users, epsilon, seconds=60.0)
     if certified(users) > epsilon:
         if answer is not None:
-            raise CheckFailed(f"{instance}: an answer where no certificate says so little; see step C")
+            raise CheckFailed(
+                f"{instance}: an answer where no certificate says so little; see step C"
+            )
         return f"{users} users: none"
     if type(answer) is not int or not 0 <= answer < users:
-        raise CheckFailed(f"{instance}: not a number of users from 0 to {users - 1}: {short(answer)}; see step C")
+        raise CheckFailed(
+            f"{instance}: not a number of users from 0 to {users - 1}: {short(answer)}; see step C"
+        )
     if certified(users - answer) > epsilon:
-        raise CheckFailed(f"{instance}: your number of colluding users leaves more than epsilon; see step C")
+        raise CheckFailed(
+            f"{instance}: your number of colluding users leaves more than epsilon; see step C"
+        )
     if answer + 1 < users and certified(users - answer - 1) <= epsilon:
         raise CheckFailed(f"{instance}: more users than you say may collude; see step C")
     return f"{users} users: {answer}, by {asked} certificates"
@@ -184,28 +216,43 @@ def check_policy(attempt: Attempt) -> str:
         refused += not right
         answer = attempt.program.call("accept", manifest, limits)
         if type(answer) is not bool:
-            raise CheckFailed(f"accept returned {kind_of(answer)} where True or False is asked; see step D")
+            raise CheckFailed(
+                f"accept returned {kind_of(answer)} where True or False is asked; see step D"
+            )
         if answer is not right:
             raise CheckFailed(
-                f"accept says {short(answer)} for the manifest {manifest} under the limits {limits}, and the "
+                f"accept says {short(answer)} for the manifest {manifest} under the limits "
+                f"{limits}, and the "
                 "client does not; see step D"
             )
-    return f"{policy.MANIFESTS} manifests: {refused} refused, the others accepted, as the client does"
+    return (
+        f"{policy.MANIFESTS} manifests: {refused} refused, the others accepted, as the client does"
+    )
 
 
 def check_noise_plan(attempt: Attempt) -> str:
-    """E: the plan runs with those who come, holds for them, and has no more noise than that needs."""
+    """E: the plan runs with those who come, holds for them, and has no more noise than that
+    needs.
+    """
     draws, told = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.
-        expected, stays = 2 * draws.integer(15, 30) + 1, Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100)
+        expected, stays = (
+            2 * draws.integer(15, 30) + 1,
+            Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100),
+        )
         came = int(expected * stays)
         plan = _planned(attempt, expected, stays, colluding)
         error, if_all_come, for_all = _check_noise_plan(
-            f"{expected} users of whom {stays} come and {colluding} collude", expected, came, colluding, plan
+            f"{expected} users of whom {stays} come and {colluding} collude",
+            expected,
+            came,
+            colluding,
+            plan,
         )
         told.append(
-            f"{came} of {expected} come and {colluding} collude: standard error of the sum {error:.2f}, and "
+            f"{came} of {expected} come and {colluding} collude: standard error of the sum "
+            f"{error:.2f}, and "
             f"{if_all_come:.2f} if all come, where a plan for all would have {for_all:.2f}"
         )
     return "both plans run, hold, and have no needless noise; " + "; ".join(told)
@@ -213,12 +260,19 @@ def check_noise_plan(attempt: Attempt) -> str:
 
 def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
     answer = attempt.program.call("noise_plan", expected, stays, colluding)
-    if not isinstance(answer, tuple) or len(answer) != 2 or not all(type(number) is int for number in answer):
-        raise CheckFailed(f"noise_plan must return (min_reports, colluding), not {short(answer)}; see step E")
+    if (
+        not isinstance(answer, tuple)
+        or len(answer) != 2
+        or not all(type(number) is int for number in answer)
+    ):
+        raise CheckFailed(
+            f"noise_plan must return (min_reports, colluding), not {short(answer)}; see step E"
+        )
     least, counted = answer
     if not 0 <= counted < least <= expected:
         raise CheckFailed(
-            f"min_reports must be from 1 to {expected} and colluding below it, not {short(answer)}; see step E"
+            f"min_reports must be from 1 to {expected} and colluding below it, not "
+            f"{short(answer)}; see step E"
         )
     return least, counted
 
@@ -226,19 +280,31 @@ def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -
 def _check_noise_plan(
     instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]
 ) -> tuple[float, float, float]:
-    """The plan's standard error with those who come, with all, and what a plan for all would have with all."""
+    """The plan's standard error with those who come, with all, and what a plan for all would have
+    with all.
+    """
     if plan[1] < colluding:
-        raise CheckFailed(f"{instance}: the plan counts on fewer colluding users than there may be; see step E")
+        raise CheckFailed(
+            f"{instance}: the plan counts on fewer colluding users than there may be; see step E"
+        )
     found = rounds.noise_plan(expected, came, plan, rounds.EPSILON, rounds.DELTA)
     if not found["runs"]:
-        raise CheckFailed(f"{instance}: the round needs more reports than come, and nothing is published; see step E")
+        raise CheckFailed(
+            f"{instance}: the round needs more reports than come, and nothing is published; see "
+            f"step E"
+        )
     if found["certified"] > rounds.EPSILON:
-        raise CheckFailed(f"{instance}: what comes is certified above the plan's epsilon; see step E")
-    least = rounds.noise_plan(expected, came, (came, colluding), rounds.EPSILON, rounds.DELTA)["error"]
+        raise CheckFailed(
+            f"{instance}: what comes is certified above the plan's epsilon; see step E"
+        )
+    least = rounds.noise_plan(expected, came, (came, colluding), rounds.EPSILON, rounds.DELTA)[
+        "error"
+    ]
     if found["error"] > least * (1 + ROUNDING):
         excess = found["error"] / least - 1
         raise CheckFailed(
-            f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; see step E"
+            f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; "
+            f"see step E"
         )
     with_all = (
         rounds.noise_plan(expected, expected, counted, rounds.EPSILON, rounds.DELTA)
@@ -252,10 +318,18 @@ def check_rounds(attempt: Attempt) -> str:
     draws, spec = attempt.draws, rounds.spec_of_flood()
     p = 1 - spec.blanket + spec.blanket / spec.symbols
     weights = draws.shuffled((10, 17, 29, 44))
-    flood = Flood(rounds.USERS, rounds.USERS - 1, spec.symbols, p, tuple(Fraction(one, 100) for one in weights))
+    flood = Flood(
+        rounds.USERS,
+        rounds.USERS - 1,
+        spec.symbols,
+        p,
+        tuple(Fraction(one, 100) for one in weights),
+    )
     mine = rounds.submitted(attempt.program, flood)
     plan = _planned(attempt, rounds.EXPECTED, Fraction(1, 2), 0)
-    attempt.progress("a system of three nodes: the flooded round, then the round that half of its users leave")
+    attempt.progress(
+        "a system of three nodes: the flooded round, then the round that half of its users leave"
+    )
     flooded, left = rounds.play(mine, draws.below(spec.symbols), plan)
     if flooded is None or left is None:
         raise AssertionError("both rounds were asked for")
@@ -263,16 +337,19 @@ def check_rounds(attempt: Attempt) -> str:
     sent = tuple(int(symbol == flooded.victim_sent) for symbol in range(spec.symbols))
     if answer not in flood.best(sent):
         raise CheckFailed(
-            f"the board of the real round was {flooded.board}, your accounts sent {mine}, the prior is "
+            f"the board of the real round was {flooded.board}, your accounts sent {mine}, the "
+            f"prior is "
             f"{_shown(flood)} and p = {p}: the guess is not the most probable value; see step B"
         )
     if left.reason is not None or not left.holds:
         raise CheckFailed(
-            f"{rounds.EXPECTED // 2} of {rounds.EXPECTED} users came to the round planned as {plan}, and it "
+            f"{rounds.EXPECTED // 2} of {rounds.EXPECTED} users came to the round planned as "
+            f"{plan}, and it "
             f"{'did not end well: ' + left.reason if left.reason else 'does not hold'}; see step E"
         )
     return (
-        f"the victim's message was read off the board, the guess is the best there is; {rounds.EXPECTED // 2} of "
+        f"the victim's message was read off the board, the guess is the best there is; "
+        f"{rounds.EXPECTED // 2} of "
         f"{rounds.EXPECTED} users: published, certified {left.final:.3f}"
     )
 
@@ -283,9 +360,15 @@ def check_crowd(attempt: Attempt) -> str:
     for case in attempt.draws.shuffled(cases):
         answer = attempt.program.call("crowd", case.told)
         if type(answer) is not int:
-            raise CheckFailed(f"crowd returned {kind_of(answer)} where a whole number is asked; see step F")
+            raise CheckFailed(
+                f"crowd returned {kind_of(answer)} where a whole number is asked; see step F"
+            )
         if answer != case.least:
-            what = "fewer than you say can be left" if answer > case.least else "more than that are always left"
+            what = (
+                "fewer than you say can be left"
+                if answer > case.least
+                else "more than that are always left"
+            )
             raise CheckFailed(f"crowd says {short(answer)} for {case.told}, and {what}; see step F")
     spec, users, _ = _histogram(attempt.draws)
     accounts = attempt.draws.integer(users // 10, users // 5)
@@ -295,7 +378,8 @@ def check_crowd(attempt: Attempt) -> str:
         left = crowds.Situation(mix, nodes, users, accounts, users).least
         told.append(f"{mix} {left} honest and ε {certified(left):.2f}")
     return (
-        f"{len(cases)} rounds; behind a corrupt node 1 with {accounts} accounts a round of {users} (ε "
+        f"{len(cases)} rounds; behind a corrupt node 1 with {accounts} accounts a round of "
+        f"{users} (ε "
         f"{certified(users):.2f} if all are honest) leaves {' and '.join(told)}"
     )
 
@@ -303,7 +387,13 @@ def check_crowd(attempt: Attempt) -> str:
 CHECKS = (
     Check("B-submissions", 5, "submissions has one symbol for each account", check_submissions),
     Check("B-guess", 15, "guess is the best there is, on every board", check_guess, seconds=120.0),
-    Check("C-colluding", 15, "most_colluding finds the border of a certificate", check_colluding, seconds=240.0),
+    Check(
+        "C-colluding",
+        15,
+        "most_colluding finds the border of a certificate",
+        check_colluding,
+        seconds=240.0,
+    ),
     Check("D-policy", 15, "accept does as the client does", check_policy, seconds=60.0),
     Check("E-plan", 5, "noise_plan counts on those who come", check_noise_plan, seconds=120.0),
     Check(
@@ -315,7 +405,13 @@ CHECKS = (
         system=True,
         seconds=300.0,
     ),
-    Check("F-crowd", 10, "crowd knows what a corrupt entry node can and cannot take away", check_crowd, seconds=120.0),
+    Check(
+        "F-crowd",
+        10,
+        "crowd knows what a corrupt entry node can and cannot take away",
+        check_crowd,
+        seconds=120.0,
+    ),
     Check(
         "F-rounds",
         5,

@@ -1,4 +1,6 @@
-"""Step F: how few honest reports a round can leave a victim, by trying all that corrupt parties can do."""
+"""Step F: how few honest reports a round can leave a victim, by trying all that corrupt parties can
+do.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,15 @@ class Situation:
 
     @property
     def least(self) -> int:
-        """The fewest honest reports that the victim's can be shuffled among, itself included; 0: nobody shuffles them.
+        """The fewest honest reports that the victim's can be shuffled among, itself included.
 
-        1. Who is let in: an honest node 1 lets everybody in, a corrupt one whom it likes, but the victim.
-        2. What is made up: in a plain round a corrupt node 1 may send any number of reports; in a verified one, and
-           behind an honest node 1, there is a report only for an enrolled account.
+        0: nobody shuffles them.
+
+        1. Who is let in: an honest node 1 lets everybody in, a corrupt one whom it likes, but the
+           victim.
+        2. What is made up: in a plain round a corrupt node 1 may send any number of reports; in a
+           verified one, and behind an honest node 1, there is a report only for an enrolled
+           account.
         """
         if HONEST not in self.nodes:
             return 0
@@ -71,10 +77,17 @@ class Situation:
 
 
 def drawn(draws: Draws) -> list[Situation]:
-    """Every mix, every route, and no account, some, or more than the round needs; more people come than it needs."""
+    """Every mix, every route, and no account, some, or more than the round needs.
+
+    More people come than it needs.
+    """
     cases = []
-    for mix, nodes, accounts in product((Mix.PLAIN, Mix.VERIFIED), ROUTES, ("none", "some", "many")):
+    for mix, nodes, accounts in product(
+        (Mix.PLAIN, Mix.VERIFIED), ROUTES, ("none", "some", "many")
+    ):
         least = draws.integer(8, 20)
-        own = {"none": 0, "some": draws.integer(2, least - 3), "many": least + draws.below(4)}[accounts]
+        own = {"none": 0, "some": draws.integer(2, least - 3), "many": least + draws.below(4)}[
+            accounts
+        ]
         cases.append(Situation(mix, nodes, least + draws.integer(3, 12), own, least))
     return cases

@@ -1,4 +1,6 @@
-"""Step F of lab 6 in a running system: a corrupt node 1 takes the victim's crowd away, in plain and verified rounds."""
+"""Step F of lab 6 in a running system: a corrupt node 1 takes the victim's crowd away, in plain and
+verified rounds.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +78,18 @@ async def _play(answers: Sequence[int], value: int) -> Surrounded:
             orders.give(None)
             enrolled = await _filled(system, answers, value)
     if failed.outcome == Outcome.PUBLISHED:
-        raise AssertionError("a verified round was published whose list had users whom nobody enrolled")
+        raise AssertionError(
+            "a verified round was published whose list had users whom nobody enrolled"
+        )
     return Surrounded(plain[0], failed.reason or "", failed.error or "", charge, enrolled, plain[1])
 
 
 async def _crowded(
     system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
 ) -> tuple[rounds.Flooded, Geometry]:
-    """The plain round: node 1 lets the victim in, turns the others away, and takes reports of its own making."""
+    """The plain round: node 1 lets the victim in, turns the others away, and takes reports of its
+    own making.
+    """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from shuffledp_core.keys import Identity
@@ -98,7 +104,9 @@ async def _crowded(
 
 
 async def _listed(system: LocalSystem, value: int) -> Result:
-    """The verified round: everybody comes, and node 1 lists the victim and users whom nobody enrolled."""
+    """The verified round: everybody comes, and node 1 lists the victim and users whom nobody
+    enrolled.
+    """
     from shuffledp_core.keys import verify_from
 
     one = await _open(system, Mix.VERIFIED)
@@ -109,7 +117,9 @@ async def _listed(system: LocalSystem, value: int) -> Result:
 
 
 async def _filled(system: LocalSystem, answers: Sequence[int], value: int) -> rounds.Flooded:
-    """The verified round that enrolled accounts fill, behind whom everybody but the victim is turned away."""
+    """The verified round that enrolled accounts fill, behind whom everybody but the victim is
+    turned away.
+    """
     one = await _open(system, Mix.VERIFIED)
     victim = one.prepared([value])
     await one.send([*victim, *one.sealed(answers)])
@@ -120,12 +130,18 @@ async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
     from shuffledp_adversary.attacks.exchange.rounds import ROUTES
     from shuffledp_sim.users.small_round import open_small
 
-    asked = msgspec.structs.replace(rounds.flooded_plan(system), route=ROUTES[1], allow_corrupt=True)
-    return await open_small(system, asked if mix == Mix.PLAIN else msgspec.structs.replace(asked, mix=mix))
+    asked = msgspec.structs.replace(
+        rounds.flooded_plan(system), route=ROUTES[1], allow_corrupt=True
+    )
+    return await open_small(
+        system, asked if mix == Mix.PLAIN else msgspec.structs.replace(asked, mix=mix)
+    )
 
 
 def check_crowd_rounds(attempt: Attempt) -> str:
-    """F-rounds: what `crowd` says of three rounds is what they are, and `guess` is the best there is in two of them."""
+    """F-rounds: what `crowd` says of three rounds is what they are, and `guess` is the best there
+    is in two of them.
+    """
     from shuffledp_labs.price import measured
 
     draws, spec = attempt.draws, rounds.spec_of_flood()
@@ -135,25 +151,40 @@ def check_crowd_rounds(attempt: Attempt) -> str:
             raise CheckFailed(f"crowd is wrong for the real round {situation.told}; see step F")
     weights = draws.shuffled((10, 17, 29, 44))
     p = 1 - spec.blanket + spec.blanket / spec.symbols
-    flood = Flood(rounds.USERS, rounds.USERS - 1, spec.symbols, p, tuple(Fraction(one, 100) for one in weights))
+    flood = Flood(
+        rounds.USERS,
+        rounds.USERS - 1,
+        spec.symbols,
+        p,
+        tuple(Fraction(one, 100) for one in weights),
+    )
     mine = rounds.submitted(attempt.program, flood)
-    attempt.progress("a system of three nodes, the first of them corrupt: a plain round and two verified ones")
+    attempt.progress(
+        "a system of three nodes, the first of them corrupt: a plain round and two verified ones"
+    )
     came = play(mine, draws.below(spec.symbols))
     if came.error != _STOPS:
-        raise LabError(f"a round was not played to its end, which is not your fault: {came.stopped}; check again")
+        raise LabError(
+            f"a round was not played to its end, which is not your fault: {came.stopped}; check "
+            f"again"
+        )
     for what, seen in (("plain", came.plain), ("verified", came.enrolled)):
         sent = tuple(int(symbol == seen.victim_sent) for symbol in range(spec.symbols))
         if attempt.program.call("guess", flood.plan, seen.board, mine) not in flood.best(sent):
             raise CheckFailed(
-                f"the board of the {what} round was {seen.board}, your reports were {mine}: the guess is not the most "
+                f"the board of the {what} round was {seen.board}, your reports were {mine}: the "
+                f"guess is not the most "
                 "probable value; see step B"
             )
     others = rounds.USERS - 1
     kept = "given back" if came.charge == "released" else "spent all the same"
     return (
-        f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a person's, your guess is the "
-        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}, the round's ε is {kept}; "
-        f"verified, {others} enrolled accounts of yours: published, again one person's. Verified over plain: "
+        f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a "
+        f"person's, your guess is the "
+        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}, the "
+        f"round's ε is {kept}; "
+        f"verified, {others} enrolled accounts of yours: published, again one person's. Verified "
+        f"over plain: "
         f"{measured(came.geometry)}"
     )
 

@@ -1,9 +1,11 @@
-"""A flood of a round of a real deployment, such as a class's, by accounts whose bundles the adversary was given.
+"""A flood of a round of a real deployment, such as a class's, by accounts whose bundles the
+adversary was given.
 
     python -m shuffledp_labs.lab06_surrounded.flooding lab-6/work.py BUNDLE.. [--prior 10,17,29,44]
 
-A round is open (`make lab-round`), and everybody else answers with `shuffledp-client submit`. Each account sends what
-`submissions` of the student's file says, and when the board is there `guess` says what one of the others holds.
+A round is open (`make lab-round`), and everybody else answers with `shuffledp-client submit`. Each
+account sends what `submissions` of the student's file says, and when the board is there `guess`
+says what one of the others holds.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class Flooding:
         return tuple(all_ - own for all_, own in zip(self.board, self.sent, strict=True))
 
 
-def flood(program: StudentProgram, bundles: Sequence[Path], prior: Sequence[int] | None) -> Flooding:
+def flood(
+    program: StudentProgram, bundles: Sequence[Path], prior: Sequence[int] | None
+) -> Flooding:
     """Floods the round that is open now, waits for its end, and guesses.
 
     Args:
@@ -78,7 +82,9 @@ def flood(program: StudentProgram, bundles: Sequence[Path], prior: Sequence[int]
     if not bundles:
         raise UsageError("a flood needs the bundle of one account at least")
     with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
-        accounts = [_account(file, Path(folder, str(number))) for number, file in enumerate(bundles)]
+        accounts = [
+            _account(file, Path(folder, str(number))) for number, file in enumerate(bundles)
+        ]
         return asyncio.run(_flood(program, accounts, prior))
 
 
@@ -91,7 +97,9 @@ def _account(file: Path, folder: Path) -> Account:
     return Account(config.keys, config.require_addresses(roster), member, population)
 
 
-async def _flood(program: StudentProgram, accounts: Sequence[Account], prior: Sequence[int] | None) -> Flooding:
+async def _flood(
+    program: StudentProgram, accounts: Sequence[Account], prior: Sequence[int] | None
+) -> Flooding:
     from shuffledp_client.board import check_board, check_result
     from shuffledp_client.submission import prepare_answer
     from shuffledp_client.transport import AnalystReader, EntryNode
@@ -101,16 +109,23 @@ async def _flood(program: StudentProgram, accounts: Sequence[Account], prior: Se
     verified = await _open_round(first)
     plan = _plan(verified, len(accounts), prior)
     mine = _submitted(program, plan)
-    prepared = [prepare_answer(verified, answer, own.member) for answer, own in zip(mine, accounts, strict=True)]
+    prepared = [
+        prepare_answer(verified, answer, own.member)
+        for answer, own in zip(mine, accounts, strict=True)
+    ]
     for submission, own in zip(prepared, accounts, strict=True):
         async with EntryNode(verified.entry, own.keys, own.roster) as entry:
             await entry.submit(submission)
     async with AnalystReader.of(first.keys, first.roster) as analyst:
         ended = check_result(prepared[0], first.roster, await _result(analyst, verified))
-        packed = await analyst.board(verified.round_id, ended.result.messages * verified.geometry.plain_bytes)
+        packed = await analyst.board(
+            verified.round_id, ended.result.messages * verified.geometry.plain_bytes
+        )
     check_board(ended, verified.geometry, packed, [one.messages for one in prepared])
     symbols, accepted = plan["symbols"], ended.result.accepted
-    board = tuple(int(count) for count in decode(packed, verified.geometry, symbols, accepted).counts)
+    board = tuple(
+        int(count) for count in decode(packed, verified.geometry, symbols, accepted).counts
+    )
     if accepted == len(accounts):
         raise UsageError("nobody but your accounts took part: there is nobody to guess")
     # Those who came, not those who were hoped for.
@@ -129,7 +144,12 @@ async def _open_round(account: Account) -> VerifiedRound:
     def verified(data: bytes) -> VerifiedRound:
         # The adversary has no limits: it takes part in whatever the victim does.
         return verify_round(
-            parse_announcement(data), account.roster, ANY_ROUND, account.population, system_clock(), None
+            parse_announcement(data),
+            account.roster,
+            ANY_ROUND,
+            account.population,
+            system_clock(),
+            None,
         )
 
     return await find_round(account.roster, account.keys, None, verified)
@@ -152,10 +172,14 @@ def _plan(verified: VerifiedRound, accounts: int, prior: Sequence[int] | None) -
     spec = verified.mechanism
     symbols, blanket = spec.domain, getattr(spec, "blanket", None)
     if blanket is None:
-        raise UsageError(f"the open round is of {spec.kind}; lab 6 floods rounds of {KRRHistogram.kind}")
+        raise UsageError(
+            f"the open round is of {spec.kind}; lab 6 floods rounds of {KRRHistogram.kind}"
+        )
     weights = list(prior or [1] * symbols)
     if len(weights) != symbols or min(weights) < 0 or not sum(weights):
-        raise UsageError(f"the round has {symbols} values: --prior takes as many weights, none below 0")
+        raise UsageError(
+            f"the round has {symbols} values: --prior takes as many weights, none below 0"
+        )
     return {
         "users": verified.certificate.users,
         "accounts": accounts,
@@ -167,10 +191,13 @@ def _plan(verified: VerifiedRound, accounts: int, prior: Sequence[int] | None) -
 
 def _submitted(program: StudentProgram, plan: dict[str, Any]) -> tuple[int, ...]:
     answer = program.call("submissions", plan)
-    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < plan["symbols"] for one in answer)
+    whole = isinstance(answer, tuple) and all(
+        type(one) is int and 0 <= one < plan["symbols"] for one in answer
+    )
     if not whole or len(answer) != plan["accounts"]:
         raise BadAnswer(
-            f"submissions must return {plan['accounts']} whole numbers from 0 to {plan['symbols'] - 1}, not "
+            f"submissions must return {plan['accounts']} whole numbers from 0 to "
+            f"{plan['symbols'] - 1}, not "
             f"{short(answer)}"
         )
     sent: tuple[int, ...] = answer
@@ -189,7 +216,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="flooding", description=__doc__.partition("\n")[0])
     parser.add_argument("work", type=Path, help="the student's work.py")
     parser.add_argument("bundles", type=Path, nargs="+", help="of the adversary's accounts")
-    parser.add_argument("--prior", type=_weights, help="weight of each value, such as 10,17,29,44; default: all alike")
+    parser.add_argument(
+        "--prior",
+        type=_weights,
+        help="weight of each value, such as 10,17,29,44; default: all alike",
+    )
     options = parser.parse_args()
 
     from shuffledp_labs.student.pipes import scratch_folder
@@ -202,7 +233,8 @@ def main() -> int:
         print(f"flooding: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code
     print(  # noqa: T201 - the answer
-        f"the board says {found.board}, your accounts sent {found.sent}, so the others sent {found.left}: "
+        f"the board says {found.board}, your accounts sent {found.sent}, so the others sent "
+        f"{found.left}: "
         f"one of them holds {found.guess}, says guess"
     )
     return 0

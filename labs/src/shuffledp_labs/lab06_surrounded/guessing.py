@@ -1,4 +1,6 @@
-"""The best guess at one honest user among colluding ones: the oracle of step B, by counting and in rationals."""
+"""The best guess at one honest user among colluding ones: the oracle of step B, by counting and in
+rationals.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ Counts: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Flood:
-    """A round of k-RR in which `accounts` of `users` are the adversary's; the others' values follow the prior."""
+    """A round of k-RR in which `accounts` of `users` are the adversary's.
+
+    The others' values follow the prior.
+    """
 
     users: int
     accounts: int
@@ -44,19 +49,26 @@ class Flood:
         return self.p if value == symbol else (1 - self.p) / (self.symbols - 1)
 
     def boards(self) -> Iterator[Counts]:
-        """All boards of the honest users alone: what can be left when the adversary's messages are taken away."""
+        """All boards of the honest users alone: what can be left when the adversary's messages are
+        taken away.
+        """
         for bars in combinations(range(self.honest + self.symbols - 1), self.symbols - 1):
             ends = (-1, *bars, self.honest + self.symbols - 1)
             yield tuple(right - left - 1 for left, right in pairwise(ends))
 
     def joint(self, left: Counts) -> tuple[Fraction, ...]:
-        """Probability that the victim holds each value, and that the honest users leave this board. Exact.
+        """Probability that the victim holds each value, and that the honest users leave this board.
 
-        The victim's message is one of the board's; the others are h - 1 draws from what a user sends whose value
-        follows the prior, counted by the multinomial law.
+        Exact.
+
+        The victim's message is one of the board's; the others are h - 1 draws from what a user
+        sends whose value follows the prior, counted by the multinomial law.
         """
         sent = [
-            sum((self.prior[value] * self.sends(value, symbol) for value in range(self.symbols)), Fraction(0))
+            sum(
+                (self.prior[value] * self.sends(value, symbol) for value in range(self.symbols)),
+                Fraction(0),
+            )
             for symbol in range(self.symbols)
         ]
         return tuple(
@@ -89,4 +101,6 @@ def _without(counts: Counts, symbol: int) -> Counts:
 
 def _multinomial(counts: Counts, chances: list[Fraction]) -> Fraction:
     ways = factorial(sum(counts)) // prod(map(factorial, counts))
-    return ways * prod((chance**count for chance, count in zip(chances, counts, strict=True)), start=Fraction(1))
+    return ways * prod(
+        (chance**count for chance, count in zip(chances, counts, strict=True)), start=Fraction(1)
+    )

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from shuffledp_core.documents.models import Certificate, CorruptedGuarantee, EpsilonBounds, LedgerPosition, Party
+from shuffledp_core.documents.models import (
+    Certificate,
+    CorruptedGuarantee,
+    EpsilonBounds,
+    LedgerPosition,
+    Party,
+)
 from shuffledp_core.errors import ClientPolicyRefusal
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
@@ -27,7 +33,9 @@ _OPERATORS: Final = ("university", "city", "press", "hospital", "union")
 
 
 def drawn(draws: Draws) -> list[tuple[Manifest, Limits]]:
-    """Manifests with limits, in a drawn order: good ones, such as are spoiled in one way, and the borders."""
+    """Manifests with limits, in a drawn order: good ones, such as are spoiled in one way, and the
+    borders.
+    """
     kinds = [kind for kind in _SPOILS for _ in range(2)]
     kinds += ["good"] * (MANIFESTS - len(kinds))
     return draws.shuffled([_pair(draws, kind) for kind in kinds])
@@ -52,7 +60,9 @@ def _pair(draws: Draws, kind: str) -> tuple[Manifest, Limits]:
         "epsilon_corrupted": limits["epsilon_corrupted"] - draws.integer(1, 8) / 8,
         "operators": tuple(draws.sample(_OPERATORS, 3)),
     }
-    changed_manifest, changed_limits = _SPOILS[kind](manifest, limits) if kind in _SPOILS else ({}, {})
+    changed_manifest, changed_limits = (
+        _SPOILS[kind](manifest, limits) if kind in _SPOILS else ({}, {})
+    )
     return manifest | changed_manifest, limits | changed_limits
 
 
@@ -98,12 +108,23 @@ def accepted(manifest: Manifest, limits: Limits) -> bool:
     from shuffledp_client.policy import Policy, check_policy
 
     route = tuple(
-        Party(name=f"node-{place}", role="node", operator=operator, address="127.0.0.1:1", identity_key="00" * 32)
+        Party(
+            name=f"node-{place}",
+            role="node",
+            operator=operator,
+            address="127.0.0.1:1",
+            identity_key="00" * 32,
+        )
         for place, operator in enumerate(manifest["operators"], 1)
     )
     geometry = Geometry.of(_SPEC, "sealed-box", len(route))
     try:
-        check_policy(Policy(**limits), _certificate(manifest, tuple(party.name for party in route)), geometry, route)
+        check_policy(
+            Policy(**limits),
+            _certificate(manifest, tuple(party.name for party in route)),
+            geometry,
+            route,
+        )
     except ClientPolicyRefusal:
         return False
     return True

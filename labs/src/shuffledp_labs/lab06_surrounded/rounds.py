@@ -1,4 +1,6 @@
-"""Step E of lab 6: real rounds, one flooded by the student's accounts, one that half of its users leave."""
+"""Step E of lab 6: real rounds, one flooded by the student's accounts, one that half of its users
+leave.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ DELTA: Final = 1e-3
 
 @dataclass(frozen=True)
 class Flooded:
-    """What the adversary sees of the flooded round, and what it does not: the symbol that the victim sent."""
+    """What the adversary sees of the flooded round, and what it does not: the symbol that the
+    victim sent.
+    """
 
     board: tuple[int, ...]
     victim_sent: int
@@ -41,7 +45,10 @@ class Flooded:
 
 @dataclass(frozen=True)
 class Left:
-    """How the round ended that half of its users left; `final` and `holds` only of a published one."""
+    """How the round ended that half of its users left.
+
+    `final` and `holds` only of a published one.
+    """
 
     reason: str | None
     final: float | None = None
@@ -51,10 +58,13 @@ class Left:
 def submitted(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
     """What the student's accounts send. Raises `CheckFailed` if it is not one symbol for each."""
     answer = program.call("submissions", flood.plan)
-    whole = isinstance(answer, tuple) and all(type(one) is int and 0 <= one < flood.symbols for one in answer)
+    whole = isinstance(answer, tuple) and all(
+        type(one) is int and 0 <= one < flood.symbols for one in answer
+    )
     if not whole or len(answer) != flood.accounts:
         raise CheckFailed(
-            f"submissions must return {flood.accounts} whole numbers from 0 to {flood.symbols - 1}, one for each of "
+            f"submissions must return {flood.accounts} whole numbers from 0 to "
+            f"{flood.symbols - 1}, one for each of "
             f"your accounts, not {short(answer)}; see step B"
         )
     found: tuple[int, ...] = answer
@@ -65,11 +75,17 @@ def spec_of_flood() -> KRRHistogram:
     """The mechanism of the flooded round, as the accountant calibrates it."""
     from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
-    return cast("KRRHistogram", calibrate(KRRHistogram.kind, Target(3.0, 1e-3, USERS, USERS, symbols=SYMBOLS)))
+    return cast(
+        "KRRHistogram",
+        calibrate(KRRHistogram.kind, Target(3.0, 1e-3, USERS, USERS, symbols=SYMBOLS)),
+    )
 
 
-def play(answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None) -> tuple[Flooded | None, Left | None]:
-    """Plays the flooded round with these answers and a victim of this value, and the round with this plan; None: not.
+def play(
+    answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
+) -> tuple[Flooded | None, Left | None]:
+    """Plays the flooded round with these answers and a victim of this value, and the round with
+    this plan; None: not.
 
     Args:
         answers: of the adversary's accounts.
@@ -132,7 +148,14 @@ async def _leave(system: LocalSystem, plan: tuple[int, int]) -> Left:
 
 
 def _asked(
-    system: LocalSystem, mechanism: str, size: int, epsilon: float, delta: float, least: int, most: int, colluding: int
+    system: LocalSystem,
+    mechanism: str,
+    size: int,
+    epsilon: float,
+    delta: float,
+    least: int,
+    most: int,
+    colluding: int,
 ) -> RoundPlan:
     return RoundPlan(
         population=system.population,
@@ -148,18 +171,29 @@ def _asked(
     )
 
 
-def noise_plan(expected: int, came: int, plan: tuple[int, int], epsilon: float, delta: float) -> dict[str, Any]:
-    """What the accountant says about a plan with shared noise when `came` of `expected` users take part.
+def noise_plan(
+    expected: int, came: int, plan: tuple[int, int], epsilon: float, delta: float
+) -> dict[str, Any]:
+    """What the accountant says about a plan with shared noise when `came` of `expected` users take
+    part.
 
     Returns:
-        runs: whether as many came as the plan asks for; certified: ε with `came` reports; error: its standard error.
+        runs: whether as many came as the plan asks for; certified: ε with `came` reports; error:
+            its standard error.
     """
     from shuffledp_privacy.bounds import Setting, epsilon_bounds, standard_error
     from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
     least, colluding = plan
-    spec = calibrate(SGDLShuffle.kind, Target(epsilon, delta, least, least - colluding, max_value=1))
+    spec = calibrate(
+        SGDLShuffle.kind, Target(epsilon, delta, least, least - colluding, max_value=1)
+    )
     if came < least:
         return {"runs": False}
     bounds = epsilon_bounds(spec, Setting(came, came - colluding), delta)
-    return {"runs": True, "certified": bounds.certified, "error": standard_error(spec, came), "of": expected}
+    return {
+        "runs": True,
+        "certified": bounds.certified,
+        "error": standard_error(spec, came),
+        "of": expected,
+    }

@@ -1,4 +1,6 @@
-"""What `lab run 6` shows: how a certificate melts with the honest users, and the student's flood in a real round."""
+"""What `lab run 6` shows: how a certificate melts with the honest users, and the student's flood in
+a real round.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from shuffledp_labs.lab06_surrounded import rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 
 USERS, SYMBOLS, EPSILON, DELTA = 1000, 10, 0.3, 1e-6
-"""The round of the picture: n and k, and the ε and δ that it is certified for with everybody honest."""
+"""The round of the picture: n and k, and the ε and δ that it is certified for with everybody
+honest.
+"""
 
 WANTED = 1.0
 """The ε for which the picture asks how many may collude."""
@@ -42,8 +46,15 @@ def draw(colluding: int | None, file: Path) -> None:
 
     honest = _steps()
     curves = [
-        PlottedCurve("certified for so many honest users", Role.CERTIFIED, honest, [certified(one) for one in honest]),
-        PlottedCurve("certified if all are counted as honest", Role.LIMIT, [1, USERS], [certified(USERS)] * 2),
+        PlottedCurve(
+            "certified for so many honest users",
+            Role.CERTIFIED,
+            honest,
+            [certified(one) for one in honest],
+        ),
+        PlottedCurve(
+            "certified if all are counted as honest", Role.LIMIT, [1, USERS], [certified(USERS)] * 2
+        ),
     ]
     if colluding is not None:
         left = USERS - colluding
@@ -65,7 +76,9 @@ def _steps() -> Sequence[int]:
 
 
 def run(showing: Showing) -> Path:
-    """Draws the picture with the student's border, and floods a real round with the student's accounts."""
+    """Draws the picture with the student's border, and floods a real round with the student's
+    accounts.
+    """
     program, picture, colluding = showing.program, showing.out / "honest.png", None
     try:
         colluding = program.call("most_colluding", certified, USERS, WANTED, seconds=120.0)
@@ -81,13 +94,20 @@ def run(showing: Showing) -> Path:
 
 
 def _flooded(showing: Showing) -> str:
-    """Plays a real round in which the student's accounts surround one user, and tells what came of it."""
+    """Plays a real round in which the student's accounts surround one user, and tells what came of
+    it.
+    """
     program, mechanism = showing.program, rounds.spec_of_flood()
     p = 1 - mechanism.blanket + mechanism.blanket / mechanism.symbols
     prior = (Fraction(1, 2), Fraction(1, 4), Fraction(3, 20), Fraction(1, 10))
     flood = Flood(rounds.USERS, rounds.USERS - 1, mechanism.symbols, p, prior)
     mine = rounds.submitted(program, flood)
-    program.call("guess", flood.plan, tuple(mine.count(one) + (one == 0) for one in range(flood.symbols)), mine)
+    program.call(
+        "guess",
+        flood.plan,
+        tuple(mine.count(one) + (one == 0) for one in range(flood.symbols)),
+        mine,
+    )
     value = showing.draws.below(mechanism.symbols)
     showing.progress("a system of three nodes, 19 accounts of yours, and one user")
     seen, _ = rounds.play(mine, value, None)
@@ -97,5 +117,6 @@ def _flooded(showing: Showing) -> str:
     sent = tuple(mine.count(one) for one in range(flood.symbols))
     return (
         f"the board says {seen.board}, your accounts sent {sent}; you guess "
-        f"{answer}, the user holds {value} and sent {seen.victim_sent} (it is truthful with probability {float(p):.3f})"
+        f"{answer}, the user holds {value} and sent {seen.victim_sent} (it is truthful with "
+        f"probability {float(p):.3f})"
     )

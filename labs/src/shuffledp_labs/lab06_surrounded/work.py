@@ -13,12 +13,17 @@ def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
 
 
 def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -> int:
-    """Step B: the most probable value of one honest user, after the board and what your accounts sent."""
+    """Step B: the most probable value of one honest user, after the board and what your accounts
+    sent.
+    """
     raise NotImplementedError
 
 
 def most_colluding(certified: Callable[[int], float], users: int, epsilon: float) -> int | None:
-    """Step C: the most colluding users for which the certificate still says at most `epsilon`; None if none does."""
+    """Step C: the most colluding users for which the certificate still says at most `epsilon`.
+
+    None if none does.
+    """
     raise NotImplementedError
 
 
@@ -28,10 +33,14 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 
 
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
-    """Step E: (min_reports, colluding) of a round with shared noise of which only a part may come."""
+    """Step E: (min_reports, colluding) of a round with shared noise of which only a part may
+    come.
+    """
     raise NotImplementedError
 
 
 def crowd(situation: dict[str, Any]) -> int:
-    """Step F: how many honest reports, the victim's own included, a published round shuffles it among at the least."""
+    """Step F: how many honest reports, the victim's own included, a published round shuffles it
+    among at the least.
+    """
     raise NotImplementedError

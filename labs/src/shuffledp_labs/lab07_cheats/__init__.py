@@ -1,4 +1,6 @@
-"""Lab 7, The node that cheats: tampering, who notices it, evidence, what nobody sees, rounds that all can check."""
+"""Lab 7, The node that cheats: tampering, who notices it, evidence, what nobody sees, rounds that
+all can check.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ LAB: Final = Lab(
         ),
         Prediction(
             "copied",
-            "The entry node sends an onion of the victim three times, and nobody looks for repeats. In how many of "
+            "The entry node sends an onion of the victim three times, and nobody looks for "
+            "repeats. In how many of "
             "100 rounds does it find the victim's message on the board?",
             "number",
             "rounds",
@@ -32,7 +35,8 @@ LAB: Final = Lab(
         ),
         Prediction(
             "a_receipt_proves",
-            "A user holds a receipt, and its message is not on the board. What does the receipt prove to a stranger?",
+            "A user holds a receipt, and its message is not on the board. What does the receipt "
+            "prove to a stranger?",
             "choice",
             choices=(
                 "that the message was in the envelope",
@@ -42,14 +46,16 @@ LAB: Final = Lab(
         ),
         Prediction(
             "alone",
-            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified for ε = .30. The entry node turns 999 away and "
+            "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified for ε = .30. The entry node "
+            "turns 999 away and "
             "makes their reports up. What ε is left for the one who is in?",
             "number",
             "nats",
         ),
         Prediction(
             "checked",
-            "The exchange of question 1, in a round whose mixing everybody can check. What comes of it?",
+            "The exchange of question 1, in a round whose mixing everybody can check. What comes "
+            "of it?",
             "choice",
             choices=(
                 "an answer, and users notice",
@@ -125,10 +131,13 @@ LAB: Final = Lab(
         ),
     ),
     explanations=(
-        "Every count, length, layer and signature was right, and the answer was wrong. Why can no node and no analyst "
+        "Every count, length, layer and signature was right, and the answer was wrong. Why can no "
+        "node and no analyst "
         "notice what your `tamper` does, and why could they not be told enough to notice it?",
-        "Against `crowd` a plain round has no evidence, and a verified one names the node. Why can it? What did that "
-        "cost in your own run, what does it not promise, and what are `colluding` and the local guarantee still for?",
+        "Against `crowd` a plain round has no evidence, and a verified one names the node. Why "
+        "can it? What did that "
+        "cost in your own run, what does it not promise, and what are `colluding` and the local "
+        "guarantee still for?",
     ),
     show=_of("show.run"),
     folder=__name__,

@@ -1,7 +1,8 @@
 """How a cheating node asks what to send: one question and one answer over a local connection.
 
-The node is a process of the running system and has the pool; the student's code runs in the grader's sandbox and says
-what goes out. So the node needs no sandbox of its own, and the grader sees every fault of the student's code.
+The node is a process of the running system and has the pool; the student's code runs in the
+grader's sandbox and says what goes out. So the node needs no sandbox of its own, and the grader
+sees every fault of the student's code.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class AskedPool(Pool):
     """A pool as whoever answers gets it.
 
     Attributes:
-        spare: records of the node's own that open at everybody behind it, as many as `records`; in a verified round,
-            where whoever answers has no keys to seal such records.
+        spare: records of the node's own that open at everybody behind it, as many as `records`; in
+            a verified round, where whoever answers has no keys to seal such records.
     """
 
     spare: Sequence[bytes] = ()
@@ -71,7 +72,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answerer:
-    """Answers a node's questions with `answer`, in a thread of its own. Use as an async context manager.
+    """Answers a node's questions with `answer`, in a thread of its own.
+
+    Use as an async context manager.
 
     Attributes:
         failure: the first exception of `answer`; the node then sends on its honest output.
@@ -96,7 +99,10 @@ class Answerer:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._server is not None:
             self._server.close()
@@ -124,7 +130,10 @@ class Answerer:
 
 
 async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[bytes]:
-    """What to send on in place of the pool's records, by whoever answers at host:port. Raises `OSError`."""
+    """What to send on in place of the pool's records, by whoever answers at host:port.
+
+    Raises `OSError`.
+    """
     reader, writer = await asyncio.open_connection(*host_and_port(address), limit=_LONGEST)
     try:
         writer.write(msgspec.json.encode(Question.of(pool, spare)) + b"\n")

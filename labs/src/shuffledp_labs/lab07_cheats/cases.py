@@ -1,4 +1,6 @@
-"""Users of step D: some were cheated and can show it, some cannot show it, some were not cheated."""
+"""Users of step D: some were cheated and can show it, some cannot show it, some were not
+cheated.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,19 @@ class Cases:
     def guilty(self) -> list[Case]:
         """Users whom the route cheated, and who can show it."""
         return [
-            self._case("one message is gone, another stands in its place", self._without(1), guilty=True),
             self._case(
-                "all its messages are gone", self._without(self._documents.geometry.messages_per_user), guilty=True
+                "one message is gone, another stands in its place", self._without(1), guilty=True
+            ),
+            self._case(
+                "all its messages are gone",
+                self._without(self._documents.geometry.messages_per_user),
+                guilty=True,
             ),
             self._case("one message has another symbol", self._changed, guilty=True),
             self._case(
-                "one message is gone, and another of its own stands there twice", self._gone_and_doubled, guilty=True
+                "one message is gone, and another of its own stands there twice",
+                self._gone_and_doubled,
+                guilty=True,
             ),
         ]
 
@@ -63,7 +71,9 @@ class Cases:
             self._case(
                 "a message is gone, and the receipt is for another envelope",
                 one,
-                receipt=lambda device: documents.receipt(self._other(device), credential=device.claim.signer),
+                receipt=lambda device: documents.receipt(
+                    self._other(device), credential=device.claim.signer
+                ),
             ),
             self._case(
                 "a message is gone, and the receipt is signed by another node's key",
@@ -73,13 +83,18 @@ class Cases:
             self._case(
                 "a message is gone, and the receipt is of another round",
                 one,
-                receipt=lambda device: documents.receipt(device, round_id=self._draws.bytes(16).hex()),
+                receipt=lambda device: documents.receipt(
+                    device, round_id=self._draws.bytes(16).hex()
+                ),
             ),
             self._case(
-                "the round failed, and somebody shows a board all the same", one, result=lambda _: documents.failed()
+                "the round failed, and somebody shows a board all the same",
+                one,
+                result=lambda _: documents.failed(),
             ),
             self._case(
-                "a message is gone from the board that was given, which is not the one that the analyst signed",
+                "a message is gone from the board that was given, which is not the one that the "
+                "analyst signed",
                 one,
                 result=documents.result,
             ),
@@ -105,7 +120,9 @@ class Cases:
         rows = [message for one in self._devices for message in one.messages]
         honest = b"".join(self._draws.shuffled(rows))
         board = b"".join(self._draws.shuffled(change(device, rows)))
-        signed = (result or self._documents.result)(honest if result is not None and not signed_as_given else board)
+        signed = (result or self._documents.result)(
+            honest if result is not None and not signed_as_given else board
+        )
         held = (receipt or self._documents.receipt)(device)
         return Case(what, self._documents.kept(device, held, signed), board, guilty)
 

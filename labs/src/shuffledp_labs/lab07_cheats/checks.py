@@ -1,4 +1,6 @@
-"""Checks of lab 7: tampering that no node notices, users who do, evidence for strangers, and what nobody notices."""
+"""Checks of lab 7: tampering that no node notices, users who do, evidence for strangers, and what
+nobody notices.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ QUESTIONS: Final = 16
 
 
 def check_unnoticed(attempt: Attempt) -> str:
-    """B-unnoticed: the answer is another, and counts, lengths, layers and repeats are as in an honest round."""
+    """B-unnoticed: the answer is another, and counts, lengths, layers and repeats are as in an
+    honest round.
+    """
     exchanged = 0
     for position, hops in PLACES:
         instance = cheating(attempt.draws.child(f"{position} of {hops}"), position, hops)
@@ -51,7 +55,10 @@ def sending(batch: list[bytes]) -> Callable[[Pool], list[bytes]]:
 
 
 def tampered_by(attempt: Attempt, instance: Cheating) -> list[bytes]:
-    """The student's batch for this round; `CheckFailed` for one that the next party refuses by its length."""
+    """The student's batch for this round.
+
+    `CheckFailed` for one that the next party refuses by its length.
+    """
     said = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
     return batch_of(said, instance, "tamper gives a list of bytes")
 
@@ -59,29 +66,37 @@ def tampered_by(attempt: Attempt, instance: Cheating) -> list[bytes]:
 def batch_of(said: Any, instance: Cheating, asked: str) -> list[bytes]:
     """A student's batch, as long as the honest one; else `CheckFailed`."""
     if not is_list_of_bytes(said):
-        raise CheckFailed(f"{asked}, {instance.title}: it gave {kind_of(said)}; see its docstring in work.py")
+        raise CheckFailed(
+            f"{asked}, {instance.title}: it gave {kind_of(said)}; see its docstring in work.py"
+        )
     if len(said) != instance.records:
         raise CheckFailed(
             f"no node notices, {instance.title}: {abs(len(said) - instance.records)} records too "
-            f"{'many' if len(said) > instance.records else 'few'} for the counts that all nodes sign; see the handout, "
+            f"{'many' if len(said) > instance.records else 'few'} for the counts that all nodes "
+            f"sign; see the handout, "
             "step B"
         )
     width = instance.geometry.record_bytes(instance.position + 1)
     odd = [len(record) for record in said if len(record) != width]
     if odd:
         raise CheckFailed(
-            f"no node notices, {instance.title}: {len(odd)} records are {abs(odd[0] - width)} bytes too "
-            f"{'long' if odd[0] > width else 'short'} for where they go; see the handout, step B, on layers"
+            f"no node notices, {instance.title}: {len(odd)} records are {abs(odd[0] - width)} "
+            f"bytes too "
+            f"{'long' if odd[0] > width else 'short'} for where they go; see the handout, step B, "
+            f"on layers"
         )
     return list(said)
 
 
 def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
-    """Raises `CheckFailed` if a node behind dropped something, or the analyst would leave something out."""
+    """Raises `CheckFailed` if a node behind dropped something, or the analyst would leave something
+    out.
+    """
     for position, dropped in played.dropped.items():
         if dropped:
             raise CheckFailed(
-                f"no node notices, {instance.title}: node {position} drops {dropped} onions, which repeat or do not "
+                f"no node notices, {instance.title}: node {position} drops {dropped} onions, "
+                f"which repeat or do not "
                 "open, and signs for it; see the handout, step B, on what a node checks"
             )
     width = played.geometry.symbol_bytes
@@ -89,7 +104,8 @@ def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
     repeated = len(played.board) - len({message[width:] for message in played.board})
     if outside or repeated:
         raise CheckFailed(
-            f"no node notices, {instance.title}: the analyst leaves out messages, {outside} with a symbol that is "
+            f"no node notices, {instance.title}: the analyst leaves out messages, {outside} with "
+            f"a symbol that is "
             f"none, {repeated} with a tag that stands there already; see the handout, step B"
         )
 
@@ -101,8 +117,10 @@ def _require_exchanged(played: PlayedRound, instance: Cheating) -> None:
     strange = sum(int.from_bytes(message[:width], "big") != instance.symbol for message in made)
     if len(made) != instance.wanted or strange:
         raise CheckFailed(
-            f"the answer changes as the adversary wants, {instance.title}: {abs(len(made) - instance.wanted)} messages "
-            f"too {'many' if len(made) > instance.wanted else 'few'} are exchanged, {strange} carry another symbol; "
+            f"the answer changes as the adversary wants, {instance.title}: "
+            f"{abs(len(made) - instance.wanted)} messages "
+            f"too {'many' if len(made) > instance.wanted else 'few'} are exchanged, {strange} "
+            f"carry another symbol; "
             "see the handout, step B"
         )
 
@@ -119,7 +137,8 @@ def check_complaints(attempt: Attempt) -> str:
                 if own.get(place) != what:
                     told = f"you said {own[place]!r}" if place in own else "you said nothing"
                     raise CheckFailed(
-                        f"every wronged user complains, {instance.title}: {user}, message {place}: {told}; look for "
+                        f"every wronged user complains, {instance.title}: {user}, message "
+                        f"{place}: {told}; look for "
                         "its tag row by row: see the handout, step C"
                     )
             found += len(due)
@@ -136,7 +155,8 @@ def check_fair(attempt: Attempt) -> str:
             for place in own:
                 if place not in instance.due.get(user, {}):
                     raise CheckFailed(
-                        f"nobody complains without a reason, {instance.title}: {user}, message {place!r}; who holds no "
+                        f"nobody complains without a reason, {instance.title}: {user}, message "
+                        f"{place!r}; who holds no "
                         "receipt for its own envelope was promised nothing: see the handout, step C"
                     )
         quiet += len(instance.mine) - len(instance.due)
@@ -146,7 +166,9 @@ def check_fair(attempt: Attempt) -> str:
 def _complaints(attempt: Attempt, instance: Complaints) -> dict[str, dict[Any, Any]]:
     said = attempt.program.call("check_board", instance.receipts, instance.board, instance.mine)
     if not isinstance(said, dict) or not all(isinstance(own, dict) for own in said.values()):
-        raise CheckFailed(f"check_board gives a dict of dicts, {instance.title}: see its docstring in work.py")
+        raise CheckFailed(
+            f"check_board gives a dict of dicts, {instance.title}: see its docstring in work.py"
+        )
     return said
 
 
@@ -159,7 +181,8 @@ def check_convict(attempt: Attempt) -> str:
         said = attempt.program.call("evidence", case.kept, case.board)
         if said is None:
             raise CheckFailed(
-                f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see the handout, step D"
+                f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see "
+                f"the handout, step D"
             )
         missing += _convicted(said, case, cases)
     return f"{len(guilty)} cheated users, {missing} messages: the stranger convicts every time"
@@ -169,16 +192,21 @@ def _convicted(said: Any, case: Case, cases: Cases) -> int:
     if not isinstance(said, dict) or set(said) != set(BUNDLE):
         raise CheckFailed(
             f"a bundle with exactly what a stranger needs, a user of whom {case.what}: it has "
-            f"{sorted(said) if isinstance(said, dict) else type(said).__name__}; see the docstring of evidence"
+            f"{sorted(said) if isinstance(said, dict) else type(said).__name__}; see the "
+            f"docstring of evidence"
         )
     secret = case.kept["private_key"]
     if any(part in (secret, secret.hex()) for part in said.values()):
-        raise CheckFailed(f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this user")
+        raise CheckFailed(
+            f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this "
+            f"user"
+        )
     try:
         return check_evidence(bundled(said), cases.roster, case.board).missing
     except (DocumentError, EvidenceError) as error:
         raise CheckFailed(
-            f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see the handout, step D"
+            f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see "
+            f"the handout, step D"
         ) from None
 
 
@@ -188,7 +216,8 @@ def check_innocent(attempt: Attempt) -> str:
     for case in attempt.draws.shuffled(innocent):
         if attempt.program.call("evidence", case.kept, case.board) is not None:
             raise CheckFailed(
-                f"no evidence that falls through, a user of whom {case.what}: you accuse the route all the same, and "
+                f"no evidence that falls through, a user of whom {case.what}: you accuse the "
+                f"route all the same, and "
                 "give the report away for nothing; see the handout, step D"
             )
     return f"{len(innocent)} users who can show nothing: none accuses"
@@ -208,28 +237,40 @@ def _crowded(attempt: Attempt, instance: Cheating, number: int) -> None:
     victim = list(owners)[number]
     pool = instance.pool(instance.pool_of_node())
     said = attempt.program.call("crowd", {**pool, "users": owners, "victim": victim})
-    if not isinstance(said, dict) or set(said) != {"receipts", "records"} or not _names(said["receipts"]):
-        raise CheckFailed(f"crowd gives receipts and records, {instance.title}: see its docstring in work.py")
-    played = instance.played(sending(batch_of(said["records"], instance, "the records of crowd are a list of bytes")))
+    if (
+        not isinstance(said, dict)
+        or set(said) != {"receipts", "records"}
+        or not _names(said["receipts"])
+    ):
+        raise CheckFailed(
+            f"crowd gives receipts and records, {instance.title}: see its docstring in work.py"
+        )
+    played = instance.played(
+        sending(batch_of(said["records"], instance, "the records of crowd are a list of bytes"))
+    )
     refuse_noticed(played, instance)
     holders, board = set(said["receipts"]), set(played.board)
     found = {
-        user: sum(message in board for message in own) for user, own in zip(owners, instance.messages, strict=True)
+        user: sum(message in board for message in own)
+        for user, own in zip(owners, instance.messages, strict=True)
     }
     whole = instance.geometry.messages_per_user
     wronged = sum(found.get(user, 0) < whole for user in holders)
     if wronged:
         raise CheckFailed(
-            f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; see the "
+            f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; "
+            f"see the "
             "handout, step E"
         )
     if victim not in holders or found.pop(victim) < whole:
         raise CheckFailed(
-            f"the victim takes part as ever, {instance.title}: it has no receipt; see the handout, step E"
+            f"the victim takes part as ever, {instance.title}: it has no receipt; see the "
+            f"handout, step E"
         )
     if others := sum(found.values()):
         raise CheckFailed(
-            f"the victim is alone, {instance.title}: {others} messages of other users stand beside its own; see the "
+            f"the victim is alone, {instance.title}: {others} messages of other users stand "
+            f"beside its own; see the "
             "handout, step E"
         )
 
@@ -251,15 +292,26 @@ def check_price(attempt: Attempt) -> str:
         said = attempt.program.call("price", certified, accountant.users, epsilon)
         title = f"{accountant.users} users, {accountant.spec.kind}, ε {epsilon:.3f}"
         if len(asked) > QUESTIONS:
-            raise CheckFailed(f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each time")
+            raise CheckFailed(
+                f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each "
+                f"time"
+            )
         if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said < accountant.users:
-            raise CheckFailed(f"price gives a number of reports, {title}: it gave {said!r}; see its docstring")
+            raise CheckFailed(
+                f"price gives a number of reports, {title}: it gave {said!r}; see its docstring"
+            )
         over = accountant.epsilon(accountant.users - said) > epsilon
-        if over or (said + 1 < accountant.users and accountant.epsilon(accountant.users - said - 1) <= epsilon):
+        if over or (
+            said + 1 < accountant.users
+            and accountant.epsilon(accountant.users - said - 1) <= epsilon
+        ):
             what = "ε does not hold with so many" if over else "it holds with more"
-            raise CheckFailed(f"the most colluding reports, {title}: {what}; see the handout, step E")
+            raise CheckFailed(
+                f"the most colluding reports, {title}: {what}; see the handout, step E"
+            )
         prices.append(
-            f"{accountant.users} users and ε {epsilon:.2f} allow for {said}, where nobody else is honest "
+            f"{accountant.users} users and ε {epsilon:.2f} allow for {said}, where nobody else is "
+            f"honest "
             f"{accountant.epsilon(1):.2f} is left"
         )
     _refuse_impossible(attempt)
@@ -271,7 +323,9 @@ def _asked(accountant: Accountant, asked: list[int]) -> Callable[..., float]:
 
     def certified(*honest: Any) -> float:
         if len(honest) != 1 or type(honest[0]) is not int or not 1 <= honest[0] <= accountant.users:
-            raise StudentFault(f"certified(honest) takes one whole number, from 1 to {accountant.users}")
+            raise StudentFault(
+                f"certified(honest) takes one whole number, from 1 to {accountant.users}"
+            )
         asked.append(honest[0])
         # Beyond the limit the answers cost nobody's time; the check fails for their number.
         return accountant.epsilon(honest[0]) if len(asked) <= QUESTIONS else 0.0
@@ -285,7 +339,10 @@ def _refuse_impossible(attempt: Attempt) -> None:
     except StudentRaised as error:
         if error.kind == "ValueError":
             return
-    raise CheckFailed("a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the docstring")
+    raise CheckFailed(
+        "a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the "
+        "docstring"
+    )
 
 
 def check_verdict(attempt: Attempt) -> str:
@@ -296,20 +353,29 @@ def check_verdict(attempt: Attempt) -> str:
         title = f"position {case.position} of a verified round in which {case.what}"
         if said is not None and (type(said) is not int or not 0 <= said < case.position):
             raise CheckFailed(
-                f"verdict gives None, 0 or the place of a node before this party, {title}: it gave {short(said)}; see "
+                f"verdict gives None, 0 or the place of a node before this party, {title}: it "
+                f"gave {short(said)}; see "
                 "its docstring in work.py"
             )
         if said != case.due:
             raise CheckFailed(
-                f"whoever is at fault is named, and nobody else, {title}: {_verdict(said)}; see the handout, step F"
+                f"whoever is at fault is named, and nobody else, {title}: {_verdict(said)}; see "
+                f"the handout, step F"
             )
     named = sum(case.due not in {None, 0} for case in cases)
     silent = sum(case.due == 0 for case in cases)
     return (
-        f"{len(cases)} rounds of {cases[0].terms.hops} nodes: a node named in {named}, nobody in {silent} that were "
+        f"{len(cases)} rounds of {cases[0].terms.hops} nodes: a node named in {named}, nobody in "
+        f"{silent} that were "
         f"damaged on their way, and {len(cases) - named - silent} go on"
     )
 
 
 def _verdict(said: int | None) -> str:
-    return "you go on" if said is None else f"you name node {said}" if said else "you stop and name nobody"
+    return (
+        "you go on"
+        if said is None
+        else f"you name node {said}"
+        if said
+        else "you stop and name nobody"
+    )

@@ -1,7 +1,8 @@
-"""A round's signed documents, made in process: what a device keeps, and what a stranger checks evidence with.
+"""A round's signed documents, made in process: what a device keeps, and what a stranger checks
+evidence with.
 
-Every document is the protocol's own and really signed, by identities of this deployment; only that nobody computed the
-certificate's numbers, which evidence does not rest on.
+Every document is the protocol's own and really signed, by identities of this deployment; only that
+nobody computed the certificate's numbers, which evidence does not rest on.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class Device:
 
 
 class Documents:
-    """A deployment and one round of it. `device` adds users; `receipt` and `result` sign what parties say."""
+    """A deployment and one round of it.
+
+    `device` adds users; `receipt` and `result` sign what parties say.
+    """
 
     def __init__(self, draws: Draws, users: int) -> None:
         self._draws = draws
@@ -99,11 +103,16 @@ class Documents:
         self.identities = {name: Identity(name, _key(draws)) for name in names}
         self.roster = self._roster()
         self._public_keys = self._round_keys()
-        self._certificate = self.identities[ACCOUNTANT].sign(self.certificate(CertificateStage.PLAN))
+        self._certificate = self.identities[ACCOUNTANT].sign(
+            self.certificate(CertificateStage.PLAN)
+        )
         self.announcement = self._announcement()
 
     def _roster(self) -> Roster:
-        roles = dict.fromkeys(ROUTE, Role.NODE) | {ANALYST: Role.ANALYST, ACCOUNTANT: Role.ACCOUNTANT}
+        roles = dict.fromkeys(ROUTE, Role.NODE) | {
+            ANALYST: Role.ANALYST,
+            ACCOUNTANT: Role.ACCOUNTANT,
+        }
         return Roster(
             serial=1,
             issued_at=NOW,
@@ -181,7 +190,9 @@ class Documents:
         )
         said = document_digest(manifest)
         signed = (
-            self.identities[node].sign(Countersignature(round_id=self.round_id, node=node, manifest_digest=said))
+            self.identities[node].sign(
+                Countersignature(round_id=self.round_id, node=node, manifest_digest=said)
+            )
             for node in ROUTE
         )
         return Announcement(manifest=manifest, countersignatures=tuple(signed))
@@ -191,13 +202,17 @@ class Documents:
         draws = self._draws
         key = _key(draws)
         public = key.public_key().public_bytes_raw().hex()
-        credential = self.identities[POPULATION].sign(Credential(population=POPULATION, public_key=public))
+        credential = self.identities[POPULATION].sign(
+            Credential(population=POPULATION, public_key=public)
+        )
         value = draws.below(self.mechanism.domain)
         answer = randomise(self.mechanism, value, RandomIntegers(draws.bytes))
         symbols = pack(self.geometry, list(self.mechanism.encode(answer)))
         seed = draws.bytes(SEED_BYTES)
         envelope = seal(self.geometry, self.round_id, self._public_keys, symbols, seed)
-        claim = SubmissionClaim(round_id=self.round_id, credential=public, envelope_digest=digest(envelope))
+        claim = SubmissionClaim(
+            round_id=self.round_id, credential=public, envelope_digest=digest(envelope)
+        )
         return Device(
             value=value,
             member=Member.of(key, credential),
@@ -209,9 +224,14 @@ class Documents:
         )
 
     def receipt(self, device: Device, *, signer: str = ROUTE[0], **changes: str) -> Signed:
-        """The entry node's receipt for a device's envelope; signed by another party's key under its name."""
+        """The entry node's receipt for a device's envelope.
+
+        Signed by another party's key under its name.
+        """
         said = Receipt(
-            round_id=self.round_id, credential=device.claim.signer, submission_digest=digest(device.envelope)
+            round_id=self.round_id,
+            credential=device.claim.signer,
+            submission_digest=digest(device.envelope),
         )
         return self.signed(ROUTE[0], signer, msgspec.structs.replace(said, **changes))
 
@@ -225,7 +245,11 @@ class Documents:
         headers = tuple(
             self.identities[node].sign(
                 BatchHeader(
-                    round_id=self.round_id, position=position, users=self.users, records=records, digest=digest(board)
+                    round_id=self.round_id,
+                    position=position,
+                    users=self.users,
+                    records=records,
+                    digest=digest(board),
                 )
             )
             for position, node in enumerate(ROUTE, start=2)
@@ -238,7 +262,9 @@ class Documents:
             messages=records,
             board_digest=digest(board),
             plan_certificate=self._certificate,
-            final_certificate=self.identities[ACCOUNTANT].sign(self.certificate(CertificateStage.FINAL)),
+            final_certificate=self.identities[ACCOUNTANT].sign(
+                self.certificate(CertificateStage.FINAL)
+            ),
             headers=headers,
         )
         return self.signed(ANALYST, signer, said)
@@ -282,7 +308,9 @@ def bundled(said: dict[str, Any]) -> Evidence:
         MalformedDocumentError: a part of it is no document, or of another type.
     """
     if not all(isinstance(said[name], bytes if name in SECRETS else str) for name in BUNDLE):
-        raise MalformedDocumentError("documents are texts, symbols and seed are bytes, as the device keeps them")
+        raise MalformedDocumentError(
+            "documents are texts, symbols and seed are bytes, as the device keeps them"
+        )
     return Evidence(
         announcement=from_json(said["announcement"].encode(), Announcement),
         credential=Signed.from_bytes(said["credential"].encode()),

@@ -1,4 +1,6 @@
-"""Instances of step F: what a party of a verified round is given, with one thing wrong, and whom the product names."""
+"""Instances of step F: what a party of a verified round is given, with one thing wrong, and whom
+the product names.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ Change: TypeAlias = Callable[[VerifiedPool], list[bytes]]
 
 @dataclass(frozen=True)
 class Cheat:
-    """What a node does: its change, and whether it signs the sum of what it sends (else that of its input, blinded)."""
+    """What a node does: its change, and whether it signs the sum of what it sends (else that of its
+    input, blinded).
+    """
 
     change: Change
     sum_of_sent: bool = False
@@ -47,7 +51,8 @@ class Cheat:
 
 @dataclass(frozen=True)
 class Given:
-    """What the party at `position` is given: the list with node 1's signature, all headers before it, the last batch.
+    """What the party at `position` is given: the list with node 1's signature, all headers before
+    it, the last batch.
 
     `what` says what is wrong with it, for messages.
     """
@@ -67,7 +72,9 @@ class Given:
 
     @property
     def due(self) -> int | None:
-        """The product's verdict: None to go on, 0 to stop and name nobody, else the node that is named."""
+        """The product's verdict: None to go on, 0 to stop and name nobody, else the node that is
+        named.
+        """
         try:
             listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
             check_batch(follow(self.terms, listed, self.headers, ()), self.records)
@@ -84,8 +91,13 @@ class Given:
             "enrolled": tuple(sorted(self.enrolled)),
             "min_reports": self.terms.min_reports,
             "messages": self.terms.messages_per_user,
-            "claims": tuple({"credential": claim.credential, "keys": tuple(claim.key_list)} for claim in self.claims),
-            "headers": tuple({"count": one.count, "root": one.root, "sum": one.total} for one in self.headers),
+            "claims": tuple(
+                {"credential": claim.credential, "keys": tuple(claim.key_list)}
+                for claim in self.claims
+            ),
+            "headers": tuple(
+                {"count": one.count, "root": one.root, "sum": one.total} for one in self.headers
+            ),
             "records": self.records,
             "signed": self.signed,
             "proved": self.proved,
@@ -94,9 +106,14 @@ class Given:
         }
 
     def signed(self, *place: Any) -> bool:
-        """Whether the list (0), or header `place`, is signed by its node, behind what stands before it."""
+        """Whether the list (0), or header `place`, is signed by its node, behind what stands before
+        it.
+        """
         if len(place) != 1 or type(place[0]) is not int or not 0 <= place[0] <= len(self.headers):
-            raise StudentFault(f"signed takes 0 for the list, or the place of a header, from 1 to {len(self.headers)}")
+            raise StudentFault(
+                f"signed takes 0 for the list, or the place of a header, from 1 to "
+                f"{len(self.headers)}"
+            )
         terms, digest = self.terms, list_digest(self.terms, self.claims)
         if place[0] == 0:
             return verifies(terms.identities[0], signed_list(terms, digest), self.list_signature)
@@ -108,7 +125,9 @@ class Given:
     def proved(self, *asked: Any) -> bool:
         """Whether header `place` proves that its sum is this sum, blinded by its node's secret."""
         if len(asked) != 2 or type(asked[0]) is not int or not 1 <= asked[0] <= len(self.headers):
-            raise StudentFault(f"proved takes the place of a header, from 1 to {len(self.headers)}, and a sum")
+            raise StudentFault(
+                f"proved takes the place of a header, from 1 to {len(self.headers)}, and a sum"
+            )
         try:
             verify_sum(self.terms, self.headers[asked[0] - 1], _element(asked[1], "a sum"))
         except ProofError:
@@ -138,7 +157,9 @@ def _element(said: Any, what: str) -> Element:
     try:
         return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)
     except ProofError:
-        raise StudentFault(f"{what} is {WIDTH} bytes that encode an element of the group; see step F") from None
+        raise StudentFault(
+            f"{what} is {WIDTH} bytes that encode an element of the group; see step F"
+        ) from None
 
 
 class Hops:
@@ -147,13 +168,18 @@ class Hops:
     def __init__(self, draws: Draws, hops: int) -> None:
         self.draws, self.messages = draws, 2 + draws.below(2)
         number = 5 + draws.below(3)
-        self.parties = Parties.fresh(hops, self.messages, ALPHABET, (number - 1, number + 1), draws.bytes)
+        self.parties = Parties.fresh(
+            hops, self.messages, ALPHABET, (number - 1, number + 1), draws.bytes
+        )
         self.terms = self.parties.terms
         self.users = [self.user() for _ in range(number)]
         self.enrolled = frozenset(user.claim.credential for user in self.users)
 
     def user(self) -> Prepared:
-        """A new user with drawn symbols; enrolled only if it is made before the list of those who are."""
+        """A new user with drawn symbols.
+
+        Enrolled only if it is made before the list of those who are.
+        """
         symbols = [self.draws.below(ALPHABET) for _ in range(self.messages)]
         return make_claim(self.terms, symbols, self.draws.bytes(32), self.draws.bytes)
 
@@ -169,7 +195,9 @@ class Hops:
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
     def respelled(self) -> tuple[Prepared, Prepared]:
-        """A user who claims one key twice: as mixed, and as listed with the second key respelled."""
+        """A user who claims one key twice: as mixed, and as listed with the second key
+        respelled.
+        """
         other, seed = self.user(), self.draws.bytes(32)
         secrets = (other.secrets[0], *other.secrets[:-1])
         records = [seal_record(self.terms, secret, 0) for secret in secrets]
@@ -188,9 +216,11 @@ class Hops:
         enrolled: frozenset[bytes] | None = None,
         listed_as: Sequence[Prepared] | None = None,
     ) -> Given:
-        """What the party at `position` is given where these nodes cheat, and all others work without a look.
+        """What the party at `position` is given where these nodes cheat, and all others work
+        without a look.
 
-        `listed_as` are the users on node 1's list where their keys are spelled otherwise than mixed.
+        `listed_as` are the users on node 1's list where their keys are spelled otherwise than
+        mixed.
         """
         users = self.users if users is None else users
         claims = claims_of(users if listed_as is None else listed_as)
@@ -205,10 +235,14 @@ class Hops:
             previous = link(self.terms, headers[-1]) if headers else digest
             stated = Header(at, previous, digest, exclusions, len(records), root(records))
             lied = cheat is not None and cheat.sum_of_sent
-            headers.append(self._lying(stated, incoming, records) if lied else self._header(stated, incoming))
+            headers.append(
+                self._lying(stated, incoming, records) if lied else self._header(stated, incoming)
+            )
             incoming = Element(headers[-1].total)
         known = self.enrolled if enrolled is None else enrolled
-        return Given(what, self.terms, known, tuple(claims), signature, tuple(headers), tuple(records))
+        return Given(
+            what, self.terms, known, tuple(claims), signature, tuple(headers), tuple(records)
+        )
 
     def _mixed(self, at: int, records: Sequence[bytes], change: Change | None) -> list[bytes]:
         secret, mixed = self.parties.secrets[at - 1], []
@@ -237,19 +271,27 @@ class Hops:
         return make_header(self.terms, stated, incoming, secret, sign, self.draws.bytes)
 
     def _lying(self, stated: Header, incoming: Element, records: Sequence[bytes]) -> Header:
-        """A header with the sum of what is sent, and a proof that does not hold, since that is no multiple."""
+        """A header with the sum of what is sent, and a proof that does not hold, since that is no
+        multiple.
+        """
         at, secret = stated.position, self.parties.secrets[stated.position - 1].blinding
         said = replace(stated, total=total(Element(split(record)[0]) for record in records))
         pairs = self.terms.route.blinder(at), (incoming, Element(said.total))
         context = (self.terms.manifest, *said.parts())
         proved = replace(said, proof=prove_equal("hop", context, *pairs, secret, self.draws.bytes))
-        return replace(proved, signature=self.parties.signers[at - 1](signed_header(self.terms, proved)))
+        return replace(
+            proved, signature=self.parties.signers[at - 1](signed_header(self.terms, proved))
+        )
 
 
 def _records(terms: MixTerms, users: Sequence[Prepared]) -> list[bytes]:
     by_credential = {user.claim.credential: user for user in users}
     ordered = (by_credential[claim.credential] for claim in claims_of(users))
-    return [record for user in ordered for record in open_submission(terms, user.claim, user.submission)[1]]
+    return [
+        record
+        for user in ordered
+        for record in open_submission(terms, user.claim, user.submission)[1]
+    ]
 
 
 def exchange(count: int) -> Change:
@@ -307,7 +349,9 @@ def _lists(made: Hops, looks: Callable[[], int]) -> list[Given]:
     known = made.enrolled | {twin.claim.credential for twin in twins}
     mixed, claimed = made.respelled()
     return [
-        made.given("all on the list but one are people whom nobody enrolled", looks(), users=strangers),
+        made.given(
+            "all on the list but one are people whom nobody enrolled", looks(), users=strangers
+        ),
         made.given("two users on the list have the same key", looks(), users=twice, enrolled=known),
         made.given("the list has fewer users than the round needs", looks(), users=made.users[2:]),
         made.given(
@@ -327,14 +371,24 @@ def _batches(made: Hops, looks: Callable[[], int], before: Callable[[int], int])
 
     def by_an_earlier_one(what: str, change: Change, *, sum_of_sent: bool = False) -> Given:
         position = looks()
-        return made.given(what, position, {before(position): Cheat(change, sum_of_sent=sum_of_sent)})
+        return made.given(
+            what, position, {before(position): Cheat(change, sum_of_sent=sum_of_sent)}
+        )
 
     few = exchange(1 + made.draws.below(3))
     return [
-        by_the_one_before("the node before exchanged records, and signs the sum that it should have", few),
-        by_the_one_before("the node before exchanged records, and signs their sum", few, sum_of_sent=True),
-        by_an_earlier_one("an earlier node exchanged records, and signed their sum", few, sum_of_sent=True),
-        by_an_earlier_one("an earlier node exchanged records, and the nodes behind it took them", few),
+        by_the_one_before(
+            "the node before exchanged records, and signs the sum that it should have", few
+        ),
+        by_the_one_before(
+            "the node before exchanged records, and signs their sum", few, sum_of_sent=True
+        ),
+        by_an_earlier_one(
+            "an earlier node exchanged records, and signed their sum", few, sum_of_sent=True
+        ),
+        by_an_earlier_one(
+            "an earlier node exchanged records, and the nodes behind it took them", few
+        ),
         by_the_one_before("the node before sends a record twice, in the place of another", _copy),
         by_the_one_before("the node before spells a record's key in a second way", _respell),
         by_the_one_before("the node before sends a record more", _more),

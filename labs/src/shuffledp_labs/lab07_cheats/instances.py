@@ -1,4 +1,6 @@
-"""Instances of lab 7: rounds in process with a node that tampers, and boards on which something is wrong."""
+"""Instances of lab 7: rounds in process with a node that tampers, and boards on which something is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ class Cheating:
     def played(self, tamper: Tamper | None = None) -> PlayedRound:
         """The round, with this tampering at `position`; None: with honest nodes only."""
         conduct = Conduct() if tamper is None else Conduct(tampering={self.position: tamper})
-        # A child of one label: each time from its beginning, so that keys, onions and orders come out the same.
+        # A child of one label: each time from its beginning, so that keys, onions and orders come
+        # out the same.
         return play(self.geometry, self.messages, conduct, self.draws.child("round").bytes)
 
     def pool_of_node(self) -> Pool:
@@ -86,7 +89,9 @@ class Cheating:
         """By user, its records in the entry node's pool, which opened the envelopes."""
         honest, per_user = self.played(), self.geometry.messages_per_user
         records = split(honest.batches[1], self.geometry.record_bytes(2))
-        held: dict[str, list[bytes]] = {user_name(number): [] for number in range(len(self.messages))}
+        held: dict[str, list[bytes]] = {
+            user_name(number): [] for number in range(len(self.messages))
+        }
         for record, place in zip(records, honest.logs[1].permutation.tolist(), strict=True):
             held[user_name(place // per_user)].append(record)
         return {user: tuple(own) for user, own in held.items()}
@@ -98,19 +103,27 @@ def user_name(number: int) -> str:
 
 
 def cheating(draws: Draws, position: int, hops: int) -> Cheating:
-    """A round of eight to twelve users in which too few send the wanted symbol for an exchange to be without effect."""
+    """A round of eight to twelve users in which too few send the wanted symbol for an exchange to
+    be without effect.
+    """
     users, per_user = 8 + draws.below(5), 2 + draws.below(2)
-    geometry = Geometry(suite="sealed-box", hops=hops, messages_per_user=per_user, symbol_bytes=1 + draws.below(2))
+    geometry = Geometry(
+        suite="sealed-box", hops=hops, messages_per_user=per_user, symbol_bytes=1 + draws.below(2)
+    )
     symbol = draws.below(ALPHABET)
     others = [other for other in range(ALPHABET) if other != symbol]
     wanted = per_user + 1 + draws.below(3)
 
     def message(place: int) -> bytes:
-        # The first `wanted` - 1 messages carry the symbol: of the exchanged ones at least one carried another.
+        # The first `wanted` - 1 messages carry the symbol: of the exchanged ones at least one
+        # carried another.
         chosen = symbol if place < wanted - 1 else draws.choice(others)
         return chosen.to_bytes(geometry.symbol_bytes, "big") + draws.bytes(TAG_BYTES)
 
-    messages = tuple(tuple(message(user * per_user + place) for place in range(per_user)) for user in range(users))
+    messages = tuple(
+        tuple(message(user * per_user + place) for place in range(per_user))
+        for user in range(users)
+    )
     return Cheating(geometry, position, symbol, wanted, messages, draws.child("play"))
 
 
@@ -131,16 +144,22 @@ class Complaints:
     @property
     def title(self) -> str:
         """The instance, for messages."""
-        return f"{len(self.mine)} users, {len(self.receipts)} receipts, board of {len(self.board):,} bytes"
+        return (
+            f"{len(self.mine)} users, {len(self.receipts)} receipts, board of "
+            f"{len(self.board):,} bytes"
+        )
 
 
 def complaints(draws: Draws) -> Complaints:
-    """A board of fourteen users on which messages are missing, changed and doubled; some users hold no receipt.
+    """A board of fourteen users on which messages are missing, changed and doubled.
+
+    Some users hold no receipt.
 
     1. Of five users a message gives way to one that nobody sent.
     2. Of three users a symbol is changed.
     3. Of one user a message stands there twice, of another twice with different symbols.
-    4. The last node writes one missing message across the border of two others, where a careless search finds it.
+    4. The last node writes one missing message across the border of two others, where a careless
+       search finds it.
     5. One of the five has no receipt, another one for somebody else's envelope.
     """
     width = 1 + draws.below(2)
@@ -150,7 +169,13 @@ def complaints(draws: Draws) -> Complaints:
     played = play(geometry, sent, random=draws.child("round").bytes)
     board = list(draws.shuffled(played.board))
     users = draws.shuffled(range(len(sent)))
-    missing, changed, doubled, torn, strangers = users[:5], users[5:8], users[8:10], users[10], users[11:14]
+    missing, changed, doubled, torn, strangers = (
+        users[:5],
+        users[5:8],
+        users[8:10],
+        users[10],
+        users[11:14],
+    )
 
     def one_of(user: int) -> bytes:
         return sent[user][draws.below(per_user)]
@@ -160,13 +185,22 @@ def complaints(draws: Draws) -> Complaints:
     for user in changed:  # 2
         message = one_of(user)
         board[board.index(message)] = _other(message, width)
-    # What makes place for the doubles is of users who are nobody's concern here: they hold no receipt.
+    # What makes place for the doubles is of users who are nobody's concern here: they hold no
+    # receipt.
     for number, user in enumerate(doubled):  # 3
         message = one_of(user)
-        board[board.index(sent[strangers[number]][0])] = _other(message, width) if number else message
+        board[board.index(sent[strangers[number]][0])] = (
+            _other(message, width) if number else message
+        )
     _tear(board, one_of(torn), sent[strangers[2]][:2], draws)  # 4
-    mine = {user_name(user): (played.envelopes[user], tuple(sent[user])) for user in range(len(sent))}
-    receipts = {user_name(user): digest(played.envelopes[user]) for user in range(len(sent)) if user not in strangers}
+    mine = {
+        user_name(user): (played.envelopes[user], tuple(sent[user])) for user in range(len(sent))
+    }
+    receipts = {
+        user_name(user): digest(played.envelopes[user])
+        for user in range(len(sent))
+        if user not in strangers
+    }
     del receipts[user_name(missing[3])]  # 5
     receipts[user_name(missing[4])] = digest(played.envelopes[missing[0]])
     receipts = dict(draws.shuffled(list(receipts.items())))
@@ -184,7 +218,9 @@ def _other(message: bytes, width: int) -> bytes:
 
 
 def _tear(board: list[bytes], message: bytes, given: Sequence[bytes], draws: Draws) -> None:
-    """Takes a message off the board and writes its bytes across two neighbours, in the place of the given ones."""
+    """Takes a message off the board and writes its bytes across two neighbours, in the place of the
+    given ones.
+    """
     for gone in (message, *given):
         board.remove(gone)
     cut = 5 + draws.below(8)
@@ -196,7 +232,9 @@ def _tear(board: list[bytes], message: bytes, given: Sequence[bytes], draws: Dra
 
 
 def _due(
-    receipts: dict[str, str], board: Sequence[bytes], mine: dict[str, tuple[bytes, tuple[bytes, ...]]]
+    receipts: dict[str, str],
+    board: Sequence[bytes],
+    mine: dict[str, tuple[bytes, tuple[bytes, ...]]],
 ) -> dict[str, dict[int, str]]:
     """The right answer, by looking at every row of the board for every message."""
     due: dict[str, dict[int, str]] = {}
@@ -207,5 +245,7 @@ def _due(
             rows = [row for row in board if row[-TAG_BYTES:] == message[-TAG_BYTES:]]
             if rows == [message]:
                 continue
-            due.setdefault(user, {})[place] = "missing" if not rows else "changed" if len(rows) == 1 else "doubled"
+            due.setdefault(user, {})[place] = (
+                "missing" if not rows else "changed" if len(rows) == 1 else "doubled"
+            )
     return due

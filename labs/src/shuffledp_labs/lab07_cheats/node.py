@@ -1,4 +1,6 @@
-"""The cheating node of a running system: the shuffler's own code, whose output the student's code exchanges."""
+"""The cheating node of a running system: the shuffler's own code, whose output the student's code
+exchanges.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Process of the cheating node of lab 7: `python -m` this module with `--ask HOST:PORT --config FILE`.
+"""Process of the cheating node of lab 7: `python -m` this module with `--ask HOST:PORT --config
+FILE`.
 
-Peeling processes import the main module again, so the node itself is in `node` and imported in `main` only.
+Peeling processes import the main module again, so the node itself is in `node` and imported in
+`main` only.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from shuffledp_core.errors import ShuffleDPError
 
 def main() -> int:
     """Runs the node and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="cheating-node", description="A mix node that a lab's student instructs.")
+    parser = argparse.ArgumentParser(
+        prog="cheating-node", description="A mix node that a lab's student instructs."
+    )
     parser.add_argument("--ask", required=True, help="host:port of whoever says what to send on")
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")
     options = parser.parse_args()
@@ -29,7 +33,9 @@ def main() -> int:
     try:
         orders = Orders(options.config.parent / "orders")
         orders.give(None)  # makes the folder; what goes out is asked for, not ordered
-        asyncio.run(run(load_config(options.config, NodeConfig), node_of=asking(orders, options.ask)))
+        asyncio.run(
+            run(load_config(options.config, NodeConfig), node_of=asking(orders, options.ask))
+        )
     except ShuffleDPError as error:
         print(f"cheating-node: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code

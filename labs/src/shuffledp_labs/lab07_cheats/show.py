@@ -1,4 +1,6 @@
-"""What `lab run 7` shows: who notices which tampering, yours among them, and a real round with your node in it."""
+"""What `lab run 7` shows: who notices which tampering, yours among them, and a real round with your
+node in it.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,14 @@ class Row:
 
 
 def observed(instance: Cheating, tamper: Callable[[Pool], Sequence[bytes]], what: str) -> Row:
-    """A row: the round with this tampering, seen by all honest parties. Users hold receipts, all of them."""
+    """A row: the round with this tampering, seen by all honest parties.
+
+    Users hold receipts, all of them.
+    """
     played = instance.played(tamper)
-    return Row(what, instance.position, (_nodes(played), _analyst(played, instance), _users(played)))
+    return Row(
+        what, instance.position, (_nodes(played), _analyst(played, instance), _users(played))
+    )
 
 
 def _nodes(played: PlayedRound) -> str:
@@ -87,7 +94,9 @@ def known_rows(draws: Draws) -> list[Row]:
     rows = []
     for what, name, position in KNOWN:
         row = observed(cheating(draws.child(name), position, 3), TAMPERINGS[name], what)
-        if name == "drop":  # in a round of its own its header says so, which the rounds in process do not carry
+        if (
+            name == "drop"
+        ):  # in a round of its own its header says so, which the rounds in process do not carry
             row = replace(row, noticed=(row.noticed[0], "reads it", row.noticed[2]))
         rows.append(row)
     return rows
@@ -99,20 +108,31 @@ def own_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
     for position in (1, 2, 3):
         instance = cheating(draws.child(f"own {position}"), position, 3)
         rows.append(
-            observed(instance, lambda pool, own=instance: list(call("tamper", own.pool(pool))), "your tamper")  # type: ignore[misc]
+            observed(
+                instance,
+                lambda pool, own=instance: list(call("tamper", own.pool(pool))),  # type: ignore[misc]
+                "your tamper",
+            )
         )
     instance = cheating(draws.child("crowd"), 1, 3)
     owners = instance.owners()
     said: dict[str, Any] = {}
 
     def crowded(pool: Pool) -> list[bytes]:
-        said.update(call("crowd", {**instance.pool(pool), "users": owners, "victim": next(iter(owners))}))
+        said.update(
+            call("crowd", {**instance.pool(pool), "users": owners, "victim": next(iter(owners))})
+        )
         return list(said["records"])
 
     row = observed(instance, crowded, "your crowd")
     played = instance.played(lambda _: list(said["records"]))
-    holders = [own for user, own in zip(owners, played.messages, strict=True) if user in said["receipts"]]
-    return [*rows, replace(row, noticed=(*row.noticed[:2], _users(replace(played, messages=tuple(holders)))))]
+    holders = [
+        own for user, own in zip(owners, played.messages, strict=True) if user in said["receipts"]
+    ]
+    return [
+        *rows,
+        replace(row, noticed=(*row.noticed[:2], _users(replace(played, messages=tuple(holders))))),
+    ]
 
 
 def made_up_list(draws: Draws) -> Row:
@@ -123,7 +143,9 @@ def made_up_list(draws: Draws) -> Row:
 
 
 def framing(draws: Draws) -> Row:
-    """The row of a last node that accuses a record which opens, by a second spelling of its share."""
+    """The row of a last node that accuses a record which opens, by a second spelling of its
+    share.
+    """
     made = Hops(draws, 3)
     given, last = made.given("", made.terms.hops), made.terms.hops
     listed = check_list(given.terms, given.claims, given.enrolled, given.list_signature)
@@ -145,11 +167,19 @@ def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
 
     def change(pool: VerifiedPool) -> list[bytes]:
         spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
-        told = {"records": tuple(pool.records), "position": pool.position, "spare": spare, "wanted": WANTED}
+        told = {
+            "records": tuple(pool.records),
+            "position": pool.position,
+            "spare": spare,
+            "wanted": WANTED,
+        }
         return exchanged_of(call("exchange", told), pool)
 
     positions = (1, made.terms.hops)
-    return [_checked("your exchange", made.given("", at + 1, {at: Cheat(change)}), at) for at in positions]
+    return [
+        _checked("your exchange", made.given("", at + 1, {at: Cheat(change)}), at)
+        for at in positions
+    ]
 
 
 def _checked(what: str, given: Given, position: int) -> Row:
@@ -169,9 +199,12 @@ def run(showing: Showing) -> Path:
         rows += own_rows(showing.draws, program.call)
         order = Order(1 + showing.draws.below(3), 5)
         showing.progress(f"a real round with your node at position {order.position}")
-        seen, _ = asyncio.run(play(order, lambda pool: list(program.call("tamper", order.pool(pool)))))
+        seen, _ = asyncio.run(
+            play(order, lambda pool: list(program.call("tamper", order.pool(pool))))
+        )
         showing.progress(
-            f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
+            f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by "
+            f"{noticed_by(seen)}"
         )
         rows += exchange_rows(showing.draws.child("exchange"), program.call)
     except NotWritten as stub:
@@ -194,7 +227,11 @@ def draw(rows: Sequence[Row], file: Path) -> Path:
         nobody = not any(row.noticed)
         for column, words in enumerate(row.noticed):
             colour = Role.SAFE.value if words else Role.MEASURED.value if nobody else "#f1f2f3"
-            axes.add_patch(Rectangle((column, line), 0.96, 0.9, color=colour, alpha=0.85 if words or nobody else 1.0))
+            axes.add_patch(
+                Rectangle(
+                    (column, line), 0.96, 0.9, color=colour, alpha=0.85 if words or nobody else 1.0
+                )
+            )
             axes.text(
                 column + 0.48,
                 line + 0.46,
@@ -206,11 +243,16 @@ def draw(rows: Sequence[Row], file: Path) -> Path:
             )
     axes.set(xlim=(0, len(PARTIES)), ylim=(len(rows), 0))
     axes.set_xticks([column + 0.48 for column in range(len(PARTIES))], PARTIES)
-    axes.set_yticks([line + 0.46 for line in range(len(rows))], [f"{row.what}, node {row.position}" for row in rows])
+    axes.set_yticks(
+        [line + 0.46 for line in range(len(rows))],
+        [f"{row.what}, node {row.position}" for row in rows],
+    )
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    axes.set_title("Who notices (green), and what nobody notices (orange)", fontsize=12, loc="left", pad=10)
+    axes.set_title(
+        "Who notices (green), and what nobody notices (orange)", fontsize=12, loc="left", pad=10
+    )
     figure.savefig(file)
     return file

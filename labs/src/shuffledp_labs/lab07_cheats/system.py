@@ -1,4 +1,6 @@
-"""Steps B and F of lab 7 in a running system: a real node that sends what the student says, between honest ones."""
+"""Steps B and F of lab 7 in a running system: a real node that sends what the student says, between
+honest ones.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Order:
         }
 
     def verified(self, pool: AskedPool) -> dict[str, Any]:
-        """The node's knowledge in a verified round, where it brings ready-made records of its own."""
+        """The node's knowledge in a verified round, where it brings ready-made records of its
+        own.
+        """
         return {
             "records": tuple(pool.records),
             "position": pool.position,
@@ -68,39 +72,61 @@ class Order:
 def batch_of(said: Any, function: str) -> list[bytes]:
     """What the student's function gave in a real round, a list of bytes; else `CheckFailed`."""
     if not is_list_of_bytes(said):
-        raise CheckFailed(f"{function} gives a list of bytes, a real round: it gave {kind_of(said)}; see its docstring")
+        raise CheckFailed(
+            f"{function} gives a list of bytes, a real round: it gave {kind_of(said)}; see its "
+            f"docstring"
+        )
     return list(said)
 
 
 def exchanged_of(said: Any, pool: Pool) -> list[bytes]:
-    """What the student's `exchange` gave for this pool, of the honest output's lengths; else `CheckFailed`."""
+    """What the student's `exchange` gave for this pool, of the honest output's lengths.
+
+    Else `CheckFailed`.
+    """
     batch = batch_of(said, "exchange")
     if list(map(len, batch)) != list(map(len, pool.records)):
-        raise CheckFailed("exchange gives as many records as it got, each as long; see the handout, step F")
+        raise CheckFailed(
+            "exchange gives as many records as it got, each as long; see the handout, step F"
+        )
     return batch
 
 
 def check_round(attempt: Attempt) -> str:
-    """B-round: a real round that is published, in which no node and no analyst noticed, and users did."""
+    """B-round: a real round that is published, in which no node and no analyst noticed, and users
+    did.
+    """
     order = Order(1 + attempt.draws.below(2), 5 + attempt.draws.below(5))
-    attempt.progress(f"starting three nodes, the one at position {order.position} with your code, for {HONEST} users")
+    attempt.progress(
+        f"starting three nodes, the one at position {order.position} with your code, for {HONEST} "
+        f"users"
+    )
 
     def answer(pool: Pool) -> list[bytes]:
         return batch_of(attempt.program.call("tamper", order.pool(pool)), "tamper")
 
     seen, dropped = asyncio.run(play(order, answer))
     if seen.error in _OUR_OWN:
-        raise LabError(f"the round was not played to its end, which is not your fault: {seen.error}; check again")
+        raise LabError(
+            f"the round was not played to its end, which is not your fault: {seen.error}; check "
+            f"again"
+        )
     title = f"a real round of {HONEST} users, your node at position {order.position}"
     if seen.stopped_by is not None or dropped:
         what = (
-            f"{seen.stopped_by} stopped it with {seen.error}" if seen.stopped_by else f"{dropped} onions were dropped"
+            f"{seen.stopped_by} stopped it with {seen.error}"
+            if seen.stopped_by
+            else f"{dropped} onions were dropped"
         )
-        raise CheckFailed(f"no node notices, {title}: {what}; see the handout, step B, on what a node checks")
+        raise CheckFailed(
+            f"no node notices, {title}: {what}; see the handout, step B, on what a node checks"
+        )
     if seen.changed != order.wanted:
         raise CheckFailed(
-            f"the answer changes as the adversary wants, {title}: {abs(seen.changed - order.wanted)} messages too "
-            f"{'many' if seen.changed > order.wanted else 'few'} are exchanged; see the handout, step B"
+            f"the answer changes as the adversary wants, {title}: "
+            f"{abs(seen.changed - order.wanted)} messages too "
+            f"{'many' if seen.changed > order.wanted else 'few'} are exchanged; see the handout, "
+            f"step B"
         )
     return f"published, {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
 
@@ -111,14 +137,19 @@ def noticed_by(seen: Observation) -> str:
         return f"{seen.stopped_by}, with {seen.error}"
     if not seen.users:
         return "nobody"
-    return f"{seen.users} of {HONEST} users, whose devices look for their tags and raise {seen.error}"
+    return (
+        f"{seen.users} of {HONEST} users, whose devices look for their tags and raise {seen.error}"
+    )
 
 
 def check_again(attempt: Attempt) -> str:
-    """F-rounds: the same node, once in a plain round and once in a verified one, which is stopped, and names it."""
+    """F-rounds: the same node, once in a plain round and once in a verified one, which is stopped,
+    and names it.
+    """
     order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
     attempt.progress(
-        f"three nodes, the one at position {order.position} with your code: a plain and two verified rounds"
+        f"three nodes, the one at position {order.position} with your code: a plain and two "
+        f"verified rounds"
     )
     seen = asyncio.run(play_twice(order, attempt.program.call))
     if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
@@ -126,23 +157,31 @@ def check_again(attempt: Attempt) -> str:
     if seen.exchanged != order.wanted:
         raise CheckFailed(
             f"the same attack in a verified round, your node at position {order.position}: "
-            f"{abs(seen.exchanged - order.wanted)} records too {'many' if seen.exchanged > order.wanted else 'few'} "
+            f"{abs(seen.exchanged - order.wanted)} records too "
+            f"{'many' if seen.exchanged > order.wanted else 'few'} "
             "are exchanged; see the handout, step F"
         )
     if not seen.names_node:
-        raise AssertionError(f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}")
+        raise AssertionError(
+            f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}"
+        )
     kept = "given back" if seen.stopped.charge == "released" else "spent all the same"
     return (
-        f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by {noticed_by(seen.plain)}; "
-        f"verified: no answer, stopped by {seen.reason}, the round's ε is {kept}; verified and your "
-        f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over plain: "
+        f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by "
+        f"{noticed_by(seen.plain)}; "
+        f"verified: no answer, stopped by {seen.reason}, the round's ε is {kept}; verified and "
+        f"your "
+        f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over "
+        f"plain: "
         f"{measured(seen.honest.geometry)}"
     )
 
 
 @dataclass(frozen=True)
 class Honest:
-    """A verified round in which nobody cheats: bytes of its history (0: not published), and a plain one's geometry."""
+    """A verified round in which nobody cheats: bytes of its history (0: not published), and a plain
+    one's geometry.
+    """
 
     history: int
     geometry: Geometry
@@ -172,7 +211,9 @@ class Again:
 
 
 async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
-    """Plays a plain round with the student's `tamper`, and verified ones without an attack and with `exchange`."""
+    """Plays a plain round with the student's `tamper`, and verified ones without an attack and with
+    `exchange`.
+    """
     exchanged: list[int] = []
     verified, cheats = False, False
 
@@ -198,11 +239,16 @@ async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
         raise answerer.failure
     history = published.history.length if isinstance(published.history, HistoryDigest) else 0
     plain_geometry = msgspec.structs.replace(geometry, mix=msgspec.UNSET)
-    return Again(plain, stopped, sum(exchanged), failed.reason or "", Honest(history, plain_geometry))
+    return Again(
+        plain, stopped, sum(exchanged), failed.reason or "", Honest(history, plain_geometry)
+    )
 
 
 async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple[Observation, int]:
-    """Plays a plain round; what was observed, and the number of onions that its nodes signed to have dropped."""
+    """Plays a plain round.
+
+    What was observed, and the number of onions that its nodes signed to have dropped.
+    """
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
@@ -213,9 +259,13 @@ async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple
     return seen, result.dropped if result.outcome == Outcome.PUBLISHED else 0
 
 
-async def _played(system: LocalSystem, order: Order, mix: Mix) -> tuple[Observation, Result, Geometry]:
+async def _played(
+    system: LocalSystem, order: Order, mix: Mix
+) -> tuple[Observation, Result, Geometry]:
     plan = plan_for(system, order.position)
-    tampered = await open_tampered(system, plan if mix == Mix.PLAIN else msgspec.structs.replace(plan, mix=mix))
+    tampered = await open_tampered(
+        system, plan if mix == Mix.PLAIN else msgspec.structs.replace(plan, mix=mix)
+    )
     await tampered.submit()
     signed = await tampered.finish()
     seen = await judge(tampered, signed, b"", "exchange", order.position)

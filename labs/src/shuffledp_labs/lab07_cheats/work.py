@@ -1,7 +1,10 @@
-"""Lab 7, "The node that cheats": write the functions below. `shuffledp lab check 7` says how far you are.
+"""Lab 7, "The node that cheats": write the functions below.
 
-PyNaCl is there: `nacl.public.SealedBox(nacl.public.PublicKey(key)).encrypt(data)` seals to a node's round key,
-`nacl.signing.VerifyKey(key).verify(data, signature)` raises `nacl.exceptions.BadSignatureError`.
+`shuffledp lab check 7` says how far you are.
+
+PyNaCl is there: `nacl.public.SealedBox(nacl.public.PublicKey(key)).encrypt(data)` seals to a node's
+round key, `nacl.signing.VerifyKey(key).verify(data, signature)` raises
+`nacl.exceptions.BadSignatureError`.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ def tamper(pool: dict[str, Any]) -> list[bytes]:
     """Step B: what your node sends on in place of the output of its honest mixing.
 
     Args:
-        pool: "records" (a tuple of bytes: the output, peeled and mixed), "position" (your node's, from 1), "hops" (L),
-            "keys" (round keys of the nodes behind yours, 32 bytes each, in the order of the route; none at the last),
-            "symbol_bytes" and "tag_bytes" (a plain message is a symbol, big endian, and a tag), "symbol" (what the
-            adversary wants more of) and "wanted" (how many of the records are to be exchanged for messages with it).
+        pool: "records" (a tuple of bytes: the output, peeled and mixed), "position" (your node's,
+            from 1), "hops" (L), "keys" (round keys of the nodes behind yours, 32 bytes each, in the
+            order of the route; none at the last), "symbol_bytes" and "tag_bytes" (a plain message
+            is a symbol, big endian, and a tag), "symbol" (what the adversary wants more of) and
+            "wanted" (how many of the records are to be exchanged for messages with it).
 
     Returns:
-        As many records, `wanted` of them exchanged and the others as they were, so that no node can notice.
+        As many records, `wanted` of them exchanged and the others as they were, so that no node can
+        notice.
     """
     raise NotImplementedError
 
@@ -31,44 +36,57 @@ def check_board(
     """Step C: who has a reason to complain about a published board, and which.
 
     Args:
-        receipts: by user, SHA-256 (hex) of the envelope that the entry node acknowledged; not everybody has one.
-        board: all plain messages, one after another, nothing between them; all messages of a round have one length.
-        mine: by user, the envelope that it sent and the plain messages in it; a tag is the last 16 bytes of a message.
+        receipts: by user, SHA-256 (hex) of the envelope that the entry node acknowledged; not
+            everybody has one.
+        board: all plain messages, one after another, nothing between them; all messages of a round
+            have one length.
+        mine: by user, the envelope that it sent and the plain messages in it; a tag is the last 16
+            bytes of a message.
 
     Returns:
-        For every user whose own envelope was acknowledged: {place of the message: what happened to it}, "missing" if
-        its tag stands nowhere on the board, "changed" if it stands there once with another symbol, "doubled" if it
-        stands there more than once. Nothing about messages that are there once and unchanged, or about users who have
+        For every user whose own envelope was acknowledged: {place of the message: what happened to
+            it}, "missing" if
+        its tag stands nowhere on the board, "changed" if it stands there once with another symbol,
+        "doubled" if it
+        stands there more than once. Nothing about messages that are there once and unchanged, or
+        about users who have
         no reason.
     """
     raise NotImplementedError
 
 
 def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
-    """Step D: the bundle with which a user convicts the route before a stranger; None if the stranger would not.
+    """Step D: the bundle with which a user convicts the route before a stranger.
+
+    None if the stranger would not.
 
     Args:
-        kept: all that the user's device kept: "round" (its id, hex), "entry" and "entry_key" (name and Ed25519 key, 32
-            bytes, of the entry node), "analyst_key" (32 bytes, too), "envelope", "messages", the signed documents
-            "announcement", "credential", "claim", "receipt" (None: none came) and "result" as JSON text, the secrets
-            "symbols" and "seed" that make tags and seals, and the secrets "value" and "private_key" that nobody else
+        kept: all that the user's device kept: "round" (its id, hex), "entry" and "entry_key" (name
+            and Ed25519 key, 32 bytes, of the entry node), "analyst_key" (32 bytes, too),
+            "envelope", "messages", the signed documents "announcement", "credential", "claim",
+            "receipt" (None: none came) and "result" as JSON text, the secrets "symbols" and "seed"
+            that make tags and seals, and the secrets "value" and "private_key" that nobody else
             ever needs.
         board: the board, as the user was given it.
 
     Returns:
-        A dict with exactly "announcement", "credential", "claim", "receipt", "result", "symbols" and "seed", or None.
+        A dict with exactly "announcement", "credential", "claim", "receipt", "result", "symbols"
+        and "seed", or None.
     """
     raise NotImplementedError
 
 
 def crowd(pool: dict[str, Any]) -> dict[str, Any]:
-    """Step E: an entry node that leaves the victim alone with messages of its own, so that nobody at all can notice.
+    """Step E: an entry node that leaves the victim alone with messages of its own, so that nobody
+    at all can notice.
 
     Args:
-        pool: as in step B at position 1, and "users": by user, the records that its envelope held; "victim": a user.
+        pool: as in step B at position 1, and "users": by user, the records that its envelope held;
+            "victim": a user.
 
     Returns:
-        "receipts": the users who get one, a list; "records": the records for the next node, as many as the pool has.
+        "receipts": the users who get one, a list; "records": the records for the next node, as many
+        as the pool has.
     """
     raise NotImplementedError
 
@@ -77,10 +95,11 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
     """Step E: the most colluding reports that a plan can allow for and still certify this ε.
 
     Args:
-        certified: `certified(honest)`: ε (nats) that the accountant certifies for so many honest reports, from 1 to
-            `users`; the more the smaller. Ask it 16 times at most.
+        certified: `certified(honest)`: ε (nats) that the accountant certifies for so many honest
+            reports, from 1 to `users`; the more the smaller. Ask it 16 times at most.
         users: reports of the round.
-        epsilon: what the plan promises; raise ValueError if it holds not even where everybody is honest.
+        epsilon: what the plan promises; raise ValueError if it holds not even where everybody is
+            honest.
     """
     raise NotImplementedError
 
@@ -89,9 +108,9 @@ def exchange(pool: dict[str, Any]) -> list[bytes]:
     """Step F: the attack of step B in a verified round.
 
     Args:
-        pool: "records" (a tuple of bytes: the output, opened and mixed), "position" (your node's, from 1), "wanted"
-            (how many of the records are to be exchanged), "spare" (as many records of your own with the wanted symbol,
-            which open at everybody behind your node).
+        pool: "records" (a tuple of bytes: the output, opened and mixed), "position" (your node's,
+            from 1), "wanted" (how many of the records are to be exchanged), "spare" (as many
+            records of your own with the wanted symbol, which open at everybody behind your node).
 
     Returns:
         As many records, `wanted` of them exchanged and the others as they were.
@@ -103,16 +122,19 @@ def verdict(seen: dict[str, Any]) -> int | None:
     """Step F: whom the next party of a verified round names, after a look at all that it was given.
 
     Args:
-        seen: "enrolled" (a tuple of credentials), "min_reports" (how many users the round needs), "messages" (of each
-            user), "claims" (node 1's list: a tuple of dicts with "credential" and "keys", a tuple of bytes), "headers"
-            (of node 1, node 2 .. up to the node before you: dicts with "count" of records, "root" and "sum"), "records"
-            (the batch of the node before you; the first 32 bytes of each are its key); and four functions:
-            `seen["signed"](place)`: is header `place` (1 is node 1's), or for 0 the list, signed as it came?
-            `seen["proved"](place, sum)`: does header `place` prove that its sum is this one, blinded?
-            `seen["add"](keys)`: the sum of keys, bytes. `seen["root"](records)`: the root over records, bytes.
+        seen: "enrolled" (a tuple of credentials), "min_reports" (how many users the round needs),
+            "messages" (of each user), "claims" (node 1's list: a tuple of dicts with "credential"
+            and "keys", a tuple of bytes), "headers" (of node 1, node 2 .. up to the node before
+            you: dicts with "count" of records, "root" and "sum"), "records" (the batch of the node
+            before you; the first 32 bytes of each are its key); and four functions:
+            `seen["signed"](place)`: is header `place` (1 is node 1's), or for 0 the list, signed as
+            it came? `seen["proved"](place, sum)`: does header `place` prove that its sum is this
+            one, blinded? `seen["add"](keys)`: the sum of keys, bytes. `seen["root"](records)`: the
+            root over records, bytes.
 
     Returns:
-        None: nothing is wrong, and you go on. A position from 1: this node signed what cannot be true, and is named. 0:
+        None: nothing is wrong, and you go on. A position from 1: this node signed what cannot be
+            true, and is named. 0:
         you stop, and name nobody, since nobody signed what you were given.
     """
     raise NotImplementedError

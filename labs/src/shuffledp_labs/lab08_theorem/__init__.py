@@ -1,4 +1,6 @@
-"""Lab 8, Trust no theorem: an exact accountant for a handful of users, and witnesses against published guarantees."""
+"""Lab 8, Trust no theorem: an exact accountant for a handful of users, and witnesses against
+published guarantees.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,36 @@ LAB: Final = Lab(
     predictions=(
         Prediction(
             "true_delta",
-            "Four users, three symbols, ε0 = 1, ε = .2: the theorem prints δ = .0916. What is the true δ of the worst "
+            "Four users, three symbols, ε0 = 1, ε = .2: the theorem prints δ = .0916. What is the "
+            "true δ of the worst "
             "dataset?",
             "number",
             most=1,
         ),
         Prediction(
-            "false_cells", "In how many of 180 cells is the printed theorem false?", "number", "cells", most=180
+            "false_cells",
+            "In how many of 180 cells is the printed theorem false?",
+            "number",
+            "cells",
+            most=180,
         ),
         Prediction(
             "equal_others",
-            "Is the worst dataset of the other users always one in which all of them hold the same symbol?",
+            "Is the worst dataset of the other users always one in which all of them hold the "
+            "same symbol?",
             "choice",
             choices=("yes", "no"),
         ),
     ),
     checks=CHECKS,
     explanations=(
-        "One bin of the histogram has a smaller δ than the whole, and yet a look at one bin refuted the printed "
+        "One bin of the histogram has a smaller δ than the whole, and yet a look at one bin "
+        "refuted the printed "
         "theorem. Why are both possible?",
-        'Show one of your cells where "all others at a third symbol" is not the worst dataset, and say what the worst '
-        'one does for the adversary. What does this mean for a proof that begins with "without loss of generality"?',
+        'Show one of your cells where "all others at a third symbol" is not the worst dataset, '
+        "and say what the worst "
+        'one does for the adversary. What does this mean for a proof that begins with "without '
+        'loss of generality"?',
     ),
     show=Later(__name__, "show.run"),
     folder=__name__,

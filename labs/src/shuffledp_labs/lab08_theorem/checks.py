@@ -1,4 +1,6 @@
-"""The checks of lab 8. Everything is a rational: a δ is equal or wrong, and a witness is verified by its own event.
+"""The checks of lab 8.
+
+Everything is a rational: a δ is equal or wrong, and a witness is verified by its own event.
 
 Nothing here is random but the instance, so that a correct submission never fails.
 """
@@ -39,7 +41,10 @@ def drawn_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) -
 
 
 def drawn_until(draws: Draws, draw: Callable[[Draws], Any], fits: Callable[[Any], bool]) -> Any:
-    """The first draw that fits. Each fits with a chance above 1/20, so that the limit is never met."""
+    """The first draw that fits.
+
+    Each fits with a chance above 1/20, so that the limit is never met.
+    """
     for _ in range(5000):
         found = draw(draws)
         if fits(found):
@@ -55,7 +60,9 @@ def told(cell: Cell) -> str:
 
 def check_delta(attempt: Attempt) -> str:
     """B: equality with the exact δ, one direction, of the whole histogram."""
-    datasets = [drawn_until(attempt.draws, partial(_dataset, symbols=k), _telling) for k in (2, 3, 4, 3, 4)]
+    datasets = [
+        drawn_until(attempt.draws, partial(_dataset, symbols=k), _telling) for k in (2, 3, 4, 3, 4)
+    ]
     for symbols, p, growth, others in datasets:
         answer = attempt.program.call("delta", symbols, p, growth, others, seconds=SECONDS)
         instance = f"symbols = {symbols}, p = {p}, growth = {growth}, others = {others}"
@@ -69,7 +76,9 @@ def _dataset(draws: Draws, symbols: int) -> Dataset:
 
 
 def _telling(dataset: Dataset) -> bool:
-    """True if the other direction has a larger δ and a single bin another one, so that taking them for it shows."""
+    """True if the other direction has a larger δ and a single bin another one, so that taking them
+    for it shows.
+    """
     symbols, p, growth, others = dataset
     swapped = tuple({0: 1, 1: 0}.get(value, value) for value in others)
     exact = delta_of(symbols, p, growth, others)
@@ -80,11 +89,13 @@ def _telling(dataset: Dataset) -> bool:
 def _same_delta(what: str, answer: object, exact: Fraction, instance: str) -> None:
     if isinstance(answer, bool) or not isinstance(answer, (int, Fraction)):
         raise CheckFailed(
-            f"{what} must be a Fraction, not {type(answer).__name__} (at {instance}); a float is not exact, see step B"
+            f"{what} must be a Fraction, not {type(answer).__name__} (at {instance}); a float is "
+            f"not exact, see step B"
         )
     if answer != exact:
         raise CheckFailed(
-            f"{what} is off by {_distance(answer, exact)} at {instance}; read steps B and C, and 'Background' "
+            f"{what} is off by {_distance(answer, exact)} at {instance}; read steps B and C, and "
+            f"'Background' "
             "for what is published"
         )
 
@@ -98,25 +109,32 @@ def check_worst(attempt: Attempt) -> str:
     """C: the largest δ, and a dataset that attains it."""
     draws = attempt.draws
     cells = [drawn_cell(draws, (3, 4, 5), (k,)) for k in (2, 3, 4)]
-    # In one cell no dataset of equal users is the worst, in another one not all others at the third symbol.
+    # In one cell no dataset of equal users is the worst, in another one not all others at the third
+    # symbol.
     cells.append(drawn_until(draws, lambda d: drawn_cell(d, (4, 5), (3, 4)), _worst_is_mixed))
     unlike: Cell = drawn_until(draws, lambda d: drawn_cell(d, (4, 5), (3, 4)), _third_is_not_worst)
     cells.append(unlike)
     for cell in draws.shuffled(cells):
         answer = attempt.program.call("worst", *cell, seconds=SECONDS)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise CheckFailed(f"worst must return (delta, others), not {type(answer).__name__}; at {told(cell)}")
+            raise CheckFailed(
+                f"worst must return (delta, others), not {type(answer).__name__}; at {told(cell)}"
+            )
         value, others = answer
         most, _ = worst_case(cell)
         _same_delta("the largest delta", value, most, told(cell))
         users, symbols, p, growth = cell
         _check_values("others", others, users - 1, symbols)
         if delta_of(symbols, p, growth, others) != most:
-            raise CheckFailed(f"the dataset returned does not attain the largest delta at {told(cell)}; see step C")
+            raise CheckFailed(
+                f"the dataset returned does not attain the largest delta at {told(cell)}; see "
+                f"step C"
+            )
     # For the explanation: a cell of the student's own in which the dataset that looks worst is not.
     largest, third = float(worst_case(unlike)[0]), float(statements.third_symbol(*unlike))
     return (
-        f"{len(cells)} cells: the largest delta, attained by the dataset named; at {told(unlike)} it is {largest:.4f}, "
+        f"{len(cells)} cells: the largest delta, attained by the dataset named; at {told(unlike)} "
+        f"it is {largest:.4f}, "
         f"with all others at a third symbol {third:.4f}"
     )
 
@@ -130,9 +148,13 @@ def _third_is_not_worst(cell: Cell) -> bool:
 
 
 def _check_values(what: str, values: object, count: int, symbols: int) -> None:
-    whole = isinstance(values, tuple) and all(type(value) is int and 0 <= value < symbols for value in values)
+    whole = isinstance(values, tuple) and all(
+        type(value) is int and 0 <= value < symbols for value in values
+    )
     if not whole or len(values) != count:  # type: ignore[arg-type] # a tuple, by the line above
-        raise CheckFailed(f"{what} must be {count} whole numbers from 0 to {symbols - 1}, not {short(values)}")
+        raise CheckFailed(
+            f"{what} must be {count} whole numbers from 0 to {symbols - 1}, not {short(values)}"
+        )
 
 
 def check_printed(attempt: Attempt) -> str:
@@ -140,10 +162,16 @@ def check_printed(attempt: Attempt) -> str:
     cells = _cells_where_false(attempt.draws, statements.printed_theorem, (4, 5), (3, 4))
     cell = _check_refuted(attempt, statements.printed_theorem, cells, "Theorem 1 as printed")
     printed, one_bin, whole = (
-        float(delta) for delta in (statements.printed_theorem(*cell), statements.best_bin(*cell), worst_case(cell)[0])
+        float(delta)
+        for delta in (
+            statements.printed_theorem(*cell),
+            statements.best_bin(*cell),
+            worst_case(cell)[0],
+        )
     )
     return (
-        f"refuted, and the witness verified in rationals; at {told(cell)} the theorem prints {printed:.4f}, the best "
+        f"refuted, and the witness verified in rationals; at {told(cell)} the theorem prints "
+        f"{printed:.4f}, the best "
         f"single bin has {one_bin:.4f}, the whole histogram {whole:.4f}"
     )
 
@@ -167,12 +195,21 @@ def _mixture(draws: Draws) -> list[tuple[Statement, tuple[Cell, ...]]]:
 
     needle = anywhere()
     return [
-        (statements.printed_theorem, _cells_where_false(draws, statements.printed_theorem, (4, 5), (2, 3, 4))),
+        (
+            statements.printed_theorem,
+            _cells_where_false(draws, statements.printed_theorem, (4, 5), (2, 3, 4)),
+        ),
         (statements.best_bin, _cells_where_false(draws, statements.best_bin, (3, 4), (3, 4))),
         (statements.repaired_theorem, anywhere((2,))),
-        (statements.third_symbol, _cells_where_false(draws, statements.third_symbol, (3, 4, 5), (3, 4))),
+        (
+            statements.third_symbol,
+            _cells_where_false(draws, statements.third_symbol, (3, 4, 5), (3, 4)),
+        ),
         (statements.blanket, anywhere()),
-        (statements.blanket_of_one_more, _cells_where_false(draws, statements.blanket_of_one_more, (3, 4), (2, 3, 4))),
+        (
+            statements.blanket_of_one_more,
+            _cells_where_false(draws, statements.blanket_of_one_more, (3, 4), (2, 3, 4)),
+        ),
         (statements.exact_worst, anywhere()),
         # Never the first cell: who looks at one cell only does not find it.
         (statements.lessened(draws.choice(needle[1:]), HAIR), needle),
@@ -197,7 +234,8 @@ def _asked(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fract
     def ask(*cell: Any) -> Fraction:
         if cell not in cells:
             raise CheckFailed(
-                "statement was asked about something that is not a cell of `cells`: call it with users, symbols, p and "
+                "statement was asked about something that is not a cell of `cells`: call it with "
+                "users, symbols, p and "
                 "growth of one of them (step D)"
             )
         return statement(*cell)
@@ -205,18 +243,23 @@ def _asked(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fract
     return ask
 
 
-def _check_accepted(attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str) -> None:
+def _check_accepted(
+    attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str
+) -> None:
     answer = attempt.program.call("refute", _asked(statement, cells), cells, seconds=SECONDS)
     if answer is not None:
         check_witness(statement, cells, answer, name)
 
 
-def _check_refuted(attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str) -> Cell:
+def _check_refuted(
+    attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str
+) -> Cell:
     """The cell of the witness, once it is verified."""
     answer = attempt.program.call("refute", _asked(statement, cells), cells, seconds=SECONDS)
     if answer is None:
         raise CheckFailed(
-            f"{name} is false in at least one of its {len(cells)} cells, and refute returned None; search every cell "
+            f"{name} is false in at least one of its {len(cells)} cells, and refute returned "
+            f"None; search every cell "
             "and every dataset, look at whole histograms, and compare rationals (step D)"
         )
     check_witness(statement, cells, answer, name)
@@ -225,30 +268,42 @@ def _check_refuted(attempt: Attempt, statement: Statement, cells: tuple[Cell, ..
 
 
 def check_witness(statement: Statement, cells: tuple[Cell, ...], answer: Any, name: str) -> None:
-    """The witness is believed for its event alone: P(event) > e^ε P'(event) + δ, on two neighbouring datasets."""
+    """The witness is believed for its event alone: P(event) > e^ε P'(event) + δ, on two
+    neighbouring datasets.
+    """
     if not isinstance(answer, tuple) or len(answer) != 4:
-        raise CheckFailed(f"{name}: refute must return None or (cell, first, second, event); see step D")
+        raise CheckFailed(
+            f"{name}: refute must return None or (cell, first, second, event); see step D"
+        )
     cell, first, second, event = answer
     if cell not in cells:
-        raise CheckFailed(f"{name}: the cell of the witness is not one of those that were asked about")
+        raise CheckFailed(
+            f"{name}: the cell of the witness is not one of those that were asked about"
+        )
     users, symbols, _, growth = cell
     _check_values(f"{name}: the first dataset", first, users, symbols)
     _check_values(f"{name}: the second dataset", second, users, symbols)
     if sum(one != other for one, other in zip(first, second, strict=True)) != 1:
-        raise CheckFailed(f"{name}: the two datasets must differ in exactly one user: {first} and {second}")
+        raise CheckFailed(
+            f"{name}: the two datasets must differ in exactly one user: {first} and {second}"
+        )
     if not isinstance(event, tuple) or not all(_is_histogram(counts) for counts in event):
-        raise CheckFailed(f"{name}: the event must be a tuple of histograms, each a tuple of counts")
+        raise CheckFailed(
+            f"{name}: the event must be a tuple of histograms, each a tuple of counts"
+        )
     one, other = event_probabilities(cell, first, second, frozenset(event))
     promised = statement(*cell)
     if one <= growth * other + promised:
         if other > growth * one + promised:
             raise CheckFailed(
-                f"{name}: the event is likelier on the second dataset than on the first at {told(cell)}; exchange the "
+                f"{name}: the event is likelier on the second dataset than on the first at "
+                f"{told(cell)}; exchange the "
                 "two datasets, and it refutes (step D)"
             )
         lacking = float(growth * other + promised - one)
         raise CheckFailed(
-            f"{name}: the witness shows nothing: its event stays {lacking:.2g} within the promise at {told(cell)}; "
+            f"{name}: the witness shows nothing: its event stays {lacking:.2g} within the promise "
+            f"at {told(cell)}; "
             "either the statement is true there, or another event tells more (step D)"
         )
 
@@ -259,7 +314,15 @@ def _is_histogram(counts: object) -> bool:
 
 CHECKS = (
     Check("B-delta", 25, "delta is exact over the whole histogram", check_delta),
-    Check("C-worst", 15, "worst finds the largest delta and a dataset that attains it", check_worst, seconds=300.0),
+    Check(
+        "C-worst",
+        15,
+        "worst finds the largest delta and a dataset that attains it",
+        check_worst,
+        seconds=300.0,
+    ),
     Check("D-printed", 10, "refute refutes the printed theorem", check_printed, seconds=300.0),
-    Check("D-mixed", 25, "refute tells true statements from false ones", check_mixed, seconds=600.0),
+    Check(
+        "D-mixed", 25, "refute tells true statements from false ones", check_mixed, seconds=600.0
+    ),
 )

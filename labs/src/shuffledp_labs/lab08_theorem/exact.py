@@ -1,8 +1,10 @@
-"""The exact δ of shuffled k-RR for a handful of users, in rationals: what the checks of lab 8 measure by.
+"""The exact δ of shuffled k-RR for a handful of users, in rationals: what the checks of lab 8
+measure by.
 
-Users of a cell hold values {0..k-1} and each sends one symbol: its own with probability p, every other one with
-q = (1 - p)/(k - 1). What is published is the histogram of all symbols. Everything is counted in whole numbers over
-one common denominator, and a user's change enters once, as the difference P - e^ε Q of its two laws.
+Users of a cell hold values {0..k-1} and each sends one symbol: its own with probability p, every
+other one with q = (1 - p)/(k - 1). What is published is the histogram of all symbols. Everything is
+counted in whole numbers over one common denominator, and a user's change enters once, as the
+difference P - e^ε Q of its two laws.
 """
 
 from __future__ import annotations
@@ -32,15 +34,22 @@ def histogram_law(symbols: int, p: Fraction, values: tuple[int, ...]) -> dict[Hi
     common = p.denominator * q.denominator
     weights = _whole(p, q, common)
     total = common ** len(values)
-    return {counts: Fraction(weight, total) for counts, weight in _law(symbols, *weights, values).items()}
+    return {
+        counts: Fraction(weight, total)
+        for counts, weight in _law(symbols, *weights, values).items()
+    }
 
 
 def delta_of(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) -> Fraction:
-    """δ at e^ε = growth when one user changes from 0 to 1 and the others hold `others`. Exact, one direction."""
+    """δ at e^ε = growth when one user changes from 0 to 1 and the others hold `others`.
+
+    Exact, one direction.
+    """
     q = (1 - p) / (symbols - 1)
     common = p.denominator * q.denominator
     true, false = _whole(p, q, common)
-    # P - e^ε Q for the changed user's symbol alone, times denominators: what it adds to any histogram of the others.
+    # P - e^ε Q for the changed user's symbol alone, times denominators: what it adds to any
+    # histogram of the others.
     up, down = growth.numerator, growth.denominator
     change = [false * (down - up)] * symbols
     change[0], change[1] = true * down - false * up, false * down - true * up
@@ -49,14 +58,17 @@ def delta_of(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...
         for symbol, step in enumerate(change):
             reached = _with_one_more(counts, symbol)
             gains[reached] = gains.get(reached, 0) + weight * step
-    return Fraction(sum(gain for gain in gains.values() if gain > 0), down * common ** (len(others) + 1))
+    return Fraction(
+        sum(gain for gain in gains.values() if gain > 0), down * common ** (len(others) + 1)
+    )
 
 
 @lru_cache(maxsize=4096)
 def worst_case(cell: Cell) -> tuple[Fraction, tuple[tuple[int, ...], ...]]:
     """The largest δ over all datasets of the others, and all those that attain it. Exact.
 
-    The other direction needs no search of its own: it is the dataset in which the others' 0 and 1 change places.
+    The other direction needs no search of its own: it is the dataset in which the others' 0 and 1
+    change places.
     """
     _, symbols, p, growth = cell
     deltas = {others: delta_of(symbols, p, growth, others) for others in others_of(cell)}
@@ -70,7 +82,9 @@ def event_probabilities(
     """The probabilities of the event on both datasets. Exact."""
     _, symbols, p, _ = cell
     laws = (histogram_law(symbols, p, values) for values in (first, second))
-    one, other = (sum((law.get(counts, Fraction(0)) for counts in event), Fraction(0)) for law in laws)
+    one, other = (
+        sum((law.get(counts, Fraction(0)) for counts in event), Fraction(0)) for law in laws
+    )
     return one, other
 
 
@@ -80,7 +94,10 @@ def _whole(p: Fraction, q: Fraction, common: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=20_000)
 def _law(symbols: int, true: int, false: int, values: tuple[int, ...]) -> dict[Histogram, int]:
-    """Weights of the histograms, by one user more at a time; datasets share what they begin with."""
+    """Weights of the histograms, by one user more at a time.
+
+    Datasets share what they begin with.
+    """
     if not values:
         return {(0,) * symbols: 1}
     law: dict[Histogram, int] = {}

@@ -1,6 +1,8 @@
-"""What `lab run 8` shows: the student's exact δ(ε) between what is printed and what is certified, and real samplers.
+"""What `lab run 8` shows: the student's exact δ(ε) between what is printed and what is certified,
+and real samplers.
 
-The witness against the printed theorem is played with the client's own sampler, so that theory meets what runs.
+The witness against the printed theorem is played with the client's own sampler, so that theory
+meets what runs.
 """
 
 from __future__ import annotations
@@ -66,10 +68,19 @@ def draw(worst: Callable[..., Any], file: Path) -> None:
     epsilons = [0.1 * step for step in range(1, 20)]
     rungs = [ladder(epsilon, worst) for epsilon in epsilons]
     curves = (
-        PlottedCurve("certified: the privacy blanket", Role.CERTIFIED, epsilons, [rung.certified for rung in rungs]),
+        PlottedCurve(
+            "certified: the privacy blanket",
+            Role.CERTIFIED,
+            epsilons,
+            [rung.certified for rung in rungs],
+        ),
         PlottedCurve("exact, by `worst`", Role.MEASURED, epsilons, [rung.exact for rung in rungs]),
-        PlottedCurve("algebra repaired: one bin only", Role.SAFE, epsilons, [rung.repaired for rung in rungs]),
-        PlottedCurve("Theorem 1 as printed", Role.LIMIT, epsilons, [rung.printed for rung in rungs]),
+        PlottedCurve(
+            "algebra repaired: one bin only", Role.SAFE, epsilons, [rung.repaired for rung in rungs]
+        ),
+        PlottedCurve(
+            "Theorem 1 as printed", Role.LIMIT, epsilons, [rung.printed for rung in rungs]
+        ),
     )
     title = f"k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}: what is printed, and what is true"
     draw_chart(Chart(title, "ε (nats)", "δ", curves, log=False), file)
@@ -85,8 +96,12 @@ def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
     noise = (symbols * (1 - p) / (symbols - 1)).limit_denominator(2**60)
     told = {tuple(counts) for counts in event}
     with sealing_pool() as pool:
-        played = shuffled_counts(KRRHistogram(symbols=symbols, blanket=noise), (first, second), trials, pool)
-    one, other = (sum(tuple(counts) in told for counts in board.tolist()) / trials for board in played)
+        played = shuffled_counts(
+            KRRHistogram(symbols=symbols, blanket=noise), (first, second), trials, pool
+        )
+    one, other = (
+        sum(tuple(counts) in told for counts in board.tolist()) / trials for board in played
+    )
     return one, other
 
 
@@ -95,15 +110,19 @@ def played_in_words(witness: tuple[Any, ...], one: float, other: float) -> str:
     promised, growth = float(statements.printed_theorem(*witness[0])), float(witness[0][3])
     one_bin = float(statements.best_bin(*witness[0]))
     return (
-        f"The clients' own sampler, {TRIALS:,} rounds on each dataset: your event happened in {one:.4f} and "
+        f"The clients' own sampler, {TRIALS:,} rounds on each dataset: your event happened in "
+        f"{one:.4f} and "
         f"{other:.4f} of them, so that delta is about {one:.4f} - {growth:.4f} * {other:.4f} = "
-        f"{one - growth * other:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints {promised:.4f}, and the best single "
+        f"{one - growth * other:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints "
+        f"{promised:.4f}, and the best single "
         f"bin has {one_bin:.4f}."
     )
 
 
 def run(showing: Showing) -> Path:
-    """Draws the student's picture, and plays their witness against the printed theorem if they have one."""
+    """Draws the student's picture, and plays their witness against the printed theorem if they have
+    one.
+    """
     program, picture = showing.program, showing.out / "delta.png"
     showing.progress("your `worst` at 19 values of epsilon")
     draw(lambda *cell: program.call("worst", *cell, seconds=60.0), picture)
@@ -113,7 +132,9 @@ def run(showing: Showing) -> Path:
         showing.progress("refute is not written yet: nothing to play (step D)")
         return picture
     if witness is None:
-        showing.progress("refute found no witness against the printed theorem in the cell of step A")
+        showing.progress(
+            "refute found no witness against the printed theorem in the cell of step A"
+        )
         return picture
     check_witness(statements.printed_theorem, (SMALL,), witness, "the printed theorem")
     showing.progress("the clients' own sampler plays your witness")

@@ -1,6 +1,8 @@
-"""Statements about shuffled k-RR, each a function from a cell to the δ that it promises: some true, some false.
+"""Statements about shuffled k-RR, each a function from a cell to the δ that it promises: some true,
+some false.
 
-All are rational, because p/q and e^ε are. A statement is false in a cell if some dataset has a larger δ.
+All are rational, because p/q and e^ε are. A statement is false in a cell if some dataset has a
+larger δ.
 """
 
 from __future__ import annotations
@@ -20,17 +22,25 @@ ZERO = Fraction(0)
 
 
 def printed_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """Theorem 1 of Biswas et al. 2023 as printed, at the most favourable number of others that hold x0."""
+    """Theorem 1 of Biswas et al.
+
+    2023 as printed, at the most favourable number of others that hold x0.
+    """
     return max(printed_at(at_x0, users, symbols, p, growth) for at_x0 in range(users))
 
 
 def repaired_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The same with its algebra put right: the exact δ of one bin, x0's, for the best number of others there."""
+    """The same with its algebra put right: the exact δ of one bin, x0's, for the best number of
+    others there.
+    """
     return max(repaired_at(at_x0, users, symbols, p, growth) for at_x0 in range(users))
 
 
 def third_symbol(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The δ of all others at a third symbol, said to be that of the worst dataset; three symbols or more."""
+    """The δ of all others at a third symbol, said to be that of the worst dataset.
+
+    Three symbols or more.
+    """
     return delta_of(symbols, p, growth, (2,) * (users - 1))
 
 
@@ -50,10 +60,16 @@ def lessened(cell: Cell, part: Fraction) -> Statement:
 
 
 def blanket(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The privacy blanket of Balle et al. 2019 with its exact law: each other user sends noise with probability kq."""
+    """The privacy blanket of Balle et al.
+
+    2019 with its exact law: each other user sends noise with probability kq.
+    """
     share = symbols * (1 - p) / (symbols - 1)
     noisy = (
-        comb(users - 1, others) * share**others * (1 - share) ** (users - 1 - others) * _hidden(others + 1, cell)
+        comb(users - 1, others)
+        * share**others
+        * (1 - share) ** (users - 1 - others)
+        * _hidden(others + 1, cell)
         for cell in [(users, symbols, p, growth)]
         for others in range(users)
     )
@@ -80,7 +96,9 @@ def printed_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fracti
     total = ZERO
     for count in range(users + 1):
         low, high = max(0, count - rest), min(at_x0, count)
-        a = sum((comb(at_x0, r) * comb(rest, count - r) * kappa1**r for r in range(low, high + 1)), ZERO)
+        a = sum(
+            (comb(at_x0, r) * comb(rest, count - r) * kappa1**r for r in range(low, high + 1)), ZERO
+        )
         b = sum(
             (
                 (count - r) * comb(at_x0, r) * comb(rest - 1, count - r - 1) * kappa1**r
@@ -98,28 +116,40 @@ def printed_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fracti
 def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
     """δ of the number of messages that say x0, the changed user at x0 or elsewhere. Exact."""
     here, elsewhere = _bin_of_x0(at_x0, users, p, (1 - p) / (symbols - 1))
-    return sum((max(ZERO, one - growth * other) for one, other in zip(here, elsewhere, strict=True)), ZERO)
+    return sum(
+        (max(ZERO, one - growth * other) for one, other in zip(here, elsewhere, strict=True)), ZERO
+    )
 
 
 def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The largest δ of x0's bin in either direction: the number of messages that say x0, or that say x1."""
+    """The largest δ of x0's bin in either direction: the number of messages that say x0, or that
+    say x1.
+    """
     q = (1 - p) / (symbols - 1)
     found = ZERO
     for at_x0 in range(users):
         here, elsewhere = _bin_of_x0(at_x0, users, p, q)
         for one, other in ((here, elsewhere), (elsewhere, here)):
-            found = max(found, sum((max(ZERO, a - growth * b) for a, b in zip(one, other, strict=True)), ZERO))
+            found = max(
+                found,
+                sum((max(ZERO, a - growth * b) for a, b in zip(one, other, strict=True)), ZERO),
+            )
     return found
 
 
-def _bin_of_x0(at_x0: int, users: int, p: Fraction, q: Fraction) -> tuple[list[Fraction], list[Fraction]]:
+def _bin_of_x0(
+    at_x0: int, users: int, p: Fraction, q: Fraction
+) -> tuple[list[Fraction], list[Fraction]]:
     """Law of the messages that say x0: the changed user at x0, and elsewhere."""
     common = _convolved(_binomial(at_x0, p), _binomial(users - 1 - at_x0, q))
     return _convolved(common, [1 - p, p]), _convolved(common, [1 - q, q])
 
 
 def _binomial(trials: int, chance: Fraction) -> list[Fraction]:
-    return [comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits) for hits in range(trials + 1)]
+    return [
+        comb(trials, hits) * chance**hits * (1 - chance) ** (trials - hits)
+        for hits in range(trials + 1)
+    ]
 
 
 def _convolved(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
@@ -131,7 +161,9 @@ def _convolved(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
 
 
 def _hidden(size: int, cell: Cell) -> Fraction:
-    """δ of one user's message among `size` - 1 uniform ones: E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+] k/size, Y_i uniform."""
+    """δ of one user's message among `size` - 1 uniform ones: E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+]
+    k/size, Y_i uniform.
+    """
     _, symbols, p, growth = cell
     q = (1 - p) / (symbols - 1)
     steps = (p - growth * q, q - growth * p, q - growth * q)

@@ -1,7 +1,7 @@
 """Lab 8, Trust no theorem: your work. The handout (README.md) says what each function must do.
 
-All numbers are rationals (`fractions.Fraction`): `p` is the probability that a user sends its own symbol, `growth` is
-e^ε, and every other symbol is sent with probability (1 - p) / (symbols - 1).
+All numbers are rationals (`fractions.Fraction`): `p` is the probability that a user sends its own
+symbol, `growth` is e^ε, and every other symbol is sent with probability (1 - p) / (symbols - 1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Statement: TypeAlias = Callable[[int, int, Fraction, Fraction], Fraction]
 """statement(users, symbols, p, growth): the δ that it promises for every dataset of such a cell."""
 
 Witness: TypeAlias = tuple[Cell, tuple[int, ...], tuple[int, ...], tuple[tuple[int, ...], ...]]
-"""(cell, first dataset, second dataset, event); the event is a tuple of histograms, a histogram a tuple of counts."""
+"""(cell, first dataset, second dataset, event); the event is a tuple of histograms, a histogram a
+tuple of counts.
+"""
 
 
 def delta(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) -> Fraction:
@@ -25,11 +27,15 @@ def delta(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...]) 
     raise NotImplementedError
 
 
-def worst(users: int, symbols: int, p: Fraction, growth: Fraction) -> tuple[Fraction, tuple[int, ...]]:
+def worst(
+    users: int, symbols: int, p: Fraction, growth: Fraction
+) -> tuple[Fraction, tuple[int, ...]]:
     """Step C: the largest `delta` over all datasets of the others, and one such dataset."""
     raise NotImplementedError
 
 
 def refute(statement: Statement, cells: Sequence[Cell]) -> Witness | None:
-    """Step D: datasets and an event that show the statement false in one of the cells, or None if it is true."""
+    """Step D: datasets and an event that show the statement false in one of the cells, or None if
+    it is true.
+    """
     raise NotImplementedError

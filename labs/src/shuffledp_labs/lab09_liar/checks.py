@@ -1,7 +1,10 @@
-"""The checks of lab 9. Where chance remains, a correct submission fails with a probability of at most 1e-9.
+"""The checks of lab 9.
 
-An audit is sound if it exceeds the true ε in at most 1 - confidence of runs. A check counts that over many runs on
-laws whose ε is known exactly, and allows as many excesses as chance alone would exceed once in 1e9.
+Where chance remains, a correct submission fails with a probability of at most 1e-9.
+
+An audit is sound if it exceeds the true ε in at most 1 - confidence of runs. A check counts that
+over many runs on laws whose ε is known exactly, and allows as many excesses as chance alone would
+exceed once in 1e9.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ CONFIDENCE = 0.9
 """Of the audits that are counted."""
 
 RUNS = 200
-"""Audits of one law in the checks that count excesses: what is wrong half of the time is told from a tenth."""
+"""Audits of one law in the checks that count excesses: what is wrong half of the time is told from
+a tenth.
+"""
 
 ALLOWED = 49
 """P(Bin(200, .1) > 49) < 1e-9."""
@@ -44,7 +49,9 @@ TRIALS = 8000
 """Answers to each value that a client gives."""
 
 HONEST = 24
-"""Honest clients of a crowd, with tight claims: whoever accuses each with probability 1/2 is caught in all but 6e-8."""
+"""Honest clients of a crowd, with tight claims: whoever accuses each with probability 1/2 is caught
+in all but 6e-8.
+"""
 
 EXACT = 1e-6
 """Relative error that an end of an interval may have, for the sake of bisection in floats."""
@@ -65,19 +72,29 @@ def check_interval(attempt: Attempt) -> str:
         confidence = draws.choice((0.5, 0.9, 0.95, 0.99, 1 - 1e-6))
         instance = f"{successes} of {trials} at confidence {confidence:.7g}"
         answer = attempt.program.call("interval", successes, trials, confidence, seconds=30.0)
-        if not isinstance(answer, tuple) or len(answer) != 2 or not all(map(_is_probability, answer)):
+        if (
+            not isinstance(answer, tuple)
+            or len(answer) != 2
+            or not all(map(_is_probability, answer))
+        ):
             raise CheckFailed(
-                f"interval must return (low, high), both from 0 to 1, not {short(answer)}, for {instance}; see step B"
+                f"interval must return (low, high), both from 0 to 1, not {short(answer)}, for "
+                f"{instance}; see step B"
             )
         for end, got, wanted in zip(
             ("lower", "upper"), answer, clopper_pearson(successes, trials, confidence), strict=True
         ):
-            # Relative to its distance from 0 or 1: of a rare event the lower end is a small number that matters.
-            distance = max(0.0, abs(got - wanted) - ROUNDING) / max(min(wanted, 1 - wanted), ROUNDING)
+            # Relative to its distance from 0 or 1: of a rare event the lower end is a small number
+            # that matters.
+            distance = max(0.0, abs(got - wanted) - ROUNDING) / max(
+                min(wanted, 1 - wanted), ROUNDING
+            )
             if not distance <= EXACT:
                 raise CheckFailed(
-                    f"the {end} end of the interval for {instance} is off by {distance:.2g} of its distance to 0 or "
-                    "1; each side may err with half of what the confidence leaves, exactly: see step B"
+                    f"the {end} end of the interval for {instance} is off by {distance:.2g} of "
+                    f"its distance to 0 or "
+                    "1; each side may err with half of what the confidence leaves, exactly: see "
+                    "step B"
                 )
     return f"{len(cases)} intervals, both ends"
 
@@ -102,8 +119,10 @@ def check_strong(attempt: Attempt) -> str:
         share = _share(attempt, sampler, pair, trials)
         if not share >= STRENGTH:
             raise CheckFailed(
-                f"on {name} ({trials:,} outcomes each, {len(pair.first)} possible, delta = {float(pair.delta):g}) your "
-                f"bound is on average {share:.2f} of the product's, at least {STRENGTH} is asked for; look at both "
+                f"on {name} ({trials:,} outcomes each, {len(pair.first)} possible, delta = "
+                f"{float(pair.delta):g}) your "
+                f"bound is on average {share:.2f} of the product's, at least {STRENGTH} is asked "
+                f"for; look at both "
                 "directions and at events of several outcomes, see step C"
             )
         told.append(f"{share:.2f}")
@@ -124,14 +143,20 @@ def _share(attempt: Attempt, sampler: Sampler, pair: Pair, trials: int) -> float
 def check_sound(attempt: Attempt) -> str:
     """C: on randomised response, whose ε is attained by either outcome, excesses stay rare."""
     odds = attempt.draws.fraction(_hundredths(200), _hundredths(500), 4)
-    return _count_excesses(attempt, response(odds), RUNS, ALLOWED, f"randomised response with p/q = {odds}")
+    return _count_excesses(
+        attempt, response(odds), RUNS, ALLOWED, f"randomised response with p/q = {odds}"
+    )
 
 
 def check_quiet(attempt: Attempt) -> str:
     """C: equal laws over many outcomes have ε = 0, and look different all the same."""
     outcomes = attempt.draws.integer(450, 550)
     return _count_excesses(
-        attempt, equal(outcomes, _hundredths(0)), RUNS, ALLOWED, f"two equal laws over {outcomes} outcomes"
+        attempt,
+        equal(outcomes, _hundredths(0)),
+        RUNS,
+        ALLOWED,
+        f"two equal laws over {outcomes} outcomes",
     )
 
 
@@ -140,7 +165,11 @@ def check_delta(attempt: Attempt) -> str:
     delta = attempt.draws.fraction(_hundredths(5), _hundredths(10), 100)
     pair = rare(delta, attempt.draws.integer(10, 20))
     return _count_excesses(
-        attempt, pair, FEW_RUNS, FEW_ALLOWED, f"laws that differ by one outcome of probability {delta}"
+        attempt,
+        pair,
+        FEW_RUNS,
+        FEW_ALLOWED,
+        f"laws that differ by one outcome of probability {delta}",
     )
 
 
@@ -153,17 +182,23 @@ def _count_excesses(attempt: Attempt, pair: Pair, runs: int, allowed: int, name:
         excesses += _audited(attempt, first.tolist(), second.tolist(), float(pair.delta)) > true
     if excesses > allowed:
         raise CheckFailed(
-            f"on {name} at delta = {float(pair.delta):g} your bound was above the true epsilon in {excesses} of {runs} "
-            f"audits; at confidence {CONFIDENCE} that may happen in a tenth of them (more than {allowed} has a chance "
+            f"on {name} at delta = {float(pair.delta):g} your bound was above the true epsilon in "
+            f"{excesses} of {runs} "
+            f"audits; at confidence {CONFIDENCE} that may happen in a tenth of them (more than "
+            f"{allowed} has a chance "
             "below 1e-9): see step C"
         )
-    return f"{name}: above the true epsilon in {excesses} of {runs} audits, {CONFIDENCE:g} confident"
+    return (
+        f"{name}: above the true epsilon in {excesses} of {runs} audits, {CONFIDENCE:g} confident"
+    )
 
 
 def _audited(attempt: Attempt, first: list[int], second: list[int], delta: float) -> float:
     answer = attempt.program.call("audit", first, second, delta, CONFIDENCE, seconds=30.0)
     if type(answer) not in {int, float} or not 0 <= answer <= MOST:
-        raise CheckFailed(f"audit must return a number from 0 to {MOST}, not {short(answer)}; see step C")
+        raise CheckFailed(
+            f"audit must return a number from 0 to {MOST}, not {short(answer)}; see step C"
+        )
     return float(answer)
 
 
@@ -185,26 +220,37 @@ def check_liars(attempt: Attempt) -> str:
 def check_crowd(attempt: Attempt) -> str:
     """D: many honest clients, whose claims are as tight as they can be, and one that lies."""
     draws = attempt.draws
-    group = [sealed.honest(draws.choice((sealed.drawn_krr, sealed.drawn_response))(draws)) for _ in range(HONEST)]
+    group = [
+        sealed.honest(draws.choice((sealed.drawn_krr, sealed.drawn_response))(draws))
+        for _ in range(HONEST)
+    ]
     return _accuse(attempt, [*group, sealed.blanket_halved(sealed.drawn_krr(draws))])
 
 
 def _accuse(attempt: Attempt, group: list[sealed.Client]) -> str:
-    named = {f"client-{number}": client for number, client in enumerate(attempt.draws.shuffled(group), 1)}
+    named = {
+        f"client-{number}": client for number, client in enumerate(attempt.draws.shuffled(group), 1)
+    }
     here = sealed.Clients(named, attempt.draws.child("answers"), 2 * TRIALS)
-    answer = attempt.program.call("liars", here.ask, here.claims, TRIALS, SEALED_CONFIDENCE, seconds=60.0)
-    if not isinstance(answer, tuple) or not all(type(name) is str and name in named for name in answer):
+    answer = attempt.program.call(
+        "liars", here.ask, here.claims, TRIALS, SEALED_CONFIDENCE, seconds=60.0
+    )
+    if not isinstance(answer, tuple) or not all(
+        type(name) is str and name in named for name in answer
+    ):
         raise CheckFailed(f"liars must return names of clients, not {short(answer)}; see step D")
     false = [name for name in answer if not named[name].fault]
     missed = [name for name, client in named.items() if client.fault and name not in answer]
     if false:
         raise CheckFailed(
-            f"{len(false)} of {len(named)} clients accused although they run what they claim; an estimate above a "
+            f"{len(false)} of {len(named)} clients accused although they run what they claim; an "
+            f"estimate above a "
             "claim proves nothing, a lower bound at the confidence given does: see step D"
         )
     if missed:
         raise CheckFailed(
-            f"{len(missed)} of {len(named)} clients lie and were not named; both directions count, see step D"
+            f"{len(missed)} of {len(named)} clients lie and were not named; both directions "
+            f"count, see step D"
         )
     return f"{len(named)} clients: {len(answer)} named, nobody falsely"
 
@@ -215,10 +261,50 @@ def _hundredths(number: int) -> Fraction:
 
 CHECKS = (
     Check("B-interval", 10, "interval is exact on both sides", check_interval, seconds=120.0),
-    Check("C-strong", 12, "audit is nearly as strong as the product's", check_strong, chance=1e-9, seconds=300.0),
-    Check("C-sound", 10, "audit stays below the true epsilon", check_sound, ("C-strong",), chance=1e-9, seconds=300.0),
-    Check("C-quiet", 10, "audit is silent on equal laws", check_quiet, ("C-strong",), chance=1e-9, seconds=300.0),
-    Check("C-delta", 8, "audit takes delta into account", check_delta, ("C-strong",), chance=1e-9, seconds=300.0),
-    Check("D-liars", 15, "liars names the clients that lie", check_liars, chance=1e-9, seconds=120.0),
-    Check("D-crowd", 10, "liars finds the one that lies among many", check_crowd, chance=1e-9, seconds=120.0),
+    Check(
+        "C-strong",
+        12,
+        "audit is nearly as strong as the product's",
+        check_strong,
+        chance=1e-9,
+        seconds=300.0,
+    ),
+    Check(
+        "C-sound",
+        10,
+        "audit stays below the true epsilon",
+        check_sound,
+        ("C-strong",),
+        chance=1e-9,
+        seconds=300.0,
+    ),
+    Check(
+        "C-quiet",
+        10,
+        "audit is silent on equal laws",
+        check_quiet,
+        ("C-strong",),
+        chance=1e-9,
+        seconds=300.0,
+    ),
+    Check(
+        "C-delta",
+        8,
+        "audit takes delta into account",
+        check_delta,
+        ("C-strong",),
+        chance=1e-9,
+        seconds=300.0,
+    ),
+    Check(
+        "D-liars", 15, "liars names the clients that lie", check_liars, chance=1e-9, seconds=120.0
+    ),
+    Check(
+        "D-crowd",
+        10,
+        "liars finds the one that lies among many",
+        check_crowd,
+        chance=1e-9,
+        seconds=120.0,
+    ),
 )

@@ -1,4 +1,6 @@
-"""Sealed clients: the product's own samplers, some of them with a fault, behind one function that answers for them."""
+"""Sealed clients: the product's own samplers, some of them with a fault, behind one function that
+answers for them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ Answer = Callable[[int, RandomIntegers], int]
 
 @dataclass(frozen=True)
 class Client:
-    """A client that claims to run `spec`; `answer` is what it really runs, `fault` says how it differs."""
+    """A client that claims to run `spec`.
+
+    `answer` is what it really runs, `fault` says how it differs.
+    """
 
     spec: Spec
     answer: Answer
@@ -29,7 +34,9 @@ class Client:
 
     @property
     def claim(self) -> tuple[int, int, float, float]:
-        """Two values, and the (ε_L, δ) that the accountant certifies for one user's answers to them."""
+        """Two values, and the (ε_L, δ) that the accountant certifies for one user's answers to
+        them.
+        """
         from shuffledp_privacy.bounds import Setting, corrupted_bounds
 
         bounds = corrupted_bounds(self.spec, Setting(1, 1), 0.0)
@@ -43,12 +50,18 @@ def honest(spec: Spec) -> Client:
 
 def blanket_halved(spec: KRRHistogram) -> Client:
     """A client that replaces its value by noise half as often."""
-    return Client(spec, msgspec.structs.replace(spec, blanket=spec.blanket / 2).sample, "half the blanket")
+    return Client(
+        spec, msgspec.structs.replace(spec, blanket=spec.blanket / 2).sample, "half the blanket"
+    )
 
 
 def noise_halved(spec: GeoShuffle) -> Client:
     """A client that adds half the noise."""
-    return Client(spec, msgspec.structs.replace(spec, epsilon_geo=2 * spec.epsilon_geo).sample, "half the noise")
+    return Client(
+        spec,
+        msgspec.structs.replace(spec, epsilon_geo=2 * spec.epsilon_geo).sample,
+        "half the noise",
+    )
 
 
 def coin_not_flipped(spec: RRShuffle) -> Client:
@@ -62,7 +75,10 @@ def coin_not_flipped(spec: RRShuffle) -> Client:
 
 
 class Clients:
-    """All clients of one check. Their answers come from the check's draws alone, so that a replay gives the same."""
+    """All clients of one check.
+
+    Their answers come from the check's draws alone, so that a replay gives the same.
+    """
 
     def __init__(self, clients: dict[str, Client], draws: Draws, most: int) -> None:
         self.clients, self.most = clients, most
@@ -81,13 +97,17 @@ class Clients:
             CheckFailed: no such client or value, or more answers than it gives.
         """
         if len(question) != 3 or type(question[0]) is not str or question[0] not in self.clients:
-            raise CheckFailed("ask takes the name of a client, a value and a number of answers; see step D")
+            raise CheckFailed(
+                "ask takes the name of a client, a value and a number of answers; see step D"
+            )
         name, value, count = question
         client = self.clients[name]
         if type(value) is not int or not 0 <= value < client.spec.domain:
             raise CheckFailed(f"{name} was asked about a value that it cannot hold; see step D")
         if type(count) is not int or not 0 <= count <= self.most - self.asked[name]:
-            raise CheckFailed(f"{name} gives at most {self.most} answers, half of them to each value; see step D")
+            raise CheckFailed(
+                f"{name} gives at most {self.most} answers, half of them to each value; see step D"
+            )
         self.asked[name] += count
         return tuple(client.answer(value, self._integers) for _ in range(count))
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two laws over the outcomes 0, 1, ..., and a δ; probabilities in the outcomes' order, each law sums to 1."""
+    """Two laws over the outcomes 0, 1, ..., and a δ.
+
+    Probabilities in the outcomes' order, each law sums to 1.
+    """
 
     first: tuple[Fraction, ...]
     second: tuple[Fraction, ...]
@@ -27,7 +30,9 @@ class Pair:
 
     @property
     def epsilon(self) -> float:
-        """The ε of the pair at its δ, both directions, rounded up: what no audit may exceed but by chance."""
+        """The ε of the pair at its δ, both directions, rounded up: what no audit may exceed but by
+        chance.
+        """
         ways = ((self.first, self.second), (self.second, self.first))
         return max(_epsilon(likely, other, self.delta) for likely, other in ways)
 
@@ -40,7 +45,12 @@ def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fract
     """The smallest ε >= 0 at which δ is enough in this direction; infinite where none is."""
 
     def enough(growth: Fraction) -> bool:
-        return sum(max(Fraction(0), one - growth * two) for one, two in zip(likely, other, strict=True)) <= delta
+        return (
+            sum(
+                max(Fraction(0), one - growth * two) for one, two in zip(likely, other, strict=True)
+            )
+            <= delta
+        )
 
     low, high = 0.0, 40.0
     if enough(Fraction(1)):
@@ -54,11 +64,15 @@ def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fract
 
 
 def shuffled(users: int, symbols: int, odds: Fraction, delta: Fraction) -> Pair:
-    """The histogram of shuffled k-RR with p/q = odds, one user at 0 or at 1 and all others at a third symbol."""
+    """The histogram of shuffled k-RR with p/q = odds, one user at 0 or at 1 and all others at a
+    third symbol.
+    """
     p = odds / (odds + symbols - 1)
     laws = [histogram_law(symbols, p, (*((2,) * (users - 1)), changed)) for changed in (0, 1)]
     outcomes = sorted(laws[0])
-    return Pair(tuple(laws[0][one] for one in outcomes), tuple(laws[1][one] for one in outcomes), delta)
+    return Pair(
+        tuple(laws[0][one] for one in outcomes), tuple(laws[1][one] for one in outcomes), delta
+    )
 
 
 def response(odds: Fraction) -> Pair:
@@ -68,13 +82,17 @@ def response(odds: Fraction) -> Pair:
 
 
 def rare(delta: Fraction, outcomes: int) -> Pair:
-    """Two uniform laws, but with probability δ the first has an outcome that the second never shows: ε = 0 at δ."""
+    """Two uniform laws, but with probability δ the first has an outcome that the second never
+    shows: ε = 0 at δ.
+    """
     first = (*((1 - delta) / outcomes,) * outcomes, delta)
     return Pair(first, (*(Fraction(1, outcomes),) * outcomes, Fraction(0)), delta)
 
 
 def lopsided(low: Fraction, high: Fraction) -> Pair:
-    """One outcome of probability `low` or `high`, the rest spread over five others: one direction tells far more."""
+    """One outcome of probability `low` or `high`, the rest spread over five others: one direction
+    tells far more.
+    """
     return Pair((low, *((1 - low) / 5,) * 5), (high, *((1 - high) / 5,) * 5), Fraction(0))
 
 
@@ -84,7 +102,10 @@ def equal(outcomes: int, delta: Fraction) -> Pair:
 
 
 class Sampler:
-    """Samples of pairs, all from one stream of draws; the names of the outcomes are drawn, too, and say nothing."""
+    """Samples of pairs, all from one stream of draws.
+
+    The names of the outcomes are drawn, too, and say nothing.
+    """
 
     def __init__(self, draws: Draws) -> None:
         import numpy as np

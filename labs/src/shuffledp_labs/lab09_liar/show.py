@@ -1,4 +1,6 @@
-"""What `lab run 9` shows: the student's audit of the real client's sampler, as trials grow, below the true ε."""
+"""What `lab run 9` shows: the student's audit of the real client's sampler, as trials grow, below
+the true ε.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ TRIALS = (1_000, 3_000, 10_000, 30_000, 100_000)
 CONFIDENCE = 0.9
 
 OUTCOMES, SAMPLES, REPETITIONS = 500, 2000, 100
-"""Of the equal laws on which an audit that chooses and measures on the same samples is shown to cry wolf."""
+"""Of the equal laws on which an audit that chooses and measures on the same samples is shown to cry
+wolf.
+"""
 
 
 def pair() -> Pair:
@@ -56,7 +60,11 @@ def rounds(trials: int) -> tuple[Sequence[int], Sequence[int]]:
 def audited(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict[int, float]:
     """The student's bound after each number of trials."""
     first, second = rounds(most)
-    return {trials: audit(first[:trials], second[:trials], DELTA, CONFIDENCE) for trials in TRIALS if trials <= most}
+    return {
+        trials: audit(first[:trials], second[:trials], DELTA, CONFIDENCE)
+        for trials in TRIALS
+        if trials <= most
+    }
 
 
 def draw(bounds: dict[int, float], file: Path) -> None:
@@ -70,7 +78,10 @@ def draw(bounds: dict[int, float], file: Path) -> None:
         PlottedCurve("true ε of these two datasets", Role.LIMIT, ends, [true] * 2),
         PlottedCurve("your lower bound", Role.MEASURED, xs, list(bounds.values()), joined=False),
     )
-    title = f"Audit of k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}, δ = {DELTA:g}, {CONFIDENCE:.0%} confident"
+    title = (
+        f"Audit of k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}, δ = {DELTA:g}, "
+        f"{CONFIDENCE:.0%} confident"
+    )
     draw_chart(Chart(title, "rounds on each dataset", "ε (nats)", curves), file)
 
 
@@ -78,7 +89,9 @@ def _spec() -> KRRHistogram:
     from shuffledp_core.mechanisms import KRRHistogram
 
     odds = Fraction(math.exp(LOCAL))
-    return KRRHistogram(symbols=SYMBOLS, blanket=(SYMBOLS / (odds + SYMBOLS - 1)).limit_denominator(2**60))
+    return KRRHistogram(
+        symbols=SYMBOLS, blanket=(SYMBOLS / (odds + SYMBOLS - 1)).limit_denominator(2**60)
+    )
 
 
 def run(showing: Showing) -> Path:
@@ -89,22 +102,30 @@ def run(showing: Showing) -> Path:
     for trials, bound in bounds.items():
         showing.progress(f"{trials:,} rounds: epsilon is at least {bound:.3f}")
     showing.progress(
-        f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets {certified():.3f}"
+        f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets "
+        f"{certified():.3f}"
     )
     draw(bounds, picture)
-    wolves = cried_wolf(lambda *counts: showing.program.call("interval", *counts, seconds=30.0), showing.draws)
+    wolves = cried_wolf(
+        lambda *counts: showing.program.call("interval", *counts, seconds=30.0), showing.draws
+    )
     showing.progress(
-        f"two equal laws over {OUTCOMES} outcomes, the event chosen on the {SAMPLES:,} samples that measure it: your "
+        f"two equal laws over {OUTCOMES} outcomes, the event chosen on the {SAMPLES:,} samples "
+        f"that measure it: your "
         f"interval 'finds' epsilon > 0 in {wolves} of {REPETITIONS} repetitions"
     )
     return picture
 
 
 def cried_wolf(interval: Callable[[int, int, float], tuple[float, float]], draws: Draws) -> int:
-    """In how many repetitions of equal laws an exact interval, on the samples that chose the event, "finds" ε > 0."""
+    """In how many repetitions of equal laws an exact interval, on the samples that chose the event,
+    "finds" ε > 0.
+    """
     sampler, law, found = Sampler(draws.child("wolf")), equal(OUTCOMES, Fraction(0)), 0
     for _ in range(REPETITIONS):
-        first, second = (np.bincount(sample, minlength=OUTCOMES) for sample in sampler.trials(law, SAMPLES))
+        first, second = (
+            np.bincount(sample, minlength=OUTCOMES) for sample in sampler.trials(law, SAMPLES)
+        )
         event = first > second
         low, _ = interval(int(first[event].sum()), SAMPLES, CONFIDENCE)
         _, high = interval(int(second[event].sum()), SAMPLES, CONFIDENCE)

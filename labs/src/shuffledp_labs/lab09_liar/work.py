@@ -13,12 +13,17 @@ Claim: TypeAlias = tuple[int, int, float, float]
 
 
 def interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Step B: the exact interval of a probability of which `successes` of `trials` independent trials were seen."""
+    """Step B: the exact interval of a probability of which `successes` of `trials` independent
+    trials were seen.
+    """
     raise NotImplementedError
 
 
 def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence: float) -> float:
-    """Step C: a lower bound on ε at `delta` from outcomes on two neighbouring datasets; 0 if nothing was found."""
+    """Step C: a lower bound on ε at `delta` from outcomes on two neighbouring datasets.
+
+    0 if nothing was found.
+    """
     raise NotImplementedError
 
 

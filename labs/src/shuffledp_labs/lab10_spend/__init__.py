@@ -9,7 +9,9 @@ from shuffledp_labs.lab10_spend import checks
 from shuffledp_labs.lab10_spend.show import show
 
 BUSY: Final = 120.0
-"""Limit of a check, in seconds: for a machine that does much else. One that is idle needs a few of them."""
+"""Limit of a check, in seconds: for a machine that does much else. One that is idle needs a few of
+them.
+"""
 
 LAB: Final = Lab(
     number=10,
@@ -24,7 +26,9 @@ LAB: Final = Lab(
             "choice",
             choices=("the plain sum", "the textbook's advanced composition"),
         ),
-        Prediction("exact_epsilon", "And what is the exact ε of these 100 pure rounds?", "number", "nats"),
+        Prediction(
+            "exact_epsilon", "And what is the exact ε of these 100 pure rounds?", "number", "nats"
+        ),
         Prediction(
             "most_dangerous_moment",
             "At which moment of `reserve` does a crash do most harm, if the ledger is careless?",
@@ -57,7 +61,8 @@ LAB: Final = Lab(
         Check(
             "C-kill",
             15,
-            "Killed in the midst of a call, nothing acknowledged is lost and nothing is charged twice.",
+            "Killed in the midst of a call, nothing acknowledged is lost and nothing is charged "
+            "twice.",
             checks.check_kills,
             seconds=600.0,
         ),
@@ -69,13 +74,20 @@ LAB: Final = Lab(
             seconds=BUSY,
         ),
         Check(
-            "D-judge", 10, "The real accountant and four broken ones: each is named.", checks.check_judge, seconds=BUSY
+            "D-judge",
+            10,
+            "The real accountant and four broken ones: each is named.",
+            checks.check_judge,
+            seconds=BUSY,
         ),
     ),
     explanations=(
-        "Advanced composition gave a larger ε than the plain sum. Is the theorem wrong? Say when it helps, with your "
-        "own numbers, and why the accountant's ε is smaller than every formula in terms of the rounds' ε.",
-        "A ledger charges first and hands out the certificate afterwards; another does it the other way round. What "
+        "Advanced composition gave a larger ε than the plain sum. Is the theorem wrong? Say when "
+        "it helps, with your "
+        "own numbers, and why the accountant's ε is smaller than every formula in terms of the "
+        "rounds' ε.",
+        "A ledger charges first and hands out the certificate afterwards; another does it the "
+        "other way round. What "
         "can a crash do to each, which harm is worse, and how does yours avoid both?",
     ),
     show=show,

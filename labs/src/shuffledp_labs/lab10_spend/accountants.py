@@ -102,18 +102,27 @@ class Sealed:
         return epsilon_bounds(self._cost.mechanism, self._cost.setting, DELTA).certified
 
     def _unsettle(self, name: str) -> None:
-        """Makes a settled round one that may be released: behind the ledger's back, which would not do it."""
-        change = "UPDATE charges SET state = 'reserved', accepted = NULL, final_certificate = NULL WHERE round_id = ?"
+        """Makes a settled round one that may be released: behind the ledger's back, which would not
+        do it.
+        """
+        change = (
+            "UPDATE charges SET state = 'reserved', accepted = NULL, final_certificate = NULL "
+            "WHERE round_id = ?"
+        )
         with closing(sqlite3.connect(self._file)) as database, database:
             database.execute(change, (_id(name, 0),))
 
     def _names(self, said: tuple[object, ...], count: int) -> tuple[str, ...]:
         self._calls += 1
         if self._calls > MOST_CALLS:
-            raise CheckFailed(f"judge made {MOST_CALLS} calls, and no end is in sight (README, step D)")
+            raise CheckFailed(
+                f"judge made {MOST_CALLS} calls, and no end is in sight (README, step D)"
+            )
         names = tuple(name for name in said if isinstance(name, str))
         if len(names) != count or len(said) != count:
-            raise CheckFailed(f"judge called a function of {count} round ids with {said!r:.80} (README, step D)")
+            raise CheckFailed(
+                f"judge called a function of {count} round ids with {said!r:.80} (README, step D)"
+            )
         return names
 
 

@@ -1,4 +1,7 @@
-"""The checks of lab 10. None knows a solution: B takes the exact value, C a model, D faults that were built in."""
+"""The checks of lab 10.
+
+None knows a solution: B takes the exact value, C a model, D faults that were built in.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,13 @@ def check_sound(attempt: Attempt) -> str:
         least, most = exact_epsilon(rounds, delta), basic(rounds)
         if found < least * (1 - ROUNDING):
             raise CheckFailed(
-                f"{said}: composed says ε {least - found:.4g} below the truth: a broken promise (README, step B)"
+                f"{said}: composed says ε {least - found:.4g} below the truth: a broken promise "
+                f"(README, step B)"
             )
         if found > most * (1 + ROUNDING):
             raise CheckFailed(
-                f"{said}: composed says ε {found - most:.4g} above the plain sum, a bound as well (README, step B)"
+                f"{said}: composed says ε {found - most:.4g} above the plain sum, a bound as well "
+                f"(README, step B)"
             )
     return f"{len(cases)} lists of rounds: between the exact value and the sum"
 
@@ -66,10 +71,14 @@ def check_sharp(attempt: Attempt) -> str:
         epsilon = attempt.draws.integer(5, 15) / 100
         rounds = (epsilon,) * most + (epsilon / 2,) * attempt.draws.integer(10, 30)
         delta = 10.0 ** -attempt.draws.integer(3, 5)
-        found, wanted = _composed(attempt, rounds, delta), min(basic(rounds), sharper(rounds, delta))
+        found, wanted = (
+            _composed(attempt, rounds, delta),
+            min(basic(rounds), sharper(rounds, delta)),
+        )
         if found > wanted * (1 + ROUNDING):
             raise CheckFailed(
-                f"{_said(rounds, delta)}: composed says ε {found - wanted:.4g} more than the closed form does "
+                f"{_said(rounds, delta)}: composed says ε {found - wanted:.4g} more than the "
+                f"closed form does "
                 "(README, step B: the mean loss and its tail)"
             )
     return "three long lists of rounds: at most the sharper closed form"
@@ -93,18 +102,22 @@ def check_history(attempt: Attempt) -> str:
 
 
 def check_kills(attempt: Attempt) -> str:
-    """C: killed at any moment, the ledger loses nothing that was acknowledged and charges nothing twice."""
+    """C: killed at any moment, the ledger loses nothing that was acknowledged and charges nothing
+    twice.
+    """
     total = kills()
     budget = total * LARGEST_LIFE
     model = Model(budget)
-    # Seals from a stream of their own: how many are made depends on the moment of a kill, and the instance must not.
+    # Seals from a stream of their own: how many are made depends on the moment of a kill, and the
+    # instance must not.
     seat = Seat(attempt.program, "killed.db", budget, Signer(attempt.draws.child("seals")))
     life = Life(attempt.draws, model)
     for number in range(1, total + 1):
         where = f"kill {number} of {total}"
         for _ in range(2):
             compare(seat, model, life.reservation(), where)
-        # In turn: while it waits for its certificate; some time after it began; in the midst of the end of a round.
+        # In turn: while it waits for its certificate; some time after it began; in the midst of the
+        # end of a round.
         kind = number % 3
         call = life.ending() if kind == 0 else life.reservation()
         seconds = None if kind == 1 else attempt.draws.integer(0, 100) / 10_000
@@ -147,11 +160,19 @@ def check_judge(attempt: Attempt) -> str:
                 seconds=60.0,
             )
         if found not in FAULTS:
-            raise CheckFailed(f"judge returned {found!r:.60}; its answers are {', '.join(FAULTS)} (README, step D)")
-        if found != fault:
-            wrong = "accuses an accountant that is sound" if fault == "sound" else "lets a fault pass, or misnames it"
             raise CheckFailed(
-                f"budget {budget:g}, {users} users: judge {wrong}; it said {found!r} (README, step D: one experiment "
+                f"judge returned {found!r:.60}; its answers are {', '.join(FAULTS)} (README, step "
+                f"D)"
+            )
+        if found != fault:
+            wrong = (
+                "accuses an accountant that is sound"
+                if fault == "sound"
+                else "lets a fault pass, or misnames it"
+            )
+            raise CheckFailed(
+                f"budget {budget:g}, {users} users: judge {wrong}; it said {found!r} (README, "
+                f"step D: one experiment "
                 "for each fault, none of which spoils the next)"
             )
         attempt.progress(f"an accountant with budget {budget:g}: named")
@@ -162,7 +183,8 @@ def _composed(attempt: Attempt, rounds: tuple[float, ...], delta: float) -> floa
     found = attempt.program.call("composed", rounds, delta)
     if not isinstance(found, int | float | Fraction) or not 0 <= found <= MOST_EPSILON:
         raise CheckFailed(
-            f"{_said(rounds, delta)}: composed returns a finite number, at least 0, not {found!r:.60} (README, step B)"
+            f"{_said(rounds, delta)}: composed returns a finite number, at least 0, not "
+            f"{found!r:.60} (README, step B)"
         )
     return float(found)
 

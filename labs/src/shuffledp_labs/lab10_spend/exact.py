@@ -1,8 +1,9 @@
 """Step B: the exact ε of several pure rounds, and the textbook's bounds on it.
 
-The worst case of ε_i-differentially private rounds is randomised response in each (Kairouz, Oh and Viswanath, "The
-Composition Theorem for Differential Privacy", 2015, Theorem 3.4): loss ε_i with probability e^ε_i/(1 + e^ε_i), else
--ε_i. Rounds of the same ε are counted, so that the outcomes are few.
+The worst case of ε_i-differentially private rounds is randomised response in each (Kairouz, Oh and
+Viswanath, "The Composition Theorem for Differential Privacy", 2015, Theorem 3.4): loss ε_i with
+probability e^ε_i/(1 + e^ε_i), else -ε_i. Rounds of the same ε are counted, so that the outcomes are
+few.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def outcomes(rounds: Sequence[float]) -> list[tuple[float, float]]:
     """Privacy loss and probability of every outcome, the largest loss first."""
     laws = [_binomial(epsilon, count) for epsilon, count in Counter(rounds).items()]
     both = [
-        (math.fsum(loss for loss, _ in parts), math.prod(chance for _, chance in parts)) for parts in product(*laws)
+        (math.fsum(loss for loss, _ in parts), math.prod(chance for _, chance in parts))
+        for parts in product(*laws)
     ]
     return sorted(both, reverse=True)
 
@@ -25,8 +27,8 @@ def outcomes(rounds: Sequence[float]) -> list[tuple[float, float]]:
 def exact_epsilon(rounds: Sequence[float], delta: float) -> float:
     """The smallest ε >= 0 at which all rounds together are (ε, δ)-differentially private.
 
-    δ(ε) is the sum over the losses L above ε of P (1 - e^(ε - L)); between two losses it is a - e^ε b, which is
-    solved for ε.
+    δ(ε) is the sum over the losses L above ε of P (1 - e^(ε - L)); between two losses it is a - e^ε
+    b, which is solved for ε.
     """
     above, weighted = 0.0, 0.0
     ordered = outcomes(rounds)
@@ -54,7 +56,9 @@ def textbook(rounds: Sequence[float], delta: float) -> float:
 
 
 def sharper(rounds: Sequence[float], delta: float) -> float:
-    """Its sharper closed form (Kairouz, Oh and Viswanath 2015, Theorem 3.5): the mean loss and Hoeffding's tail."""
+    """Its sharper closed form (Kairouz, Oh and Viswanath 2015, Theorem 3.5): the mean loss and
+    Hoeffding's tail.
+    """
     mean = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon in rounds)
     return mean + _deviation(rounds, delta)
 

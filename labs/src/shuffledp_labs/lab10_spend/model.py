@@ -1,4 +1,7 @@
-"""Step C: what a ledger of whole numbers has to be, as a model in memory; and drawn histories of calls."""
+"""Step C: what a ledger of whole numbers has to be, as a model in memory.
+
+And drawn histories of calls.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Call:
 
 @dataclass
 class Entry:
-    """A round of the model; `total` is what was spent with it when it was charged, `certificate` None until seen."""
+    """A round of the model.
+
+    `total` is what was spent with it when it was charged, `certificate` None until seen.
+    """
 
     cost: int
     total: int
@@ -84,7 +90,9 @@ def drawn_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
     """Draws a budget and calls on it, in which every rule is met at least once."""
     costs = [draws.integer(1, 60) * 10_000 for _ in range(4)]
     budget = sum(costs)
-    a, b, c, d = (f"{name}-{draws.bytes(2).hex()}" for name in ("Monday", "Tuesday", "O'Brien", "Ünal"))
+    a, b, c, d = (
+        f"{name}-{draws.bytes(2).hex()}" for name in ("Monday", "Tuesday", "O'Brien", "Ünal")
+    )
     e, late = f"late-{draws.bytes(2).hex()}", f"next-{draws.bytes(2).hex()}"
     must = [
         Call("settle", a),

@@ -1,4 +1,6 @@
-"""What `lab run 10` does: your ledger spends a budget, and ε by days, by your `composed` and others, is drawn."""
+"""What `lab run 10` does: your ledger spends a budget, and ε by days, by your `composed` and
+others, is drawn.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MOST_DAYS: Final = 100
 
 
 def one_day() -> float:
-    """ε of one day: a yes/no question to 20 honest users, the truth told with probability 3/4, δ = .001."""
+    """ε of one day: a yes/no question to 20 honest users, the truth told with probability 3/4, δ =
+    .001.
+    """
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.bounds import epsilon_bounds
 
@@ -29,7 +33,9 @@ def one_day() -> float:
 
 
 def accountant(days: int) -> float:
-    """The accountant's ε of so many days: it composes all that a round's analysis knows, not its ε alone."""
+    """The accountant's ε of so many days: it composes all that a round's analysis knows, not its ε
+    alone.
+    """
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
@@ -45,21 +51,34 @@ def show(showing: Showing) -> Path:
     showing.progress(_spent_by_your_ledger(showing, daily))
     lists = [(daily,) * days for days in DAYS]
     bounds = (
-        ("the textbook's advanced composition", Role.LIMIT, [textbook(rounds, DELTA) for rounds in lists]),
+        (
+            "the textbook's advanced composition",
+            Role.LIMIT,
+            [textbook(rounds, DELTA) for rounds in lists],
+        ),
         ("the plain sum", Role.LIMIT, [basic(rounds) for rounds in lists]),
         ("the sharper closed form", Role.LIMIT, [sharper(rounds, DELTA) for rounds in lists]),
-        ("pure rounds, exactly", Role.CERTIFIED, [exact_epsilon(rounds, DELTA) for rounds in lists]),
+        (
+            "pure rounds, exactly",
+            Role.CERTIFIED,
+            [exact_epsilon(rounds, DELTA) for rounds in lists],
+        ),
         ("the accountant", Role.SAFE, [accountant(days) for days in DAYS]),
     )
     # Three of the lines look alike: the last value tells which is which.
-    curves = [PlottedCurve(f"{label}: {spent[-1]:.1f} in the end", role, DAYS, spent) for label, role, spent in bounds]
+    curves = [
+        PlottedCurve(f"{label}: {spent[-1]:.1f} in the end", role, DAYS, spent)
+        for label, role, spent in bounds
+    ]
     try:
         mine = [float(showing.program.call("composed", rounds, DELTA)) for rounds in lists]
     except NotWritten as missing:
         showing.progress(f"yours is left out: {missing}")
     else:
         curves.append(PlottedCurve("your composed", Role.MEASURED, DAYS, mine))
-        showing.progress(f"{DAYS[-1]} days: yours {mine[-1]:.4g}, the accountant's {curves[4].ys[-1]:.4g}")
+        showing.progress(
+            f"{DAYS[-1]} days: yours {mine[-1]:.4g}, the accountant's {curves[4].ys[-1]:.4g}"
+        )
     file = showing.out / "spent-by-days.png"
     title = f"One yes/no question a day, ε = {daily:.3f} each, δ = {DELTA:g}"
     draw_chart(Chart(title, "days", "ε together", curves, log=False), file)
@@ -67,14 +86,18 @@ def show(showing: Showing) -> Path:
 
 
 def _spent_by_your_ledger(showing: Showing, daily: float) -> str:
-    """Says how many days your ledger pays for, which adds up, and how many the accountant's, which composes."""
+    """Says how many days your ledger pays for, which adds up, and how many the accountant's, which
+    composes.
+    """
     from shuffledp_labs.lab05_again.budget import days_allowed
 
     cost, days = math.ceil(daily * 1e6), 0
     try:
         ledger = showing.program.new("Ledger", "shown.db", round(BUDGET * 1e6))
         while days < MOST_DAYS:
-            showing.program.method(ledger, "reserve", f"day {days + 1}", cost, lambda total: f"{total}".encode())
+            showing.program.method(
+                ledger, "reserve", f"day {days + 1}", cost, lambda total: f"{total}".encode()
+            )
             days += 1
     except NotWritten as missing:
         return f"your ledger is left out: {missing}"
@@ -84,4 +107,7 @@ def _spent_by_your_ledger(showing: Showing, daily: float) -> str:
     except LabError as fault:
         return f"your ledger broke down on day {days + 1}: {fault}"
     composing = days_allowed(BUDGET, USERS, MOST_DAYS)
-    return f"a budget of ε {BUDGET:g}: your ledger adds up and pays for {days} days, the accountant's for {composing}"
+    return (
+        f"a budget of ε {BUDGET:g}: your ledger adds up and pays for {days} days, the "
+        f"accountant's for {composing}"
+    )

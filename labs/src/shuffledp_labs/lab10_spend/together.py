@@ -15,13 +15,17 @@ from shuffledp_labs.lab10_spend.model import Call
 from shuffledp_labs.lab10_spend.trying import READ, Seat
 
 PATIENCE: Final = 8.0
-"""Seconds that the first waits for the second, where nothing is seen that would hold the second up."""
+"""Seconds that the first waits for the second, where nothing is seen that would hold the second up.
+"""
 
 GLANCE: Final = 0.2
-"""Seconds that the first waits where it holds SQLite's lock: the second is then at rest until the first has ended."""
+"""Seconds that the first waits where it holds SQLite's lock: the second is then at rest until the
+first has ended.
+"""
 
 _WRITE_LOCKS: Final = (("", 0x40000001), ("-shm", 120))
-"""Bytes that SQLite locks in the file, or in its companion in WAL mode, for the one who may write."""
+"""Bytes that SQLite locks in the file, or in its companion in WAL mode, for the one who may write.
+"""
 
 
 @dataclass
@@ -35,12 +39,18 @@ class Answer:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether somebody may write to this SQLite file just now, so that nobody else may. Reads none of it."""
+    """Whether somebody may write to this SQLite file just now, so that nobody else may.
+
+    Reads none of it.
+    """
     for ending, byte in _WRITE_LOCKS:
         place = Path(f"{file}{ending}")
         if place.is_symlink() or not place.is_file():
             continue
-        with suppress(OSError), place.open("r+b") as opened:  # a student's file may be anything: then nothing is seen
+        with (
+            suppress(OSError),
+            place.open("r+b") as opened,
+        ):  # a student's file may be anything: then nothing is seen
             try:
                 fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
             except (BlockingIOError, PermissionError):  # the two answers that POSIX allows
@@ -51,7 +61,9 @@ def is_locked(file: Path) -> bool:
 def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer, Answer]:
     """Both calls, of which the second begins while the first is in `sign`."""
     answers = Answer(), Answer()
-    other = threading.Thread(target=_ask, args=(second, calls[1], answers[1], answers[1].arrived.set), daemon=True)
+    other = threading.Thread(
+        target=_ask, args=(second, calls[1], answers[1], answers[1].arrived.set), daemon=True
+    )
     started = False
 
     def meanwhile() -> None:
@@ -59,7 +71,8 @@ def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer
         if not started:
             started = True
             other.start()
-            # It arrives at its own `sign`, or at its end; or it waits for the first, and then nothing is lost but time.
+            # It arrives at its own `sign`, or at its end; or it waits for the first, and then
+            # nothing is lost but time.
             answers[1].arrived.wait(GLANCE if is_locked(first.path) else PATIENCE)
 
     _ask(first, calls[0], answers[0], meanwhile)
@@ -68,7 +81,9 @@ def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer
     other.join()
     for answer in answers:
         if isinstance(answer.fault, StudentRaised):
-            raise CheckFailed(f"two programs asked at once, and one of them broke down: {answer.fault} {READ}")
+            raise CheckFailed(
+                f"two programs asked at once, and one of them broke down: {answer.fault} {READ}"
+            )
         if answer.fault:
             raise answer.fault
     return answers
@@ -77,11 +92,14 @@ def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer
 def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
     """Two rounds for which the budget has one place."""
     cost = (budget - spent) * 3 // 5
-    answers = at_once(first, second, (Call("reserve", "left", cost), Call("reserve", "right", cost)))
+    answers = at_once(
+        first, second, (Call("reserve", "left", cost), Call("reserve", "right", cost))
+    )
     granted = sum(not answer.no for answer in answers)
     if granted != 1:
         raise CheckFailed(
-            f"two programs asked at once for {cost:,} millionths each, of {budget - spent:,} that were left: {granted} "
+            f"two programs asked at once for {cost:,} millionths each, of {budget - spent:,} that "
+            f"were left: {granted} "
             f"of them were granted {READ}"
         )
     _spent(first, second, spent + cost)
@@ -92,21 +110,33 @@ def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
     call = Call("reserve", "same", cost)
     answers = at_once(first, second, (call, call))
     if any(answer.no for answer in answers):
-        raise CheckFailed(f"two programs asked at once for one round at one cost, and one of them was refused {READ}")
+        raise CheckFailed(
+            f"two programs asked at once for one round at one cost, and one of them was refused "
+            f"{READ}"
+        )
     if answers[0].certificate != answers[1].certificate:
-        raise CheckFailed(f"two programs asked at once for one round, and got two different certificates {READ}")
+        raise CheckFailed(
+            f"two programs asked at once for one round, and got two different certificates {READ}"
+        )
     _spent(first, second, spent + cost)
 
 
 def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> None:
-    """Two rounds for which there is room; each certificate says what was spent when its round was charged."""
+    """Two rounds for which there is room.
+
+    Each certificate says what was spent when its round was charged.
+    """
     answers = at_once(first, second, (Call("reserve", "one", cost), Call("reserve", "two", cost)))
     if any(answer.no for answer in answers):
-        raise CheckFailed(f"two programs asked at once for two rounds that the budget covers; one was refused {READ}")
+        raise CheckFailed(
+            f"two programs asked at once for two rounds that the budget covers; one was refused "
+            f"{READ}"
+        )
     totals = sorted(_total(first, second, answer.certificate) for answer in answers)
     if totals != [spent + cost, spent + 2 * cost]:
         raise CheckFailed(
-            "two programs asked at once for two rounds: their certificates do not say the totals of one charge after "
+            "two programs asked at once for two rounds: their certificates do not say the totals "
+            "of one charge after "
             f"the other; one of them signed what was no longer true {READ}"
         )
     _spent(first, second, spent + 2 * cost)
@@ -139,4 +169,6 @@ def _spent(first: Seat, second: Seat, wanted: int) -> None:
     for seat in (first, second):
         off = seat.spent() - wanted
         if off:
-            raise CheckFailed(f"after two programs asked at once, spent() is off by {off:+,} millionths {READ}")
+            raise CheckFailed(
+                f"after two programs asked at once, spent() is off by {off:+,} millionths {READ}"
+            )

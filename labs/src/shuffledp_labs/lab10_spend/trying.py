@@ -27,8 +27,13 @@ class Signer:
     def sign(self, *said: object) -> bytes:
         """A certificate of the total that was said; different bytes each time."""
         if len(said) != 1 or type(said[0]) is not int:
-            raise CheckFailed(f"sign takes one whole number, what is spent with this round; not {said!r:.60} {READ}")
-        certificate = f"{said[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}".encode()
+            raise CheckFailed(
+                f"sign takes one whole number, what is spent with this round; not {said!r:.60} "
+                f"{READ}"
+            )
+        certificate = (
+            f"{said[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}"
+        ).encode()
         self.issued[certificate] = said[0]
         return certificate
 
@@ -60,7 +65,9 @@ class Seat:
     def do(self, call: Call, sign: Any = None, seconds: float = 10.0) -> object:
         """Makes a call. Raises `StudentRaised` where the ledger does."""
         arguments = [call.cost, sign or self.signer.sign] if call.method == "reserve" else []
-        return self.program.method(self._ledger, call.method, call.round_id, *arguments, seconds=seconds)
+        return self.program.method(
+            self._ledger, call.method, call.round_id, *arguments, seconds=seconds
+        )
 
     def spent(self) -> int:
         """What the ledger says is spent."""
@@ -81,7 +88,10 @@ def refused(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
 
 
 def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
-    """Makes a call on the ledger and on the model; both have to answer alike, and to have spent alike."""
+    """Makes a call on the ledger and on the model.
+
+    Both have to answer alike, and to have spent alike.
+    """
     why = model.refusal(call)
     no, returned = refused(seat, call, where)
     if no and not why:
@@ -95,16 +105,23 @@ def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
     check_spent(seat, model, f"{where}: after {call}")
 
 
-def check_certificate(signer: Signer, model: Model, call: Call, returned: object, where: str) -> None:
+def check_certificate(
+    signer: Signer, model: Model, call: Call, returned: object, where: str
+) -> None:
     """The certificate is the first one's again, or a new one that says the right total."""
     entry = model.rounds[call.round_id]
     if not isinstance(returned, bytes) or returned not in signer.issued:
-        raise CheckFailed(f"{where}: {call} returned {returned!r:.60}, which `sign` never made {READ}")
+        raise CheckFailed(
+            f"{where}: {call} returned {returned!r:.60}, which `sign` never made {READ}"
+        )
     if entry.certificate is not None and returned != entry.certificate:
         raise CheckFailed(f"{where}: {call} returned another certificate than before {READ}")
     off = signer.issued[returned] - entry.total
     if off:
-        raise CheckFailed(f"{where}: the certificate of {call} says a total that is off by {off:+,} millionths {READ}")
+        raise CheckFailed(
+            f"{where}: the certificate of {call} says a total that is off by {off:+,} millionths "
+            f"{READ}"
+        )
     entry.certificate = returned
 
 
@@ -121,7 +138,9 @@ def interrupted(seat: Seat, model: Model, call: Call, seconds: float | None, whe
     After a restart the change was made, or it was not; made again, it is there once.
     """
     try:
-        returned = seat.do(call, seat.signer.killed) if seconds is None else seat.do(call, seconds=seconds)
+        returned = (
+            seat.do(call, seat.signer.killed) if seconds is None else seat.do(call, seconds=seconds)
+        )
     except (Killed, StudentTimeout):
         acknowledged = False
     else:
@@ -134,11 +153,15 @@ def interrupted(seat: Seat, model: Model, call: Call, seconds: float | None, whe
     if not acknowledged:
         _settle_doubt(seat, model, call, where)
     check_spent(seat, model, f"{where}: killed in the midst of {call} and started again")
-    compare(seat, model, call, f"{where}: killed in the midst of {call}, started again, asked again")
+    compare(
+        seat, model, call, f"{where}: killed in the midst of {call}, started again, asked again"
+    )
 
 
 def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
-    """Either all of the change was made, or nothing of it: the model follows what the ledger says is spent."""
+    """Either all of the change was made, or nothing of it: the model follows what the ledger says
+    is spent.
+    """
     before, found = model.spent, seat.spent()
     # A round that ends keeps its charge or gives all of it back.
     change = {"reserve": call.cost, "settle": 0}.get(call.method)
@@ -148,7 +171,8 @@ def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
         return
     if found != before + change:
         raise CheckFailed(
-            f"{where}: killed in the midst of {call} and started again, spent() has changed by {found - before:+,}: "
+            f"{where}: killed in the midst of {call} and started again, spent() has changed by "
+            f"{found - before:+,}: "
             f"neither nothing nor all of the call {READ}"
         )
     model.do(call)

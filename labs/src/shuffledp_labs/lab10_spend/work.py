@@ -12,7 +12,8 @@ def composed(rounds: tuple[float, ...], delta: float) -> float:
     """ε of all rounds together at `delta`: never below the truth, and never above the sum.
 
     Args:
-        rounds: ε of each round, in nats; each round is (ε, 0)-differentially private, on the same people.
+        rounds: ε of each round, in nats; each round is (ε, 0)-differentially private, on the same
+            people.
         delta: 0 or more, below 1; for all rounds together.
     """
     raise NotImplementedError
@@ -22,12 +23,15 @@ def composed(rounds: tuple[float, ...], delta: float) -> float:
 
 
 class Ledger:
-    """A privacy budget on disk, in SQLite. Costs and budget are whole numbers, millionths of ε, and add up.
+    """A privacy budget on disk, in SQLite.
+
+    Costs and budget are whole numbers, millionths of ε, and add up.
 
         (none) --reserve--> reserved --settle---> settled
                             reserved --release--> released
 
-    Reserved and settled rounds count. Several programs use one file at once, and each may be killed at any moment.
+    Reserved and settled rounds count. Several programs use one file at once, and each may be killed
+    at any moment.
     """
 
     def __init__(self, file: str, budget: int) -> None:
@@ -37,17 +41,19 @@ class Ledger:
     def reserve(self, round_id: str, cost: int, sign: Callable[[int], bytes]) -> bytes:
         """Charges `cost` for a round, and returns its certificate.
 
-        For a round that is reserved or settled already, at this cost: the same certificate again, and no other charge.
+        For a round that is reserved or settled already, at this cost: the same certificate again,
+        and no other charge.
 
         Args:
             round_id: any text.
             cost: above 0.
-            sign: makes a certificate that says what is spent with this round included; different bytes each time. It
-                takes a while, and may be called more than once: only a certificate that is returned counts.
+            sign: makes a certificate that says what is spent with this round included; different
+                bytes each time. It takes a while, and may be called more than once: only a
+                certificate that is returned counts.
 
         Raises:
-            ValueError: the budget does not cover it; the round is known at another cost, or was released. Nothing is
-                charged then.
+            ValueError: the budget does not cover it; the round is known at another cost, or was
+                released. Nothing is charged then.
         """
         raise NotImplementedError
 
@@ -60,7 +66,9 @@ class Ledger:
         raise NotImplementedError
 
     def release(self, round_id: str) -> None:
-        """Nothing was forwarded: the charge is given back. Once more does no harm, and gives nothing back.
+        """Nothing was forwarded: the charge is given back.
+
+        Once more does no harm, and gives nothing back.
 
         Raises:
             ValueError: the round is unknown, or was settled.
@@ -94,7 +102,8 @@ def judge(
         spent: ε that is spent.
 
     Returns:
-        "sound", "overspends" (admits rounds that the budget does not cover), "races" (does so only when two ask at
+        "sound", "overspends" (admits rounds that the budget does not cover), "races" (does so only
+        when two ask at
         once), "charges twice" (for the same round), or "refunds" (what was settled).
     """
     raise NotImplementedError

@@ -1,8 +1,8 @@
 """The root folder of students' programs on a machine without namespaces.
 
-It holds copies of the Python interpreter, its standard library, the shared libraries these load, and the packages that
-a handout allows. A process that has changed its root to it, and is not root, finds nothing else: no grader, no answer,
-no other file of the machine.
+It holds copies of the Python interpreter, its standard library, the shared libraries these load,
+and the packages that a handout allows. A process that has changed its root to it, and is not root,
+finds nothing else: no grader, no answer, no other file of the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ PACKAGES: Final = "packages"
 SCRATCH: Final = "scratch"
 READY: Final = ".ready"
 
-_LEFT_OUT: Final = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*")
+_LEFT_OUT: Final = (
+    "site-packages",
+    "dist-packages",
+    "test",
+    "idlelib",
+    "tkinter",
+    "ensurepip",
+    "config-*",
+)
 """What is below the standard library and not part of it, or large and of no use here."""
 
 _DEVICES: Final = {"null": (1, 3), "urandom": (1, 9)}
@@ -38,7 +46,9 @@ _LIBRARY: Final = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
 def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> Path:
-    """Return the root folder for an interpreter and packages; the first caller on a machine fills it.
+    """Return the root folder for an interpreter and packages.
+
+    The first caller on a machine fills it.
 
     Args:
         interpreter: the real file, not a virtual environment's link.
@@ -69,7 +79,9 @@ def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> 
 def _fill(place: Path, interpreter: Path, guests: Sequence[Path]) -> None:
     _copy(interpreter, _inside(place, interpreter))
     bases = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
-    for library in {Path(sysconfig.get_path(name, vars=bases)) for name in ("stdlib", "platstdlib")}:
+    for library in {
+        Path(sysconfig.get_path(name, vars=bases)) for name in ("stdlib", "platstdlib")
+    }:
         _copy(library, _inside(place, library))
     for guest in guests:
         _copy(guest, place / PACKAGES / guest.name)
@@ -84,7 +96,9 @@ def _fill(place: Path, interpreter: Path, guests: Sequence[Path]) -> None:
             (place / "dev" / name).chmod(0o666)
     _open_to_all(place)
     (place / SCRATCH).mkdir(exist_ok=True)
-    (place / SCRATCH).chmod(0o711)  # each program enters its own folder there, and cannot list the others
+    (place / SCRATCH).chmod(
+        0o711
+    )  # each program enters its own folder there, and cannot list the others
     (place / READY).touch()
 
 
@@ -96,7 +110,9 @@ def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         left_out = shutil.ignore_patterns(*_LEFT_OUT)
-        shutil.copytree(source, target, ignore=left_out, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(
+            source, target, ignore=left_out, ignore_dangling_symlinks=True, dirs_exist_ok=True
+        )
     else:
         shutil.copy2(source, target)
 
@@ -119,7 +135,10 @@ def _loaded_by(objects: Sequence[Path]) -> set[Path]:
 
 
 def _open_to_all(place: Path) -> None:
-    """Everyone may read everything in it, whatever the umask of its installer was; only root may write."""
+    """Everyone may read everything in it, whatever the umask of its installer was.
+
+    Only root may write.
+    """
     for folder, _, names in os.walk(place):
         Path(folder).chmod(0o755)
         for name in names:

@@ -1,11 +1,13 @@
-"""Stands between the grader and a student's process, so that nothing of it is left when the grader ends, however.
+"""Stands between the grader and a student's process, so that nothing of it is left when the grader
+ends, however.
 
-Started with the standard library only. It starts the command it is given, waits until that ends or its control pipe
-does (the grader closed it, or was killed), and then ends everything that the command has started. Arguments: the
-control pipe's number, the user of the processes (0: whose end needs none), a folder, the command.
+Started with the standard library only. It starts the command it is given, waits until that ends or
+its control pipe does (the grader closed it, or was killed), and then ends everything that the
+command has started. Arguments: the control pipe's number, the user of the processes (0: whose end
+needs none), a folder, the command.
 
-A grader that closes the pipe writes a byte before. One that was killed does not: then nobody else erases the folder of
-what its program has written, and the keeper does.
+A grader that closes the pipe writes a byte before. One that was killed does not: then nobody else
+erases the folder of what its program has written, and the keeper does.
 
 Each check of each student starts one: what is imported here is most of its cost, so that is little.
 """
@@ -24,13 +26,17 @@ if TYPE_CHECKING:  # `typing` takes longer to import than all else here
     from typing import Final
 
 _CHILD_SUBREAPER: Final = 36
-"""`PR_SET_CHILD_SUBREAPER` of Linux's prctl: orphans below become this process's children, not init's."""
+"""`PR_SET_CHILD_SUBREAPER` of Linux's prctl: orphans below become this process's children, not
+init's.
+"""
 
 _PATIENCE: Final = 100
 """Turns of ending children before their user's processes are ended all at once."""
 
 _LAST_WORD: Final = 0.5
-"""Seconds for a grader that is being killed; one that lives lets a program that ended by itself wait so long."""
+"""Seconds for a grader that is being killed; one that lives lets a program that ended by itself
+wait so long.
+"""
 
 
 def main() -> int:
@@ -43,10 +49,16 @@ def main() -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(ending, signal.SIG_IGN)  # a terminal's Ctrl-C is the grader's: it closes the control pipe
+        signal.signal(
+            ending, signal.SIG_IGN
+        )  # a terminal's Ctrl-C is the grader's: it closes the control pipe
     # Python ignores these two; a program may expect to be ended by them.
     child = os.posix_spawn(
-        sys.argv[4], sys.argv[4:], os.environ, setsid=True, setsigdef=[signal.SIGPIPE, signal.SIGXFSZ]
+        sys.argv[4],
+        sys.argv[4:],
+        os.environ,
+        setsid=True,
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
     _let_go_of_the_pipes()
     status = None
@@ -84,8 +96,8 @@ def _kill(how: Callable[[int, int], None], target: int) -> None:
 def _orphaned(control: int) -> bool:
     """Whether the grader has gone without a word.
 
-    A grader that is killed loses its pipes one after another: the command may see its own end first, and end, before
-    this one is closed.
+    A grader that is killed loses its pipes one after another: the command may see its own end
+    first, and end, before this one is closed.
     """
     ready, _, _ = select.select([control], [], [], _LAST_WORD)
     return bool(ready) and not os.read(control, 1)
@@ -105,10 +117,11 @@ def _let_go_of_the_pipes() -> None:
 
 
 def _end_all_of(user: int) -> None:
-    """Ends what left the command's process group: orphans become children of this process, one after another.
+    """Ends what left the command's process group: orphans become children of this process, one
+    after another.
 
-    What starts new ones faster than this ends them is ended by its user. That comes last, because two programs over one
-    folder have one user.
+    What starts new ones faster than this ends them is ended by its user. That comes last, because
+    two programs over one folder have one user.
     """
     turn = 0
     while True:

@@ -1,4 +1,6 @@
-"""The exact law of a student's function of coins: every branch is walked, and its probability added up in rationals."""
+"""The exact law of a student's function of coins: every branch is walked, and its probability added
+up in rationals.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ WIDEST: Final = 4096
 """Most values of one draw whose branches are walked."""
 
 ELSEWHERE: Final = (
-    "the same coins led to another answer. All chance has to come from `coins`, and nothing may be remembered "
+    "the same coins led to another answer. All chance has to come from `coins`, and nothing may "
+    "be remembered "
     "between calls"
 )
 
 REPEATED: Final = 1000
-"""Branches that are walked a second time, to see that they lead to the same value; all, when there are fewer."""
+"""Branches that are walked a second time, to see that they lead to the same value; all, when there
+are fewer.
+"""
 
 LEAST_REPEATED: Final = 64
 """Of a small tree, each branch is walked again until there were as many."""
@@ -46,7 +51,8 @@ class Law:
 
     Attributes:
         of: probability of each value, exactly; as floats once a value depends on `flip_exp`.
-        lost: mass of the branches that were too light to follow: any value's probability may be larger by up to it.
+        lost: mass of the branches that were too light to follow: any value's probability may be
+            larger by up to it.
         exact: whether all probabilities are rationals.
         leaves: how many branches there were.
         transcripts: the value at the end of each branch that was followed.
@@ -61,11 +67,16 @@ class Law:
 
 def transcript(asked: Iterable[Question], answers: Iterable[int | bool]) -> Transcript:
     """The transcript of a run."""
-    return tuple((kind, argument, int(answer)) for (kind, argument), answer in zip(asked, answers, strict=False))
+    return tuple(
+        (kind, argument, int(answer))
+        for (kind, argument), answer in zip(asked, answers, strict=False)
+    )
 
 
 class CutBranch(Exception):  # noqa: N818 - no fault
-    """A question that is not answered: the branch is lighter than it is followed, or cannot be walked."""
+    """A question that is not answered: the branch is lighter than it is followed, or cannot be
+    walked.
+    """
 
 
 class BranchCoins:
@@ -198,7 +209,9 @@ class _Tree:
         while self.path:
             question, side = self.questions[len(self.path) - 1], self.path[-1]
             self.masses.pop()
-            following = next((s for s in range(side + 1, _sides(question)) if _weight(question, s) > 0), None)
+            following = next(
+                (s for s in range(side + 1, _sides(question)) if _weight(question, s) > 0), None
+            )
             if following is not None:
                 self.path[-1] = following
                 return True
@@ -207,7 +220,10 @@ class _Tree:
 
 
 def walk(walker: Walker, floor: Fraction, most: int) -> Law:
-    """The law of a function of coins. Branches lighter than `floor` are not followed; more than `most` are refused."""
+    """The law of a function of coins.
+
+    Branches lighter than `floor` are not followed; more than `most` are refused.
+    """
     tree = _Tree()
     while True:
         coins = BranchCoins(tuple(tree.path), float(floor))
@@ -216,7 +232,8 @@ def walk(walker: Walker, floor: Fraction, most: int) -> Law:
         tree.add(coins, value)
         if tree.leaves > most:
             raise TooLarge(
-                f"more than {most:,} different runs: draw less often, or from fewer values (is there a loop that "
+                f"more than {most:,} different runs: draw less often, or from fewer values (is "
+                f"there a loop that "
                 "almost never ends?)"
             )
         if not tree.advance():
@@ -247,14 +264,17 @@ def _refuse(coins: BranchCoins, value: Any) -> None:
     kind, argument = coins.asked[-1] if coins.asked else ("", 0)
     if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(
-            f"coins.below({argument}) has too many branches to walk (at most {WIDEST}): use coins.flip with a "
+            f"coins.below({argument}) has too many branches to walk (at most {WIDEST}): use "
+            f"coins.flip with a "
             "Fraction where you want a probability"
         )
     if not coins.cut:
         try:
             hash(value)
         except TypeError:
-            raise BadAnswer("a value with a dict in it: return a number, a text, bytes, or a tuple of these") from None
+            raise BadAnswer(
+                "a value with a dict in it: return a number, a text, bytes, or a tuple of these"
+            ) from None
 
 
 def _question(asked: Any) -> tuple[str, Any]:

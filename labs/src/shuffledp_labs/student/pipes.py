@@ -1,4 +1,6 @@
-"""The running process of a student's program: bytes in and out, with a clock, and what it may take of the machine."""
+"""The running process of a student's program: bytes in and out, with a clock, and what it may take
+of the machine.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _LOOK: Final = 0.25
 _CHUNK: Final = 2**16
 
 SCRATCH: Final = "shuffledp-lab-"
-"""How the names of folders begin that are made for a check, in the system's folder for temporary files."""
+"""How the names of folders begin that are made for a check, in the system's folder for temporary
+files.
+"""
 
 _working: list[str] = []
 """The box that worked before in this process."""
@@ -43,7 +47,10 @@ class BoxError(LabError):
 
 
 def started(scratch: Path) -> Process:
-    """A process in the best box that works here, ready for requests; `scratch` is one of `scratch_folder`."""
+    """A process in the best box that works here, ready for requests.
+
+    `scratch` is one of `scratch_folder`.
+    """
     return _confined(working_box(), scratch)
 
 
@@ -64,7 +71,9 @@ def working_box() -> str:
         _working[:] = [box]
         break
     if not _working:
-        raise BoxError(f"no process of a student's can be started here ({trouble}): run `shuffledp lab doctor`")
+        raise BoxError(
+            f"no process of a student's can be started here ({trouble}): run `shuffledp lab doctor`"
+        )
     return _working[0]
 
 
@@ -98,7 +107,9 @@ def _confined(box: str, scratch: Path) -> Process:
 
 
 def _erasable(box: str, scratch: Path) -> str:
-    """A folder that a keeper may erase after a killed grader: one that was made for a check, and no other."""
+    """A folder that a keeper may erase after a killed grader: one that was made for a check, and no
+    other.
+    """
     made_here = scratch.name.startswith(SCRATCH) and scratch.parent == sandbox.scratch_parent(box)
     return str(scratch) if made_here else ""
 
@@ -118,10 +129,12 @@ class Process:
             self._keeper = subprocess.Popen(  # noqa: S603 - the grader's own command
                 [
                     sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")),
-                    str(hold), str(self._start.ended_by), _erasable(box, scratch), *self._start.command,
+                    str(hold), str(self._start.ended_by), _erasable(box, scratch),
+                    *self._start.command,
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                pass_fds=(hold,), cwd=self._start.cwd, env=self._start.variables, start_new_session=True,
+                pass_fds=(hold,), cwd=self._start.cwd, env=self._start.variables,
+                start_new_session=True,
             )  # fmt: skip
         except BaseException:
             os.close(self._control)
@@ -129,7 +142,11 @@ class Process:
         finally:
             os.close(hold)
         assert self._keeper.stdin and self._keeper.stdout and self._keeper.stderr  # noqa: S101, PT018 - pipes, above
-        self._in, self._out, self._err = self._keeper.stdin, self._keeper.stdout, self._keeper.stderr
+        self._in, self._out, self._err = (
+            self._keeper.stdin,
+            self._keeper.stdout,
+            self._keeper.stderr,
+        )
         for stream in (self._in, self._out, self._err):
             os.set_blocking(stream.fileno(), False)
         self._poll = select.poll()
@@ -215,7 +232,9 @@ class Process:
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise StudentTimeout("it took longer than it may: is there a loop that does not end?")
+                raise StudentTimeout(
+                    "it took longer than it may: is there a loop that does not end?"
+                )
             ready = self._poll.poll(1000 * min(left, _LOOK))
             self._look()
             if any(number == self._err.fileno() for number, _ in ready):
@@ -238,7 +257,8 @@ class Process:
             self._said = (self._said + chunk)[-KEPT:]
             if self._said_bytes > MAX_PRINTED and self._keeper.returncode is None:
                 raise StudentDied(
-                    f"it printed more than {MAX_PRINTED // sandbox.MIB} MiB: take the print out of the loop"
+                    f"it printed more than {MAX_PRINTED // sandbox.MIB} MiB: take the print out "
+                    f"of the loop"
                 )
 
     def _look(self) -> None:
@@ -247,7 +267,9 @@ class Process:
             return
         self._looked = now
         if sandbox.weight(self._scratch) > sandbox.MAX_SCRATCH:
-            raise StudentDied(f"it wrote more than {sandbox.MAX_SCRATCH // sandbox.MIB} MiB into its folder")
+            raise StudentDied(
+                f"it wrote more than {sandbox.MAX_SCRATCH // sandbox.MIB} MiB into its folder"
+            )
 
     def _ended(self) -> None:
         """The pipe is closed: says how the process ended."""

@@ -1,6 +1,8 @@
-"""A student's program, seen from the grader: functions to call, with limits, and values that come back.
+"""A student's program, seen from the grader: functions to call, with limits, and values that come
+back.
 
-Nothing of the student's is imported here. Whatever its process does ends in one `StudentFault` or in a plain value.
+Nothing of the student's is imported here. Whatever its process does ends in one `StudentFault` or
+in a plain value.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _endless: Final[set[Source]] = set()
 """Programs whose import did not end in that time: no later process waits for them again."""
 
 COINS: Final = wire.Marked("coins")
-"""Stands for the coins among the arguments of `law` and `sample`; without it they are the last argument."""
+"""Stands for the coins among the arguments of `law` and `sample`; without it they are the last
+argument.
+"""
 
 
 def fresh(name: str, *arguments: Any) -> Any:
@@ -48,7 +52,10 @@ _COINS: Final = {name: name for name in ("below", "flip", "flip_exp")}
 
 
 class Handle:
-    """An object that lives in the student's process; may be an argument, and dies with the process."""
+    """An object that lives in the student's process.
+
+    May be an argument, and dies with the process.
+    """
 
     def __init__(self, number: int, life: int) -> None:
         self.number = number
@@ -56,9 +63,12 @@ class Handle:
 
 
 class StudentProgram:
-    """A file of the student's in its sandbox. Its process starts with the first call; `close` ends it.
+    """A file of the student's in its sandbox.
 
-    Not thread-safe. After a fault that ended the process, the next call starts a fresh one over the same folder.
+    Its process starts with the first call; `close` ends it.
+
+    Not thread-safe. After a fault that ended the process, the next call starts a fresh one over the
+    same folder.
 
     Attributes:
         last_box: the sandbox of the last process; "" before the first.
@@ -84,7 +94,10 @@ class StudentProgram:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -99,7 +112,9 @@ class StudentProgram:
         return self._running().box
 
     def call(self, function: str, *args: Any, seconds: float = 10.0, **callbacks: Any) -> Any:
-        """What a function of the student's returns; lists arrive as tuples. Named arguments are passed by name.
+        """What a function of the student's returns; lists arrive as tuples.
+
+        Named arguments are passed by name.
 
         Raises:
             NotWritten: it is still the stub, or missing.
@@ -122,7 +137,9 @@ class StudentProgram:
         leaves: int = 200_000,
         seconds: float = 60.0,
     ) -> Law:
-        """The exact law of a function of coins, all branches walked. `coins` is the last argument, or where COINS is.
+        """The exact law of a function of coins, all branches walked.
+
+        `coins` is the last argument, or where COINS is.
 
         Errors as `call`, and RandomnessElsewhere, TooWide, TooLarge.
         """
@@ -136,12 +153,22 @@ class StudentProgram:
             raise _own_words()
         return Handle(number, self._life)
 
-    def method(self, handle: Handle, name: str, *args: Any, seconds: float = 10.0, coins: Coins | None = None) -> Any:
+    def method(
+        self,
+        handle: Handle,
+        name: str,
+        *args: Any,
+        seconds: float = 10.0,
+        coins: Coins | None = None,
+    ) -> Any:
         """Calls a method of such an object. Errors as `call`."""
         return self._ask(name, seconds, ["method", handle, name, list(args)], coins)
 
     def kill(self) -> None:
-        """Ends the process at once, as a power cut would; the next call starts a fresh one in the same folder."""
+        """Ends the process at once, as a power cut would.
+
+        The next call starts a fresh one in the same folder.
+        """
         process, self._process = self._process, None
         if process:
             process.close()
@@ -165,7 +192,9 @@ class StudentProgram:
     def _load(self, source: Source) -> None:
         left = math.inf if self.until is None else self.until - time.monotonic()
         try:
-            self._ask(self.file.name, START_SECONDS, ["load", source.work, dict(source.helpers)], None)
+            self._ask(
+                self.file.name, START_SECONDS, ["load", source.work, dict(source.helpers)], None
+            )
         except StudentTimeout:
             if left < START_SECONDS / 2:  # the check's time was over, whatever the file does
                 raise
@@ -177,7 +206,8 @@ class StudentProgram:
 
     def _never_read(self) -> StudentTimeout:
         return StudentTimeout(
-            f"{self.file.name} does not end when it is imported: is there a loop, or a call of a function of yours, "
+            f"{self.file.name} does not end when it is imported: is there a loop, or a call of a "
+            f"function of yours, "
             'outside of all functions? Put it below `if __name__ == "__main__":`'
         )
 
@@ -190,7 +220,8 @@ class StudentProgram:
             with _naming(function):
                 return call.answer(function, request, min(deadline, last), last)
         except BaseException as error:
-            # A process that has answered waits for the next request; any other one is in the midst of a call.
+            # A process that has answered waits for the next request; any other one is in the midst
+            # of a call.
             if not call.answered or isinstance(error, StudentDied):
                 self.kill()
             raise
@@ -212,7 +243,9 @@ def _naming(function: str) -> Iterator[None]:
 class _Branches:
     """The branches of one function, asked of its process with one time limit for all."""
 
-    def __init__(self, program: StudentProgram, function: str, arguments: list[Any], seconds: float) -> None:
+    def __init__(
+        self, program: StudentProgram, function: str, arguments: list[Any], seconds: float
+    ) -> None:
         self._program = program
         self._function = function
         self._arguments = arguments
@@ -222,7 +255,9 @@ class _Branches:
     def branch(self, coins: BranchCoins) -> Any:
         """See `laws.Walker`. The request is that of a call with drawn coins."""
         request = ["call", self._function, self._arguments, {}]
-        return self._program._ask(self._function, max(0.1, self._end - time.monotonic()), request, coins)  # noqa: SLF001
+        return self._program._ask(  # noqa: SLF001
+            self._function, max(0.1, self._end - time.monotonic()), request, coins
+        )
 
 
 class _Call:
@@ -236,7 +271,10 @@ class _Call:
         self.answered = False
 
     def answer(self, name: str, request: list[Any], deadline: float, last: float) -> Any:
-        """The value of the request's answer. Questions in between put the deadline off, but not beyond `last`."""
+        """The value of the request's answer.
+
+        Questions in between put the deadline off, but not beyond `last`.
+        """
         self._send(request, deadline)
         while True:
             kind, rest = self._frame(self._process.receive(deadline))
@@ -251,7 +289,8 @@ class _Call:
             if kind == "cut" and isinstance(self._coins, BranchCoins) and self._coins.cut:
                 return None
             if kind == "done" and len(rest) == 2:
-                # Where coins are drawn, a program may use others for what no law is about, such as a file's name.
+                # Where coins are drawn, a program may use others for what no law is about, such as
+                # a file's name.
                 if isinstance(self._coins, BranchCoins) and type(rest[1]) is str and rest[1]:
                     raise RandomnessElsewhere(f"it used {rest[1][:40]}: {ELSEWHERE}")
                 return rest[0]
@@ -325,16 +364,22 @@ def _miscalled(function: Callable[..., Any], given: int) -> str:
     name = getattr(function, "__name__", "")
     name = name if name.isidentifier() else "the function that it was given"
     wanted = ", ".join(inspect.signature(function).parameters)
-    return f"it called {name} with {given} value{'' if given == 1 else 's'}, and that takes ({wanted})"
+    return (
+        f"it called {name} with {given} value{'' if given == 1 else 's'}, and that takes ({wanted})"
+    )
 
 
 def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
     """Turns what is no answer into its error."""
     words = [str(part) for part in rest]
     if kind == "unwritten":
-        raise NotWritten(f"{name} is not written yet ({words[0] if words else ''}raise NotImplementedError)")
+        raise NotWritten(
+            f"{name} is not written yet ({words[0] if words else ''}raise NotImplementedError)"
+        )
     if kind == "missing":
-        raise NotWritten(f"work.py has no {words[0] if words else name}: keep the names that the handout gives")
+        raise NotWritten(
+            f"work.py has no {words[0] if words else name}: keep the names that the handout gives"
+        )
     if kind == "unfit":
         raise BadAnswer(f"{name} gave {words[0] if words else 'no value'}")
     if kind == "raised" and len(words) == 3:
@@ -343,8 +388,12 @@ def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
 
 
 def _own_words() -> StudentDied:
-    return StudentDied("its process wrote something of its own into the grader's pipe; print with print() only")
+    return StudentDied(
+        "its process wrote something of its own into the grader's pipe; print with print() only"
+    )
 
 
 def _with_coins(arguments: tuple[Any, ...]) -> list[Any]:
-    return list(arguments) if any(argument is COINS for argument in arguments) else [*arguments, COINS]
+    return (
+        list(arguments) if any(argument is COINS for argument in arguments) else [*arguments, COINS]
+    )

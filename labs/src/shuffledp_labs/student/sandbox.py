@@ -1,10 +1,12 @@
-"""The box that a student's process runs in: bubblewrap, else another user in a root folder of its own, else none.
+"""The box that a student's process runs in: bubblewrap, else another user in a root folder of its
+own, else none.
 
-In the first two there is no network and no file of the grader's or of another student's; the interpreter, numpy and
-PyNaCl can be read, and one folder written. The limits on memory, processes and files hold in every box. Without
-namespaces (`user`), the process changes its root to a folder of copies (`jail`), becomes a user whom nobody else is,
-and has system calls that open connections refused (`syscalls`); it still shares the grader's kernel tables, such as
-the number of processes of the machine.
+In the first two there is no network and no file of the grader's or of another student's; the
+interpreter, numpy and PyNaCl can be read, and one folder written. The limits on memory, processes
+and files hold in every box. Without namespaces (`user`), the process changes its root to a folder
+of copies (`jail`), becomes a user whom nobody else is, and has system calls that open connections
+refused (`syscalls`); it still shares the grader's kernel tables, such as the number of processes of
+the machine.
 """
 
 from __future__ import annotations
@@ -90,7 +92,10 @@ class Start:
 
 
 def available() -> tuple[str, ...]:
-    """The boxes that may work here, best first; the last always does. `SHUFFLEDP_LAB_BOX` forces one."""
+    """The boxes that may work here, best first; the last always does.
+
+    `SHUFFLEDP_LAB_BOX` forces one.
+    """
     forced = os.environ.get("SHUFFLEDP_LAB_BOX", "")
     if forced in BOXES:
         return (forced,)
@@ -114,20 +119,26 @@ def bubblewrap() -> str | None:
 
 
 def start(box: str, scratch: Path) -> Start:
-    """How to start a worker in a box, with one folder that it may write: one in `scratch_parent(box)`.
+    """How to start a worker in a box, with one folder that it may write: one in
+    `scratch_parent(box)`.
 
     Raises:
         LabError: the box cannot be prepared.
     """
     user = _owner(scratch) if box in {"bubblewrap as root", "user"} else 0
     if box.startswith("bubblewrap"):
-        command = (*_wrapped(scratch, as_root=box != "bubblewrap"), *_worker("/box", "/box/packages"))
+        command = (
+            *_wrapped(scratch, as_root=box != "bubblewrap"),
+            *_worker("/box", "/box/packages"),
+        )
         return Start(box, command, _VARIABLES, Path("/"), user)
     if box == "user":
         return _jailed(scratch, user)
     folder = Path(__file__).parent
     paths = os.pathsep.join(str(place) for place in sorted({entry.parent for entry in guests()}))
-    return Start(box, _worker(str(folder), paths), _VARIABLES | {"HOME": str(scratch)}, scratch, user)
+    return Start(
+        box, _worker(str(folder), paths), _VARIABLES | {"HOME": str(scratch)}, scratch, user
+    )
 
 
 def scratch_parent(box: str) -> Path:
@@ -140,16 +151,22 @@ def scratch_parent(box: str) -> Path:
 
 
 def _jail() -> Path:
-    return jail.jail(Path(_interpreter()), guests(), [f"{name} {version(name)}" for name in _installed_guests()])
+    return jail.jail(
+        Path(_interpreter()), guests(), [f"{name} {version(name)}" for name in _installed_guests()]
+    )
 
 
 def _jailed(scratch: Path, user: int) -> Start:
     root = _jail()
     if scratch.parent != root / jail.SCRATCH:
-        raise ValueError(f"{scratch} is outside of {root}: make a program's folder by `scratch_folder`")
+        raise ValueError(
+            f"{scratch} is outside of {root}: make a program's folder by `scratch_folder`"
+        )
     home = f"/{jail.SCRATCH}/{scratch.name}"
     command = _worker(str(Path(__file__).parent), f"/{jail.PACKAGES}")
-    return Start("user", command, _VARIABLES | {"HOME": home, "TMPDIR": home}, Path("/"), user, str(root))
+    return Start(
+        "user", command, _VARIABLES | {"HOME": home, "TMPDIR": home}, Path("/"), user, str(root)
+    )
 
 
 def _worker(folder: str, packages: str) -> tuple[str, ...]:
@@ -166,8 +183,15 @@ def _wrapped(scratch: Path, *, as_root: bool) -> Iterator[str]:
     assert program is not None, "only asked for where it is installed"  # noqa: S101 - `available` says so
     yield program
     yield from ("--die-with-parent", "--new-session", "--clearenv", "--hostname", "lab")
-    # Root does without a user namespace: limits on processes hold only for another user, and only root can become one.
-    yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+    # Root does without a user namespace: limits on processes hold only for another user, and only
+    # root can become one.
+    yield from (
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    )
     yield from () if as_root else ("--unshare-user",)
     yield from ("--cap-drop", "ALL")
     yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if as_root else ()
@@ -181,13 +205,42 @@ def _wrapped(scratch: Path, *, as_root: bool) -> Iterator[str]:
         yield from ("--ro-bind", str(Path(__file__).with_name(module)), f"/box/{module}")
     for entry in guests():
         yield from ("--ro-bind", str(entry), f"/box/packages/{entry.name}")
-    yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(16 * MIB), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
-    yield from ("--remount-ro", "/dev", "--bind", str(scratch), "/scratch", "--remount-ro", "/", "--chdir", "/", "--")
+    yield from (
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--size",
+        str(16 * MIB),
+        "--perms",
+        "1777",
+        "--tmpfs",
+        "/dev/shm",  # noqa: S108
+    )
+    yield from (
+        "--remount-ro",
+        "/dev",
+        "--bind",
+        str(scratch),
+        "/scratch",
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/",
+        "--",
+    )
 
 
 def _system() -> Iterator[str]:
     """The interpreter and the libraries it is linked with, read-only."""
-    yield from ("--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache")
+    yield from (
+        "--ro-bind",
+        "/usr",
+        "/usr",
+        "--ro-bind-try",
+        "/etc/ld.so.cache",
+        "/etc/ld.so.cache",
+    )
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
     for name in ("bin", "lib", "lib64", "lib32", "sbin"):
         place = Path("/", name)
@@ -202,7 +255,9 @@ def _system() -> Iterator[str]:
 
 
 def _folders(*places: Path | str) -> Iterator[str]:
-    """Empty folders that everybody may enter: those that bubblewrap makes on the way are root's alone."""
+    """Empty folders that everybody may enter: those that bubblewrap makes on the way are root's
+    alone.
+    """
     for place in places:
         yield from ("--perms", "0755", "--dir", str(place))
 
@@ -218,13 +273,23 @@ def guests() -> tuple[Path, ...]:
     """Files and folders in site-packages of what a student's program may import."""
     found = set()
     for parts in map(distribution, _installed_guests()):
-        tops = {file.parts[0] for file in parts.files or () if file.parts[0] not in {"..", "__pycache__"}}
-        found |= {Path(str(parts.locate_file(top))) for top in tops if not top.endswith((".dist-info", ".pth"))}
+        tops = {
+            file.parts[0]
+            for file in parts.files or ()
+            if file.parts[0] not in {"..", "__pycache__"}
+        }
+        found |= {
+            Path(str(parts.locate_file(top)))
+            for top in tops
+            if not top.endswith((".dist-info", ".pth"))
+        }
     return tuple(sorted(entry for entry in found if entry.exists()))
 
 
 def _owner(scratch: Path) -> int:
-    """The user that a folder is given to: one of its own, the same for all programs that share the folder."""
+    """The user that a folder is given to: one of its own, the same for all programs that share the
+    folder.
+    """
     owner = scratch.stat().st_uid
     if owner not in _USERS:
         owner = _reserved(scratch)
@@ -251,11 +316,16 @@ def _reserved(scratch: Path) -> int:
             continue
         _held[scratch] = holder
         return owner
-    raise LabError("all users for students' programs are in use: let other graders on this machine end first")
+    raise LabError(
+        "all users for students' programs are in use: let other graders on this machine end first"
+    )
 
 
 def weight(folder: Path) -> int:
-    """Bytes of all files below a folder; what vanishes meanwhile counts nothing. Stops when it is too much."""
+    """Bytes of all files below a folder; what vanishes meanwhile counts nothing.
+
+    Stops when it is too much.
+    """
     total, folders = 0, [folder]
     while folders and total <= MAX_SCRATCH:
         try:

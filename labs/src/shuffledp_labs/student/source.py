@@ -35,14 +35,17 @@ class Source:
     @property
     def listing(self) -> str:
         """All of it, for a reader."""
-        return self.work + "".join(f"\n\n# ---- {name}.py ----\n{text}" for name, text in self.helpers)
+        return self.work + "".join(
+            f"\n\n# ---- {name}.py ----\n{text}" for name, text in self.helpers
+        )
 
 
 def read_source(file: Path) -> Source:
     """Read a student's work.py and the modules beside it.
 
     Raises:
-        LabUsageError: one of them cannot be read, is too long or is not UTF-8, or there are too many.
+        LabUsageError: one of them cannot be read, is too long or is not UTF-8, or there are too
+            many.
     """
     return Source(_text(file), tuple((helper.stem, _text(helper)) for helper in _helpers(file)))
 
@@ -67,11 +70,15 @@ def _helpers(file: Path) -> Iterator[Path]:
     found = [
         helper
         for helper in sorted(file.parent.glob("*.py"))
-        if helper.name != file.name and helper.stem.isidentifier() and helper.is_file() and not helper.is_symlink()
+        if helper.name != file.name
+        and helper.stem.isidentifier()
+        and helper.is_file()
+        and not helper.is_symlink()
     ]
     if len(found) > MAX_HELPERS:
         raise LabUsageError(
-            f"{file.parent} holds {len(found)} Python files beside {file.name}, of at most {MAX_HELPERS}: "
+            f"{file.parent} holds {len(found)} Python files beside {file.name}, of at most "
+            f"{MAX_HELPERS}: "
             "move those that it does not import elsewhere"
         )
     yield from found
@@ -80,7 +87,12 @@ def _helpers(file: Path) -> Iterator[Path]:
 def _text(file: Path) -> str:
     try:
         # A byte order mark, which some editors write, is no part of the text.
-        return read_bounded(file, MAX_SOURCE).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return (
+            read_bounded(file, MAX_SOURCE)
+            .decode("utf-8-sig")
+            .replace("\r\n", "\n")
+            .replace("\r", "\n")
+        )
     except UnicodeDecodeError:
         raise LabUsageError(f"{file} is not UTF-8 text: save it as UTF-8 in your editor") from None
     except OSError as error:

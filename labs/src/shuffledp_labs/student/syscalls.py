@@ -1,7 +1,7 @@
 """A filter of system calls for a student's process, where no namespace keeps it from the network.
 
-Imported by the worker, with the standard library only. The filter needs no rights, holds for all that the process
-starts, and cannot be taken off.
+Imported by the worker, with the standard library only. The filter needs no rights, holds for all
+that the process starts, and cannot be taken off.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import struct
 from typing import Final
 
 _X86_64: Final = {
-    "socket": 41, "shmget": 29, "semget": 64, "msgget": 68, "ptrace": 101, "mq_open": 240, "add_key": 248,
+    "socket": 41, "shmget": 29, "semget": 64, "msgget": 68, "ptrace": 101, "mq_open": 240,
+    "add_key": 248,
     "request_key": 249, "keyctl": 250, "unshare": 272, "setns": 308, "io_uring_setup": 425,
 }  # fmt: skip
 _AARCH64: Final = {
-    "socket": 198, "shmget": 194, "semget": 190, "msgget": 186, "ptrace": 117, "mq_open": 180, "add_key": 217,
+    "socket": 198, "shmget": 194, "semget": 190, "msgget": 186, "ptrace": 117, "mq_open": 180,
+    "add_key": 217,
     "request_key": 218, "keyctl": 219, "unshare": 97, "setns": 268, "io_uring_setup": 425,
 }  # fmt: skip
 """Refused calls: what opens a connection, and what the kernel keeps after the process has ended."""
@@ -43,7 +45,10 @@ _SET_NO_NEW_PRIVS: Final = 38
 
 
 def filter_of(machine: str) -> bytes:
-    """The filter as instructions of classic BPF. Raises KeyError for a machine whose numbers are not listed."""
+    """The filter as instructions of classic BPF.
+
+    Raises KeyError for a machine whose numbers are not listed.
+    """
     architecture, calls = _MACHINES[machine]
     numbers = sorted(calls.values())
     program = [
@@ -65,5 +70,7 @@ def refuse_calls() -> None:
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     header = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(_SET_SECCOMP, _FILTER_MODE, header, 0, 0):
+    if libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
+        _SET_SECCOMP, _FILTER_MODE, header, 0, 0
+    ):
         raise OSError(ctypes.get_errno(), "the system calls of this process cannot be filtered")

@@ -1,8 +1,8 @@
 """Values and frames between the grader and a student's process.
 
-A frame is four bytes of length and JSON in which everything that JSON lacks is an object with one key, its tag. This
-module runs on both sides, and alone in the sandbox: it uses the standard library only. What comes out of a student's
-process is data, whatever it does: nothing in it can name code.
+A frame is four bytes of length and JSON in which everything that JSON lacks is an object with one
+key, its tag. This module runs on both sides, and alone in the sandbox: it uses the standard library
+only. What comes out of a student's process is data, whatever it does: nothing in it can name code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ MAX_BITS: Final = 8192
 """Longest number in bits: the labs' own have some hundreds, and Python can print these."""
 
 MAX_CONTAINERS: Final = 2**18
-"""Most lists and dicts in one frame: each takes a hundred bytes of the reader's memory, and two of the frame."""
+"""Most lists and dicts in one frame: each takes a hundred bytes of the reader's memory, and two of
+the frame.
+"""
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{21}")
 """Longer than any number that is written as JSON's own, not in hex."""
@@ -39,7 +41,8 @@ class WireError(Exception):
 
 
 class Marked:
-    """A value with a meaning of its own on the other side: coins, a new object, a handle, a function.
+    """A value with a meaning of its own on the other side: coins, a new object, a handle, a
+    function.
 
     Attributes:
         tag: which.
@@ -56,7 +59,10 @@ Special: TypeAlias = Callable[[Any], Marked | None]
 
 
 def pack(value: Any, special: Special | None = None) -> bytes:
-    """The frame of a value, with its head. `special` gives the mark of a value that is not plain, or None."""
+    """The frame of a value, with its head.
+
+    `special` gives the mark of a value that is not plain, or None.
+    """
     try:
         body = json.dumps(_encoded(value, special, 0), separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -68,11 +74,16 @@ def pack(value: Any, special: Special | None = None) -> bytes:
     return _HEAD.pack(len(body)) + body
 
 
-def unpack(body: bytes, marked: Callable[[str, Any], Any] | None = None, *, lists: bool = False) -> Any:
-    """The value of a frame's body. Lists are tuples unless `lists`; `marked` gives what a mark stands for.
+def unpack(
+    body: bytes, marked: Callable[[str, Any], Any] | None = None, *, lists: bool = False
+) -> Any:
+    """The value of a frame's body.
+
+    Lists are tuples unless `lists`; `marked` gives what a mark stands for.
 
     Raises:
-        WireError: it is not a frame, or its numbers or its nesting are beyond the bounds of this module.
+        WireError: it is not a frame, or its numbers or its nesting are beyond the bounds of this
+            module.
     """
     if _containers(body) > MAX_CONTAINERS:
         raise WireError("more lists and dicts than a frame may have")
@@ -126,7 +137,9 @@ def _encoded(value: Any, special: Special | None, depth: int) -> Any:
 
 def _key(key: Any) -> Any:
     if type(key) not in {str, int}:
-        raise WireError(f"a dict whose key is of type {type(key).__name__}: keys are text or whole numbers")
+        raise WireError(
+            f"a dict whose key is of type {type(key).__name__}: keys are text or whole numbers"
+        )
     return key
 
 
@@ -139,7 +152,10 @@ def _bytes(value: bytes, _: Inner) -> Any:
 
 
 def _parts(values: Sequence[Any], inner: Inner) -> list[Any]:
-    """Each part's encoding. Long lists hold numbers or words alone, which JSON writes as they are."""
+    """Each part's encoding.
+
+    Long lists hold numbers or words alone, which JSON writes as they are.
+    """
     kinds = set(map(type, values))
     if kinds <= _SIMPLE or (kinds == {int} and -_SAFE < min(values) <= max(values) < _SAFE):
         return [*map(inner, values[:1]), *values[1:]]  # one of them, for the depth
@@ -160,7 +176,9 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
     list: _parts,
     tuple: lambda value, inner: {"t": _parts(value, inner)},
     Fraction: lambda value, inner: {"f": [inner(value.numerator), inner(value.denominator)]},
-    dict: lambda value, inner: {"d": [[inner(_key(key)), inner(part)] for key, part in value.items()]},
+    dict: lambda value, inner: {
+        "d": [[inner(_key(key)), inner(part)] for key, part in value.items()]
+    },
     Marked: lambda value, inner: {"m": [value.tag, inner(value.content)]},
 }
 
@@ -178,12 +196,15 @@ def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
         if isinstance(value, kind):
             return inner(kind(value))
     raise WireError(
-        f"a value of type {type(value).__name__}: only None, bool, int, float, str, bytes, Fraction, lists, tuples and "
+        f"a value of type {type(value).__name__}: only None, bool, int, float, str, bytes, "
+        f"Fraction, lists, tuples and "
         "dicts can be answers"
     )
 
 
-def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: bool, depth: int) -> Any:
+def _decoded(
+    value: Any, marked: Callable[[str, Any], Any] | None, *, lists: bool, depth: int
+) -> Any:
     if depth > 2 * MAX_DEPTH + 4:
         raise WireError(f"nested deeper than {MAX_DEPTH}")
     if type(value) is list:
@@ -193,19 +214,26 @@ def _decoded(value: Any, marked: Callable[[str, Any], Any] | None, *, lists: boo
         return value
     try:
         ((tag, content),) = value.items()
-        return _tagged(tag, content, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1), marked)
+        return _tagged(
+            tag, content, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1), marked
+        )
     except (ValueError, TypeError, ZeroDivisionError, KeyError, AttributeError):
         raise WireError("bytes that are not a frame") from None
 
 
 def _parts_of(parts: list[Any], inner: Callable[[Any], Any]) -> list[Any]:
-    """Each part's value; those that JSON has are there already, but for the depth of one of them."""
+    """Each part's value.
+
+    Those that JSON has are there already, but for the depth of one of them.
+    """
     if {list, dict}.isdisjoint(map(type, parts)):
         return [*map(inner, parts[:1]), *parts[1:]]
     return [inner(part) for part in parts]
 
 
-def _tagged(tag: str, content: Any, inner: Callable[[Any], Any], marked: Callable[[str, Any], Any] | None) -> Any:
+def _tagged(
+    tag: str, content: Any, inner: Callable[[Any], Any], marked: Callable[[str, Any], Any] | None
+) -> Any:
     if tag == "t":
         return tuple(_parts_of(content, inner))
     if tag == "b":

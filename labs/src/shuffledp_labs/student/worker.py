@@ -1,7 +1,9 @@
-"""The process that a student's program runs in: started alone, inside the sandbox, with the standard library only.
+"""The process that a student's program runs in: started alone, inside the sandbox, with the
+standard library only.
 
-Standard input and output carry frames; what the student prints goes to standard error. The first frame is the
-limits, the second the program's source. Requests are answered one after another until the pipe ends.
+Standard input and output carry frames; what the student prints goes to standard error. The first
+frame is the limits, the second the program's source. Requests are answered one after another until
+the pipe ends.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ FILES: Final = {FILE}
 
 
 class Cut(BaseException):
-    """This branch is lighter than the grader follows; no student's `except Exception` catches it."""
+    """This branch is lighter than the grader follows.
+
+    No student's `except Exception` catches it.
+    """
 
 
 class Pipe:
@@ -43,7 +48,8 @@ class Pipe:
     def send(self, *parts: Any) -> None:
         """Sends one frame; `wire.WireError` when a part cannot cross, and then nothing is sent."""
         frame = wire.pack(list(parts))
-        # This process is ended, not left: what is still in the buffer of `print` then would be lost.
+        # This process is ended, not left: what is still in the buffer of `print` then would be
+        # lost.
         with contextlib.suppress(Exception):  # the student may have put anything in its place
             sys.stdout.flush()
         self._sink.write(frame)
@@ -83,7 +89,8 @@ class Pipe:
 class Coins:
     """Coins that the grader answers, one question after another.
 
-    There is no other kind: a program cannot tell whether the answers are drawn or its law is walked.
+    There is no other kind: a program cannot tell whether the answers are drawn or its law is
+    walked.
     """
 
     def __init__(self, pipe: Pipe) -> None:
@@ -127,14 +134,17 @@ def checked_exp(g: Any) -> Fraction:
     """The exponent of a flip, or what is wrong with it."""
     exact = Fraction(g)
     if exact < 0:
-        raise ValueError(f"coins.flip_exp(g) takes g of at least 0, not {g!r}: it is true with probability e^-g")
+        raise ValueError(
+            f"coins.flip_exp(g) takes g of at least 0, not {g!r}: it is true with probability e^-g"
+        )
     return exact
 
 
 class Chance:
     """Notices randomness that a program takes from Python instead of from its coins.
 
-    A program that tosses a coin of its own once in a thousand runs would answer alike in most repetitions.
+    A program that tosses a coin of its own once in a thousand runs would answer alike in most
+    repetitions.
     """
 
     _NAMES = ("random", "numpy.random")
@@ -159,13 +169,20 @@ class Chance:
         """What was used since, or nothing."""
         now = self._now()
         if self._new_ones(now):
-            return ""  # loading one draws, too, and says nothing of the program: every branch is walked again
-        moved = [name for name, old, new in zip(self._NAMES, self._states, now, strict=True) if old != new]
+            # loading one draws, too, and says nothing of the program: every branch is walked again
+            return ""
+        moved = [
+            name
+            for name, old, new in zip(self._NAMES, self._states, now, strict=True)
+            if old != new
+        ]
         return moved[0] if moved else self._taken
 
     def _new_ones(self, states: list[Any]) -> set[str]:
         """The generators that are there for the first time."""
-        new = {name for name, state in zip(self._NAMES, states, strict=True) if state is not None} - self._known
+        new = {
+            name for name, state in zip(self._NAMES, states, strict=True) if state is not None
+        } - self._known
         self._known |= new
         return new
 
@@ -178,7 +195,9 @@ class Chance:
         plain, numpy = sys.modules.get("random"), sys.modules.get("numpy.random")
         return [
             plain.getstate() if plain is not None and hasattr(plain, "getstate") else None,
-            _comparable(numpy.get_state()) if numpy is not None and hasattr(numpy, "get_state") else None,
+            _comparable(numpy.get_state())
+            if numpy is not None and hasattr(numpy, "get_state")
+            else None,
         ]
 
 
@@ -225,8 +244,13 @@ class Program:
         self._chance = Chance()
 
     def load(self, source: str, helpers: dict[str, str]) -> None:
-        """Run the student's file as a module; `helpers` are modules beside it, which it may import."""
-        sys.meta_path.append(Helpers(helpers))  # last: no module of the standard library is replaced
+        """Run the student's file as a module.
+
+        `helpers` are modules beside it, which it may import.
+        """
+        sys.meta_path.append(
+            Helpers(helpers)
+        )  # last: no module of the standard library is replaced
         module = types.ModuleType("work")
         module.__file__ = FILE
         sys.modules["work"] = module
@@ -244,7 +268,9 @@ class Program:
         self.load(source, helpers)
         return ("done", None, "")
 
-    def do_call(self, function: str, arguments: list[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+    def do_call(
+        self, function: str, arguments: list[Any], named: dict[str, Any]
+    ) -> tuple[Any, ...]:
         """Calls a function of the student's."""
         self._chance.watch()
         try:
@@ -329,7 +355,8 @@ def answer(program: Program, pipe: Pipe) -> None:
 
 
 def confine(root: str, user: int, limits: dict[str, int]) -> None:
-    """Take on another root folder, another user, and limits, for this process and all that it starts.
+    """Take on another root folder, another user, and limits, for this process and all that it
+    starts.
 
     None of them can be undone. An empty root and user 0 leave the old ones.
     """
@@ -350,7 +377,10 @@ def confine(root: str, user: int, limits: dict[str, int]) -> None:
 
 
 def _enter(root: str) -> Callable[[], None]:
-    """Change the root folder. What refuses system calls is loaded before, and used after the change of user."""
+    """Change the root folder.
+
+    What refuses system calls is loaded before, and used after the change of user.
+    """
     if TYPE_CHECKING or __package__:
         from shuffledp_labs.student import syscalls
     else:

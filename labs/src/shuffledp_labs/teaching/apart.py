@@ -1,8 +1,8 @@
 """Runs modules of ours in processes of their own, and leaves none of them behind.
 
-A process gets its task on standard input and answers with one JSON object on standard output. It also gets the reading
-end of a pipe that nobody writes into: its end says that the one who waited is gone, in whatever way, and then it ends
-itself (`end_with_the_one_who_waits`).
+A process gets its task on standard input and answers with one JSON object on standard output. It
+also gets the reading end of a pipe that nobody writes into: its end says that the one who waited is
+gone, in whatever way, and then it ends itself (`end_with_the_one_who_waits`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Apart:
                     self._processes.discard(process)
 
     def end(self) -> None:
-        """Starts nothing more, and ends what is under way; the threads that wait for it then go on."""
+        """Starts nothing more, and ends what is under way.
+
+        The threads that wait for it then go on.
+        """
         with self._lock:
             self._ended = True
             for process in self._processes:
@@ -57,7 +60,8 @@ class Apart:
         with self._lock:
             if self._ended:
                 return None
-            # -P: nothing of the folder that happens to be the current one, which may be a student's, is imported.
+            # -P: nothing of the folder that happens to be the current one, which may be a
+            # student's, is imported.
             process = subprocess.Popen(  # noqa: S603 - a module of ours
                 [sys.executable, "-P", "-m", module, str(watched)],
                 stdin=subprocess.PIPE,
@@ -76,13 +80,16 @@ def end_with_the_one_who_waits() -> None:
 
     def watch() -> None:
         os.read(watched, 1)
-        # The group: whatever was started without a session of its own. The students' processes have keepers.
+        # The group: whatever was started without a session of its own. The students' processes have
+        # keepers.
         os.killpg(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
 
 
-def _talk(process: subprocess.Popen[bytes], task: dict[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
+def _talk(
+    process: subprocess.Popen[bytes], task: dict[str, Any], seconds: float
+) -> tuple[dict[str, Any], str]:
     try:
         said, errors = process.communicate(json.dumps(task).encode(), timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,6 @@
-"""The commands around a lab: report, viva, doctor, and the instructor's course, grade and bundle."""
+"""The commands around a lab: report, viva, doctor, and the instructor's course, grade and
+bundle.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,19 @@ import typer
 from shuffledp.commands.options import Format, OutputFormat
 
 Number = Annotated[int, typer.Argument(min=1, max=10, metavar="LAB", help="Number of the lab.")]
-Folder = Annotated[Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")]
+Folder = Annotated[
+    Path | None, typer.Option(help="The lab's folder; default: lab-N here, or the current folder.")
+]
 Result = Annotated[
     Path | None,
-    typer.Option(help="A result.json, for instance from `lab grade`; default: that of the last `lab check`."),
+    typer.Option(
+        help="A result.json, for instance from `lab grade`; default: that of the last `lab check`."
+    ),
 ]
 Key = Annotated[Path | None, typer.Option(help="The course's key, from `lab course init`.")]
-System = Annotated[bool, typer.Option("--system/--no-system", help="Include the checks that start a real system.")]
+System = Annotated[
+    bool, typer.Option("--system/--no-system", help="Include the checks that start a real system.")
+]
 
 course_app = typer.Typer(no_args_is_help=True, help="Manage a course's key and schedule.")
 
@@ -35,7 +43,9 @@ def report(
     *,
     folder: Folder = None,
     result: Result = None,
-    to: Annotated[Path | None, typer.Option(help="File to write; default: report.html in the folder.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="File to write; default: report.html in the folder.")
+    ] = None,
 ) -> None:
     """Write one HTML file with predictions and results, figure, code, explanations and points."""
     from shuffledp_labs.teaching.reporting import write_report
@@ -48,7 +58,9 @@ def viva(
     *,
     folder: Folder = None,
     result: Result = None,
-    answers: Annotated[bool, typer.Option("--answers", help="Also print what a good answer contains.")] = False,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Also print what a good answer contains.")
+    ] = False,
 ) -> None:
     """Print three oral-exam questions about a student's own run and code."""
     from shuffledp_labs.teaching.reporting import viva_of
@@ -71,26 +83,52 @@ def doctor(*, output: Format = OutputFormat.TEXT) -> None:
 def grade(
     lab: Number,
     *,
-    submissions: Annotated[Path, typer.Option(help="Folder with one subfolder per student, named after the student.")],
+    submissions: Annotated[
+        Path, typer.Option(help="Folder with one subfolder per student, named after the student.")
+    ],
     key: Key = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("graded"),
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Submissions to grade in parallel.")] = 2,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=256, help="Submissions to grade in parallel.")
+    ] = 2,
     replay: Annotated[
-        str | None, typer.Option(help="Regrade with the instance of this nonce, in a separate result.")
+        str | None,
+        typer.Option(help="Regrade with the instance of this nonce, in a separate result."),
     ] = None,
-    student: Annotated[list[str] | None, typer.Option(help="Grade only this student; repeatable.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also regrade submissions that have not changed.")] = False,
-    reports: Annotated[bool, typer.Option("--reports", help="Also write a report.html per student.")] = False,
+    student: Annotated[
+        list[str] | None, typer.Option(help="Grade only this student; repeatable.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also regrade submissions that have not changed.")
+    ] = False,
+    reports: Annotated[
+        bool, typer.Option("--reports", help="Also write a report.html per student.")
+    ] = False,
     unconfined: Annotated[
         bool,
-        typer.Option("--unconfined", help="Grade without a sandbox; students' programs then run with your privileges."),
+        typer.Option(
+            "--unconfined",
+            help="Grade without a sandbox; students' programs then run with your privileges.",
+        ),
     ] = False,
     system: System = True,
 ) -> None:
     """Grade a class: a table, and results.json per student. An interrupted run resumes."""
     from shuffledp_labs.teaching.class_grading import Asked, grade_class
 
-    asked = Asked(lab, submissions, key, out, jobs, replay, tuple(student or ()), again, reports, unconfined, system)
+    asked = Asked(
+        lab,
+        submissions,
+        key,
+        out,
+        jobs,
+        replay,
+        tuple(student or ()),
+        again,
+        reports,
+        unconfined,
+        system,
+    )
     if not grade_class(asked, typer.echo):
         raise typer.Exit(code=1)
 
@@ -99,10 +137,14 @@ def instructor(
     lab: Number,
     *,
     html: Annotated[
-        Path | None, typer.Option(help="Folder to write the guide to, as a page for its owner only.")
+        Path | None,
+        typer.Option(help="Folder to write the guide to, as a page for its owner only."),
     ] = None,
 ) -> None:
-    """Show the instructor's guide: plan by the minute, common mistakes, rubric, sample answers. Only in a checkout."""
+    """Show the instructor's guide: plan by the minute, common mistakes, rubric, sample answers.
+
+    Only in a checkout.
+    """
     from shuffledp_labs.teaching.guide import guide, write_page
 
     typer.echo(guide(lab) if html is None else write_page(lab, html))
@@ -121,38 +163,62 @@ def bundle(
     lab: Number,
     *,
     student: Annotated[
-        bool, typer.Option("--student", help="Archive of the student's folder, for a learning platform.")
+        bool,
+        typer.Option("--student", help="Archive of the student's folder, for a learning platform."),
     ] = False,
     gradescope: Annotated[
         bool, typer.Option("--gradescope", help="A Gradescope autograder that installs offline.")
     ] = False,
     classroom50: Annotated[
-        bool, typer.Option("--classroom50", help="Autograder and template for Classroom 50, for practice.")
+        bool,
+        typer.Option(
+            "--classroom50", help="Autograder and template for Classroom 50, for practice."
+        ),
     ] = False,
     actions: Annotated[
-        bool, typer.Option("--actions", help="A repository with a GitHub Actions workflow, for practice.")
+        bool,
+        typer.Option(
+            "--actions", help="A repository with a GitHub Actions workflow, for practice."
+        ),
     ] = False,
-    to: Annotated[Path | None, typer.Option(help="Archive to write; default: lab-N-KIND.zip.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Archive to write; default: lab-N-KIND.zip.")
+    ] = None,
     key: Key = None,
     wheels: Annotated[
         list[Path] | None, typer.Option(help="Folder with wheels from `make wheels`; repeatable.")
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Use only the wheels in these folders.")] = False,
-    machine: Annotated[str, typer.Option(help="Processor architecture of Gradescope's wheels.")] = "x86_64",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Use only the wheels in these folders.")
+    ] = False,
+    machine: Annotated[
+        str, typer.Option(help="Processor architecture of Gradescope's wheels.")
+    ] = "x86_64",
     requirement: Annotated[
-        str | None, typer.Option(help="Requirement that pip installs on GitHub; default: this version.")
+        str | None,
+        typer.Option(help="Requirement that pip installs on GitHub; default: this version."),
     ] = None,
     system: System = True,
 ) -> None:
-    """Package a lab for students or for a grading service. No archive contains an instance or a solution."""
+    """Package a lab for students or for a grading service.
+
+    No archive contains an instance or a solution.
+    """
     from shuffledp_core.errors import UsageError
     from shuffledp_labs.teaching.bundles import Packing, pack
 
-    wanted = {Kind.STUDENT: student, Kind.GRADESCOPE: gradescope, Kind.CLASSROOM50: classroom50, Kind.ACTIONS: actions}
+    wanted = {
+        Kind.STUDENT: student,
+        Kind.GRADESCOPE: gradescope,
+        Kind.CLASSROOM50: classroom50,
+        Kind.ACTIONS: actions,
+    }
     kinds = [kind for kind, chosen in wanted.items() if chosen]
     if len(kinds) != 1:
         raise UsageError(f"say for whom, by one of {', '.join(f'--{kind}' for kind in Kind)}")
-    packing = Packing(lab, kinds[0].value, to, key, tuple(wheels or ()), offline, machine, requirement, system)
+    packing = Packing(
+        lab, kinds[0].value, to, key, tuple(wheels or ()), offline, machine, requirement, system
+    )
     typer.echo(pack(packing))
 
 
@@ -161,12 +227,18 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder to create.")] = Path("course"),
     *,
     name: Annotated[str, typer.Option(help="Name of the course.")] = "Shuffle model",
-    labs: Annotated[str, typer.Option(help="all, security, privacy, or numbers such as 1,3,7.")] = "all",
+    labs: Annotated[
+        str, typer.Option(help="all, security, privacy, or numbers such as 1,3,7.")
+    ] = "all",
     first: Annotated[
         dt.datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Date on which the first lab opens; default: today."),
+        typer.Option(
+            formats=["%Y-%m-%d"], help="Date on which the first lab opens; default: today."
+        ),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=365, help="Days between one lab and the next.")] = 7,
+    days: Annotated[
+        int, typer.Option(min=1, max=365, help="Days between one lab and the next.")
+    ] = 7,
 ) -> None:
     """Create a course: a secret key (course.key) and a schedule (course.toml)."""
     from shuffledp_labs.teaching.course import init_course, numbers_of, plan
@@ -174,12 +246,15 @@ def init(
     opens = (first or dt.datetime.now(dt.UTC)).date()
     init_course(folder, name, plan(numbers_of(labs), opens, days))
     typer.echo(
-        f"{folder / 'course.key'} is secret: back it up, and show it to nobody. The plan: {folder / 'course.toml'}"
+        f"{folder / 'course.key'} is secret: back it up, and show it to nobody. The plan: "
+        f"{folder / 'course.toml'}"
     )
 
 
 @course_app.command("plan")
-def plan_(folder: Annotated[Path, typer.Argument(help="The course's folder.")] = Path("course")) -> None:
+def plan_(
+    folder: Annotated[Path, typer.Argument(help="The course's folder.")] = Path("course"),
+) -> None:
     """Show the labs of a course with their dates."""
     from rich.console import Console
     from rich.table import Table
@@ -188,10 +263,25 @@ def plan_(folder: Annotated[Path, typer.Argument(help="The course's folder.")] =
     from shuffledp_labs.teaching.course import load_course
 
     course = load_course(folder)
-    table = Table("lab", "title", "level", "minutes", "opens", "due", box=None, title=course.name, title_justify="left")
+    table = Table(
+        "lab",
+        "title",
+        "level",
+        "minutes",
+        "opens",
+        "due",
+        box=None,
+        title=course.name,
+        title_justify="left",
+    )
     for planned in course.labs:
         lab = lab_of(planned.number)
         table.add_row(
-            str(lab.number), lab.title, str(lab.level), str(lab.minutes), str(planned.opens), str(planned.due)
+            str(lab.number),
+            lab.title,
+            str(lab.level),
+            str(lab.minutes),
+            str(planned.opens),
+            str(planned.due),
         )
     Console().print(table)

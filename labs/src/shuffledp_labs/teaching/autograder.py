@@ -1,7 +1,8 @@
-"""Grades one submission inside a grading service: `python -m shuffledp_labs.teaching.autograder SERVICE LAB FOLDER`.
+"""Grades one submission inside a grading service: `python -m shuffledp_labs.teaching.autograder
+SERVICE LAB FOLDER`.
 
-Always leaves the file that the service waits for, which says what went wrong if anything did: an autograder that
-leaves nothing is shown to students as a failure of theirs.
+Always leaves the file that the service waits for, which says what went wrong if anything did: an
+autograder that leaves nothing is shown to students as a failure of theirs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
     file = results / "results.json"
     try:
         require_sandbox()
-        row = _graded(lab, root / "submission", _key(root), _on_metadata(root), results / ".work", system=system)
+        row = _graded(
+            lab,
+            root / "submission",
+            _key(root),
+            _on_metadata(root),
+            results / ".work",
+            system=system,
+        )
     except (ShuffleDPError, OSError) as error:
         row = Row("", None, trouble=str(error))
     if row.result is None:
@@ -64,16 +72,31 @@ def on_classroom50(lab: Lab, folder: Path, *, system: bool) -> None:
     """
     environment = dict(os.environ)
     student = student_name(environment.get("OWNER") or environment.get("USERNAME") or "student")
-    row = _graded(lab, folder, secrets.token_bytes(KEY_BYTES), student, folder / ".lab" / "graded", system=system)
+    row = _graded(
+        lab,
+        folder,
+        secrets.token_bytes(KEY_BYTES),
+        student,
+        folder / ".lab" / "graded",
+        system=system,
+    )
     if row.result is None:
         raise ShuffleDPError(row.trouble)
-    content = result_json(row.result, (row.predictions, PREDICTION_POINTS), environment, datetime.now(UTC))
+    content = result_json(
+        row.result, (row.predictions, PREDICTION_POINTS), environment, datetime.now(UTC)
+    )
     write_json(folder / "result.json", content)
 
 
 def _graded(lab: Lab, folder: Path, key: bytes, student: str, out: Path, *, system: bool) -> Row:
-    (found,) = [Submission(student, folder)] if (folder / "work.py").is_file() else [_unwrapped(folder, student)]
-    (row,) = grade(Grading(lab, key, out, system=system, again=True), [found], 1, lambda _done, _of: None)
+    (found,) = (
+        [Submission(student, folder)]
+        if (folder / "work.py").is_file()
+        else [_unwrapped(folder, student)]
+    )
+    (row,) = grade(
+        Grading(lab, key, out, system=system, again=True), [found], 1, lambda _done, _of: None
+    )
     return row
 
 

@@ -1,7 +1,8 @@
 """Archives for students and for grading services: what `shuffledp lab bundle` writes.
 
-What is in one is a list of files made here, never a folder that is swept up: no bundle holds a solution, a mutant or
-an instance, and only the one for a grading server of the course's own may hold the course's key.
+What is in one is a list of files made here, never a folder that is swept up: no bundle holds a
+solution, a mutant or an instance, and only the one for a grading server of the course's own may
+hold the course's key.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ GRADESCOPE_BYTES: Final = 2**30
 """Largest archive that Gradescope takes."""
 
 PYTHON: Final = "3.11"
-"""Of the wheels in an archive: the oldest that we support, which Debian 12 has, and Ubuntu 22.04 as a package."""
+"""Of the wheels in an archive: the oldest that we support, which Debian 12 has, and Ubuntu 22.04 as
+a package.
+"""
 
 _GLIBC: Final = (35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
 """Minor versions of the C library (2.x) that wheels are built for and Ubuntu 22.04 can run."""
@@ -38,7 +41,10 @@ _LONG_AGO: Final = (2026, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Bundle:
-    """The files of an archive by their paths in it; `programs` are executable, `secret` ones for their owner alone."""
+    """The files of an archive by their paths in it.
+
+    `programs` are executable, `secret` ones for their owner alone.
+    """
 
     files: Mapping[str, bytes]
     programs: frozenset[str] = frozenset()
@@ -62,7 +68,9 @@ class Wheels:
 
 @dataclass(frozen=True)
 class Choices:
-    """What an instructor chooses about a bundle: checks with a running system, and what pip is to install."""
+    """What an instructor chooses about a bundle: checks with a running system, and what pip is to
+    install.
+    """
 
     system: bool = True
     requirement: str = field(default_factory=lambda: f"shuffledp-labs=={version('shuffledp-labs')}")
@@ -88,7 +96,11 @@ def pack(packing: Packing) -> str:
     lab = lab_of(packing.lab)
     if packing.key is not None and packing.kind != "gradescope":
         raise UsageError("only a bundle for Gradescope may hold the course's key: leave --key out")
-    choices = Choices(packing.system, packing.requirement) if packing.requirement else Choices(packing.system)
+    choices = (
+        Choices(packing.system, packing.requirement)
+        if packing.requirement
+        else Choices(packing.system)
+    )
     makers: dict[str, Callable[[], Bundle]] = {
         "student": lambda: student(lab),
         "gradescope": lambda: gradescope(
@@ -103,7 +115,9 @@ def pack(packing: Packing) -> str:
     archive = packing.to or Path(f"lab-{lab.number}-{packing.kind}.zip")
     bundle = makers[packing.kind]()
     size = write(bundle, archive, GRADESCOPE_BYTES if packing.kind == "gradescope" else None)
-    secret = ", with the course's key: show it to nobody" if bundle.secret & bundle.files.keys() else ""
+    secret = (
+        ", with the course's key: show it to nobody" if bundle.secret & bundle.files.keys() else ""
+    )
     return f"{archive}: {len(bundle.files)} files, {size / 1e6:.1f} MB{secret}"
 
 
@@ -114,7 +128,11 @@ def student(lab: Lab) -> Bundle:
 
 def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) -> Bundle:
     """An autograder for Gradescope that installs without a network."""
-    words = {"LAB": str(lab.number), "PYTHON": PYTHON, "SYSTEM": "" if choices.system else " --no-system"}
+    words = {
+        "LAB": str(lab.number),
+        "PYTHON": PYTHON,
+        "SYSTEM": "" if choices.system else " --no-system",
+    }
     content = {name: _template(name, words) for name in ("setup.sh", "run_autograder")}
     content["README.md"] = _template("gradescope.md", words)
     if key is not None:
@@ -124,7 +142,9 @@ def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) ->
 
 
 def classroom50(lab: Lab, choices: Choices) -> Bundle:
-    """The autograder of an assignment of Classroom 50, and the template of the students' repositories."""
+    """The autograder of an assignment of Classroom 50, and the template of the students'
+    repositories.
+    """
     words = {
         "LAB": str(lab.number),
         "TITLE": lab.title,
@@ -151,26 +171,36 @@ def actions(lab: Lab, choices: Choices) -> Bundle:
 
 
 def write(bundle: Bundle, archive: Path, most: int | None = None) -> int:
-    """Writes the archive, whole or not at all; its bytes. `OutputError` where it would be larger than `most`."""
+    """Writes the archive, whole or not at all; its bytes.
+
+    `OutputError` where it would be larger than `most`.
+    """
     part = archive.with_name(archive.name + ".part")
     try:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as out:
             for name, data in sorted(bundle.files.items()):
                 entry = zipfile.ZipInfo(name, _LONG_AGO)
-                mode = 0o755 if name in bundle.programs else 0o600 if name in bundle.secret else 0o644
+                mode = (
+                    0o755 if name in bundle.programs else 0o600 if name in bundle.secret else 0o644
+                )
                 entry.external_attr = (0o100000 | mode) << 16
-                entry.compress_type = zipfile.ZIP_STORED if name.endswith(".whl") else zipfile.ZIP_DEFLATED
+                entry.compress_type = (
+                    zipfile.ZIP_STORED if name.endswith(".whl") else zipfile.ZIP_DEFLATED
+                )
                 out.writestr(entry, data)
         size = part.stat().st_size
         if most is not None and size > most:
             raise OutputError(
-                f"the archive would have {size / 1e6:.0f} MB, and {most / 1e6:.0f} are taken; use fewer wheels"
+                f"the archive would have {size / 1e6:.0f} MB, and {most / 1e6:.0f} are taken; use "
+                f"fewer wheels"
             )
         if bundle.secret & bundle.files.keys():
             part.chmod(0o600)
         part.replace(archive)
     except OSError as error:
-        raise OutputError(f"cannot write {archive}: {error.strerror}; give another place with --to") from error
+        raise OutputError(
+            f"cannot write {archive}: {error.strerror}; give another place with --to"
+        ) from error
     finally:
         part.unlink(missing_ok=True)
     return size
@@ -184,7 +214,8 @@ def _started(lab: Lab) -> dict[str, bytes]:
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
-    # What the labs remember on a machine, such as a key of practice, is in .lab; only its mark is anybody's.
+    # What the labs remember on a machine, such as a key of practice, is in .lab; only its mark is
+    # anybody's.
     for file in sorted(folder.rglob("*")):
         hidden = file.relative_to(folder).parts[0] == starting.MARK.parts[0]
         if file.is_file() and (not hidden or file == folder / starting.MARK):
@@ -200,7 +231,10 @@ def _template(name: str, words: Mapping[str, str]) -> bytes:
 
 def _quotable(requirement: str) -> str:
     if not requirement.isprintable() or any(letter in requirement for letter in "'\"\\`$"):
-        raise UsageError(f"--requirement is one line without quotes, backslashes and dollars, not {requirement!r}")
+        raise UsageError(
+            f"--requirement is one line without quotes, backslashes and dollars, not "
+            f"{requirement!r}"
+        )
     return requirement
 
 
@@ -209,11 +243,28 @@ def _collected(wheels: Wheels) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "constraints.txt").write_text("\n".join(sorted(_installed())))
-        command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        command += ["--dest", str(folder), "--constraint", str(folder / "constraints.txt"), "--only-binary", ":all:"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
+        command += [
+            "--dest",
+            str(folder),
+            "--constraint",
+            str(folder / "constraints.txt"),
+            "--only-binary",
+            ":all:",
+        ]
         command += ["--implementation", "cp", "--python-version", PYTHON]
         command += [word for abi in ("cp311", "abi3", "none") for word in ("--abi", abi)]
-        command += [word for platform in _platforms(wheels.machine) for word in ("--platform", platform)]
+        command += [
+            word for platform in _platforms(wheels.machine) for word in ("--platform", platform)
+        ]
         command += [word for source in wheels.folders for word in ("--find-links", str(source))]
         command += ["--no-index"] if wheels.offline else []
         done = subprocess.run(  # noqa: S603 - pip, with our own words and the instructor's folders
@@ -223,11 +274,14 @@ def _collected(wheels: Wheels) -> dict[str, bytes]:
             check=False,
         )
         if "No module named pip" in done.stderr:
-            raise NotInstalledError("an archive for Gradescope holds wheels, which pip collects: python -m ensurepip")
+            raise NotInstalledError(
+                "an archive for Gradescope holds wheels, which pip collects: python -m ensurepip"
+            )
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
             raise UsageError(
-                f"the wheels cannot be collected: {last} (--wheels names folders that have them: make wheels)"
+                f"the wheels cannot be collected: {last} (--wheels names folders that have them: "
+                f"make wheels)"
             )
         return {file.name: file.read_bytes() for file in sorted(folder.glob("*.whl"))}
 

@@ -51,7 +51,9 @@ def grade_class(asked: Asked, say: Callable[[str], None]) -> bool:
         require_sandbox()
     with Stages(Console(stderr=True)) as stages:
         stages.update("graded", 0, len(chosen))
-        rows = grade(grading, chosen, asked.jobs, lambda done, of: stages.update("graded", done, of))
+        rows = grade(
+            grading, chosen, asked.jobs, lambda done, of: stages.update("graded", done, of)
+        )
     if asked.reports:
         _write_reports(lab, grading.out, chosen, rows, say)
     troubled = [row for row in rows if row.trouble]
@@ -68,7 +70,10 @@ def require_sandbox() -> None:
         LabUsageError: no sandbox works on this machine.
     """
     if confinement() == "none":
-        raise LabUsageError("no sandbox works here, and others' programs would have your rights: shuffledp lab doctor")
+        raise LabUsageError(
+            "no sandbox works here, and others' programs would have your rights: shuffledp lab "
+            "doctor"
+        )
 
 
 def confinement() -> str:
@@ -79,24 +84,34 @@ def confinement() -> str:
 def _chosen(found: Sequence[Submission], students: Sequence[str]) -> tuple[Submission, ...]:
     missing = set(students) - {one.student for one in found}
     if missing:
-        raise UsageError(f"no submission is of {', '.join(sorted(missing))}; the names are those of the folders")
+        raise UsageError(
+            f"no submission is of {', '.join(sorted(missing))}; the names are those of the folders"
+        )
     return tuple(one for one in found if not students or one.student in students)
 
 
 def _grading(lab: Lab, asked: Asked) -> Grading:
     if asked.key is None:
-        raise UsageError("a grading needs the course's key: --key FILE (`shuffledp lab course init` makes one)")
+        raise UsageError(
+            "a grading needs the course's key: --key FILE (`shuffledp lab course init` makes one)"
+        )
     key, out = load_key(asked.key), asked.out
     assert len(key) == KEY_BYTES  # noqa: S101 - one length for both
     if asked.replay is not None:
         if not re.fullmatch(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", asked.replay):
-            raise UsageError(f"a nonce has {2 * NONCE_BYTES} hex digits, as in the table, not {asked.replay!r}")
+            raise UsageError(
+                f"a nonce has {2 * NONCE_BYTES} hex digits, as in the table, not {asked.replay!r}"
+            )
         out = out / f"replay-{asked.replay}"
     return Grading(lab, key, out, asked.replay, asked.system, asked.again)
 
 
 def _write_reports(
-    lab: Lab, out: Path, submissions: Sequence[Submission], rows: Sequence[Row], say: Callable[[str], None]
+    lab: Lab,
+    out: Path,
+    submissions: Sequence[Submission],
+    rows: Sequence[Row],
+    say: Callable[[str], None],
 ) -> None:
     results = {row.student: row.result for row in rows}
     for one in submissions:

@@ -1,8 +1,9 @@
 """A course: its secret key, and which labs it does when.
 
-The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). Who has it can draw a
-student's instance again, so it comes from the operating system's randomness, is readable by its owner alone, and is in
-no bundle but the one for Gradescope, if the instructor says so.
+The key decides every instance that is graded (docs/how-to/teach-with-labs.md, "The key"). Who has
+it can draw a student's instance again, so it comes from the operating system's randomness, is
+readable by its owner alone, and is in no bundle but the one for Gradescope, if the instructor says
+so.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ SHORT: Final = {
     "security": (2, 3, 4, 6, 7),
     "privacy": (1, 5, 6, 8, 9),
 }
-"""The courses that the guide for instructors proposes; each lab stands alone, so any other selection is one, too."""
+"""The courses that the guide for instructors proposes; each lab stands alone, so any other
+selection is one, too.
+"""
 
 
 class PlannedLab(Section, frozen=True, kw_only=True):
-    """A lab of a course: its number, the day on which it is handed out and the last day of its submissions."""
+    """A lab of a course: its number, the day on which it is handed out and the last day of its
+    submissions.
+    """
 
     number: int
     opens: date
@@ -62,34 +67,51 @@ class Course(Section, frozen=True, kw_only=True):
             if planned.number == number:
                 return planned
         listed = ", ".join(str(planned.number) for planned in self.labs) or "none"
-        raise UsageError(f"the course {self.name!r} has no lab {number} (it has: {listed}); add it to {COURSE_FILE}")
+        raise UsageError(
+            f"the course {self.name!r} has no lab {number} (it has: {listed}); add it to "
+            f"{COURSE_FILE}"
+        )
 
 
 def plan(numbers: Sequence[int], first: date, days: int) -> tuple[PlannedLab, ...]:
-    """One lab after another, each open for so many days: the next is handed out when the last is due."""
+    """One lab after another, each open for so many days: the next is handed out when the last is
+    due.
+    """
     return tuple(
-        PlannedLab(number=number, opens=first + timedelta(days * i), due=first + timedelta(days * (i + 1)))
+        PlannedLab(
+            number=number, opens=first + timedelta(days * i), due=first + timedelta(days * (i + 1))
+        )
         for i, number in enumerate(numbers)
     )
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """The labs that `all`, `security`, `privacy` or a list such as 1,3,7 names. `UsageError` for anything else."""
+    """The labs that `all`, `security`, `privacy` or a list such as 1,3,7 names.
+
+    `UsageError` for anything else.
+    """
     if text in SHORT:
         return SHORT[text]
     words = [word.strip() for word in text.split(",")]
     numbers = tuple(int(word) for word in words if word.isdecimal())
-    if len(numbers) != len(words) or not set(numbers) <= set(SHORT["all"]) or len(set(numbers)) < len(numbers):
+    if (
+        len(numbers) != len(words)
+        or not set(numbers) <= set(SHORT["all"])
+        or len(set(numbers)) < len(numbers)
+    ):
         raise UsageError(
-            f"--labs is one of {', '.join(SHORT)}, or different numbers from 1 to 10 such as 1,3,7, not {text!r}"
+            f"--labs is one of {', '.join(SHORT)}, or different numbers from 1 to 10 such as "
+            f"1,3,7, not {text!r}"
         )
     return numbers
 
 
 def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
-    """Makes the folder of a course: key, plan, and a .gitignore that keeps the key out of repositories.
+    """Makes the folder of a course: key, plan, and a .gitignore that keeps the key out of
+    repositories.
 
-    Nothing that is there is overwritten: a lost key would make every result of the course unrepeatable.
+    Nothing that is there is overwritten: a lost key would make every result of the course
+    unrepeatable.
     """
     text = _as_toml(name, tuple(labs))
     try:
@@ -99,9 +121,13 @@ def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
         with (folder / ".gitignore").open("a") as file:
             file.write(f"/{KEY_FILE}\n")
     except FileExistsError as error:
-        raise OutputError(f"{error.filename} exists already; give another folder, or go on with that course") from error
+        raise OutputError(
+            f"{error.filename} exists already; give another folder, or go on with that course"
+        ) from error
     except OSError as error:
-        raise OutputError(f"cannot write {folder}: {error.strerror}; give another folder") from error
+        raise OutputError(
+            f"cannot write {folder}: {error.strerror}; give another folder"
+        ) from error
 
 
 def load_course(folder: Path) -> Course:
@@ -110,7 +136,10 @@ def load_course(folder: Path) -> Course:
 
 
 def load_key(path: Path) -> bytes:
-    """The key of a course. `ConfigError` when it is none, or when others than its owner may read it."""
+    """The key of a course.
+
+    `ConfigError` when it is none, or when others than its owner may read it.
+    """
     text = read_file(path, "course key").decode("ascii", errors="replace").strip()
     try:
         key = bytes.fromhex(text)
@@ -118,16 +147,22 @@ def load_key(path: Path) -> bytes:
         key = b""
     if len(key) != KEY_BYTES:
         raise ConfigError(
-            f"{path} holds no course key of {2 * KEY_BYTES} hex digits; `shuffledp lab course init` makes one"
+            f"{path} holds no course key of {2 * KEY_BYTES} hex digits; `shuffledp lab course "
+            f"init` makes one"
         )
     if path.stat().st_mode & 0o077:
-        raise ConfigError(f"others than its owner may read {path}: chmod 600 {path}, or begin a course with a new key")
+        raise ConfigError(
+            f"others than its owner may read {path}: chmod 600 {path}, or begin a course with a "
+            f"new key"
+        )
     return key
 
 
 def _as_toml(name: str, labs: tuple[PlannedLab, ...]) -> str:
     if not name.isprintable() or '"' in name or "\\" in name:
-        raise UsageError(f"the name of a course is one line without quotes and backslashes, not {name!r}")
+        raise UsageError(
+            f"the name of a course is one line without quotes and backslashes, not {name!r}"
+        )
     lines = [
         f'name = "{name}"',
         f'key = "{KEY_FILE}"  # secret: whoever reads it knows every instance before it is drawn',
@@ -135,5 +170,11 @@ def _as_toml(name: str, labs: tuple[PlannedLab, ...]) -> str:
         "# The day on which a lab is handed out, and the last one on which it may be handed in.",
     ]
     for lab in labs:
-        lines += ["[[labs]]", f"number = {lab.number}", f"opens = {lab.opens}", f"due = {lab.due}", ""]
+        lines += [
+            "[[labs]]",
+            f"number = {lab.number}",
+            f"opens = {lab.opens}",
+            f"due = {lab.due}",
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"

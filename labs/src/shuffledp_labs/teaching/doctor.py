@@ -1,7 +1,8 @@
-"""Whether this machine can do the labs: what is asked before the first lesson, so that it is not lost with installing.
+"""Whether this machine can do the labs: what is asked before the first lesson, so that it is not
+lost with installing.
 
-Every finding says what was seen and, where something is wrong, what to do. Only what stops a lab is called wrong;
-what makes it slower, or its sandbox weaker, is a note.
+Every finding says what was seen and, where something is wrong, what to do. Only what stops a lab is
+called wrong; what makes it slower, or its sandbox weaker, is a note.
 """
 
 from __future__ import annotations
@@ -30,13 +31,19 @@ from shuffledp_labs.student.sandbox import bubblewrap
 from shuffledp_labs.teaching.class_grading import confinement
 
 PORTS: Final = 12
-"""Ports that a system of a lab listens on at a time, with room for a second one that has not let go of its own yet."""
+"""Ports that a system of a lab listens on at a time, with room for a second one that has not let go
+of its own yet.
+"""
 
 DISK_BYTES: Final = 500 * 10**6
-"""Free space below which a lab may end in the middle; one with a running system writes about a tenth of it."""
+"""Free space below which a lab may end in the middle; one with a running system writes about a
+tenth of it.
+"""
 
 MEMORY_BYTES: Final = 10**9
-"""Of a running system, 375 MB measured, with as much again for students' programs and the checks themselves."""
+"""Of a running system, 375 MB measured, with as much again for students' programs and the checks
+themselves.
+"""
 
 PROCESSES: Final = 64
 """A system is 15 processes; students' programs and a shell come on top."""
@@ -57,7 +64,17 @@ class Finding:
 
 def examine(folder: Path) -> Iterator[Finding]:
     """All findings, one after another; `folder` is where the labs are going to be."""
-    for look in (_python, _machine, _packages, _accelerator, _sandbox, _ports, _clock, _memory, _processes):
+    for look in (
+        _python,
+        _machine,
+        _packages,
+        _accelerator,
+        _sandbox,
+        _ports,
+        _clock,
+        _memory,
+        _processes,
+    ):
         yield _guarded(look)
     yield _guarded(lambda: _disk(folder))
 
@@ -69,7 +86,11 @@ def show(findings: tuple[Finding, ...], *, as_json: bool) -> bool:
         sys.stdout.write(msgspec.json.encode({"well": well, "findings": findings}).decode() + "\n")
         return well
     table = Table(box=None, show_header=False, pad_edge=False)
-    marks = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "wrong": "[red]wrong[/red]"}
+    marks = {
+        "ok": "[green]ok[/green]",
+        "note": "[yellow]note[/yellow]",
+        "wrong": "[red]wrong[/red]",
+    }
     for finding in findings:
         table.add_row(marks[finding.state], finding.name, escape(finding.seen))
         if finding.remedy:
@@ -82,7 +103,9 @@ def _guarded(look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except OSError as error:  # on an unusual machine a look may fail where the labs would not
-        return Finding(getattr(look, "__name__", "disk").strip("_"), "note", f"could not be seen: {error}")
+        return Finding(
+            getattr(look, "__name__", "disk").strip("_"), "note", f"could not be seen: {error}"
+        )
 
 
 def _python() -> Finding:
@@ -93,10 +116,15 @@ def _python() -> Finding:
 def _machine() -> Finding:
     seen = f"{platform.system()} {platform.machine()}"
     if platform.system() == "Windows":
-        return Finding("machine", "wrong", seen, "use WSL2: `wsl --install`, and then everything inside it")
+        return Finding(
+            "machine", "wrong", seen, "use WSL2: `wsl --install`, and then everything inside it"
+        )
     if "microsoft" in platform.release().lower() and Path.cwd().as_posix().startswith("/mnt/"):
         return Finding(
-            "machine", "note", f"{seen}, WSL2, below /mnt", "work in a folder of Linux, such as ~/labs: faster"
+            "machine",
+            "note",
+            f"{seen}, WSL2, below /mnt",
+            "work in a folder of Linux, such as ~/labs: faster",
         )
     return Finding("machine", "ok", seen)
 
@@ -109,8 +137,17 @@ def _packages() -> Finding:
         except ImportError as error:
             missing.append(f"{name} ({error})")
     if missing:
-        return Finding("packages", "wrong", "missing: " + ", ".join(missing), "pip install --upgrade 'shuffledp[labs]'")
-    return Finding("packages", "ok", f"shuffledp-labs {distribution('shuffledp-labs').version} and what it needs")
+        return Finding(
+            "packages",
+            "wrong",
+            "missing: " + ", ".join(missing),
+            "pip install --upgrade 'shuffledp[labs]'",
+        )
+    return Finding(
+        "packages",
+        "ok",
+        f"shuffledp-labs {distribution('shuffledp-labs').version} and what it needs",
+    )
 
 
 def _accelerator() -> Finding:
@@ -118,7 +155,11 @@ def _accelerator() -> Finding:
         used = engine()
     except ShuffleDPError as error:
         return Finding("accelerator", "wrong", str(error), f"unset {VARIABLE}")
-    return Finding("accelerator", "ok", f"shuffledp-accel, {used.path}" if used else "none; libsodium seals and opens")
+    return Finding(
+        "accelerator",
+        "ok",
+        f"shuffledp-accel, {used.path}" if used else "none; libsodium seals and opens",
+    )
 
 
 def _sandbox() -> Finding:
@@ -127,17 +168,27 @@ def _sandbox() -> Finding:
         box = confinement()
     except ShuffleDPError as error:
         return Finding(
-            "sandbox", "wrong", f"no student's program can be started: {error}", "ask where you got the labs"
+            "sandbox",
+            "wrong",
+            f"no student's program can be started: {error}",
+            "ask where you got the labs",
         )
     if box == "none":
         why = "bubblewrap cannot start" if bubblewrap() else "there is no bubblewrap"
-        return Finding("sandbox", "note", f"{why}: programs run with your own rights, fine for your own", _NAMESPACES)
+        return Finding(
+            "sandbox",
+            "note",
+            f"{why}: programs run with your own rights, fine for your own",
+            _NAMESPACES,
+        )
     return Finding("sandbox", "ok", f"{box}, starts in {time.monotonic() - began:.1f} s")
 
 
 _NAMESPACES: Final = (
-    "to check others' programs, install it (apt install bubblewrap) and let an administrator allow user namespaces:"
-    " `sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+    "to check others' programs, install it (apt install bubblewrap) and let an administrator "
+    "allow user namespaces:"
+    " `sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu `sysctl "
+    "kernel.apparmor_restrict_unprivileged_userns=0`"
 )
 
 
@@ -153,11 +204,18 @@ def _ports() -> Finding:
             caller.connect(listener.getsockname())
         except OSError as error:
             return Finding(
-                "ports", "wrong", f"127.0.0.1 cannot be called: {error}", "let the firewall allow the loopback"
+                "ports",
+                "wrong",
+                f"127.0.0.1 cannot be called: {error}",
+                "let the firewall allow the loopback",
             )
-        proxied = [name for name in ("grpc_proxy", "https_proxy", "http_proxy") if os.environ.get(name)]
+        proxied = [
+            name for name in ("grpc_proxy", "https_proxy", "http_proxy") if os.environ.get(name)
+        ]
     if proxied and not os.environ.get("no_proxy"):
-        return Finding("ports", "note", f"{proxied[0]} is set", "export no_proxy=localhost,127.0.0.1")
+        return Finding(
+            "ports", "note", f"{proxied[0]} is set", "export no_proxy=localhost,127.0.0.1"
+        )
     return Finding("ports", "ok", f"{PORTS} on the loopback")
 
 
@@ -182,7 +240,12 @@ def _memory() -> Finding:
     values = dict(line.split(":") for line in file.read_text().splitlines() if ":" in line)
     free = int(values.get("MemAvailable", "0 kB").split()[0]) * 1024
     if free < MEMORY_BYTES:
-        return Finding("memory", "note", f"{free / 1e9:.1f} GB free", "close other programs before labs with a system")
+        return Finding(
+            "memory",
+            "note",
+            f"{free / 1e9:.1f} GB free",
+            "close other programs before labs with a system",
+        )
     return Finding("memory", "ok", f"{free / 1e9:.1f} GB free")
 
 
@@ -192,7 +255,11 @@ def _processes() -> Finding:
     allowed, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if allowed != resource.RLIM_INFINITY and allowed < PROCESSES:
         return Finding("processes", "wrong", f"{allowed} allowed", f"ulimit -u {8 * PROCESSES}")
-    return Finding("processes", "ok", "no limit" if allowed == resource.RLIM_INFINITY else f"{allowed:,} allowed")
+    return Finding(
+        "processes",
+        "ok",
+        "no limit" if allowed == resource.RLIM_INFINITY else f"{allowed:,} allowed",
+    )
 
 
 def _disk(folder: Path) -> Finding:
@@ -200,5 +267,7 @@ def _disk(folder: Path) -> Finding:
         return Finding("disk", "wrong", f"{folder} cannot be written", "cd to a folder of your own")
     free = shutil.disk_usage(folder).free
     if free < DISK_BYTES:
-        return Finding("disk", "wrong", f"{free / 1e6:.0f} MB free", f"make {DISK_BYTES / 1e6:.0f} MB of room")
+        return Finding(
+            "disk", "wrong", f"{free / 1e6:.0f} MB free", f"make {DISK_BYTES / 1e6:.0f} MB of room"
+        )
     return Finding("disk", "ok", f"{free / 1e9:.1f} GB free")

@@ -1,8 +1,8 @@
 """Grades the submissions of a class: each in a process of its own, several at a time.
 
-Whatever a submission does to its grader, it does to that process alone: the class goes on, and the row of the
-submission says what happened. What has been graded is not graded again unless a file of it changed, so a run that was
-broken off is continued by the same command.
+Whatever a submission does to its grader, it does to that process alone: the class goes on, and the
+row of the submission says what happened. What has been graded is not graded again unless a file of
+it changed, so a run that was broken off is continued by the same command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ SPARE_SECONDS: Final = 60.0
 
 
 class Graded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a grading that came to its end leaves beside the result: of which files, and points of predictions."""
+    """What a grading that came to its end leaves beside the result: of which files, and points of
+    predictions.
+    """
 
     digest: str
     predictions: int
@@ -67,13 +69,20 @@ class Grading:
     @property
     def seconds(self) -> float:
         """Limit for one submission."""
-        return SPARE_SECONDS + sum(check.seconds for check in self.lab.checks if self.system or not check.system)
+        return SPARE_SECONDS + sum(
+            check.seconds for check in self.lab.checks if self.system or not check.system
+        )
 
 
 def grade(
-    grading: Grading, submissions: Sequence[Submission], jobs: int, progress: Callable[[int, int], None]
+    grading: Grading,
+    submissions: Sequence[Submission],
+    jobs: int,
+    progress: Callable[[int, int], None],
 ) -> tuple[Row, ...]:
-    """Grades all of them, `jobs` at a time, and writes the table after each; `progress` hears how many are done.
+    """Grades all of them, `jobs` at a time, and writes the table after each.
+
+    `progress` hears how many are done.
 
     After an interruption nothing of it is left running, and what was done is written.
     """
@@ -81,7 +90,9 @@ def grade(
     rows: list[Row] = []
     running = Apart()
     with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="grading") as pool:
-        waiting: set[Future[Row]] = {pool.submit(_guarded, grading, one, running) for one in submissions}
+        waiting: set[Future[Row]] = {
+            pool.submit(_guarded, grading, one, running) for one in submissions
+        }
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -101,7 +112,9 @@ def _guarded(grading: Grading, submission: Submission, running: Apart) -> Row:
     except OSError as error:
         return Row(submission.student, None, trouble=f"cannot be graded: {error}")
     except Exception as error:  # noqa: BLE001 - whatever one submission brings about, the class is graded
-        return Row(submission.student, None, trouble=f"cannot be graded: {type(error).__name__}: {error}")
+        return Row(
+            submission.student, None, trouble=f"cannot be graded: {type(error).__name__}: {error}"
+        )
 
 
 def _one(grading: Grading, submission: Submission, running: Apart) -> Row:
@@ -123,9 +136,13 @@ def _one(grading: Grading, submission: Submission, running: Apart) -> Row:
     predictions = int(answer.get("predictions", 0))
     if result is not None:
         titles = {check.name: check.title for check in grading.lab.checks}
-        write_json(folder / FOR_GRADESCOPE, results_json(result, titles, (predictions, PREDICTION_POINTS)))
+        write_json(
+            folder / FOR_GRADESCOPE, results_json(result, titles, (predictions, PREDICTION_POINTS))
+        )
     if not trouble:  # what broke off is done again by the next run
-        write_atomic(folder / GRADED, msgspec.json.encode(Graded(digest, predictions, grading.system)))
+        write_atomic(
+            folder / GRADED, msgspec.json.encode(Graded(digest, predictions, grading.system))
+        )
     return Row(submission.student, result, predictions, trouble)
 
 
@@ -142,10 +159,15 @@ def _job(grading: Grading, submission: Submission, folder: Path) -> dict[str, An
 
 
 def faults(result: LabResult | None) -> str:
-    """What of a result is the grader's fault or the machine's, in words for the instructor; empty where nothing is."""
+    """What of a result is the grader's fault or the machine's, in words for the instructor.
+
+    Empty where nothing is.
+    """
     failed = [check for check in result.checks if check.outcome == "error"] if result else []
     return (
-        f"{', '.join(check.name for check in failed)} could not be carried out: {failed[0].message}" if failed else ""
+        f"{', '.join(check.name for check in failed)} could not be carried out: {failed[0].message}"
+        if failed
+        else ""
     )
 
 

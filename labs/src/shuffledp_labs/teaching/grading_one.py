@@ -1,7 +1,8 @@
-"""The process that grades one submission: `python -m shuffledp_labs.teaching.grading_one`, started by `apart.Apart`.
+"""The process that grades one submission: `python -m shuffledp_labs.teaching.grading_one`, started
+by `apart.Apart`.
 
-It gets its task on standard input and answers on standard output with the points of the predictions; the result itself
-is in the file that the task names, written after every check.
+It gets its task on standard input and answers on standard output with the points of the
+predictions; the result itself is in the file that the task names, written after every check.
 """
 
 from __future__ import annotations
@@ -52,9 +53,13 @@ def graded(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
-    """The predictions of a submission: those kept at the first run, else those of the file that can be understood."""
+    """The predictions of a submission: those kept at the first run, else those of the file that can
+    be understood.
+    """
     try:
-        kept: dict[str, Any] = kept_of(folder)["answers"] if (folder / KEPT).is_file() else understood(folder, lab)
+        kept: dict[str, Any] = (
+            kept_of(folder)["answers"] if (folder / KEPT).is_file() else understood(folder, lab)
+        )
     except LabUsageError:
         return understood(folder, lab)
     return kept
@@ -63,7 +68,11 @@ def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
 def prediction_points(lab: Lab, folder: Path) -> int:
     """All points or none: any answer counts, and every question wants one."""
     made = predictions_of(lab, folder)
-    return PREDICTION_POINTS if all(str(made.get(one.key, "")).strip() for one in lab.predictions) else 0
+    return (
+        PREDICTION_POINTS
+        if all(str(made.get(one.key, "")).strip() for one in lab.predictions)
+        else 0
+    )
 
 
 def main() -> None:

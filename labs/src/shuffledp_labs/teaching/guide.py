@@ -1,4 +1,6 @@
-"""The instructor's guide of a lab, which is in a checkout of the repository and in no package that students install."""
+"""The instructor's guide of a lab, which is in a checkout of the repository and in no package that
+students install.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def guide(number: int) -> str:
     file = lab_of(number).file("instructor.md")
     if not file.is_file():
         raise NotInstalledError(
-            f"the instructor's guide of lab {number} is not in this installation, which is what students get: "
+            f"the instructor's guide of lab {number} is not in this installation, which is what "
+            f"students get: "
             "clone the repository, run `make demo` there, and use that installation"
         )
     return file.read_text(encoding="utf-8")
@@ -37,12 +40,15 @@ def write_page(number: int, folder: Path) -> Path:
     body = MarkdownIt("commonmark").enable("table").render(guide(number))
     title = f"Lab {number}: {lab_of(number).title}, for instructors"
     page = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><body>{body}</body></html>'
+        f'<!doctype html><html lang="en"><meta '
+        f'charset="utf-8"><title>{escape(title)}</title><body>{body}</body></html>'
     )
     file = folder / f"lab{number:02}.html"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(file, page.encode())  # mode 0600
     except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror}; give another folder with --html") from error
+        raise OutputError(
+            f"cannot write {file}: {error.strerror}; give another folder with --html"
+        ) from error
     return file

@@ -18,10 +18,14 @@ from shuffledp_labs.teaching.starting import find
 from shuffledp_labs.teaching.terminal import Screen
 
 
-def check(number: int, folder: Path | None, step: str | None, *, system: bool, quiet: bool = False) -> LabResult:
-    """Runs the checks of a lab on a fresh instance, shows each, and keeps the results in the lab's folder.
+def check(
+    number: int, folder: Path | None, step: str | None, *, system: bool, quiet: bool = False
+) -> LabResult:
+    """Runs the checks of a lab on a fresh instance, shows each, and keeps the results in the lab's
+    folder.
 
-    A run that leaves checks out has a file of its own, and never replaces the result of all of them.
+    A run that leaves checks out has a file of its own, and never replaces the result of all of
+    them.
     """
     lab, place = lab_of(number), find(number, folder)
     read_source(place.work)
@@ -37,11 +41,15 @@ def check(number: int, folder: Path | None, step: str | None, *, system: bool, q
 
 
 def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> Path:
-    """Runs the lab's system with the student's code in it, and draws a picture, whose path this is."""
+    """Runs the lab's system with the student's code in it, and draws a picture, whose path this
+    is.
+    """
     lab, place = lab_of(number), find(number, folder)
     read_source(place.work)
     predictions.keep(place.path, lab)
     place.out.mkdir(exist_ok=True)
     draws = instance(place.practice_key(), number, place.student, fresh_nonce())
     with scratch_folder() as scratch, StudentProgram(place.work, scratch) as program:
-        return lab.show(Showing(place.work, place.out, draws.child("show"), program, scratch, progress))
+        return lab.show(
+            Showing(place.work, place.out, draws.child("show"), program, scratch, progress)
+        )

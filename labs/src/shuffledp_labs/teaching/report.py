@@ -1,7 +1,9 @@
-"""The report of a lab as one HTML file: predictions beside results, picture, explanations, code, points.
+"""The report of a lab as one HTML file: predictions beside results, picture, explanations, code,
+points.
 
-It is opened by somebody else than its author, so nothing in it is loaded or run: everything is in the file,
-the author's words and code are escaped, and the page's own policy forbids scripts and addresses.
+It is opened by somebody else than its author, so nothing in it is loaded or run: everything is in
+the file, the author's words and code are escaped, and the page's own policy forbids scripts and
+addresses.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ PICTURE_BYTES: Final = 8 * 2**20
 _KINDS: Final = {".png": ("image/png", b"\x89PNG\r\n\x1a\n"), ".svg": ("image/svg+xml", b"")}
 
 _POLICY: Final = "; img-src data:; style-src-attr 'unsafe-inline'"
-"""Beside the page's own style: its pictures, and how the cells of the author's tables are aligned."""
+"""Beside the page's own style: its pictures, and how the cells of the author's tables are aligned.
+"""
 
 _JUDGED: Final = ("claim", "own numbers", "cause", "limit")
 """What an explanation is judged by, 5 points each over both."""
@@ -70,10 +73,18 @@ def page(report: Report) -> str:
     heading = f"Lab {report.number}: {report.title}"
     body = "\n".join(
         part
-        for section in (_head(report), _predictions(report), _pictures(report), _explanations(report), _code(report))
+        for section in (
+            _head(report),
+            _predictions(report),
+            _pictures(report),
+            _explanations(report),
+            _code(report),
+        )
         for part in section
     )
-    return self_contained(f"{heading}, {report.student}", _style(), f"<h1>{escape(heading)}</h1>\n{body}", _POLICY)
+    return self_contained(
+        f"{heading}, {report.student}", _style(), f"<h1>{escape(heading)}</h1>\n{body}", _POLICY
+    )
 
 
 def _head(report: Report) -> Iterator[str]:
@@ -87,20 +98,38 @@ def _head(report: Report) -> Iterator[str]:
     points = report.prediction_points + sum(check.points for check in result.checks)
     most = PREDICTION_POINTS + (result.possible if result.partial else CHECK_POINTS)
     by_a_person = EXPLANATION_POINTS * len(report.explanations)
-    yield f'<p class="total"><strong>{points}</strong> of {most}, and up to {by_a_person} by a person</p>'
-    yield "<table><thead><tr><th>check</th><th>asked</th><th>points</th><th></th></tr></thead><tbody>"
-    yield _row("A", "Predictions made before the lab", report.prediction_points, PREDICTION_POINTS, "", "")
+    yield (
+        f'<p class="total"><strong>{points}</strong> of {most}, and up to {by_a_person} by a '
+        f"person</p>"
+    )
+    yield "<table><thead><tr>"
+    yield "<th>check</th><th>asked</th><th>points</th><th></th></tr></thead><tbody>"
+    yield _row(
+        "A", "Predictions made before the lab", report.prediction_points, PREDICTION_POINTS, "", ""
+    )
     for check in result.checks:
         yield _row(
-            check.name, report.titles.get(check.name, ""), check.points, check.of, check.outcome, check.message or ""
+            check.name,
+            report.titles.get(check.name, ""),
+            check.points,
+            check.of,
+            check.outcome,
+            check.message or "",
         )
     yield "</tbody></table>"
-    yield f'<p class="fine">Instance {escape(result.nonce)}, work.py {escape(result.digest[:16])}.</p>'
+    yield (
+        f'<p class="fine">Instance {escape(result.nonce)}, work.py '
+        f"{escape(result.digest[:16])}.</p>"
+    )
 
 
 def _row(name: str, asked: str, points: int, of: int, outcome: str, said: str) -> str:
     message = f'<div class="said">{_with_code(said)}</div>' if said else ""
-    badge = f'<span class="{escape(outcome)}">{escape(_OUTCOMES.get(outcome, outcome))}</span>' if outcome else ""
+    badge = (
+        f'<span class="{escape(outcome)}">{escape(_OUTCOMES.get(outcome, outcome))}</span>'
+        if outcome
+        else ""
+    )
     return (
         f"<tr><th scope='row'>{escape(name)}</th><td>{_with_code(asked)}{message}</td>"
         f"<td class='points'>{points}/{of}</td><td>{badge}</td></tr>"
@@ -115,15 +144,23 @@ def _predictions(report: Report) -> Iterator[str]:
     for one in report.predicted:
         answer = escape(one.answer) or "<em>nothing</em>"
         yield f"<tr><td>{_with_code(one.question)}</td><td>{answer}</td></tr>"
-    yield "</tbody></table><table><thead><tr><th colspan='2'>what the checks saw</th></tr></thead><tbody>"
+    yield (
+        "</tbody></table><table><thead><tr><th colspan='2'>what the checks "
+        "saw</th></tr></thead><tbody>"
+    )
     for check in report.result.checks if report.result else ():
         if check.outcome in {"passed", "failed"}:
-            yield f"<tr><th scope='row'>{escape(check.name)}</th><td>{_with_code(check.message)}</td></tr>"
+            yield (
+                f"<tr><th "
+                f"scope='row'>{escape(check.name)}</th><td>{_with_code(check.message)}</td></tr>"
+            )
     yield "</tbody></table></div>"
 
 
 def _with_code(words: str) -> str:
-    """Escaped words, with what stands between two backticks as code, as a terminal's reader takes it."""
+    """Escaped words, with what stands between two backticks as code, as a terminal's reader takes
+    it.
+    """
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
@@ -138,7 +175,11 @@ def _pictures(report: Report) -> Iterator[str]:
 
 def _explanations(report: Report) -> Iterator[str]:
     yield "<h2>Explanations</h2>"
-    yield "<ol>" + "".join(f"<li>{_with_code(question)}</li>" for question in report.explanations) + "</ol>"
+    yield (
+        "<ol>"
+        + "".join(f"<li>{_with_code(question)}</li>" for question in report.explanations)
+        + "</ol>"
+    )
     yield f'<div class="words">{as_html(report.explained)}</div>'
     boxes = "".join(f"<td>{name}: <span class='box'></span> / 5</td>" for name in _JUDGED)
     yield f'<table class="judged"><tbody><tr>{boxes}</tr></tbody></table>'
@@ -153,7 +194,11 @@ def embedded(file: Path) -> str:
     """A picture as an address that holds it, empty for what is none or too large."""
     kind = _KINDS.get(file.suffix.lower())
     try:
-        data = file.read_bytes() if kind and not file.is_symlink() and file.stat().st_size <= PICTURE_BYTES else b""
+        data = (
+            file.read_bytes()
+            if kind and not file.is_symlink() and file.stat().st_size <= PICTURE_BYTES
+            else b""
+        )
     except OSError:
         return ""
     if not kind or not data.startswith(kind[1]) or not data:
@@ -162,10 +207,14 @@ def embedded(file: Path) -> str:
 
 
 def as_html(words: str) -> str:
-    """Markdown as HTML: without HTML of its own, and without pictures, which would be loaded from elsewhere."""
+    """Markdown as HTML: without HTML of its own, and without pictures, which would be loaded from
+    elsewhere.
+    """
     from markdown_it import MarkdownIt
 
-    rendered: Any = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+    rendered: Any = (
+        MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").disable("image")
+    )
     return str(rendered.render(words))
 
 
@@ -175,7 +224,9 @@ def highlighted(source: str) -> str:
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    formatter: Any = HtmlFormatter(linenos="inline", linespans="line", cssclass="code", wrapcode=True)
+    formatter: Any = HtmlFormatter(
+        linenos="inline", linespans="line", cssclass="code", wrapcode=True
+    )
     return str(highlight(source, PythonLexer(), formatter))
 
 

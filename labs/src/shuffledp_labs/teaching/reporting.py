@@ -1,4 +1,6 @@
-"""`lab report` and `lab viva`: reads a student's folder, which may be one's own or one that was handed in."""
+"""`lab report` and `lab viva`: reads a student's folder, which may be one's own or one that was
+handed in.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def write_report(number: int, folder: Path | None, result: Path | None, to: Path
     try:
         write_atomic(file, text.encode())
     except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror}; give another place with --to") from error
+        raise OutputError(
+            f"cannot write {file}: {error.strerror}; give another place with --to"
+        ) from error
     return file
 
 
@@ -43,7 +47,9 @@ def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> 
         student=result.student if result and result.student else student,
         titles={check.name: check.title for check in lab.checks},
         result=result,
-        predicted=[Predicted(one.question, _shown(made.get(one.key), one.unit)) for one in lab.predictions],
+        predicted=[
+            Predicted(one.question, _shown(made.get(one.key), one.unit)) for one in lab.predictions
+        ],
         prediction_points=prediction_points(lab, place),
         pictures=sorted((place / "out").glob("*.png")),
         explained=_words(place / "report.md"),
@@ -53,22 +59,30 @@ def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> 
     )
 
 
-def viva_of(number: int, folder: Path | None, result: Path | None) -> tuple[Question, Question, Question]:
+def viva_of(
+    number: int, folder: Path | None, result: Path | None
+) -> tuple[Question, Question, Question]:
     """The questions on a folder."""
     lab, place = lab_of(number), _place(number, folder)
     found = _result(place, result)
     if found is None:
         raise LabUsageError(
-            f"{place / RESULT} is not there: the questions are about a run, so run `shuffledp lab check`"
+            f"{place / RESULT} is not there: the questions are about a run, so run `shuffledp lab "
+            f"check`"
         )
     made = predictions_of(lab, place)
-    told = [(one.question, _shown(made[one.key], one.unit)) for one in lab.predictions if one.key in made]
+    told = [
+        (one.question, _shown(made[one.key], one.unit))
+        for one in lab.predictions
+        if one.key in made
+    ]
     titles = {check.name: check.title for check in lab.checks}
     return viva(found, titles, told, _words(place / "work.py"), lab.file("work.py").read_text())
 
 
 def _place(number: int, folder: Path | None) -> Path:
-    # A folder that was handed in may have lost its mark, which has a name that many programs leave out.
+    # A folder that was handed in may have lost its mark, which has a name that many programs leave
+    # out.
     if folder is not None and (folder / "work.py").is_file():
         return folder
     return find(number, folder).path
@@ -84,16 +98,23 @@ def _result(place: Path, result: Path | None) -> LabResult | None:
 def _notes(place: Path, result: LabResult | None) -> list[str]:
     notes = []
     if result is not None and _changed_program(place / "work.py", result):
-        notes.append("work.py has been changed since this run: check again, so that code and points belong together.")
+        notes.append(
+            "work.py has been changed since this run: check again, so that code and points belong "
+            "together."
+        )
     if result is not None and not result.finished:
         notes.append("This run was broken off; the checks that are not listed have not run.")
     if result is not None and result.partial:
         notes.append(
-            f"A partial run: its checks give {result.possible} of {CHECK_POINTS} points. Run all of them, by "
+            f"A partial run: its checks give {result.possible} of {CHECK_POINTS} points. Run all "
+            f"of them, by "
             f"shuffledp lab check {result.lab}."
         )
     if _changed_predictions(place):
-        notes.append("predict.toml was changed after the first run; what is shown are the predictions before it.")
+        notes.append(
+            "predict.toml was changed after the first run; what is shown are the predictions "
+            "before it."
+        )
     return notes
 
 

@@ -19,9 +19,11 @@ KEY: Final = Path(".lab", "key")
 RESULT: Final = Path("out", "result.json")
 PARTIAL: Final = Path("out", "partial.json")
 
-HANDED_OUT: Final = {"handout.md": "README.md", "work.py": "work.py", "predict.toml": "predict.toml"} | {
-    "report.md": "report.md"
-}
+HANDED_OUT: Final = {
+    "handout.md": "README.md",
+    "work.py": "work.py",
+    "predict.toml": "predict.toml",
+} | {"report.md": "report.md"}
 """Files of a lab's package, by the names that the student sees."""
 
 
@@ -74,15 +76,21 @@ class WorkFolder:
 
 
 def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder:
-    """Makes the folder of a lab. What is there already stays as it is: nobody's work is overwritten."""
+    """Makes the folder of a lab.
+
+    What is there already stays as it is: nobody's work is overwritten.
+    """
     path = folder or Path(f"lab-{lab.number}")
     mark = path / MARK
     if mark.exists():
         raise LabUsageError(
-            f"{path} is there already, with your work in it: go on there, or name another with --folder"
+            f"{path} is there already, with your work in it: go on there, or name another with "
+            f"--folder"
         )
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
-        raise LabUsageError(f"{path} is there already and is not empty: name another folder with --folder")
+        raise LabUsageError(
+            f"{path} is there already and is not empty: name another folder with --folder"
+        )
     path.mkdir(parents=True, exist_ok=True)
     for name, shown in HANDED_OUT.items():
         (path / shown).write_bytes(lab.file(name).read_bytes())
@@ -96,7 +104,9 @@ def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder
             if entry.is_file() and not entry.name.startswith(("_", ".")):
                 (path / "data" / entry.name).write_bytes(entry.read_bytes())
     mark.parent.mkdir()
-    write_atomic(mark, msgspec.json.encode(Mark(lab.number, student)))  # last: a folder with it is complete
+    write_atomic(
+        mark, msgspec.json.encode(Mark(lab.number, student))
+    )  # last: a folder with it is complete
     return WorkFolder(path, student)
 
 

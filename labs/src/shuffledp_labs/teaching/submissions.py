@@ -1,4 +1,6 @@
-"""The submissions of a class: where they are, whose they are, and whether one has been graded already."""
+"""The submissions of a class: where they are, whose they are, and whether one has been graded
+already.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.student.source import WORK, digest_of_program
 
 DEPTH: Final = 3
-"""How far below a student's folder work.py may be: alice/lab-3/work.py, or what a learning platform wraps around it."""
+"""How far below a student's folder work.py may be: alice/lab-3/work.py, or what a learning platform
+wraps around it.
+"""
 
 _STRANGE: Final = re.compile(r"[^\w.@+-]+")
 
@@ -25,7 +29,8 @@ NAME_LENGTH: Final = 80
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's: the folder with work.py, or what is wrong with it, in words for the instructor.
+    """One student's: the folder with work.py, or what is wrong with it, in words for the
+    instructor.
 
     Attributes:
         student: a name that no other submission of the class has.
@@ -46,7 +51,9 @@ class Submission:
         """
         if self.folder is None:
             return ""
-        return sha256(f"{digest_of_program(self.folder / WORK)} {self._predicted()}".encode()).hexdigest()
+        return sha256(
+            f"{digest_of_program(self.folder / WORK)} {self._predicted()}".encode()
+        ).hexdigest()
 
     def _predicted(self) -> str:
         assert self.folder is not None  # noqa: S101 - `digest` has looked
@@ -59,28 +66,39 @@ class Submission:
 def find_submissions(folder: Path) -> tuple[Submission, ...]:
     """All submissions of a folder: one for each folder in it, named by it.
 
-    A folder without work.py, or with two, is a submission that cannot be graded, and says so in the results.
+    A folder without work.py, or with two, is a submission that cannot be graded, and says so in the
+    results.
     """
     if not folder.is_dir():
-        raise LabUsageError(f"{folder} is not a folder; give the one that holds a folder for each student")
+        raise LabUsageError(
+            f"{folder} is not a folder; give the one that holds a folder for each student"
+        )
     found = tuple(sorted(_with_own_names(_each(folder)), key=lambda submission: submission.student))
     if not found:
-        raise LabUsageError(f"{folder} is empty; it holds a folder for each student, with {WORK} in it")
+        raise LabUsageError(
+            f"{folder} is empty; it holds a folder for each student, with {WORK} in it"
+        )
     return found
 
 
 def student_name(text: str) -> str:
-    """A name as files and columns can hold it, never one that leads elsewhere or is a file of the results."""
+    """A name as files and columns can hold it, never one that leads elsewhere or is a file of the
+    results.
+    """
     name = _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
     return f"{name}_" if name.lower().endswith(".csv") else name
 
 
 def _with_own_names(submissions: Iterable[Submission]) -> Iterator[Submission]:
-    """Number the names that several submissions have, so that each has a row and a folder of its own."""
+    """Number the names that several submissions have, so that each has a row and a folder of its
+    own.
+    """
     taken: set[str] = set()
     for one in submissions:
         numbered = (f"{one.student}_{number}" for number in count(2))
-        student = next(name for name in chain([one.student], numbered) if name.casefold() not in taken)
+        student = next(
+            name for name in chain([one.student], numbered) if name.casefold() not in taken
+        )
         taken.add(student.casefold())
         yield replace(one, student=student)
 
@@ -95,7 +113,12 @@ def _each(folder: Path) -> Iterator[Submission]:
 
 def _in_folder(entry: Path) -> Submission:
     student = student_name(entry.name)
-    works = [file for depth in range(DEPTH) for file in sorted(entry.glob("*/" * depth + WORK)) if _plain(file, entry)]
+    works = [
+        file
+        for depth in range(DEPTH)
+        for file in sorted(entry.glob("*/" * depth + WORK))
+        if _plain(file, entry)
+    ]
     if len(works) == 1:
         return Submission(student, works[0].parent)
     if not works:
@@ -106,4 +129,6 @@ def _in_folder(entry: Path) -> Submission:
 
 def _plain(file: Path, entry: Path) -> bool:
     """Whether it is a file of the submission itself, and no link to something of the grader's."""
-    return file.is_file() and not file.is_symlink() and file.resolve().is_relative_to(entry.resolve())
+    return (
+        file.is_file() and not file.is_symlink() and file.resolve().is_relative_to(entry.resolve())
+    )

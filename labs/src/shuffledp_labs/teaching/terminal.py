@@ -21,7 +21,8 @@ _MARKS = {
 }
 
 NO_BOX = (
-    "warning: no sandbox works here, so your program runs with your own rights: check only what you wrote yourself "
+    "warning: no sandbox works here, so your program runs with your own rights: check only what "
+    "you wrote yourself "
     "(shuffledp lab doctor says why)"
 )
 
@@ -49,8 +50,12 @@ class Screen(Watcher):
         """See Watcher."""
         self._stop()
         points = f"{result.points:2} of {result.of}"
-        self._console.print(f"{_MARKS[result.outcome]} {check.name:<12} {points:>8}  {escape(check.title)}")
-        self._console.print(f"    {escape(result.message)}", style="" if result.outcome == "failed" else "dim")
+        self._console.print(
+            f"{_MARKS[result.outcome]} {check.name:<12} {points:>8}  {escape(check.title)}"
+        )
+        self._console.print(
+            f"    {escape(result.message)}", style="" if result.outcome == "failed" else "dim"
+        )
         if printed.strip():
             lines = [line[:200] for line in printed.splitlines() if line.strip()][-5:]
             self._console.print(
@@ -72,7 +77,8 @@ class Screen(Watcher):
         if result.partial:
             run = sum(check.outcome != "left-out" for check in result.checks)
             self._console.print(
-                f"a partial run, {run} of {len(result.checks)} checks: all of them are {CHECK_POINTS} points, by "
+                f"a partial run, {run} of {len(result.checks)} checks: all of them are "
+                f"{CHECK_POINTS} points, by "
                 f"`shuffledp lab check {result.lab}`, and only a run of all counts for the report"
             )
 

@@ -1,8 +1,9 @@
 """Three questions for a conversation of five minutes about a student's own run and own code.
 
-The repository of the labs is public, and a solution can be copied; who copied it cannot answer these. One question is
-about a sentence that a check said of this student's instance, one about a prediction, and one about a line that the
-student wrote. They follow from the result alone, so two examiners ask the same.
+The repository of the labs is public, and a solution can be copied; who copied it cannot answer
+these. One question is about a sentence that a check said of this student's instance, one about a
+prediction, and one about a line that the student wrote. They follow from the result alone, so two
+examiners ask the same.
 """
 
 from __future__ import annotations
@@ -35,7 +36,16 @@ _SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
 }
 """Operators, and what each is asked to be exchanged for."""
 
-_SEQUENCES: Final = (ast.Tuple, ast.List, ast.ListComp, ast.Set, ast.SetComp, ast.Dict, ast.DictComp, ast.JoinedStr)
+_SEQUENCES: Final = (
+    ast.Tuple,
+    ast.List,
+    ast.ListComp,
+    ast.Set,
+    ast.SetComp,
+    ast.Dict,
+    ast.DictComp,
+    ast.JoinedStr,
+)
 _MAKERS: Final = {"bytes", "bytearray", "dict", "list", "set", "sorted", "str", "tuple"}
 
 LONGEST: Final = 70
@@ -78,57 +88,74 @@ def viva(
     turns = sorted(_turns(source, stub))
     first = _about_a_check(result, titles)
     second = (
-        _about_a_prediction(result, predictions) if predictions else _about_the_code(result, turns, source, "second")
+        _about_a_prediction(result, predictions)
+        if predictions
+        else _about_the_code(result, turns, source, "second")
     )
     return first, second, _about_the_code(result, turns, source, "third")
 
 
 def _drawn(result: LabResult, label: str, choices: Sequence[T]) -> T:
     """One of the choices, by the nonce: the same for everybody who asks again."""
-    seed = sha256(f"{label}|{result.lab}|{result.student}|{result.nonce}|{result.digest}".encode()).digest()
+    seed = sha256(
+        f"{label}|{result.lab}|{result.student}|{result.nonce}|{result.digest}".encode()
+    ).digest()
     return choices[int.from_bytes(seed, "big") % len(choices)]
 
 
 def _about_a_check(result: LabResult, titles: Mapping[str, str]) -> Question:
-    spoken = [check for check in result.checks if check.message and check.outcome in {"passed", "failed"}]
+    spoken = [
+        check for check in result.checks if check.message and check.outcome in {"passed", "failed"}
+    ]
     if not spoken:
         return Question(
-            "No check of this run came to a verdict. Show where your program begins, and what you would write next.",
+            "No check of this run came to a verdict. Show where your program begins, and what you "
+            "would write next.",
             "an honest account of how far it came; which check would be the first to pass",
         )
     check: CheckResult = _drawn(result, "check", spoken)
     asked = titles.get(check.name, check.name).rstrip(".")
     if check.outcome == "passed":
-        text = f'{check.name} passed, and said of your instance: "{check.message}". What was compared with what there?'
+        text = (
+            f'{check.name} passed, and said of your instance: "{check.message}". What was '
+            f"compared with what there?"
+        )
         text += " Which line of yours makes it true, and what would you change to make it false?"
     else:
         text = f'{check.name} failed, and said of your instance: "{check.message}".'
         text += " Which line of yours causes it, and what is the smallest change that mends it?"
-    return Question(text, f"what the check asks ({asked}); the line; an effect that this instance would show")
+    return Question(
+        text, f"what the check asks ({asked}); the line; an effect that this instance would show"
+    )
 
 
 def _about_a_prediction(result: LabResult, predictions: Sequence[tuple[str, str]]) -> Question:
     question, answer = _drawn(result, "prediction", predictions)
     return Question(
         f'Before the lab you answered "{answer}" to: "{question}" What did you find? If it differs,'
-        " what explains the difference; if it does not, which change of the setting would have made you wrong?",
-        "the number that was found, from the student's own report; the cause, not only the size, of a difference",
+        " what explains the difference; if it does not, which change of the setting would have "
+        "made you wrong?",
+        "the number that was found, from the student's own report; the cause, not only the size, "
+        "of a difference",
     )
 
 
 def _about_the_code(result: LabResult, turns: Sequence[_Turn], source: str, label: str) -> Question:
     if not turns:
         return Question(
-            "Your work.py is as it was handed out. How would you begin with its first function, and how test it?",
+            "Your work.py is as it was handed out. How would you begin with its first function, "
+            "and how test it?",
             "what the function has to promise; a case small enough to count by hand",
         )
     turn = _drawn(result, label, turns)
     line = source.splitlines()[turn.line - 1].strip()
     names = ", ".join(check.name for check in result.checks)
     return Question(
-        f"Line {turn.line} of your work.py, in `{turn.function}`: `{line}`. What would happen if {turn.change}?"
+        f"Line {turn.line} of your work.py, in `{turn.function}`: `{line}`. What would happen if "
+        f"{turn.change}?"
         " Which check would notice, by which observation, and could one miss it?",
-        f"the effect on the answer or on its law; a check that sees it ({names}); or why nothing changes, if so",
+        f"the effect on the answer or on its law; a check that sees it ({names}); or why nothing "
+        f"changes, if so",
     )
 
 
@@ -149,9 +176,13 @@ def _turns(source: str, stub: str) -> Iterator[_Turn]:
 
 def _change(node: ast.AST) -> str | None:
     match node:
-        case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _SWAPPED:
+        case ast.Compare(left=left, ops=[operator], comparators=[right]) if (
+            type(operator) in _SWAPPED
+        ):
             return _exchanged(node, ast.Compare(left, [_SWAPPED[type(operator)]()], [right]))
-        case ast.BinOp(left=left, op=operator, right=right) if _numeric(left, right) and type(operator) in _SWAPPED:
+        case ast.BinOp(left=left, op=operator, right=right) if (
+            _numeric(left, right) and type(operator) in _SWAPPED
+        ):
             return _exchanged(node, ast.BinOp(left, _SWAPPED[type(operator)](), right))
         case ast.If():
             return "its condition were always true"
@@ -164,12 +195,18 @@ def _change(node: ast.AST) -> str | None:
 
 
 def _numeric(*operands: ast.expr) -> bool:
-    """Whether none of them is plainly a sequence or a text: with another operator that is a TypeError, no question."""
+    """Whether none of them is plainly a sequence or a text: with another operator that is a
+    TypeError, no question.
+    """
     return not any(
         isinstance(operand, _SEQUENCES)
         or (isinstance(operand, ast.Constant) and not isinstance(operand.value, int | float))
         or (isinstance(operand, ast.Subscript) and isinstance(operand.slice, ast.Slice))
-        or (isinstance(operand, ast.Call) and isinstance(operand.func, ast.Name) and operand.func.id in _MAKERS)
+        or (
+            isinstance(operand, ast.Call)
+            and isinstance(operand.func, ast.Name)
+            and operand.func.id in _MAKERS
+        )
         or (isinstance(operand, ast.BinOp) and not _numeric(operand.left, operand.right))
         for operand in operands
     )

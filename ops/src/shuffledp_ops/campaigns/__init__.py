@@ -1,1 +1,3 @@
-"""Campaigns: questions that are asked again and again, planned and paid for as a whole: `shuffledp campaign`."""
+"""Campaigns: questions that are asked again and again, planned and paid for as a whole: `shuffledp
+campaign`.
+"""

@@ -1,4 +1,6 @@
-"""A population's account at the accountant, read as the operator: the budget, and every cost that counts."""
+"""A population's account at the accountant, read as the operator: the budget, and every cost that
+counts.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _SPEC: Final[Any] = Mechanism
 
 @dataclass(frozen=True)
 class Account:
-    """A population's account: its budget (ε in nats at δ), each cost that counts with its number, the rounds' charges.
+    """A population's account: its budget (ε in nats at δ), each cost that counts with its number,
+    the rounds' charges.
 
     `charges` has the state of each round's charge: "reserved", "settled" or "released".
     """
@@ -41,7 +44,9 @@ class Account:
     charges: dict[str, str] = field(default_factory=dict)
 
     def spent(self, more: Counter[Cost] | None = None, limit: float | None = None) -> float:
-        """ε spent by all that is charged, and by `more`, as the ledger composes it; above the limit: it is refused.
+        """ε spent by all that is charged, and by `more`, as the ledger composes it.
+
+        Above the limit: it is refused.
 
         Args:
             more: further costs.
@@ -77,18 +82,25 @@ async def read_account(deployment: Deployment, population: str) -> Account:
 
 
 def _account(
-    population: str, page: accountant_pb2.GetBudgetResponse, counted: Counter[Cost], charges: dict[str, str]
+    population: str,
+    page: accountant_pb2.GetBudgetResponse,
+    counted: Counter[Cost],
+    charges: dict[str, str],
 ) -> Account:
     try:
         adjacency, composition = Adjacency(page.adjacency), Composition(page.composition)
     except ValueError as error:
         raise _not_understood(error) from error
-    return Account(population, page.limit_epsilon, page.delta, adjacency, composition, counted, charges)
+    return Account(
+        population, page.limit_epsilon, page.delta, adjacency, composition, counted, charges
+    )
 
 
 def _cost(entry: accountant_pb2.LedgerEntry) -> Cost:
     try:
-        mechanism: Mechanism = msgspec.json.decode(entry.mechanism, type=_SPEC, dec_hook=decode_value)
+        mechanism: Mechanism = msgspec.json.decode(
+            entry.mechanism, type=_SPEC, dec_hook=decode_value
+        )
         setting = Setting(entry.users, entry.honest, Adjacency(entry.adjacency), entry.max_distance)
     except (msgspec.DecodeError, ValueError, TypeError, UsageError) as error:
         raise _not_understood(error) from error
@@ -97,5 +109,6 @@ def _cost(entry: accountant_pb2.LedgerEntry) -> Cost:
 
 def _not_understood(error: Exception) -> MalformedDocumentError:
     return MalformedDocumentError(
-        f"the accountant's account cannot be composed here ({error}); all parties need the same version"
+        f"the accountant's account cannot be composed here ({error}); all parties need the same "
+        f"version"
     )

@@ -1,4 +1,6 @@
-"""Commands of `shuffledp campaign`: plan questions that are asked again and again, run them, see how they stand."""
+"""Commands of `shuffledp campaign`: plan questions that are asked again and again, run them, see
+how they stand.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ campaign_app = typer.Typer(
     no_args_is_help=True,
 )
 
-File = Annotated[Path, typer.Argument(help="The campaign's TOML file; deploy/config/campaign.toml shows every key.")]
+File = Annotated[
+    Path,
+    typer.Argument(help="The campaign's TOML file; deploy/config/campaign.toml shows every key."),
+]
 
 
 @campaign_app.command()
@@ -33,14 +38,22 @@ def run(
     once: Annotated[
         bool,
         typer.Option(
-            "--once/--until-done", help="Run the rounds that are due now and exit (for cron), or wait for every date."
+            "--once/--until-done",
+            help="Run the rounds that are due now and exit (for cron), or wait for every date.",
         ),
     ] = False,
     go_on: Annotated[
-        bool, typer.Option("--go-on", help="Resume after a stop, or run the dates that the remaining budget covers.")
+        bool,
+        typer.Option(
+            "--go-on",
+            help="Resume after a stop, or run the dates that the remaining budget covers.",
+        ),
     ] = False,
 ) -> None:
-    """Run each question's rounds on their dates. After a crash, a new run resumes and opens no round twice."""
+    """Run each question's rounds on their dates.
+
+    After a crash, a new run resumes and opens no round twice.
+    """
     from shuffledp_ops.campaigns.commands import run_campaign
 
     run_campaign(file, once=once, go_on=go_on)

@@ -1,6 +1,8 @@
-"""The budget of a whole campaign before its first round: what each round costs, and what all cost together. Pure.
+"""The budget of a whole campaign before its first round: what each round costs, and what all cost
+together. Pure.
 
-Everything is composed as the accountant's ledger composes it, on top of what the population was charged before.
+Everything is composed as the accountant's ledger composes it, on top of what the population was
+charged before.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ LARGEST_LIMIT: Final = 1e4
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its price: the plan of each of its rounds, and what one of them costs at the fewest reports."""
+    """A question with its price: the plan of each of its rounds, and what one of them costs at the
+    fewest reports.
+    """
 
     question: Question
     plan: RoundPlan
@@ -56,7 +60,9 @@ def price(question: Question, plan: RoundPlan) -> Asked:
 
 
 def priced(question: Question, nodes: tuple[str, ...], account: Account, times: int) -> Asked:
-    """The price of a question; where it names a total, of the largest ε of each round, in three digits, within it.
+    """The price of a question.
+
+    Where it names a total, of the largest ε of each round, in three digits, within it.
 
     Args:
         question: of the campaign.
@@ -76,22 +82,30 @@ def priced(question: Question, nodes: tuple[str, ...], account: Account, times: 
         plan = question.plan(nodes, epsilon)
         try:
             cost = cost_of(plan, calibrated(plan), plan.min_reports)
-        except CannotCertify:  # too little for this mechanism; whether it is the answer is seen in the end
+        except (
+            CannotCertify
+        ):  # too little for this mechanism; whether it is the answer is seen in the end
             return True
-        together = spent_of_budget({cost: times}, total, question.delta, account.adjacency, account.composition)
+        together = spent_of_budget(
+            {cost: times}, total, question.delta, account.adjacency, account.composition
+        )
         return together.epsilon <= total
 
     found = largest(within, SMALLEST_EPSILON, total)
     if found is None:
         raise CannotCertify(
-            f"question {question.name!r}: {times} rounds within a total epsilon of {total:g} leave each less than "
+            f"question {question.name!r}: {times} rounds within a total epsilon of {total:g} "
+            f"leave each less than "
             f"{SMALLEST_EPSILON:g}; ask more seldom, or name a larger total_epsilon"
         )
     return price(question, question.plan(nodes, found))
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The largest number of three digits in low..high for which a condition holds that holds below; None: none does."""
+    """The largest number of three digits in low..high for which a condition holds that holds below.
+
+    None: none does.
+    """
     first, last = _index(low), _index(high)
     if _value(last) > high:
         last -= 1
@@ -155,25 +169,38 @@ class Course:
         low, high = 0, len(self.dates) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.account.carries(self.costs(middle)) else (low, middle)
+            low, high = (
+                (middle, high) if self.account.carries(self.costs(middle)) else (low, middle)
+            )
         return low
 
     def enough(self) -> float | None:
-        """The budget ε that would carry all dates, in three digits from above; None: none up to `LARGEST_LIMIT`."""
+        """The budget ε that would carry all dates, in three digits from above.
+
+        None: none up to `LARGEST_LIMIT`.
+        """
         costs = self.costs()
         low, high = _index(self.account.limit), _index(LARGEST_LIMIT)
         if not self.account.carries(costs, _value(high)):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.account.carries(costs, _value(middle)) else (middle, high)
+            low, high = (
+                (low, middle) if self.account.carries(costs, _value(middle)) else (middle, high)
+            )
         return _value(high)
 
     def points(self) -> list[tuple[int, float]]:
-        """ε spent after some of the dates, the first and the last among them: (milliseconds, nats)."""
+        """ε spent after some of the dates, the first and the last among them: (milliseconds,
+        nats).
+        """
         count = len(self.dates)
-        shown = sorted({round(1 + (count - 1) * place / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
-        return [(self.dates[one - 1].at, self.account.spent(self.costs(one))) for one in shown if count]
+        shown = sorted(
+            {round(1 + (count - 1) * place / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
+        )
+        return [
+            (self.dates[one - 1].at, self.account.spent(self.costs(one))) for one in shown if count
+        ]
 
 
 @dataclass(frozen=True)
@@ -185,29 +212,45 @@ class Outlook:
 
 
 def look_ahead(
-    campaign: Campaign, accounts: Mapping[str, Account], dates: Sequence[Date], asked: Mapping[str, Asked]
+    campaign: Campaign,
+    accounts: Mapping[str, Account],
+    dates: Sequence[Date],
+    asked: Mapping[str, Asked],
 ) -> Outlook:
-    """The outlook over the given dates, those that are not charged yet. Raises `ConfigError` as `check_responses`."""
+    """The outlook over the given dates, those that are not charged yet.
+
+    Raises `ConfigError` as `check_responses`.
+    """
     check_responses(asked.values())
     courses = []
     for population, account in accounts.items():
-        names = {question.name for question in campaign.questions if question.population == population}
+        names = {
+            question.name for question in campaign.questions if question.population == population
+        }
         courses.append(Course(account, [date for date in dates if date.question in names], asked))
     return Outlook(asked, tuple(courses))
 
 
 def check_outlook(outlook: Outlook) -> None:
-    """Raises `BudgetExceeded` where a ledger does not carry all dates; the message says what it would carry."""
+    """Raises `BudgetExceeded` where a ledger does not carry all dates.
+
+    The message says what it would carry.
+    """
     for course in outlook.courses:
         if course.fits:
             continue
         account, enough = course.account, course.enough()
-        needed = "no budget would do" if enough is None else f"a budget of epsilon {enough:.4g} would do"
+        needed = (
+            "no budget would do" if enough is None else f"a budget of epsilon {enough:.4g} would do"
+        )
         raise BudgetExceeded(
             f"the budget of population {account.population!r} does not carry the campaign: epsilon "
-            f"{course.before:.4g} of {account.limit:g} is spent at delta {account.delta:g}, and {len(course.dates)} "
-            f"rounds would bring it to {_number(course.after)} ({account.composition} composition); it carries the "
-            f"first {course.carried()} of them, and {needed} for all. Nothing was asked: plan fewer dates, a smaller "
+            f"{course.before:.4g} of {account.limit:g} is spent at delta {account.delta:g}, and "
+            f"{len(course.dates)} "
+            f"rounds would bring it to {_number(course.after)} ({account.composition} "
+            f"composition); it carries the "
+            f"first {course.carried()} of them, and {needed} for all. Nothing was asked: plan "
+            f"fewer dates, a smaller "
             f"epsilon, or total_epsilon"
         )
 
@@ -217,7 +260,9 @@ def _number(epsilon: float) -> str:
 
 
 def check_responses(asked: Iterable[Asked]) -> None:
-    """Raises `ConfigError` where people would answer one question with the response that they keep to another."""
+    """Raises `ConfigError` where people would answer one question with the response that they keep
+    to another.
+    """
     names: dict[tuple[str, str], str] = {}
     for one in asked:
         response, name = one.cost.mechanism.remembered, one.question.name
@@ -226,8 +271,10 @@ def check_responses(asked: Iterable[Asked]) -> None:
         other = names.setdefault((one.plan.population, response), name)
         if other != name:
             raise ConfigError(
-                f"questions {other!r} and {name!r} have the same number, question = {one.plan.question}: devices would "
-                "answer both with one kept response; give each a number that no other question to these people has"
+                f"questions {other!r} and {name!r} have the same number, question = "
+                f"{one.plan.question}: devices would "
+                "answer both with one kept response; give each a number that no other question to "
+                "these people has"
             )
 
 
@@ -236,11 +283,13 @@ def check_plans(campaign: Campaign, populations: Sequence[str], nodes: Sequence[
     for question in campaign.questions:
         if question.population not in populations:
             raise ConfigError(
-                f"question {question.name!r}: the roster has no population {question.population!r}; it has "
+                f"question {question.name!r}: the roster has no population "
+                f"{question.population!r}; it has "
                 f"{', '.join(populations)}"
             )
         unknown = [name for name in question.route or () if name not in nodes]
         if unknown:
             raise ConfigError(
-                f"question {question.name!r}: the roster has no node {', '.join(unknown)}; it has {', '.join(nodes)}"
+                f"question {question.name!r}: the roster has no node {', '.join(unknown)}; it has "
+                f"{', '.join(nodes)}"
             )

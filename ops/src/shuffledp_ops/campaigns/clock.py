@@ -8,7 +8,9 @@ from typing import Final, Protocol
 from shuffledp_core.clock import system_clock
 
 LOOK_SECONDS: Final = 60.0
-"""Longest sleep: a clock that is set, forward or back, or a machine that wakes up, is noticed so soon."""
+"""Longest sleep: a clock that is set, forward or back, or a machine that wakes up, is noticed so
+soon.
+"""
 
 
 class Calendar(Protocol):
@@ -18,7 +20,9 @@ class Calendar(Protocol):
         """The time."""
 
     async def sleep_towards(self, moment: int) -> None:
-        """Returns when it is `moment`, or some time before: whoever waits looks at the clock again."""
+        """Returns when it is `moment`, or some time before: whoever waits looks at the clock
+        again.
+        """
 
 
 class SystemCalendar:

@@ -37,7 +37,9 @@ _WIDE: Final = 130
 
 
 def run_plan(file: Path, *, as_json: bool) -> None:
-    """Prints what the campaign costs, and draws the budget over its dates; asks nobody anything but the accountant.
+    """Prints what the campaign costs, and draws the budget over its dates.
+
+    Asks nobody anything but the accountant.
 
     Raises:
         BudgetExceeded: after all is printed; the ledger does not carry it.
@@ -60,7 +62,9 @@ def run_plan(file: Path, *, as_json: bool) -> None:
 
 
 def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | None = None) -> None:
-    """Runs the campaign, see `Runner.run`; its tables, pictures and page are made again after each date.
+    """Runs the campaign, see `Runner.run`.
+
+    Its tables, pictures and page are made again after each date.
 
     Raises:
         ConfigError: the file is wrong or was changed, or the campaign runs already.
@@ -75,7 +79,9 @@ def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | No
         asyncio.run(_run(campaign, store, calendar, once=once, go_on=go_on))
 
 
-async def _run(campaign: Campaign, store: Store, calendar: Calendar, *, once: bool, go_on: bool) -> None:
+async def _run(
+    campaign: Campaign, store: Store, calendar: Calendar, *, once: bool, go_on: bool
+) -> None:
     state = store.read()
     if state is None:
         state = await _begun(campaign, store, calendar)
@@ -93,7 +99,8 @@ async def _run(campaign: Campaign, store: Store, calendar: Calendar, *, once: bo
     _say(f"results: {store.folder / INDEX}")
     if runner.failed:
         raise RoundFailed(
-            f"{runner.failed} of the dates have no answer; `shuffledp campaign status` says which and why"
+            f"{runner.failed} of the dates have no answer; `shuffledp campaign status` says which "
+            f"and why"
         )
 
 
@@ -103,7 +110,9 @@ async def _begun(campaign: Campaign, store: Store, calendar: Calendar) -> State:
         outlook = await outlook_of(campaign, None)
         write_plan(campaign, outlook, _plan(outlook))
         check_outlook(outlook)
-    state = begin(campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now())
+    state = begin(
+        campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now()
+    )
     store.write(state)
     _say(f"campaign {campaign.name!r} begins: {len(state.entries)} dates")
     return state
@@ -122,7 +131,9 @@ def write_plan(campaign: Campaign, outlook: Outlook, plan: dict[str, Any]) -> No
         write_atomic(campaign.folder / PLAN, json.dumps(plan, indent=2).encode() + b"\n")
         write_atomic(campaign.folder / BUDGET, draw_budget(outlook))
     except OSError as error:
-        raise OutputError(f"cannot write the plan into {campaign.folder}: {error.strerror}; make room there") from error
+        raise OutputError(
+            f"cannot write the plan into {campaign.folder}: {error.strerror}; make room there"
+        ) from error
 
 
 def _plan(outlook: Outlook) -> dict[str, Any]:
@@ -163,21 +174,46 @@ def _finite(value: float) -> float | None:
 def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDE)
     told = any(asked.question.mix is not Mix.PLAIN for asked in outlook.asked.values())
-    headings = ("question", "population", "rounds left", "mechanism", "ε each", "δ", "± s.e.", "messages each")
+    headings = (
+        "question",
+        "population",
+        "rounds left",
+        "mechanism",
+        "ε each",
+        "δ",
+        "± s.e.",
+        "messages each",
+    )
     questions = _table(*headings, *(["mixing"] if told else []))
     for name, asked in outlook.asked.items():
         left = sum(date.question == name for course in outlook.courses for date in course.dates)
         plan, error = asked.plan, f"{asked.analysis.standard_error:,.1f}"
         messages = f"{asked.cost.mechanism.messages_per_user:,}"
-        cells = (plan.population, f"{left:,}", plan.mechanism, f"{plan.epsilon:g}", f"{plan.delta:g}", error, messages)
+        cells = (
+            plan.population,
+            f"{left:,}",
+            plan.mechanism,
+            f"{plan.epsilon:g}",
+            f"{plan.delta:g}",
+            error,
+            messages,
+        )
         questions.add_row(name, *cells, *([asked.question.mix.value] if told else []))
     console.print(questions)
-    people = _table("population", "spent now", "after the last date", "limit", "δ", "composition", "")
+    people = _table(
+        "population", "spent now", "after the last date", "limit", "δ", "composition", ""
+    )
     for course in outlook.courses:
         account = course.account
         verdict = "fits" if course.fits else "does NOT fit"
         after = "no bound" if math.isinf(course.after) else f"{course.after:.4g}"
-        row = (f"{course.before:.4g}", after, f"{account.limit:g}", f"{account.delta:g}", account.composition.value)
+        row = (
+            f"{course.before:.4g}",
+            after,
+            f"{account.limit:g}",
+            f"{account.delta:g}",
+            account.composition.value,
+        )
         people.add_row(account.population, *row, verdict)
     console.print(people)
     console.print(f"The budget over time: {campaign.folder / BUDGET}", soft_wrap=True, markup=False)
@@ -192,7 +228,9 @@ def run_status(file: Path, *, as_json: bool) -> None:
     campaign = load_campaign(file)
     state = Store(campaign.folder).read()
     if state is None:
-        raise ConfigError(f"campaign {campaign.name!r} has not begun: `shuffledp campaign run {file}`")
+        raise ConfigError(
+            f"campaign {campaign.name!r} has not begun: `shuffledp campaign run {file}`"
+        )
     check_same(campaign, state)
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(state)).decode() + "\n")

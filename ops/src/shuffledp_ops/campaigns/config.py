@@ -1,4 +1,7 @@
-"""The file of a campaign: what is asked of whom, when, and at which price. Pure but for reading the file."""
+"""The file of a campaign: what is asked of whom, when, and at which price.
+
+Pure but for reading the file.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ _MOST_SECONDS: Final = 366 * 86400
 
 
 class AfterFailure(StrEnum):
-    """What happens when a date has no answer after all retries: the next date's turn, or nothing before a look."""
+    """What happens when a date has no answer after all retries: the next date's turn, or nothing
+    before a look.
+    """
 
     SKIP = "skip"
     STOP = "stop"
@@ -57,15 +62,16 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # OSError: a folder of zones, such as "Europe"
         raise ValueError(
-            f'zone {name[:80]!r} is not known here; take a name such as "Europe/Berlin" or "UTC", or install tzdata'
+            f'zone {name[:80]!r} is not known here; take a name such as "Europe/Berlin" or "UTC", '
+            f"or install tzdata"
         ) from error
 
 
 class Schedule(Section, frozen=True, kw_only=True):
     """When a question is asked: every so many days at an hour of a zone, from a date on.
 
-    `rounds` dates, or all up to `until`; one of the two. `at` is the hour on the clocks of that zone, summer and
-    winter.
+    `rounds` dates, or all up to `until`; one of the two. `at` is the hour on the clocks of that
+    zone, summer and winter.
     """
 
     first: date = msgspec.field(name="from")
@@ -82,7 +88,10 @@ class Schedule(Section, frozen=True, kw_only=True):
         if not 1 <= self.every_days <= 366:
             raise ValueError(f"every_days must be from 1 to 366, not {self.every_days}")
         if (self.rounds is None) == (self.until is None):
-            raise ValueError("a schedule has either rounds, their number, or until, its last date; give one of the two")
+            raise ValueError(
+                "a schedule has either rounds, their number, or until, its last date; give one of "
+                "the two"
+            )
         if not 2000 <= self.first.year <= 2200:
             raise ValueError(f"from must be in the years 2000 to 2200, not {self.first}")
         if self.until is not None and self.until < self.first:
@@ -100,12 +109,15 @@ class Schedule(Section, frozen=True, kw_only=True):
 
 
 class Question(Section, frozen=True, kw_only=True):
-    """One question of a campaign. ε and δ in nats and as chances; `colluding` is 5 % of `min_reports` by default.
+    """One question of a campaign. ε and δ in nats and as chances.
 
-    `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at `delta`, from which each
-    round's is found. `field` says what devices answer with, a column or a field, for people and pictures. `retries` are
-    made of a date whose round failed, each after `retry_seconds`. `question` is a number that tells the responses
-    apart which devices keep, of mechanisms that have such. `mix` "verified": everybody can check the mixing.
+    `colluding` is 5 % of `min_reports` by default.
+
+    `epsilon` is each round's; `total_epsilon` in its place that of all its rounds together at
+    `delta`, from which each round's is found. `field` says what devices answer with, a column or a
+    field, for people and pictures. `retries` are made of a date whose round failed, each after
+    `retry_seconds`. `question` is a number that tells the responses apart which devices keep, of
+    mechanisms that have such. `mix` "verified": everybody can check the mixing.
     """
 
     name: str
@@ -134,12 +146,15 @@ class Question(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_name(self.name, "question")
         if self.mechanism not in MECHANISMS:
-            raise ValueError(f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}")
+            raise ValueError(
+                f"unknown mechanism {self.mechanism[:80]!r}; choose one of {', '.join(MECHANISMS)}"
+            )
         if not 1 <= self.max_value < MAX_DOMAIN:
             raise ValueError(f"max_value must be from 1 to {MAX_DOMAIN - 1}, not {self.max_value}")
         if (self.epsilon is None) == (self.total_epsilon is None):
             raise ValueError(
-                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, of all of them"
+                f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, "
+                f"of all of them"
             )
         price = self.epsilon if self.epsilon is not None else self.total_epsilon
         if price is None or not 0 < price <= 100:
@@ -147,7 +162,9 @@ class Question(Section, frozen=True, kw_only=True):
         if not 1e-12 <= self.delta < 1:
             raise ValueError(f"delta must be from 1e-12 to below 1, not {self.delta}")
         if not 0 <= self.question < 2**31:
-            raise ValueError(f"question must be a number from 0 to {2**31 - 1}, not {self.question}")
+            raise ValueError(
+                f"question must be a number from 0 to {2**31 - 1}, not {self.question}"
+            )
         if not 0 <= self.retries <= 10:
             raise ValueError(f"retries must be from 0 to 10, not {self.retries}")
         if not 0 <= self.retry_seconds <= _MOST_SECONDS:
@@ -164,7 +181,10 @@ class Question(Section, frozen=True, kw_only=True):
             raise ValueError(f"question {self.name!r}: {error}") from error
 
     def plan(self, nodes: tuple[str, ...], epsilon: float) -> RoundPlan:
-        """The plan of each round of the question, over its route or else these nodes. Raises `ValueError`."""
+        """The plan of each round of the question, over its route or else these nodes.
+
+        Raises `ValueError`.
+        """
         return RoundPlan(
             population=self.population,
             mechanism=self.mechanism,
@@ -185,9 +205,13 @@ class Question(Section, frozen=True, kw_only=True):
 
 
 class Campaign(Section, frozen=True, kw_only=True):
-    """A campaign. `keys` is the deployment's key folder; results are in `out`/campaign-NAME (default: beside the file).
+    """A campaign.
 
-    A date that could not be begun within `grace_seconds` was `missed`, which says what happens to it.
+    `keys` is the deployment's key folder; results are in `out`/campaign-NAME (default: beside the
+    file).
+
+    A date that could not be begun within `grace_seconds` was `missed`, which says what happens to
+    it.
     """
 
     name: str
@@ -201,10 +225,15 @@ class Campaign(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")
         if not 1 <= len(self.questions) <= MOST_QUESTIONS:
-            raise ValueError(f"a campaign has 1 to {MOST_QUESTIONS} [[questions]], not {len(self.questions)}")
+            raise ValueError(
+                f"a campaign has 1 to {MOST_QUESTIONS} [[questions]], not {len(self.questions)}"
+            )
         check_names([question.name for question in self.questions], "question")
         if any(question.name == "budget" for question in self.questions):
-            raise ValueError('a question cannot be named "budget", the picture of the plan is; give it another name')
+            raise ValueError(
+                'a question cannot be named "budget", the picture of the plan is; give it another '
+                "name"
+            )
         if not 1 <= self.grace_seconds <= _MOST_SECONDS:
             raise ValueError(f"grace_seconds must be from 1 to a year, not {self.grace_seconds}")
 
@@ -225,10 +254,15 @@ class Campaign(Section, frozen=True, kw_only=True):
     def digest(self) -> str:
         """What must stay as it is from the first round on: everything but where the files are.
 
-        Without what is as by default: a key that a later version adds changes nothing for campaigns that run.
+        Without what is as by default: a key that a later version adds changes nothing for campaigns
+        that run.
         """
-        fields = {name: value for name, value in _chosen(self).items() if name not in {"keys", "out"}}
-        return hashlib.sha256(msgspec.json.encode(fields, enc_hook=str, order="deterministic")).hexdigest()
+        fields = {
+            name: value for name, value in _chosen(self).items() if name not in {"keys", "out"}
+        }
+        return hashlib.sha256(
+            msgspec.json.encode(fields, enc_hook=str, order="deterministic")
+        ).hexdigest()
 
 
 def _chosen(section: Section) -> dict[str, Any]:
@@ -246,7 +280,13 @@ def _chosen(section: Section) -> dict[str, Any]:
 def load_campaign(file: Path) -> Campaign:
     """The campaign in a TOML file; relative paths begin beside it. Raises `ConfigError`."""
     if size_of(file) > MOST_BYTES:
-        raise ConfigError(f"{file} has more than {MOST_BYTES} bytes; the file of a campaign has a few hundred")
+        raise ConfigError(
+            f"{file} has more than {MOST_BYTES} bytes; the file of a campaign has a few hundred"
+        )
     base = file.resolve().parent
     campaign = parse_config(read_file(file, "campaign"), Campaign, str(file), base)
-    return campaign if campaign.out is not None else msgspec.structs.replace(campaign, out=base / "out")
+    return (
+        campaign
+        if campaign.out is not None
+        else msgspec.structs.replace(campaign, out=base / "out")
+    )

@@ -1,4 +1,6 @@
-"""Pictures of a campaign: the budget over all dates before it begins, and a question's answers over time."""
+"""Pictures of a campaign: the budget over all dates before it begins, and a question's answers over
+time.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,20 @@ from shuffledp_ops.campaigns.state import Outcome
 from shuffledp_ops.rounds.picture import QUIET, quiet
 
 MOST_LINES: Final = 8
-"""Values of a histogram with a line of their own, the most frequent ones; of more nobody tells the colours apart."""
+"""Values of a histogram with a line of their own, the most frequent ones; of more nobody tells the
+colours apart.
+"""
 
-COLOURS: Final = ("#2a6f97", "#c25f0e", "#3f8f4f", "#8c5ba8", "#a8323e", "#6d6d6d", "#b08900", "#2aa0a4")
+COLOURS: Final = (
+    "#2a6f97",
+    "#c25f0e",
+    "#3f8f4f",
+    "#8c5ba8",
+    "#a8323e",
+    "#6d6d6d",
+    "#b08900",
+    "#2aa0a4",
+)
 MARKS: Final = "osD^vP*X"
 
 
@@ -31,21 +44,30 @@ def draw_budget(outlook: Outlook) -> bytes:
     """The budget of each population over the dates to come, against its limit, as PNG."""
     count = len(outlook.courses)
     figure = Figure(figsize=(9, 3.4 * count), dpi=130, layout="constrained")
-    for axes, course in zip(figure.subplots(count, squeeze=False)[:, 0], outlook.courses, strict=True):
+    for axes, course in zip(
+        figure.subplots(count, squeeze=False)[:, 0], outlook.courses, strict=True
+    ):
         _draw_course(axes, course)
     return _png(figure)
 
 
 def _draw_course(axes: Axes, course: Course) -> None:
     account, points = course.account, course.points()
-    highest = max(2 * account.limit, 1e-9)  # what lies far beyond the limit is no part of the picture
+    highest = max(
+        2 * account.limit, 1e-9
+    )  # what lies far beyond the limit is no part of the picture
     if points:
         days = _days([datetime.fromtimestamp(at / 1000, UTC) for at, _ in points])
         spent = [course.before, *(min(epsilon, highest) for _, epsilon in points)]
-        axes.step(days[[0, *range(len(days))]], spent, where="post", color=ESTIMATE, lw=2, label="planned")
+        axes.step(
+            days[[0, *range(len(days))]], spent, where="post", color=ESTIMATE, lw=2, label="planned"
+        )
         axes.plot(days, spent[1:], "o", color=ESTIMATE, ms=4)
     axes.axhline(account.limit, color=TRUTH, lw=1.8, ls="--", label=f"limit {account.limit:g}")
-    axes.set_ylim(0, 1.12 * max(account.limit, *(min(epsilon, highest) for _, epsilon in points), course.before))
+    axes.set_ylim(
+        0,
+        1.12 * max(account.limit, *(min(epsilon, highest) for _, epsilon in points), course.before),
+    )
     axes.set_ylabel(f"ε at δ = {account.delta:g}")
     names = sorted({date.question for date in course.dates})
     verdict = "fits" if course.fits else "does NOT fit"
@@ -59,7 +81,9 @@ def _draw_course(axes: Axes, course: Course) -> None:
 
 
 def draw_answers(question: Question, lines: Sequence[Line]) -> bytes:
-    """The answers to a question over time with their 95 % intervals, and below them the ε spent, as PNG."""
+    """The answers to a question over time with their 95 % intervals, and below them the ε spent, as
+    PNG.
+    """
     figure = Figure(figsize=(9, 5.6), dpi=130, layout="constrained")
     above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
     answered = [line for line in lines if line.answer is not None and line.answer.accepted > 0]
@@ -68,7 +92,9 @@ def draw_answers(question: Question, lines: Sequence[Line]) -> bytes:
     else:
         above.text(0.5, 0.5, "no answer yet", transform=above.transAxes, ha="center", color=QUIET)
         above.set_yticks([])
-    _mark_gaps(above, [line for line in lines if line.entry.outcome in {Outcome.FAILED, Outcome.MISSED}])
+    _mark_gaps(
+        above, [line for line in lines if line.entry.outcome in {Outcome.FAILED, Outcome.MISSED}]
+    )
     known = [(line.when, line.entry.last.spent) for line in lines if line.entry.last is not None]
     days = _days([day for day, spent in known if spent is not None])
     spent = [spent for _, spent in known if spent is not None]
@@ -114,7 +140,10 @@ def _draw_shares(axes: Axes, lines: Sequence[Line]) -> None:
         aside = (2 * place - len(shown) + 1) * apart // 2
         _draw_line(axes, days + aside, lines, value, 100.0, place, f"value {value}")
     rest = values - len(shown)
-    axes.set_ylabel("% of reports, 95 % intervals" + (f"\n({rest} rarer values: in the table)" if rest > 0 else ""))
+    axes.set_ylabel(
+        "% of reports, 95 % intervals"
+        + (f"\n({rest} rarer values: in the table)" if rest > 0 else "")
+    )
 
 
 def _draw_line(
@@ -130,12 +159,18 @@ def _draw_line(
     answers = [line.answer for line in lines if line.answer is not None]
     columns = ([one.values for one in answers], *zip(*(one.bounds for one in answers), strict=True))
     centres, lows, highs = (
-        np.array([numbers[value] * scale / one.accepted for one, numbers in zip(answers, column, strict=True)])
+        np.array(
+            [
+                numbers[value] * scale / one.accepted
+                for one, numbers in zip(answers, column, strict=True)
+            ]
+        )
         for column in columns
     )
     colour, mark = COLOURS[place], MARKS[place]
     axes.plot(days, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
-    # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what is possible.
+    # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what
+    # is possible.
     middles, reach = (lows + highs) / 2, (highs - lows) / 2
     axes.errorbar(days, middles, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.4, capsize=3)
 

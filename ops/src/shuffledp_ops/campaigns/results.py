@@ -1,4 +1,6 @@
-"""What a campaign has found so far, for people: a table, a picture and a page, made again after each date."""
+"""What a campaign has found so far, for people: a table, a picture and a page, made again after
+each date.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,21 @@ from shuffledp_ops.rounds.reading import LARGEST, MOST_BYTES
 INDEX: Final = "index.html"
 
 COLUMNS: Final = (
-    "question", "number", "date", "outcome", "tries", "round", "reports", "value", "estimate", "standard_error",
+    "question", "number", "date", "outcome", "tries", "round", "reports", "value", "estimate",
+    "standard_error",
     "low_95", "high_95", "epsilon", "delta", "spent", "error", "report",
 )  # fmt: skip
-"""Of a question's table. `epsilon` is certified for the reports that arrived, `spent` is the population's so far."""
+"""Of a question's table. `epsilon` is certified for the reports that arrived, `spent` is the
+population's so far.
+"""
 
 Numbers: TypeAlias = tuple[float, ...]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The part of a saved round's `report.json` that is shown here: one number for a sum, else one for each value."""
+    """The part of a saved round's `report.json` that is shown here: one number for a sum, else one
+    for each value.
+    """
 
     accepted: int
     estimate: float | Numbers
@@ -96,12 +103,18 @@ def _answer(entry: Entry, folder: Path) -> Answer | None:
         return None
     try:
         return msgspec.json.decode(file.read_bytes(), type=Answer)
-    except (OSError, msgspec.DecodeError):  # moved away or damaged: `shuffledp results show` fetches it again
+    except (
+        OSError,
+        msgspec.DecodeError,
+    ):  # moved away or damaged: `shuffledp results show` fetches it again
         return None
 
 
 def write_results(campaign: Campaign, state: State, folder: Path) -> None:
-    """Writes a table and a picture for each question, and the page, each whole or not at all. Raises `OutputError`."""
+    """Writes a table and a picture for each question, and the page, each whole or not at all.
+
+    Raises `OutputError`.
+    """
     from shuffledp_ops.campaigns.pictures import draw_answers
 
     try:
@@ -111,7 +124,9 @@ def write_results(campaign: Campaign, state: State, folder: Path) -> None:
             write_atomic(folder / f"{question.name}.png", draw_answers(question, lines))
         write_atomic(folder / INDEX, page(campaign, state, folder).encode())
     except OSError as error:
-        raise OutputError(f"cannot write the tables of {folder}: {error.strerror}; make room, and run again") from error
+        raise OutputError(
+            f"cannot write the tables of {folder}: {error.strerror}; make room, and run again"
+        ) from error
 
 
 def table(lines: Sequence[Line]) -> str:
@@ -155,16 +170,23 @@ def _blank(value: float | None) -> object:
 
 
 def page(campaign: Campaign, state: State, folder: Path) -> str:
-    """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds' reports."""
+    """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds'
+    reports.
+    """
     parts = [f"<header><h1>Campaign {shown(campaign.name)}</h1></header>"]
     if state.stopped is not None:
         parts.append(f'<p class="note">Stopped: {shown(state.stopped)}</p>')
     parts += [*_picture(folder / "budget.png", "The budget over all dates, as it was planned")]
     for question in campaign.questions:
         parts.append(f"<section><h2>{shown(question.name)}: {shown(question.field)}</h2>")
-        parts += _picture(folder / f"{question.name}.png", f"The answers to {question.name} over time")
+        parts += _picture(
+            folder / f"{question.name}.png", f"The answers to {question.name} over time"
+        )
         parts.append('<table class="numbers"><thead><tr>')
-        parts += [f"<th>{head}</th>" for head in ("date", "outcome", "reports", "ε certified", "ε spent", "")]
+        parts += [
+            f"<th>{head}</th>"
+            for head in ("date", "outcome", "reports", "ε certified", "ε spent", "")
+        ]
         parts.append("</tr></thead><tbody>")
         parts += [_html_row(line) for line in lines_of(campaign, question, state, folder)]
         link = shown(f"{question.name}.csv")
@@ -175,7 +197,11 @@ def page(campaign: Campaign, state: State, folder: Path) -> str:
 def _html_row(line: Line) -> str:
     last, answer = line.entry.last, line.answer
     error = f": {last.error}" if last is not None and last.error else ""
-    link = "" if last is None or answer is None else f'<a href="{ROUNDS}/{last.round_id}/{PAGE}">report</a>'
+    link = (
+        ""
+        if last is None or answer is None
+        else f'<a href="{ROUNDS}/{last.round_id}/{PAGE}">report</a>'
+    )
     cells = (
         f"{line.entry.outcome}{error}",
         "" if answer is None else f"{answer.accepted:,}",
@@ -196,7 +222,9 @@ def _picture(file: Path, words: str) -> Iterator[str]:
 
 _STYLE: Final = """
 img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
-.numbers td, .numbers th { font-variant-numeric: tabular-nums; text-align: right; padding: .2rem .6rem; }
+.numbers td, .numbers th {
+  font-variant-numeric: tabular-nums; text-align: right; padding: .2rem .6rem;
+}
 .numbers tbody th { font-weight: 600; white-space: nowrap; }
 @media screen and (max-width: 40em) { .numbers { display: block; overflow-x: auto; } }
 """

@@ -31,7 +31,9 @@ from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import StageClock, control_of, follow_round, open_round
 
 PATIENCE_SECONDS: Final = 600.0
-"""So long an analyst that does not answer is asked again, before the command gives up; the next one goes on."""
+"""So long an analyst that does not answer is asked again, before the command gives up; the next one
+goes on.
+"""
 
 PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 30.0
@@ -59,7 +61,8 @@ async def round_to_its_end(
 ) -> Ended:
     """Follows the round of this name to its end, and opens it where the analyst does not know it.
 
-    Asked first is always whether it is there: so a round whose opening was cut short is found, never opened twice.
+    Asked first is always whether it is there: so a round whose opening was cut short is found,
+    never opened twice.
 
     Args:
         deployment: the operator's.
@@ -67,12 +70,14 @@ async def round_to_its_end(
         round_id: drawn by the caller, and written down.
         may_open: whether an unknown round is opened.
         opened: called once it is open.
-        patience: seconds in which an analyst that does not answer is asked again, from its last word on.
+        patience: seconds in which an analyst that does not answer is asked again, from its last
+            word on.
 
     Raises:
         NeverOpenedError: it is unknown, and may not be opened any more.
         UnreachableError: the analyst does not answer; nothing is known about the round.
-        ShuffleDPError: the operator's own keys or files are wrong; nothing is known about the round.
+        ShuffleDPError: the operator's own keys or files are wrong; nothing is known about the
+            round.
     """
     waiting = _Patience(patience)
     refused: ShuffleDPError | None = None
@@ -83,14 +88,18 @@ async def round_to_its_end(
             if refused is not None:
                 return Ended(error=refused)
             if not may_open():
-                raise NeverOpenedError(f"round {round_id} is not known to the analyst, and its date is over") from error
+                raise NeverOpenedError(
+                    f"round {round_id} is not known to the analyst, and its date is over"
+                ) from error
         except UnreachableError as error:
             await waiting.after(error)
             continue
         try:
             async with control_of(deployment) as control:
                 await open_round(control, plan, round_id)
-        except UnreachableError as error:  # the analyst, or a node: then the round's own end says which
+        except (
+            UnreachableError
+        ) as error:  # the analyst, or a node: then the round's own end says which
             await waiting.after(error)
         except ShuffleDPError as error:
             refused = error  # a round that was begun says the same at its end
@@ -99,7 +108,9 @@ async def round_to_its_end(
 
 
 class _Patience:
-    """Growing pauses between questions to a party that is away, for so many seconds since it did not answer first."""
+    """Growing pauses between questions to a party that is away, for so many seconds since it did
+    not answer first.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -125,7 +136,9 @@ class _Patience:
 async def _ended(deployment: Deployment, round_id: str, heard: Callable[[], None]) -> Ended:
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
         async with control_of(deployment) as control:
-            signed = await follow_round(control, round_id, stages, StageClock(), accepting=True, heard=heard)
+            signed = await follow_round(
+                control, round_id, stages, StageClock(), accepting=True, heard=heard
+            )
         stages.finish()
     try:
         failure = _failure(deployment, signed, round_id)
@@ -137,11 +150,16 @@ async def _ended(deployment: Deployment, round_id: str, heard: Callable[[], None
 
 
 def _failure(deployment: Deployment, signed: Signed, round_id: str) -> ShuffleDPError | None:
-    """The error that a failed result names. Raises `DocumentError` for one that is not this round's."""
+    """The error that a failed result names.
+
+    Raises `DocumentError` for one that is not this round's.
+    """
     roster = deployment.roster
     result = verify_from(roster.analyst, signed, Result)
     if (result.deployment, result.round_id) != (roster.deployment, round_id):
-        raise ForeignDocumentError(f"the analyst answered with the result of round {result.round_id}, not {round_id}")
+        raise ForeignDocumentError(
+            f"the analyst answered with the result of round {result.round_id}, not {round_id}"
+        )
     if result.outcome == Outcome.PUBLISHED:
         return None
     return by_code(result.error or "RoundFailed")(result.reason or "the analyst gives no reason")

@@ -1,7 +1,7 @@
 """A campaign at work: one date after the other, whatever stops it in between.
 
-Every step is written down before it is taken (`state`), so that after any end the next start goes on where this one
-was: an open round is followed, a date that has an answer is not asked again.
+Every step is written down before it is taken (`state`), so that after any end the next start goes
+on where this one was: an open round is followed, a date that has an answer is not asked again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from shuffledp_core.errors import (
     by_code,
 )
 from shuffledp_ops.campaigns.account import Account, read_account
-from shuffledp_ops.campaigns.budget import Outlook, check_outlook, check_plans, look_ahead, price, priced
+from shuffledp_ops.campaigns.budget import (
+    Outlook,
+    check_outlook,
+    check_plans,
+    look_ahead,
+    price,
+    priced,
+)
 from shuffledp_ops.campaigns.clock import Calendar
 from shuffledp_ops.campaigns.config import AfterFailure, Campaign, Missed, Question, zone_named
 from shuffledp_ops.campaigns.rounds import HOPELESS, Ended, NeverOpenedError, round_to_its_end
@@ -36,11 +43,15 @@ from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.saving import save_round
 
-STOPPED: Final = "look at `shuffledp campaign status`, then go on with `shuffledp campaign run --go-on`"
+STOPPED: Final = (
+    "look at `shuffledp campaign status`, then go on with `shuffledp campaign run --go-on`"
+)
 
 
 async def outlook_of(campaign: Campaign, state: State | None) -> Outlook:
-    """The outlook over all dates that are not charged yet; of a campaign that has begun with the plans it began with.
+    """The outlook over all dates that are not charged yet.
+
+    Of a campaign that has begun with the plans it began with.
 
     Raises:
         ConfigError: a question that cannot be asked of this deployment.
@@ -55,12 +66,17 @@ async def outlook_of(campaign: Campaign, state: State | None) -> Outlook:
     if state is None:
         plan = dates(campaign)
         asked = {
-            question.name: priced(question, nodes, accounts[question.population], campaign.schedule_of(question).count)
+            question.name: priced(
+                question, nodes, accounts[question.population], campaign.schedule_of(question).count
+            )
             for question in campaign.questions
         }
         return look_ahead(campaign, accounts, plan, asked)
     charged = {round_id for account in accounts.values() for round_id in account.charges}
-    asked = {question.name: price(question, state.plans[question.name]) for question in campaign.questions}
+    asked = {
+        question.name: price(question, state.plans[question.name])
+        for question in campaign.questions
+    }
     return look_ahead(campaign, accounts, state.unpaid(charged), asked)
 
 
@@ -71,20 +87,28 @@ async def _accounts(deployment: Deployment, campaign: Campaign) -> Mapping[str, 
 
 def begin(campaign: Campaign, plans: Mapping[str, RoundPlan], now: int) -> State:
     """The state of a campaign before its first round."""
-    entries = tuple(Entry(question=one.question, number=one.number, at=one.at) for one in dates(campaign))
-    return State(name=campaign.name, digest=campaign.digest, began_at=now, plans=dict(plans), entries=entries)
+    entries = tuple(
+        Entry(question=one.question, number=one.number, at=one.at) for one in dates(campaign)
+    )
+    return State(
+        name=campaign.name, digest=campaign.digest, began_at=now, plans=dict(plans), entries=entries
+    )
 
 
 def check_same(campaign: Campaign, state: State) -> None:
-    """Raises `ConfigError` unless the file is still what the campaign began with, and the state of its questions."""
+    """Raises `ConfigError` unless the file is still what the campaign began with, and the state of
+    its questions.
+    """
     if state.digest != campaign.digest:
         raise ConfigError(
-            f"the file of campaign {campaign.name!r} was changed since its first round, and its budget was planned for "
+            f"the file of campaign {campaign.name!r} was changed since its first round, and its "
+            f"budget was planned for "
             "what it said then: put it back, or give the new one another name"
         )
     if state.plans.keys() != {question.name for question in campaign.questions}:
         raise ConfigError(
-            f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the file's questions; "
+            f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the "
+            f"file's questions; "
             "put a copy of it back"
         )
 
@@ -102,7 +126,8 @@ class Runner:
         ended: called after each date with an outcome, and once for all that are left out together.
         unanswered: places of the dates that were left without an answer since this runner was made.
         opened: rounds that this runner opened, and has followed ever since.
-        checked: whether what is left is known to fit into the ledgers, or somebody knows that it does not.
+        checked: whether what is left is known to fit into the ledgers, or somebody knows that it
+            does not.
     """
 
     campaign: Campaign
@@ -126,8 +151,8 @@ class Runner:
         1. A round that was under way is followed to its end.
         2. Dates for which it is too late are left out, where the file says so.
         3. What is left must fit into the ledgers; with `go_on`, somebody knows that it does not.
-        4. One date after the other. Where the clock was ahead, and is set back, the dates that it made missed are due
-           again, and 3 is done again.
+        4. One date after the other. Where the clock was ahead, and is set back, the dates that it
+           made missed are due again, and 3 is done again.
 
         Raises:
             BudgetExceeded: step 3; or a ledger refused a round that was planned for.
@@ -135,7 +160,9 @@ class Runner:
             ShuffleDPError: the operator's own keys or files are wrong, or the analyst stays away.
         """
         if self.state.stopped is not None:
-            raise RoundFailed(f"campaign {self.campaign.name!r} was stopped: {self.state.stopped}; {STOPPED}")
+            raise RoundFailed(
+                f"campaign {self.campaign.name!r} was stopped: {self.state.stopped}; {STOPPED}"
+            )
         self._set_right()
         place = self.state.next_due()
         if place is not None and self._running(place):  # 1
@@ -148,7 +175,9 @@ class Runner:
                 return
             if not self.checked:  # 3
                 await self._check(go_on=go_on)
-            self.say(f"{entry.question}, number {entry.number}, is due at {self._when(entry, entry.at)}")
+            self.say(
+                f"{entry.question}, number {entry.number}, is due at {self._when(entry, entry.at)}"
+            )
             await self._settle(place)
             self._set_right()
 
@@ -194,7 +223,10 @@ class Runner:
         self.state = state
 
     def _set_right(self) -> bool:
-        """Sees all dates by the clock as it is now, `State.at_time`; True if some that were missed are due again."""
+        """Sees all dates by the clock as it is now, `State.at_time`.
+
+        True if some that were missed are due again.
+        """
         state = self.state.at_time(self.calendar.now(), self._grace)
         if state is self.state:
             return False
@@ -209,7 +241,10 @@ class Runner:
         self.unanswered.difference_update(places)
         self.checked = False
         self.ended()
-        self.say(f"the clock was ahead and was set back: {len(places)} of the dates that were missed are still to come")
+        self.say(
+            f"the clock was ahead and was set back: {len(places)} of the dates that were missed "
+            f"are still to come"
+        )
         return True
 
     @property
@@ -218,7 +253,10 @@ class Runner:
         return round(self.campaign.grace_seconds * 1000)
 
     def _from(self, place: int) -> int:
-        """When the next attempt of a date may begin; while an earlier round is open, nobody is late."""
+        """When the next attempt of a date may begin.
+
+        While an earlier round is open, nobody is late.
+        """
         entry = self.state.entries[place]
         question = self.campaign.question(entry.question)
         if entry.last is None:
@@ -245,14 +283,17 @@ class Runner:
     async def _begin(self, place: int) -> bool:
         """Waits for a date, or for another try, and writes a new attempt down.
 
-        Returns False where it is too late for it, or another date may be due before it, since the clock was set back.
+        Returns False where it is too late for it, or another date may be due before it, since the
+        clock was set back.
         """
         while (since := self._from(place)) > self.calendar.now():
             await self.calendar.sleep_towards(since)
             if self._set_right():
                 return False
         if self._late(since):
-            self._close(place, Outcome.FAILED if self.state.entries[place].attempts else Outcome.MISSED)
+            self._close(
+                place, Outcome.FAILED if self.state.entries[place].attempts else Outcome.MISSED
+            )
             return False
         # Written down before the analyst hears of it: after a crash it is asked for by this name.
         attempt = Attempt(round_id=secrets.token_hex(16), began_at=self.calendar.now())
@@ -267,7 +308,9 @@ class Runner:
 
         def opened() -> None:
             self.opened.add(attempt.round_id)
-            self._write(self.state.with_attempt(place, msgspec.structs.replace(attempt, stage=Stage.OPEN)))
+            self._write(
+                self.state.with_attempt(place, msgspec.structs.replace(attempt, stage=Stage.OPEN))
+            )
             self.say(f"round {attempt.round_id} is open for {question.open_seconds:g} s")
 
         try:
@@ -276,7 +319,9 @@ class Runner:
                 open_deployment(self.campaign.keys),
                 self.state.plans[question.name],
                 attempt.round_id,
-                may_open=lambda: attempt.stage is Stage.OPENING and not self._late(attempt.began_at),
+                may_open=lambda: (
+                    attempt.stage is Stage.OPENING and not self._late(attempt.began_at)
+                ),
                 opened=opened,
             )
         except NeverOpenedError:
@@ -284,7 +329,10 @@ class Runner:
                 before = self.state.entries[place].attempts[:-1]
                 self._close(place, Outcome.FAILED if before else Outcome.MISSED, attempts=before)
                 return
-            words = f"the analyst no longer knows round {attempt.round_id}, which was open: look at its state folder"
+            words = (
+                f"the analyst no longer knows round {attempt.round_id}, which was open: look at "
+                f"its state folder"
+            )
             ended = Ended(error=UnknownRoundError(words))
         await self._keep(place, attempt, ended)
 
@@ -298,8 +346,10 @@ class Runner:
                 save_round(report, folder, trusted_files(self.campaign.keys))
             except OSError as failure:
                 raise OutputError(
-                    f"round {attempt.round_id} is published, and its documents cannot be written into {folder}: "
-                    f"{failure.strerror}; make room, and run the campaign again: it asks for nothing twice"
+                    f"round {attempt.round_id} is published, and its documents cannot be written "
+                    f"into {folder}: "
+                    f"{failure.strerror}; make room, and run the campaign again: it asks for "
+                    f"nothing twice"
                 ) from failure
         question = self.campaign.question(self.state.entries[place].question)
         spent, charge = await self._charged(question, attempt.round_id)
@@ -322,7 +372,9 @@ class Runner:
             self._close(place, Outcome.PUBLISHED, attempts=attempts)
 
     def _ended_at(self, attempt: Attempt, question: Question) -> int:
-        """When a round ended: now; of one that an earlier process left, no later than its submissions could close.
+        """When a round ended: now.
+
+        Of one that an earlier process left, no later than its submissions could close.
 
         It may have ended while nothing ran, and no date waited for it then.
         """
@@ -332,7 +384,10 @@ class Runner:
         return min(now, attempt.began_at + round(question.open_seconds * 1000))
 
     async def _charged(self, question: Question, round_id: str) -> tuple[float | None, str | None]:
-        """The population's ε after a round, and what became of its charge; None where nobody answers."""
+        """The population's ε after a round, and what became of its charge.
+
+        None where nobody answers.
+        """
         try:
             deployment = open_deployment(self.campaign.keys)
             account = await read_account(deployment, question.population)
@@ -341,7 +396,9 @@ class Runner:
         return account.spent(), account.charges.get(round_id, "none")
 
     async def _again(self, place: int, question: Question, error: ShuffleDPError) -> bool:
-        """True if a failed date is tried again: it may help, and leaves the budget of all later dates whole."""
+        """True if a failed date is tried again: it may help, and leaves the budget of all later
+        dates whole.
+        """
         attempts = self.state.entries[place].attempts
         if len(attempts) > question.retries or isinstance(error, (*HOPELESS, PolicyRefusal)):
             return False

@@ -20,18 +20,26 @@ class Date:
 def moments(schedule: Schedule) -> list[int]:
     """The dates of a schedule in milliseconds since 1970, rising.
 
-    An hour that a night in spring leaves out comes so much later; of an hour that there is twice it is the first.
+    An hour that a night in spring leaves out comes so much later; of an hour that there is twice it
+    is the first.
     """
     zone, hour = zone_named(schedule.zone), time.fromisoformat(schedule.at)
-    days = (schedule.first + timedelta(days=schedule.every_days * number) for number in range(schedule.count))
+    days = (
+        schedule.first + timedelta(days=schedule.every_days * number)
+        for number in range(schedule.count)
+    )
     return [round(datetime.combine(day, hour, zone).timestamp() * 1000) for day in days]
 
 
 def dates(campaign: Campaign) -> list[Date]:
-    """All dates of all questions, in the order in which they are asked: by time, then as in the file."""
+    """All dates of all questions, in the order in which they are asked: by time, then as in the
+    file.
+    """
     found = [
         Date(question.name, number, at)
         for question in campaign.questions
         for number, at in enumerate(moments(campaign.schedule_of(question)), start=1)
     ]
-    return sorted(found, key=lambda date: date.at)  # stable: questions of one time stay in the file's order
+    return sorted(
+        found, key=lambda date: date.at
+    )  # stable: questions of one time stay in the file's order

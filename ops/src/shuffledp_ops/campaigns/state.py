@@ -1,7 +1,8 @@
-"""What a campaign has asked so far, on disk: written before anything is asked, so that a crash forgets nothing.
+"""What a campaign has asked so far, on disk: written before anything is asked, so that a crash
+forgets nothing.
 
-A round's identifier is drawn and written down first; whoever starts again asks the analyst for it, and opens nothing
-twice. The values are pure; `Store` has the files and the lock.
+A round's identifier is drawn and written down first; whoever starts again asks the analyst for it,
+and opens nothing twice. The values are pure; `Store` has the files and the lock.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Stage(StrEnum):
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A round that was asked for. Times in milliseconds by the campaign's clock.
 
-    `error` and `reason` are a failed round's; `spent` is the population's ε after it, `charge` what became of its own
-    charge; None where the accountant could not be asked.
+    `error` and `reason` are a failed round's; `spent` is the population's ε after it, `charge` what
+    became of its own charge; None where the accountant could not be asked.
     """
 
     round_id: str
@@ -109,9 +110,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A campaign that has begun. `digest` is its file's, `plans` are the questions', fixed from the beginning on.
+    """A campaign that has begun.
 
-    `ended_at` is when its last round ended; `stopped` says why somebody has to look before it goes on.
+    `digest` is its file's, `plans` are the questions', fixed from the beginning on.
+
+    `ended_at` is when its last round ended; `stopped` says why somebody has to look before it goes
+    on.
     """
 
     version: int = 1
@@ -125,14 +129,19 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def __post_init__(self) -> None:
         if self.version != 1:
-            raise ValueError(f"version {self.version} is not understood; this software writes version 1")
+            raise ValueError(
+                f"version {self.version} is not understood; this software writes version 1"
+            )
         unplanned = {entry.question for entry in self.entries} - self.plans.keys()
         if unplanned:
             raise ValueError(f"question {min(unplanned)[:80]!r} has dates and no plan")
 
     def next_due(self) -> int | None:
         """Place of the first date that is still due; None: the campaign is over."""
-        return next((place for place, entry in enumerate(self.entries) if entry.outcome is Outcome.DUE), None)
+        return next(
+            (place for place, entry in enumerate(self.entries) if entry.outcome is Outcome.DUE),
+            None,
+        )
 
     def with_entry(self, place: int, **changes: Any) -> State:
         """The same with one date changed."""
@@ -141,17 +150,23 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return msgspec.structs.replace(self, entries=tuple(entries))
 
     def with_attempt(self, place: int, attempt: Attempt) -> State:
-        """The same with a new attempt, or with its newest one changed where the round is the same."""
+        """The same with a new attempt, or with its newest one changed where the round is the
+        same.
+        """
         known = self.entries[place].attempts
         kept = known[:-1] if known and known[-1].round_id == attempt.round_id else known
         return self.with_entry(place, attempts=(*kept, attempt))
 
     def at_time(self, now: int, grace: int) -> State:
-        """The same as seen at `now`, where the clock may have been ahead when it was written; all in milliseconds.
+        """The same as seen at `now`, where the clock may have been ahead when it was written.
 
-        1. A date that was missed, and whose time with its `grace` is not over, is still to come. No round was opened
-           for it, so nobody is asked twice and nothing is charged twice. What was asked stays as it is.
-        2. Nothing has happened later than now: retries and lateness are counted from now at the latest.
+        All in milliseconds.
+
+        1. A date that was missed, and whose time with its `grace` is not over, is still to come. No
+           round was opened for it, so nobody is asked twice and nothing is charged twice. What was
+           asked stays as it is.
+        2. Nothing has happened later than now: retries and lateness are counted from now at the
+           latest.
 
         While clocks only go forward this changes nothing.
         """
@@ -166,7 +181,9 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             entry.date
             for entry in self.entries
             if entry.outcome is Outcome.DUE
-            and not (entry.last is not None and entry.last.running and entry.last.round_id in charged)
+            and not (
+                entry.last is not None and entry.last.running and entry.last.round_id in charged
+            )
         ]
 
 
@@ -186,7 +203,9 @@ class Store:
         try:
             lock = claim_state(self.folder)
         except ConfigError as error:
-            raise ConfigError(f"this campaign runs already, or its folder cannot be used: {error}") from error
+            raise ConfigError(
+                f"this campaign runs already, or its folder cannot be used: {error}"
+            ) from error
         try:
             yield
         finally:
@@ -199,12 +218,15 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ConfigError(f"cannot read {self.folder / STATE}: {error.strerror}; check its permissions") from error
+            raise ConfigError(
+                f"cannot read {self.folder / STATE}: {error.strerror}; check its permissions"
+            ) from error
         try:
             return from_json(data, State)
         except MalformedDocumentError as error:
             raise ConfigError(
-                f"{self.folder / STATE} is damaged ({error}): put a copy of it back. Without it the campaign would ask "
+                f"{self.folder / STATE} is damaged ({error}): put a copy of it back. Without it "
+                f"the campaign would ask "
                 "and pay again for dates that it has asked for; `shuffledp results list` says which"
             ) from error
 
@@ -214,7 +236,8 @@ class Store:
             write_atomic(self.folder / STATE, to_json(state))
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.folder / STATE}: {error.strerror}; nothing is asked before it is written down"
+                f"cannot write {self.folder / STATE}: {error.strerror}; nothing is asked before "
+                f"it is written down"
             ) from error
 
     def round_folder(self, round_id: str) -> Path:

@@ -36,7 +36,10 @@ class Accounts:
         return tuple(self._budgets.values())
 
     async def ask(self, deployment: Deployment, seconds: float) -> None:
-        """Asks for every population, if it is time; each call has so many seconds. Raises the accountant's errors."""
+        """Asks for every population, if it is time; each call has so many seconds.
+
+        Raises the accountant's errors.
+        """
         if not self.due and time.monotonic() - self._asked < _EVERY:
             return
         # Set before the answers are here: what changes meanwhile makes it due again.
@@ -54,14 +57,22 @@ class Accounts:
             raise
 
     async def _budget(
-        self, stub: accountant_pb2_grpc.AccountantAsyncStub, accountant: Party, population: str, seconds: float
+        self,
+        stub: accountant_pb2_grpc.AccountantAsyncStub,
+        accountant: Party,
+        population: str,
+        seconds: float,
     ) -> Budget:
         known = self._budgets.get(population)
-        # From the oldest one that is kept on: a charge is reserved first, and settled or released later.
+        # From the oldest one that is kept on: a charge is reserved first, and settled or released
+        # later.
         after = known.charges[0].entry - 1 if known is not None and known.charges else 0
         charges: deque[Charge] = deque(maxlen=MOST_CHARGES)
         async for said in budget_pages(stub, accountant, population, after=after, seconds=seconds):
-            charges += [Charge(one.entry, one.round_id, one.state, one.epsilon, one.delta) for one in said.entries]
+            charges += [
+                Charge(one.entry, one.round_id, one.state, one.epsilon, one.delta)
+                for one in said.entries
+            ]
         return Budget(
             population=population,
             limit=said.limit_epsilon,

@@ -36,7 +36,10 @@ _DEADLINE: Final = 30.0
 
 
 def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
-    """The plan that a form describes, over all nodes. Raises `UsageError`, which names the field."""
+    """The plan that a form describes, over all nodes.
+
+    Raises `UsageError`, which names the field.
+    """
     population = fields.get("population", "")
     if population not in {one.name for one in roster.populations}:
         raise UsageError(f"population: {population[:40]!r} is none of this deployment")
@@ -47,7 +50,9 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     if mix not in set(Mix):
         raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
     fewest = _whole(fields, "min_reports", 1)
-    colluding = _whole(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
+    colluding = (
+        _whole(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
+    )
     try:
         return RoundPlan(
             population=population,
@@ -69,8 +74,12 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
 
 def _whole(fields: Mapping[str, str], name: str, least: int) -> int:
     text = fields.get(name, "").strip().replace(",", "")
-    if not (text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST):
-        raise UsageError(f"{name}: give a whole number from {least:,} to {_LARGEST:,}, not {text[:40]!r}")
+    if not (
+        text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST
+    ):
+        raise UsageError(
+            f"{name}: give a whole number from {least:,} to {_LARGEST:,}, not {text[:40]!r}"
+        )
     return int(text)
 
 
@@ -94,13 +103,20 @@ async def open_planned(deployment: Deployment, plan: RoundPlan) -> str:
 async def end_submissions(deployment: Deployment, round_id: str) -> None:
     """Ends the submissions now. Raises the analyst's typed errors."""
     async with control_of(deployment) as control, translated(ANALYST):
-        await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=round_id), timeout=_DEADLINE)
+        await control.EndSubmissions(
+            analyst_pb2.EndSubmissionsRequest(round_id=round_id), timeout=_DEADLINE
+        )
 
 
 async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
-    """Gives a round up: nothing is published. Raises the analyst's typed errors, `UsageError` without a reason."""
+    """Gives a round up: nothing is published.
+
+    Raises the analyst's typed errors, `UsageError` without a reason.
+    """
     if not reason.strip() or len(reason) > MOST_REASON:
-        raise UsageError(f"reason: say in 1 to {MOST_REASON} letters why, it goes into the signed result")
+        raise UsageError(
+            f"reason: say in 1 to {MOST_REASON} letters why, it goes into the signed result"
+        )
     async with control_of(deployment) as control, translated(ANALYST):
         request = analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason.strip())
         await control.AbortRound(request, timeout=_DEADLINE)

@@ -22,7 +22,8 @@ _STATES: Final = {
 }
 
 _COMPOSED: Final = {
-    "adaptive": "Later questions may depend on earlier answers: a privacy filter keeps the account.",
+    "adaptive": "Later questions may depend on earlier answers: a privacy filter keeps the "
+    "account.",
     "fixed": "True only if all rounds were fixed in advance: they are composed as such.",
 }
 
@@ -58,7 +59,10 @@ def _state(budget: Budget) -> Iterator[str]:
         yield f"<p><strong>ε = {epsilon(budget.spent)}</strong> spent {at}. {limit}</p>"
     else:
         yield _meter(budget)
-        yield f"<p><strong>ε = {epsilon(budget.spent)}</strong> of {budget.limit:g} spent {at}. {_left(budget)}</p>"
+        yield (
+            f"<p><strong>ε = {epsilon(budget.spent)}</strong> of {budget.limit:g} spent {at}. "
+            f"{_left(budget)}</p>"
+        )
     words = _COMPOSED.get(budget.composition, "")
     number = sum(budget.counts.values())
     yield f'<p class="fine">{number:,} {"charge" if number == 1 else "charges"}. {words}</p>'
@@ -66,9 +70,13 @@ def _state(budget: Budget) -> Iterator[str]:
 
 def _left(budget: Budget) -> str:
     if budget.left <= 0:
-        return "<strong>Nothing is left:</strong> the accountant refuses every further round of these people."
+        return (
+            "<strong>Nothing is left:</strong> the accountant refuses every further round of "
+            "these people."
+        )
     return (
-        f"Left is <strong>ε = {budget.left:.4g}</strong>; as rounds compose to less than their sum, a little more may "
+        f"Left is <strong>ε = {budget.left:.4g}</strong>; as rounds compose to less than their "
+        f"sum, a little more may "
         "fit. A round that does not fit is refused before anybody is asked, and costs nothing."
     )
 
@@ -77,8 +85,10 @@ def _meter(budget: Budget) -> str:
     share = 1000 * min(max(budget.spent / budget.limit, 0.0), 1.0) if budget.limit > 0 else 1000.0
     label = f"ε = {epsilon(budget.spent)} of {budget.limit:g} spent"
     return (
-        f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" aria-label="{label}">'
-        f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" height="24"/></svg>'
+        f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" '
+        f'aria-label="{label}">'
+        f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" '
+        f'height="24"/></svg>'
     )
 
 
@@ -88,18 +98,33 @@ def _over_time(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
         return
     yield "<section><h2>Over time</h2><figure>"
     limit = budget.limit if budget.limit <= _LIMITS else None
-    yield charts.account(charts.Account(points, limit), f"ε that “{budget.population}” has spent, over time")
+    yield charts.account(
+        charts.Account(points, limit), f"ε that “{budget.population}” has spent, over time"
+    )
     yield (
-        '<figcaption class="fine">ε spent in all, as the accountant signed it in the certificate of each published '
+        '<figcaption class="fine">ε spent in all, as the accountant signed it in the certificate '
+        "of each published "
         "round, and last as it says now.</figcaption></figure></section>"
     )
 
 
 def _points(snapshot: Snapshot, budget: Budget) -> list[tuple[int, float]]:
-    """(time of a final certificate, ε spent by then), in order of time, and now; none without a finite bound."""
-    finals = [one.ending.final for one in snapshot.rounds if one.ending is not None and one.ending.final is not None]
-    mine = sorted((final for final in finals if final.population == budget.population), key=lambda one: one.issued_at)
-    points = [(final.issued_at, final.ledger.spent) for final in mine if final.ledger.spent is not None]
+    """(time of a final certificate, ε spent by then), in order of time, and now.
+
+    None without a finite bound.
+    """
+    finals = [
+        one.ending.final
+        for one in snapshot.rounds
+        if one.ending is not None and one.ending.final is not None
+    ]
+    mine = sorted(
+        (final for final in finals if final.population == budget.population),
+        key=lambda one: one.issued_at,
+    )
+    points = [
+        (final.issued_at, final.ledger.spent) for final in mine if final.ledger.spent is not None
+    ]
     if points and points[-1][0] < snapshot.at and budget.spent < float("inf"):
         points.append((snapshot.at, budget.spent))
     return points
@@ -111,7 +136,10 @@ def _charges(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
         yield '<p class="fine">None yet: nobody of this population was asked.</p></section>'
         return
     newest = list(reversed(budget.charges))[:_MOST_ROWS]
-    yield table(("charge", "round", "when", "state", "ε alone"), (_row(snapshot, charge) for charge in newest))
+    yield table(
+        ("charge", "round", "when", "state", "ε alone"),
+        (_row(snapshot, charge) for charge in newest),
+    )
     states = "".join(f"<li>{words}</li>" for words in _STATES.values())
     yield f'<ul class="fine">{states}</ul></section>'
 
@@ -135,7 +163,9 @@ def of_round(charge: Charge | None) -> str:
     if charge is None:
         return "Its budget: the accountant has no charge of it among the newest."
     return {
-        "released": "Its budget was given back: every node of its route signed that nothing left it.",
-        "reserved": "Its budget is still reserved: it comes back when every node of its route has signed that nothing "
+        "released": "Its budget was given back: every node of its route signed that nothing left "
+        "it.",
+        "reserved": "Its budget is still reserved: it comes back when every node of its route has "
+        "signed that nothing "
         "left it, and stays spent otherwise.",
     }.get(charge.state, f"Its budget is spent: ε = {epsilon(charge.epsilon)}.")

@@ -9,7 +9,10 @@ from shuffledp_ops.console.model import Snapshot
 
 
 class Changes:
-    """The newest snapshot and its version. Whoever waits is woken by every change, and misses those in between."""
+    """The newest snapshot and its version.
+
+    Whoever waits is woken by every change, and misses those in between.
+    """
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
@@ -17,7 +20,10 @@ class Changes:
         self._woken = asyncio.Event()
 
     def put(self, snapshot: Snapshot) -> None:
-        """Replaces the snapshot. That it is newer is no change by itself: its time alone wakes nobody."""
+        """Replaces the snapshot.
+
+        That it is newer is no change by itself: its time alone wakes nobody.
+        """
         same = replace(snapshot, at=self.snapshot.at) == self.snapshot and self.version > 0
         self.snapshot = snapshot
         if same:

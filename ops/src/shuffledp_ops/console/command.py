@@ -1,4 +1,6 @@
-"""The command `shuffledp console`: one process that asks a deployment, or looks into a folder, and serves the pages."""
+"""The command `shuffledp console`: one process that asks a deployment, or looks into a folder, and
+serves the pages.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,17 @@ from shuffledp_ops.console.watching import Watch
 from shuffledp_ops.console.web import Pages, application
 
 _LIMITS: Final = Limits(connections=256)
-"""Further connections are closed again, those of the address that has most first, and idle ones before others."""
+"""Further connections are closed again, those of the address that has most first, and idle ones
+before others.
+"""
 
 _MOST_HEADERS: Final = 16 * 1024
 _GRACE: Final = 1
 
 REQUEST_SECONDS: Final = 10.0
-"""In which a whole request must come: whoever sends half of one would otherwise keep its connection for ever."""
+"""In which a whole request must come: whoever sends half of one would otherwise keep its connection
+for ever.
+"""
 
 _EVERYWHERE: Final = {"0.0.0.0", "::"}  # noqa: S104 - what an operator may say
 
@@ -69,28 +75,45 @@ class Listening:
 
     @property
     def known_as(self) -> tuple[str, ...]:
-        """The names that browsers may ask for: of this machine for itself, where it listens, and those given."""
-        return (*LOOPBACK, *(() if self.host in _EVERYWHERE else (_in_address(self.host),)), *self.names)
+        """The names that browsers may ask for: of this machine for itself, where it listens, and
+        those given.
+        """
+        return (
+            *LOOPBACK,
+            *(() if self.host in _EVERYWHERE else (_in_address(self.host),)),
+            *self.names,
+        )
 
     @property
     def address(self) -> str:
         """What to open in a browser on this machine, or where a name was given, elsewhere."""
-        host = self.names[0] if self.names else "127.0.0.1" if self.host in _EVERYWHERE else self.host
+        host = (
+            self.names[0] if self.names else "127.0.0.1" if self.host in _EVERYWHERE else self.host
+        )
         return f"{'https' if self.tls else 'http'}://{_in_address(host)}:{self.port}"
 
     def check(self) -> None:
         """Raises `UsageError` or `ConfigError` for what would not be safe, or cannot be."""
         for name in self.names:
             if not _NAME.fullmatch(name):
-                raise UsageError(f"--allow-host {name[:80]!r} is not a host name; leave out https:// and port")
+                raise UsageError(
+                    f"--allow-host {name[:80]!r} is not a host name; leave out https:// and port"
+                )
         if (self.certificate is None) != (self.key is None):
             raise UsageError("--tls-certificate and --tls-key belong together; give both or none")
         for file in (self.certificate, self.key):
             if file is not None and not file.is_file():
-                raise ConfigError(f"there is no TLS file {file}; give PEM files, or none on localhost")
-        if not self.tls and not self.plaintext and self.host not in {"localhost", "127.0.0.1", "::1"}:
+                raise ConfigError(
+                    f"there is no TLS file {file}; give PEM files, or none on localhost"
+                )
+        if (
+            not self.tls
+            and not self.plaintext
+            and self.host not in {"localhost", "127.0.0.1", "::1"}
+        ):
             raise UsageError(
-                f"--host {self.host} can be reached by others, who would read everything on its way: give "
+                f"--host {self.host} can be reached by others, who would read everything on its "
+                f"way: give "
                 "--tls-certificate and --tls-key, or say --plaintext where something else encrypts"
             )
 
@@ -101,7 +124,8 @@ def _in_address(host: str) -> str:
 
 
 def run_console_command(folder: Path, listening: Listening, *, operate: bool) -> None:
-    """Serves the pages of a deployment's key folder, or of a folder of saved rounds, until a signal.
+    """Serves the pages of a deployment's key folder, or of a folder of saved rounds, until a
+    signal.
 
     Raises:
         ConfigError, UsageError: the folder is neither, or an option is wrong.
@@ -112,28 +136,41 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
     source = _source(folder, operate=operate)
     sessions = Sessions(time.monotonic) if operate else None
     pages = Pages(source, sessions)
-    desk = Desk(pages, source, sessions, listening.tls).routes() if sessions and isinstance(source, Watch) else []
+    desk = (
+        Desk(pages, source, sessions, listening.tls).routes()
+        if sessions and isinstance(source, Watch)
+        else []
+    )
     app = application(pages, desk, listening.known_as, tls=listening.tls)
     allow_descriptors(_LIMITS)
     with _bound(listening) as bound:
-        asyncio.run(_serve(source, bound, app, listening, partial(_say, source, listening, sessions)))
+        asyncio.run(
+            _serve(source, bound, app, listening, partial(_say, source, listening, sessions))
+        )
 
 
 def _source(folder: Path, *, operate: bool) -> Watch | Saved:
     public = any((folder / name).exists() for name in ("roster.json", "root.pub"))
     operator, viewer = ((folder / name).exists() for name in (OPERATOR, VIEWER))
-    if folder.is_dir() and (operator or viewer or (public and not (folder / "result.json").exists())):
+    if folder.is_dir() and (
+        operator or viewer or (public and not (folder / "result.json").exists())
+    ):
         if not (operator or viewer):
             raise ConfigError(
-                f"{folder} has no operator/ or viewer/ with TLS files, so nobody can be asked; name the key folder of "
+                f"{folder} has no operator/ or viewer/ with TLS files, so nobody can be asked; "
+                f"name the key folder of "
                 "an operator or a viewer"
             )
         if operate and not operator:
-            raise UsageError(f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave it out")
+            raise UsageError(
+                f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave "
+                f"it out"
+            )
         return Watch(folder)
     if operate:
         raise UsageError(
-            f"--operate needs a deployment's key folder, and {folder} is none; leave it out for saved rounds"
+            f"--operate needs a deployment's key folder, and {folder} is none; leave it out for "
+            f"saved rounds"
         )
     return Saved(folder)
 
@@ -143,23 +180,31 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
     """The listening socket, made before anything else so that a taken port is a plain error."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            listening.host.strip("[]"), listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            listening.host.strip("[]"),
+            listening.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )[0]
     except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {listening.host}: no such address; 127.0.0.1 is the default") from error
+        raise UsageError(
+            f"--host {listening.host}: no such address; 127.0.0.1 is the default"
+        ) from error
     with socket.socket(family, kind, protocol) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(address)
         except OSError as error:
             raise PortInUseError(
-                f"cannot listen on {listening.host}, port {listening.port}: {error.strerror}; choose another --port"
+                f"cannot listen on {listening.host}, port {listening.port}: {error.strerror}; "
+                f"choose another --port"
             ) from error
         yield bound
 
 
 class _Connection(TimedConnection):
-    """A connection of the console: forms are short, so a request must come with its body within the seconds."""
+    """A connection of the console: forms are short, so a request must come with its body within the
+    seconds.
+    """
 
     head_seconds = REQUEST_SECONDS
 
@@ -168,7 +213,9 @@ class _Connection(TimedConnection):
 
 
 class _Counted:
-    """The application, whose calls are registered so that idle connections are closed before others."""
+    """The application, whose calls are registered so that idle connections are closed before
+    others.
+    """
 
     def __init__(self, app: ASGIApp, connections: Connections) -> None:
         self._app = app
@@ -192,7 +239,9 @@ class _Server(uvicorn.Server):
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """Return False for a call that was cancelled since the console ends, which uvicorn logs as a failure."""
+    """Return False for a call that was cancelled since the console ends, which uvicorn logs as a
+    failure.
+    """
     return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
@@ -217,13 +266,18 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
         config.load()
     except OSError as error:
         raise ConfigError(
-            f"the TLS files cannot be used ({error.strerror or error}); give a PEM certificate and its unencrypted key"
+            f"the TLS files cannot be used ({error.strerror or error}); give a PEM certificate "
+            f"and its unencrypted key"
         ) from error
     return config
 
 
 async def _serve(
-    source: Source, bound: socket.socket, app: ASGIApp, listening: Listening, ready: Callable[[], None]
+    source: Source,
+    bound: socket.socket,
+    app: ASGIApp,
+    listening: Listening,
+    ready: Callable[[], None],
 ) -> None:
     connections = Connections(_LIMITS, lambda: None)
     config = _config(_Counted(app, connections), listening)
@@ -238,7 +292,10 @@ async def _serve(
 def _say(source: Source, listening: Listening, sessions: Sessions | None) -> None:
     lines = [f"console of {source.title}: {listening.address}/"]
     if sessions is None:
-        lines.append("read-only" + (": start it with --operate to open and end rounds" if source.live else ""))
+        lines.append(
+            "read-only"
+            + (": start it with --operate to open and end rounds" if source.live else "")
+        )
     else:
         lines.append(f"to operate, open: {listening.address}/sign-in?key={sessions.key}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -51,11 +51,16 @@ class Desk:
         ]
 
     async def sign_in(self, request: Request) -> Response:
-        """Begins a session with the link that the command printed; the key is not in any address after that."""
+        """Begins a session with the link that the command printed.
+
+        The key is not in any address after that.
+        """
         name = self.sessions.begin(request.query_params.get("key", ""))
         answer = RedirectResponse("/", status_code=303)
         cookie, life = cookie_of(request), round(LIFE)
-        answer.set_cookie(cookie, name, max_age=life, httponly=True, samesite="strict", secure=self.tls)
+        answer.set_cookie(
+            cookie, name, max_age=life, httponly=True, samesite="strict", secure=self.tls
+        )
         return answer
 
     async def ask(self, request: Request) -> Response:
@@ -71,7 +76,9 @@ class Desk:
             plan = actions.plan_of(fields, roster)
         except UsageError as error:
             return HTMLResponse(forms.ask(viewer, roster, fields, str(error)), status_code=400)
-        budget = next((one for one in self.watch.snapshot.budgets if one.population == plan.population), None)
+        budget = next(
+            (one for one in self.watch.snapshot.budgets if one.population == plan.population), None
+        )
         return HTMLResponse(forms.confirm_open(viewer, plan, fields, budget, session.token()))
 
     async def open(self, request: Request) -> Response:
@@ -100,7 +107,9 @@ class Desk:
     async def abort(self, request: Request) -> Response:
         """Gives a round up."""
         fields, known = await self._redeemed(request), self._running(request)
-        await self._done(actions.give_up(self.watch.deployment, known.round_id, fields.get("reason", "")))
+        await self._done(
+            actions.give_up(self.watch.deployment, known.round_id, fields.get("reason", ""))
+        )
         return RedirectResponse(f"/rounds/{known.round_id}/", status_code=303)
 
     def _confirm(self, request: Request, form: Callable[..., str]) -> Response:
@@ -111,7 +120,8 @@ class Desk:
         session = self.pages.session(request)
         if session is None:
             raise AccessDenied(
-                "this browser is not signed in as operator, or its session has ended; open the link that the console "
+                "this browser is not signed in as operator, or its session has ended; open the "
+                "link that the console "
                 "printed when it was started"
             )
         return session
@@ -127,11 +137,17 @@ class Desk:
         session = self._session(request)
         try:
             async with asyncio.timeout(_FORM_SECONDS):
-                body = await request.body()  # at most `MOST_FORM` bytes: `guards` has refused longer ones
+                body = (
+                    await request.body()
+                )  # at most `MOST_FORM` bytes: `guards` has refused longer ones
         except TimeoutError as error:
-            raise UsageError(f"the form did not arrive within {_FORM_SECONDS:g} s; send it again") from error
+            raise UsageError(
+                f"the form did not arrive within {_FORM_SECONDS:g} s; send it again"
+            ) from error
         try:
-            pairs = parse_qsl(body[:MOST_FORM].decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+            pairs = parse_qsl(
+                body[:MOST_FORM].decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS
+            )
         except ValueError as error:
             raise UsageError("this is not a form of these pages") from error
         fields = dict(pairs)
@@ -144,7 +160,8 @@ class Desk:
                 return await work
         except TimeoutError as error:
             raise UnreachableError(
-                "the analyst gave no answer in time, so whether it was done is not known; look at the list of rounds"
+                "the analyst gave no answer in time, so whether it was done is not known; look at "
+                "the list of rounds"
             ) from error
         finally:
             self.watch.hurry()

@@ -1,4 +1,7 @@
-"""The frame of every page of the console, and the small pieces that pages share. Pure HTML, every text escaped."""
+"""The frame of every page of the console, and the small pieces that pages share.
+
+Pure HTML, every text escaped.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from shuffledp_ops.rounds.page import style
 
 @dataclass(frozen=True)
 class Viewer:
-    """Who looks at a page: `operates` may use the buttons; `version` is the state that the page is of."""
+    """Who looks at a page: `operates` may use the buttons.
+
+    `version` is the state that the page is of.
+    """
 
     title: str
     live: bool
@@ -23,7 +29,10 @@ class Viewer:
 
 
 def framed(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool = True) -> str:
-    """A whole page. One that `follows` is brought up to date by the script: its parts with `data-live`."""
+    """A whole page.
+
+    One that `follows` is brought up to date by the script: its parts with `data-live`.
+    """
     operates = '<span class="badge">operator</span>' if viewer.operates else ""
     opens = '<a href="/open">Open a round</a>' if viewer.operates else ""
     kind = "deployment" if viewer.live else "saved rounds"
@@ -57,7 +66,8 @@ _PAGE = """<!DOCTYPE html>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
-<header class="top"><a class="home" href="/"><strong>shuffledp</strong> <span>{kind} {name}</span></a>
+<header class="top">
+<a class="home" href="/"><strong>shuffledp</strong> <span>{kind} {name}</span></a>
 <nav aria-label="Console">{opens}{operates}<span id="state" role="status"></span></nav></header>
 <main id="main">
 {still}
@@ -69,8 +79,14 @@ _PAGE = """<!DOCTYPE html>
 
 
 def stylesheet() -> str:
-    """The one style sheet: what all pages share, that of a round's report, and the console's own."""
-    return files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8") + style() + own("console.css")
+    """The one style sheet: what all pages share, that of a round's report, and the console's
+    own.
+    """
+    return (
+        files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8")
+        + style()
+        + own("console.css")
+    )
 
 
 def own(name: str) -> str:
@@ -97,7 +113,10 @@ def moment(milliseconds: int) -> str:
 def until(milliseconds: int) -> str:
     """A time to come; the script adds how long that is."""
     when = _when(milliseconds)
-    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}" data-until="{milliseconds}">{when:%H:%M} UTC</time>'
+    return (
+        f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}" data-until="{milliseconds}">{when:%H:%M} '
+        f"UTC</time>"
+    )
 
 
 def short(round_id: str) -> str:
@@ -115,24 +134,34 @@ def mishap(error: str, words: str, heading: str = "") -> str:
     said = advice(error)
     return (
         f'<div class="note mishap">{heading}<p><code>{shown(error)}</code> {shown(words)}</p>'
-        f"<p>{shown(said.happened)}</p><p><strong>What to do:</strong> {_commands(said.do)}</p></div>"
+        f"<p>{shown(said.happened)}</p><p><strong>What to do:</strong> "
+        f"{_commands(said.do)}</p></div>"
     )
 
 
 def _commands(words: str) -> str:
     """Backquotes of our own sentences as code."""
     parts = shown(words).split("`")
-    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+    return "".join(
+        f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
+    )
 
 
 def table(heads: Iterable[str], rows: Iterable[str]) -> str:
     """A table that becomes a list of boxes on a telephone; rows are made by `row`."""
     cells = "".join(f'<th scope="col">{shown(head)}</th>' for head in heads)
-    return f'<table class="rounds"><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return (
+        f"<table "
+        f'class="rounds"><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    )
 
 
 def row(cells: Mapping[str, str]) -> str:
     """A row from HTML by column; the first cell names it."""
     tags = ["th scope=row", *["td"] * (len(cells) - 1)]
     named = zip(tags, cells.items(), strict=True)
-    return "<tr>" + "".join(f'<{tag} data-name="{head}">{cell}</{tag[:2]}>' for tag, (head, cell) in named) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(f'<{tag} data-name="{head}">{cell}</{tag[:2]}>' for tag, (head, cell) in named)
+        + "</tr>"
+    )

@@ -1,8 +1,10 @@
-"""What every request passes before a page is made: whose name it asked for, where it comes from, how long it is.
+"""What every request passes before a page is made: whose name it asked for, where it comes from,
+how long it is.
 
-1. Its `Host` is a name that this console has: a foreign name that was made to lead here (DNS rebinding) is refused.
-2. It reads, or it is a form of these pages: of the same origin, short, and all there. Who hangs up in the midst of one,
-   or is hung up on, is no error.
+1. Its `Host` is a name that this console has: a foreign name that was made to lead here (DNS
+   rebinding) is refused.
+2. It reads, or it is a form of these pages: of the same origin, short, and all there. Who hangs up
+   in the midst of one, or is hung up on, is no error.
 
 Every answer says that nothing from elsewhere may be loaded, framed or run.
 """
@@ -23,7 +25,8 @@ MOST_FORM: Final = 8192
 """Longest form in bytes."""
 
 _POLICY: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+    "form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
 
@@ -43,7 +46,10 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class Guard:
-    """The outermost part of the application; `names` are the hosts that it answers for, without ports."""
+    """The outermost part of the application.
+
+    `names` are the hosts that it answers for, without ports.
+    """
 
     def __init__(self, app: ASGIApp, names: Collection[str], *, tls: bool) -> None:
         self._app = app
@@ -73,19 +79,26 @@ class Guard:
     def _refusal(self, method: str, headers: Headers) -> PlainTextResponse | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _name(hosts[0]) not in self._names:  # 1
-            return _refuse(421, "This console does not answer for that name. Open the address that it printed, or add "
+            return _refuse(421, "This console does not answer for that name. Open the address "
+                                "that it printed, or add "
                            "the name with --allow-host.")  # fmt: skip
         if method in {"GET", "HEAD"}:
             return None
         # Also of https where this console has none: something in front of it may encrypt.
-        return self._form_refusal(method, headers, {f"{scheme}://{hosts[0]}" for scheme in (self._scheme, "https")})
+        return self._form_refusal(
+            method, headers, {f"{scheme}://{hosts[0]}" for scheme in (self._scheme, "https")}
+        )
 
     @staticmethod
-    def _form_refusal(method: str, headers: Headers, own: Collection[str]) -> PlainTextResponse | None:
+    def _form_refusal(
+        method: str, headers: Headers, own: Collection[str]
+    ) -> PlainTextResponse | None:
         if method != "POST":
             return _refuse(405, "Only GET and POST.")
         if headers.get("origin") not in own:  # 2
-            return _refuse(403, "This form does not come from this console's own pages; nothing was done.")
+            return _refuse(
+                403, "This form does not come from this console's own pages; nothing was done."
+            )
         if headers.get("content-type", "").split(";")[0].strip() != _FORM:
             return _refuse(415, "Only forms of these pages are taken.")
         length = headers.get("content-length", "")

@@ -1,6 +1,7 @@
 """What the console knows, as values that a page can be drawn from. Pure.
 
-Whoever finds it out (`watching`, `saved`) replaces a `Snapshot` as a whole: a page is of one moment.
+Whoever finds it out (`watching`, `saved`) replaces a `Snapshot` as a whole: a page is of one
+moment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MOST_ROUNDS: Final = 100
 class Step:
     """How far one stage of a round is at one party (`node`, "" for the analyst).
 
-    `done` of `total` are reports for the stage "accepting" and messages elsewhere; `seconds` is 0 until it is over.
+    `done` of `total` are reports for the stage "accepting" and messages elsewhere; `seconds` is 0
+    until it is over.
     """
 
     stage: str
@@ -42,7 +44,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Announced:
-    """What a round told its devices, read from its verified manifest; times in milliseconds since 1970."""
+    """What a round told its devices, read from its verified manifest.
+
+    Times in milliseconds since 1970.
+    """
 
     min_reports: int
     max_reports: int
@@ -88,7 +93,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Charge:
-    """One entry of the accountant's ledger; `epsilon` is infinite where no finite bound is known."""
+    """One entry of the accountant's ledger.
+
+    `epsilon` is infinite where no finite bound is known.
+    """
 
     entry: int
     round_id: str
@@ -99,7 +107,9 @@ class Charge:
 
 @dataclass(frozen=True)
 class Budget:
-    """A population's account, as the accountant states it; all ε at `delta`, by its way of composition.
+    """A population's account, as the accountant states it.
+
+    All ε at `delta`, by its way of composition.
 
     `charges` are the newest ones; `counts` says how many there are by state.
     """
@@ -116,7 +126,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that cannot be shown now, such as what a party would say: what, the error's name, and its words."""
+    """Something that cannot be shown now, such as what a party would say: what, the error's name,
+    and its words.
+    """
 
     what: str
     error: str
@@ -125,7 +137,10 @@ class Trouble:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A published round to look at: its verified report, and the files beside it by name; equal to itself alone."""
+    """A published round to look at: its verified report, and the files beside it by name.
+
+    Equal to itself alone.
+    """
 
     report: RoundReport
     files: Mapping[str, bytes]
@@ -133,10 +148,13 @@ class Opened:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that is shown, of one moment; `at` in milliseconds since 1970, 0 before anybody was asked.
+    """All that is shown, of one moment.
 
-    `more` says that there are older rounds than those listed. `troubles` are of parties that did not answer: then what
-    they said last is still shown. `newest` is the last answer, once it has been verified.
+    `at` in milliseconds since 1970, 0 before anybody was asked.
+
+    `more` says that there are older rounds than those listed. `troubles` are of parties that did
+    not answer: then what they said last is still shown. `newest` is the last answer, once it has
+    been verified.
     """
 
     at: int = 0
@@ -152,11 +170,16 @@ class Snapshot:
 
     def charge(self, round_id: str) -> Charge | None:
         """The ledger's entry for a round, if it is among the newest."""
-        return next((one for budget in self.budgets for one in budget.charges if one.round_id == round_id), None)
+        return next(
+            (one for budget in self.budgets for one in budget.charges if one.round_id == round_id),
+            None,
+        )
 
 
 class Source(Protocol):
-    """Where the console's knowledge comes from: a deployment that runs, or a folder of saved rounds."""
+    """Where the console's knowledge comes from: a deployment that runs, or a folder of saved
+    rounds.
+    """
 
     @property
     def title(self) -> str:
@@ -178,7 +201,10 @@ class Source(Protocol):
         """Returns the version as soon as it is another than `since`."""
 
     async def check(self) -> None:
-        """Looks once whether there is anything to show, before pages are served. Raises what is wrong."""
+        """Looks once whether there is anything to show, before pages are served.
+
+        Raises what is wrong.
+        """
 
     async def run(self) -> None:
         """Keeps the snapshot up to date, for ever."""

@@ -1,4 +1,6 @@
-"""The page of one round: its progress while it runs, its report when it is published, else why there is none."""
+"""The page of one round: its progress while it runs, its report when it is published, else why
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def _plan(plan: Certificate) -> Iterator[str]:
     """The certificate that was signed before anybody was asked, in plain words."""
     unit = " per unit of distance" if plan.adjacency == "metric" else ""
     yield '<section><h2>What devices were promised</h2><div class="promise">'
-    yield f"<p>{shown(wording.promise(plan))}</p><p>{shown(wording.promise_without_nodes(plan))}</p></div><dl>"
+    yield f"<p>{shown(wording.promise(plan))}</p>"
+    yield f"<p>{shown(wording.promise_without_nodes(plan))}</p></div><dl>"
     rows = {
         "asked of": f"“{plan.population}”",
         "mechanism": f"{plan.mechanism.kind}, {describe_parameters(plan)}",
@@ -46,7 +49,9 @@ def _plan(plan: Certificate) -> Iterator[str]:
 def published(viewer: Viewer, opened: Opened) -> str:
     """A published round: the parts of `report.html`, made of verified documents."""
     report = opened.report
-    return framed(viewer, page.title(report), page.body(report, opened.files, _WHERE), follows=False)
+    return framed(
+        viewer, page.title(report), page.body(report, opened.files, _WHERE), follows=False
+    )
 
 
 def failed(viewer: Viewer, one: Round, charge: Charge | None) -> str:
@@ -65,4 +70,6 @@ def failed(viewer: Viewer, one: Round, charge: Charge | None) -> str:
 def refused(viewer: Viewer, heading: str, error: str, words: str) -> str:
     """An error in place of a page."""
     back = '<p><a href="/">Back to all rounds</a></p>'
-    return framed(viewer, heading, [f"<h1>{shown(heading)}</h1>", mishap(error, words), back], follows=False)
+    return framed(
+        viewer, heading, [f"<h1>{shown(heading)}</h1>", mishap(error, words), back], follows=False
+    )

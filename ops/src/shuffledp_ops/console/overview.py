@@ -8,13 +8,26 @@ from typing import Final
 from shuffledp.pages import shown
 from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.frame import Viewer, framed, live, mishap, moment, row, short, table
-from shuffledp_ops.console.model import FAILED, PUBLISHED, RUNNING, UNREADABLE, Opened, Round, Snapshot
+from shuffledp_ops.console.model import (
+    FAILED,
+    PUBLISHED,
+    RUNNING,
+    UNREADABLE,
+    Opened,
+    Round,
+    Snapshot,
+)
 from shuffledp_ops.rounds import page
 
 _MOST_FAILURES: Final = 3
 """Failed rounds that are explained at once: those since the last answer, the newest first."""
 
-_WORDS: Final = {RUNNING: "running", PUBLISHED: "published", FAILED: "failed", UNREADABLE: "cannot be read"}
+_WORDS: Final = {
+    RUNNING: "running",
+    PUBLISHED: "published",
+    FAILED: "failed",
+    UNREADABLE: "cannot be read",
+}
 
 
 def overview(viewer: Viewer, snapshot: Snapshot) -> str:
@@ -53,7 +66,11 @@ def _running(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.at:
         yield '<p class="fine">Asking the analyst …</p>'
     elif not running:
-        words = '<a href="/open">Open a round</a>.' if viewer.operates else "<code>shuffledp round</code> opens one."
+        words = (
+            '<a href="/open">Open a round</a>.'
+            if viewer.operates
+            else "<code>shuffledp round</code> opens one."
+        )
         yield f'<p class="fine">No round is open. {words}</p>'
     for one in running:
         yield progress.card(viewer, one)
@@ -81,14 +98,22 @@ def _rounds(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
     heads = ("round", "when", "people", "mechanism", "outcome", "reports", "ε")
     yield table(heads, (_row(one) for one in snapshot.rounds))
     if snapshot.more:
-        where = "<code>shuffledp results list</code> has them all" if viewer.live else "the folder has more"
+        where = (
+            "<code>shuffledp results list</code> has them all"
+            if viewer.live
+            else "the folder has more"
+        )
         yield f'<p class="fine">Only the newest {len(snapshot.rounds):,}; {where}.</p>'
     yield "</section>"
 
 
 def _row(one: Round) -> str:
     final = one.ending.final if one.ending is not None else None
-    bound = "" if final is None else ("none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}")
+    bound = (
+        ""
+        if final is None
+        else ("none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}")
+    )
     kind = one.outcome if one.outcome in _WORDS else UNREADABLE
     why = f' <span class="why">{shown(one.error)}</span>' if one.error else ""
     return row(

@@ -21,7 +21,10 @@ _WAITING, _WORKING, _OVER = "waiting", "working", "done"
 def card(viewer: Viewer, one: Round) -> str:
     """The round in a box, with a link to its page and, for who operates, what can be done."""
     head = f'<h3><a href="/rounds/{one.round_id}/">Round {short(one.round_id)}</a></h3>'
-    asked = f'<p class="fine">{shown(one.mechanism)} of “{shown(one.population)}”, opened {moment(one.opened_at)}</p>'
+    asked = (
+        f'<p class="fine">{shown(one.mechanism)} of “{shown(one.population)}”, opened '
+        f"{moment(one.opened_at)}</p>"
+    )
     return f'<article class="card">{head}{asked}{"".join(parts(viewer, one))}</article>'
 
 
@@ -34,7 +37,8 @@ def parts(viewer: Viewer, one: Round) -> Iterator[str]:
         if one.announced is not None and not _closed(one):
             actions = {"end": ("End submissions now", ""), **actions}
         buttons = (
-            f'<a class="button{kind}" id="{name}-{one.round_id}" href="/rounds/{one.round_id}/{name}">{words}</a>'
+            f'<a class="button{kind}" id="{name}-{one.round_id}" '
+            f'href="/rounds/{one.round_id}/{name}">{words}</a>'
             for name, (words, kind) in actions.items()
         )
         yield f'<p class="buttons">{" ".join(buttons)}</p>'
@@ -58,7 +62,8 @@ def _arrivals(one: Round) -> Iterator[str]:
         else f"open until {until(known.closes_at)}, or until {known.max_reports:,} have answered"
     )
     yield (
-        f'<p class="arrived"><strong>{one.accepted:,}</strong> of at least {known.min_reports:,} devices: {enough}; '
+        f'<p class="arrived"><strong>{one.accepted:,}</strong> of at least {known.min_reports:,} '
+        f"devices: {enough}; "
         f"{closes}.</p>"
     )
     yield _bar(one.accepted, known)
@@ -71,8 +76,10 @@ def _bar(accepted: int, known: Announced) -> str:
     label = f"{accepted:,} devices, {known.min_reports:,} needed, {known.max_reports:,} at most"
     least = f'<path class="least" d="M{min(mark, 998):.1f} 0V24"/>'
     return (
-        f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" aria-label="{label}">'
-        f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" height="24"/>{least}'
+        f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" '
+        f'aria-label="{label}">'
+        f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" '
+        f'height="24"/>{least}'
         f'</svg><p class="fine scale"><span>needed, at the mark: {known.min_reports:,}</span>'
         f"<span>at most: {known.max_reports:,}</span></p>"
     )
@@ -118,6 +125,7 @@ def _seconds(seconds: float) -> str:
 def _link(name: str, state: str, words: str) -> str:
     said = words or {_WAITING: "waits", _WORKING: "works"}.get(state, "")
     return (
-        f'<li class="{state}"><span class="sign" aria-hidden="true"></span><strong>{shown(name)}</strong>'
+        f'<li class="{state}"><span class="sign" '
+        f'aria-hidden="true"></span><strong>{shown(name)}</strong>'
         f'<span class="hidden">, {state}: </span><span class="said">{shown(said)}</span></li>'
     )

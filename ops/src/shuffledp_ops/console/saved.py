@@ -1,6 +1,8 @@
-"""Saved rounds as the console sees them: the folders that `demo`, `round` and `results show --out` leave.
+"""Saved rounds as the console sees them: the folders that `demo`, `round` and `results show --out`
+leave.
 
-Nobody need run for it. Each folder is verified by its own roster and root key, as `shuffledp report` does.
+Nobody need run for it. Each folder is verified by its own roster and root key, as `shuffledp
+report` does.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ REFRESH: Final = 3.0
 """Seconds between two looks into the folder."""
 
 _FILES: Final = (
-    "certificate.json", "plan-certificate.json", "manifest.json", "result.json", "roster.json", "root.pub",
+    "certificate.json", "plan-certificate.json", "manifest.json", "result.json", "roster.json",
+    "root.pub",
     "report.json", "plot.png",
 )  # fmt: skip
 """What a page of a round links to."""
@@ -48,7 +51,10 @@ _State: TypeAlias = tuple[int, ...]
 
 
 class Saved(Changes):
-    """The source of a folder of saved rounds; see `model.Source`. Raises `ConfigError` for what is no such folder."""
+    """The source of a folder of saved rounds; see `model.Source`.
+
+    Raises `ConfigError` for what is no such folder.
+    """
 
     live = False
 
@@ -73,11 +79,17 @@ class Saved(Changes):
             await asyncio.sleep(REFRESH)
 
     def look(self) -> None:
-        """Reads and verifies what is new; of a folder that cannot be read, what was known last stays on the pages."""
+        """Reads and verifies what is new.
+
+        Of a folder that cannot be read, what was known last stays on the pages.
+        """
         try:
             self._look()
         except OSError as error:
-            words = f"cannot look into {self._folder}: {error.strerror}; put it back, or end the console"
+            words = (
+                f"cannot look into {self._folder}: {error.strerror}; put it back, or end the "
+                f"console"
+            )
             trouble = Trouble(self.title, ConfigError.__name__, words)
             self.put(replace(self.snapshot, troubles=(trouble,)))
 
@@ -88,8 +100,14 @@ class Saved(Changes):
         for place, state in newest.items():
             if (known := self._known.get(place)) is None or known[0] != state:
                 self._known[place] = (state, *_read(place))
-        rounds = sorted((known[1] for known in self._known.values()), key=lambda one: one.opened_at, reverse=True)
-        published = {one.round_id: opened for _, one, opened in self._known.values() if opened is not None}
+        rounds = sorted(
+            (known[1] for known in self._known.values()),
+            key=lambda one: one.opened_at,
+            reverse=True,
+        )
+        published = {
+            one.round_id: opened for _, one, opened in self._known.values() if opened is not None
+        }
         last = next((published[one.round_id] for one in rounds if one.round_id in published), None)
         more = len(found) > MOST_ROUNDS
         self.put(Snapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
@@ -99,35 +117,50 @@ class Saved(Changes):
         folder = self._folder / round_id
         known = self._known.get(folder)
         if known is None:
-            raise UnknownRoundError(f"{self._folder} has no round {round_id}; the list shows those that it has")
-        report = await asyncio.to_thread(read_round, folder) if known[2] is None else known[2].report
+            raise UnknownRoundError(
+                f"{self._folder} has no round {round_id}; the list shows those that it has"
+            )
+        report = (
+            await asyncio.to_thread(read_round, folder) if known[2] is None else known[2].report
+        )
         return Opened(report, await asyncio.to_thread(_files, folder))
 
 
 def check_saved(folder: Path) -> None:
-    """Raises `ConfigError`, which says what to name instead, for what is no folder of saved rounds."""
+    """Raises `ConfigError`, which says what to name instead, for what is no folder of saved
+    rounds.
+    """
     try:
         if not folder.is_dir():
             raise ConfigError(
-                f"{folder} is not a folder; name a deployment's key folder (with roster.json, root.pub and "
+                f"{folder} is not a folder; name a deployment's key folder (with roster.json, "
+                f"root.pub and "
                 "operator/), or a folder of saved rounds such as out"
             )
         if (folder / _RESULT).exists():
-            raise ConfigError(f"{folder} is one saved round; name the folder that it is in: {folder.resolve().parent}")
+            raise ConfigError(
+                f"{folder} is one saved round; name the folder that it is in: "
+                f"{folder.resolve().parent}"
+            )
         if not _folders(folder):
             raise ConfigError(
-                f"{folder} has neither a deployment's roster.json, root.pub and operator/ nor saved rounds; `shuffledp "
+                f"{folder} has neither a deployment's roster.json, root.pub and operator/ nor "
+                f"saved rounds; `shuffledp "
                 "demo` leaves one in out"
             )
     except OSError as error:
-        raise ConfigError(f"cannot look into {folder}: {error.strerror}; check its name and permissions") from error
+        raise ConfigError(
+            f"cannot look into {folder}: {error.strerror}; check its name and permissions"
+        ) from error
 
 
 def _folders(folder: Path) -> list[tuple[Path, _State]]:
     found = []
     for child in folder.iterdir():
         if ROUND_ID.fullmatch(child.name) and (child / _RESULT).is_file():
-            times = [(child / name).stat().st_mtime_ns for name in _FILES if (child / name).is_file()]
+            times = [
+                (child / name).stat().st_mtime_ns for name in _FILES if (child / name).is_file()
+            ]
             found.append((child, (max(times), *times)))
     return found
 
@@ -149,24 +182,36 @@ def _read(folder: Path) -> tuple[Round, Opened | None]:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """The files that a page of the round links to, by name. Raises `ConfigError` for a symbolic link among them."""
+    """The files that a page of the round links to, by name.
+
+    Raises `ConfigError` for a symbolic link among them.
+    """
     _require_no_links(folder)
     found = {name: _read_plain(folder / name) for name in _FILES if (folder / name).is_file()}
     return {name: data for name, data in found.items() if len(data) <= _MOST_BYTES}
 
 
 def _require_no_links(folder: Path) -> None:
-    """Raises `ConfigError` if the folder or a file in it is a symbolic link: it could name any file of this user."""
+    """Raises `ConfigError` if the folder or a file in it is a symbolic link: it could name any file
+    of this user.
+    """
     for path in (folder, *(folder / name for name in _FILES)):
         if path.is_symlink():
-            raise ConfigError(f"{path} is a symbolic link, which the console does not follow; put a copy there")
+            raise ConfigError(
+                f"{path} is a symbolic link, which the console does not follow; put a copy there"
+            )
 
 
 def _read_plain(file: Path) -> bytes:
-    """At most one byte more than `_MOST_BYTES` of a regular file; not of a link that was put there meanwhile."""
+    """At most one byte more than `_MOST_BYTES` of a regular file.
+
+    Not of a link that was put there meanwhile.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as stream:
-            return stream.read(_MOST_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+            return (
+                stream.read(_MOST_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+            )
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}; fetch the round again") from error

@@ -1,8 +1,10 @@
-"""Who may operate: whoever opened the link that the command printed. Pure; the clock is a parameter.
+"""Who may operate: whoever opened the link that the command printed.
 
-Viewing needs no session. A session begins with the console's key, and ends with the process or after `LIFE` seconds.
-Every form has a token of its own, which is good once: a forged request has none, and a second click opens no second
-round.
+Pure; the clock is a parameter.
+
+Viewing needs no session. A session begins with the console's key, and ends with the process or
+after `LIFE` seconds. Every form has a token of its own, which is good once: a forged request has
+none, and a second click opens no second round.
 """
 
 from __future__ import annotations
@@ -39,10 +41,14 @@ class Session:
         return token
 
     def redeem(self, token: str) -> None:
-        """Uses a token up. Raises `AccessDenied` for one that was not given to this browser, or was used before."""
+        """Uses a token up.
+
+        Raises `AccessDenied` for one that was not given to this browser, or was used before.
+        """
         if token not in self._tokens:
             raise AccessDenied(
-                "this form was sent before, is too old, or is not from this console; nothing was done: look at the "
+                "this form was sent before, is too old, or is not from this console; nothing was "
+                "done: look at the "
                 "rounds, and open the form again if it is still wanted"
             )
         del self._tokens[token]
@@ -59,7 +65,9 @@ class Sessions:
     def begin(self, key: str) -> str:
         """Begins a session, and returns its secret name. Raises `AccessDenied` for another key."""
         if not hmac.compare_digest(key.encode(), self.key.encode()):
-            raise AccessDenied("this is not the link that the console printed when it was started; copy it whole")
+            raise AccessDenied(
+                "this is not the link that the console printed when it was started; copy it whole"
+            )
         name = secrets.token_urlsafe(32)
         self._sessions[name] = Session(self._clock() + LIFE)
         while len(self._sessions) > _MOST_SESSIONS:

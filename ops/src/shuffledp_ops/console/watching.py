@@ -1,7 +1,9 @@
-"""A deployment as the console sees it: asked by one process for all viewers, each round followed once.
+"""A deployment as the console sees it: asked by one process for all viewers, each round followed
+once.
 
-It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the accountant for budgets
-whenever a round began or ended. A party that does not answer is shown as such, with what it said last.
+It asks the analyst every `REFRESH` seconds for new rounds, follows those that run, and asks the
+accountant for budgets whenever a round began or ended. A party that does not answer is shown as
+such, with what it said last.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from typing import Final
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
-from shuffledp_core.errors import MalformedDocumentError, ShuffleDPError, UnknownRoundError, UnreachableError
+from shuffledp_core.errors import (
+    MalformedDocumentError,
+    ShuffleDPError,
+    UnknownRoundError,
+    UnreachableError,
+)
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.vocabulary import ROUND_ID
@@ -97,7 +104,10 @@ class Watch(Changes):
         self._hurried.set()
 
     async def until_listed(self, round_id: str) -> None:
-        """Waits until a round that was just opened is in the snapshot; for a few seconds, then it is not."""
+        """Waits until a round that was just opened is in the snapshot.
+
+        For a few seconds, then it is not.
+        """
         self.hurry()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CALL):
@@ -106,7 +116,10 @@ class Watch(Changes):
                     version = await self.changed(version)
 
     async def run(self) -> None:
-        """Keeps the snapshot up to date, for ever; connects anew, with the keys of that moment, after an error."""
+        """Keeps the snapshot up to date, for ever.
+
+        Connects anew, with the keys of that moment, after an error.
+        """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish())
             while True:
@@ -117,26 +130,35 @@ class Watch(Changes):
                 await asyncio.sleep(REFRESH)
 
     async def check(self) -> None:
-        """Asks the analyst once. Raises its typed errors: of a deployment that is away, or takes other keys."""
+        """Asks the analyst once.
+
+        Raises its typed errors: of a deployment that is away, or takes other keys.
+        """
         try:
             async with control_of(self.deployment) as control:
                 await self._list(control)
         except UnreachableError as error:
             address = self.deployment.roster.analyst.address
             raise type(error)(
-                f"{error}. Is the deployment up, can {address} be reached from here, and are the keys in {self._keys} "
+                f"{error}. Is the deployment up, can {address} be reached from here, and are the "
+                f"keys in {self._keys} "
                 "not those of another deployment?"
             ) from error
 
     async def open(self, round_id: str) -> Opened:
-        """A published round, verified; computed once. Raises `UnknownRoundError`, or what is wrong with it."""
+        """A published round, verified; computed once.
+
+        Raises `UnknownRoundError`, or what is wrong with it.
+        """
         async with self._opening:
             if round_id not in self._opened:
                 deployment = self.deployment
                 async with asyncio.timeout(4 * _CALL):
                     downloaded = await download(deployment, round_id)
                 found = await asyncio.to_thread(verified, deployment, round_id, *downloaded)
-                documents = {f"{name}.json": one.to_bytes() for name, one in found.report.documents.items()}
+                documents = {
+                    f"{name}.json": one.to_bytes() for name, one in found.report.documents.items()
+                }
                 self._opened[round_id] = Opened(found.report, documents | trusted_files(self._keys))
                 while len(self._opened) > _MOST_OPENED:
                     self._opened.popitem(last=False)
@@ -152,12 +174,17 @@ class Watch(Changes):
                 await self._list(control)
                 self._recover(ANALYST)
                 for known in [one for one in self._rounds.values() if one.running]:
-                    if known.round_id not in self._followed and len(self._followed) < _MOST_FOLLOWED:
+                    if (
+                        known.round_id not in self._followed
+                        and len(self._followed) < _MOST_FOLLOWED
+                    ):
                         self._followed.add(known.round_id)
                         tasks.create_task(self._follow(deployment, known.round_id))
                 await self._learn(deployment, reader)
                 await self._ask_accounts(deployment)
-                first = next((one.round_id for one in self._rounds.values() if one.outcome == PUBLISHED), "")
+                first = next(
+                    (one.round_id for one in self._rounds.values() if one.outcome == PUBLISHED), ""
+                )
                 if first != self._tried:
                     self._tried = first
                     tasks.create_task(self._verify_newest(first))
@@ -167,32 +194,50 @@ class Watch(Changes):
                 self._hurried.clear()
 
     async def _list(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> None:
-        """Learns of new rounds; of those that are known only a running one can change, and that one is followed."""
+        """Learns of new rounds.
+
+        Of those that are known only a running one can change, and that one is followed.
+        """
         for limit in (_NEWEST, MOST_ROUNDS):
             async with translated(ANALYST):
-                page = await control.ListRounds(analyst_pb2.ListRoundsRequest(limit=limit), timeout=_CALL)
+                page = await control.ListRounds(
+                    analyst_pb2.ListRoundsRequest(limit=limit), timeout=_CALL
+                )
             known = any(one.round_id in self._rounds for one in page.rounds)
             if known or not page.more:
                 break
         if not all(ROUND_ID.fullmatch(one.round_id) for one in page.rounds):
-            raise MalformedDocumentError("the analyst lists a round under an id that no round has; look at its log")
+            raise MalformedDocumentError(
+                "the analyst lists a round under an id that no round has; look at its log"
+            )
         for one in page.rounds:
             before = self._rounds.get(one.round_id)
             if before is None or (before.running and one.outcome != RUNNING):
                 self._accounts.due = True
-                fresh = before or Round(one.round_id, one.opened_at, one.population, one.mechanism, one.outcome)
-                self._rounds[one.round_id] = replace(
-                    fresh, outcome=one.outcome, error=one.error, accepted=one.accepted or fresh.accepted
+                fresh = before or Round(
+                    one.round_id, one.opened_at, one.population, one.mechanism, one.outcome
                 )
-        newest = sorted(self._rounds.values(), key=lambda one: (one.opened_at, one.round_id), reverse=True)
+                self._rounds[one.round_id] = replace(
+                    fresh,
+                    outcome=one.outcome,
+                    error=one.error,
+                    accepted=one.accepted or fresh.accepted,
+                )
+        newest = sorted(
+            self._rounds.values(), key=lambda one: (one.opened_at, one.round_id), reverse=True
+        )
         self._more = self._more or (page.more and len(newest) >= MOST_ROUNDS)
         self._rounds = {one.round_id: one for one in newest[:MOST_ROUNDS]}
 
     async def _follow(self, deployment: Deployment, round_id: str) -> None:
-        """Follows one round to its end, or until the analyst stops telling: then the next turn begins again."""
+        """Follows one round to its end, or until the analyst stops telling: then the next turn
+        begins again.
+        """
         try:
             async with control_of(deployment) as control, translated(ANALYST):
-                async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
+                async for event in control.FollowRound(
+                    analyst_pb2.FollowRoundRequest(round_id=round_id)
+                ):
                     self._progress(round_id, event)
                     if event.stage == _ENDED:
                         self._end(deployment, round_id, Signed.from_bytes(event.result))
@@ -208,15 +253,24 @@ class Watch(Changes):
         step = Step(event.stage, event.node, event.done, event.total, event.seconds)
         accepted = event.done if event.stage == "accepting" else known.accepted
         place = (event.stage, event.node)
-        if max(map(len, place)) > _LONGEST_NAME or (place not in known.steps and len(known.steps) >= _MOST_STEPS):
-            return  # nothing that a round does; an analyst may say whatever it likes, and for as long
+        if max(map(len, place)) > _LONGEST_NAME or (
+            place not in known.steps and len(known.steps) >= _MOST_STEPS
+        ):
+            # nothing that a round does; an analyst may say whatever it likes, and for as long
+            return
         steps = {**known.steps, place: step}
         self._rounds[round_id] = replace(known, steps=steps, accepted=accepted)
         self._touch()
 
     async def _learn(self, deployment: Deployment, reader: AnalystReader) -> None:
-        """Asks for what is missing: manifests of rounds that run, results of those that ended, a few at a time."""
-        missing = [one for one in self._rounds.values() if (one.announced if one.running else one.ending) is None]
+        """Asks for what is missing: manifests of rounds that run, results of those that ended, a
+        few at a time.
+        """
+        missing = [
+            one
+            for one in self._rounds.values()
+            if (one.announced if one.running else one.ending) is None
+        ]
         for one in missing[:_NEWEST]:
             try:
                 async with asyncio.timeout(_CALL):
@@ -226,7 +280,8 @@ class Watch(Changes):
                     else:
                         self._end(deployment, one.round_id, await reader.result(one.round_id))
             except UnknownRoundError:
-                continue  # not announced yet; or it ended just now, and its result comes with the next turn
+                # not announced yet; or it ended just now, and its result comes with the next turn
+                continue
             except TimeoutError as error:
                 raise UnreachableError(f"the analyst gave no answer within {_CALL:g} s") from error
             except ShuffleDPError as error:  # one bad record hides no other round
@@ -236,7 +291,9 @@ class Watch(Changes):
         manifest = verify_from(deployment.roster.analyst, said.manifest, Manifest)
         require_round(manifest, deployment.roster.deployment, round_id)
         plan = verify_from(deployment.roster.accountant, manifest.certificate, Certificate)
-        announced = Announced(manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan)
+        announced = Announced(
+            manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan
+        )
         self._rounds[round_id] = replace(self._rounds[round_id], announced=announced)
 
     def _end(self, deployment: Deployment, round_id: str, signed: Signed) -> None:
@@ -267,7 +324,9 @@ class Watch(Changes):
         """Verifies the last answer as soon as it is there: its chart is on the first page."""
         try:
             self._newest = await self.open(round_id)
-            self._troubles = {who: one for who, one in self._troubles.items() if not who.startswith(_ANSWER)}
+            self._troubles = {
+                who: one for who, one in self._troubles.items() if not who.startswith(_ANSWER)
+            }
         except (UnreachableError, TimeoutError):
             self._tried = ""  # again with the next turn
         except ShuffleDPError as error:
@@ -299,5 +358,9 @@ class Watch(Changes):
             self._touched.clear()
             at = self.snapshot.at if ANALYST in self._troubles else round(time.time() * 1000)
             troubles, budgets = tuple(self._troubles.values()), self._accounts.budgets
-            self.put(Snapshot(at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest))
+            self.put(
+                Snapshot(
+                    at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest
+                )
+            )
             await asyncio.sleep(_PAUSE)

@@ -1,4 +1,7 @@
-"""The console's HTTP application: pages, and a stream of events for those that are open. It changes nothing."""
+"""The console's HTTP application: pages, and a stream of events for those that are open.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,11 @@ class Pages:
 
     def session(self, request: Request) -> Session | None:
         """The session of who asks, if an operator does."""
-        return None if self._sessions is None else self._sessions.find(request.cookies.get(cookie_of(request)))
+        return (
+            None
+            if self._sessions is None
+            else self._sessions.find(request.cookies.get(cookie_of(request)))
+        )
 
     def viewer(self, request: Request) -> Viewer:
         """Who looks, and at which state."""
@@ -89,7 +96,9 @@ class Pages:
         if known is not None and known.running:
             return HTMLResponse(one_round.running(viewer, known))
         if known is not None and known.outcome != PUBLISHED:
-            return HTMLResponse(one_round.failed(viewer, known, self._source.snapshot.charge(round_id)))
+            return HTMLResponse(
+                one_round.failed(viewer, known, self._source.snapshot.charge(round_id))
+            )
         return HTMLResponse(one_round.published(viewer, await self._opened(round_id)))
 
     async def document(self, request: Request) -> Response:
@@ -97,7 +106,9 @@ class Pages:
         opened, name = await self._opened(_round_id(request)), request.path_params["name"]
         if name not in opened.files:
             raise HTTPException(404)
-        return Response(opened.files[name], media_type=_TYPES.get(name.rpartition(".")[2], "text/plain"))
+        return Response(
+            opened.files[name], media_type=_TYPES.get(name.rpartition(".")[2], "text/plain")
+        )
 
     async def population(self, request: Request) -> Response:
         """The account of a population."""
@@ -108,7 +119,10 @@ class Pages:
         return HTMLResponse(budgets.page(self.viewer(request), snapshot, found))
 
     async def events(self, _: Request) -> Response:
-        """A stream of versions: one at once, then one at each change. The page fetches itself again then."""
+        """A stream of versions: one at once, then one at each change.
+
+        The page fetches itself again then.
+        """
         return _Events(self._versions(), self._streams)
 
     async def _versions(self) -> AsyncIterator[str]:
@@ -127,7 +141,9 @@ class Pages:
         try:
             return await self._source.open(round_id)
         except TimeoutError as error:
-            raise UnreachableError("the analyst gave no answer in time; load the page again") from error
+            raise UnreachableError(
+                "the analyst gave no answer in time; load the page again"
+            ) from error
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The page of an error: of ours, or of a place that does not exist."""
@@ -141,7 +157,10 @@ class Pages:
 
 
 class _Events(StreamingResponse):
-    """A stream of events in a slot of its own. An evicted one ends, and its page tries again after some seconds."""
+    """A stream of events in a slot of its own.
+
+    An evicted one ends, and its page tries again after some seconds.
+    """
 
     def __init__(self, events: AsyncIterator[str], slots: Slots) -> None:
         super().__init__(events, media_type="text/event-stream")
@@ -162,11 +181,18 @@ class _Events(StreamingResponse):
 
 
 def cookie_of(request: Request) -> str:
-    """Name of the cookie of a session: with the port, since browsers give one host's cookies to all of its ports."""
+    """Name of the cookie of a session: with the port, since browsers give one host's cookies to all
+    of its ports.
+    """
     return f"{COOKIE}-{request.url.port or request.url.scheme}"
 
 
-_STATUS: Final = ((UnknownRoundError, 404), (AccessDenied, 403), (UsageError, 400), (UnreachableError, 504))
+_STATUS: Final = (
+    (UnknownRoundError, 404),
+    (AccessDenied, 403),
+    (UsageError, 400),
+    (UnreachableError, 504),
+)
 
 
 def _status(error: Exception) -> int:
@@ -187,8 +213,13 @@ def _file(kind: str, content: str) -> Handler:
     return answer
 
 
-def application(pages: Pages, further: Collection[Route], names: Collection[str], *, tls: bool) -> ASGIApp:
-    """The whole application behind its guard; `further` routes, such as an operator's, come before the pages'."""
+def application(
+    pages: Pages, further: Collection[Route], names: Collection[str], *, tls: bool
+) -> ASGIApp:
+    """The whole application behind its guard.
+
+    `further` routes, such as an operator's, come before the pages'.
+    """
     app = Starlette(
         routes=[*further, *pages.routes()],
         exception_handlers={ShuffleDPError: pages.refuse, HTTPException: pages.refuse},

@@ -1,4 +1,7 @@
-"""Commands of `shuffledp keys`: keys and devices of a deployment. Each command's code is imported when it runs."""
+"""Commands of `shuffledp keys`: keys and devices of a deployment.
+
+Each command's code is imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ from typing import Annotated
 
 import typer
 
-FolderArgument = Annotated[Path, typer.Argument(help="The deployment's key folder, with enrolment/ and client/.")]
+FolderArgument = Annotated[
+    Path, typer.Argument(help="The deployment's key folder, with enrolment/ and client/.")
+]
 keys_app = typer.Typer(help="Keys of a deployment.", no_args_is_help=True)
 
-PopulationOption = Annotated[str | None, typer.Option(help="Population; default: the only one in the folder.")]
+PopulationOption = Annotated[
+    str | None, typer.Option(help="Population; default: the only one in the folder.")
+]
 
 
 @keys_app.command()
@@ -20,28 +27,40 @@ def enrol(
     *,
     population: PopulationOption = None,
     count: Annotated[
-        int, typer.Option(min=0, max=100_000, help="Also enrol this many clients with numbered names.")
+        int,
+        typer.Option(min=0, max=100_000, help="Also enrol this many clients with numbered names."),
     ] = 0,
     prefix: Annotated[str, typer.Option(help="Prefix of the numbered names.")] = "device",
-    csv: Annotated[Path | None, typer.Option(help="Also enrol the names in the column `name` of this file.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also enrol the names in the column `name` of this file.")
+    ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36_500, help="Days until the credentials expire; default: never.")
+        int | None,
+        typer.Option(min=1, max=36_500, help="Days until the credentials expire; default: never."),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(help="TOML file with device settings for the bundles, such as a policy table."),
+        typer.Option(
+            help="TOML file with device settings for the bundles, such as a policy table."
+        ),
     ] = None,
     address: Annotated[
-        list[str] | None, typer.Option(help="PARTY=HOST:PORT at which outside devices reach a party; repeatable.")
+        list[str] | None,
+        typer.Option(help="PARTY=HOST:PORT at which outside devices reach a party; repeatable."),
     ] = None,
     broker: Annotated[
-        str | None, typer.Option(help="HOST:PORT of the broker with the announcements, for devices.")
+        str | None,
+        typer.Option(help="HOST:PORT of the broker with the announcements, for devices."),
     ] = None,
     gateway: Annotated[
-        str | None, typer.Option(help="HOST:PORT of an HTTPS gateway, for devices that cannot use gRPC.")
+        str | None,
+        typer.Option(help="HOST:PORT of an HTTPS gateway, for devices that cannot use gRPC."),
     ] = None,
 ) -> None:
-    """Enrol clients and write a bundle for each device (clients/NAME.bundle). On an error, none is enrolled."""
+    """Enrol clients and write a bundle for each device (clients/NAME.bundle).
+
+    On an error, none is enrolled.
+    """
     import datetime as dt
 
     from shuffledp_core.errors import UsageError
@@ -54,33 +73,56 @@ def enrol(
     wanted += enrolment.new_names(deployment, count, prefix)
     if not wanted:
         raise UsageError("name whom to enrol: NAME.., --count or --csv")
-    text = enrolment.SETTINGS if settings is None else read_file(settings, "settings").decode(errors="replace")
-    text = text.rstrip("\n") + "\n" + enrolment.outside(deployment, address or [], broker, gateway).settings()
+    text = (
+        enrolment.SETTINGS
+        if settings is None
+        else read_file(settings, "settings").decode(errors="replace")
+    )
+    text = (
+        text.rstrip("\n")
+        + "\n"
+        + enrolment.outside(deployment, address or [], broker, gateway).settings()
+    )
     expires = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
-    done = enrolment.enrol(deployment, wanted, population=population, expires=expires, settings=text)
+    done = enrolment.enrol(
+        deployment, wanted, population=population, expires=expires, settings=text
+    )
     for file in done if len(done) <= 10 else done[:1]:
         typer.echo(f"{file}{f' and {len(done) - 1} more' if len(done) > 10 else ''}")
-    typer.echo("a bundle is all of its device, keys included: bring it there by a private way. On the device:")
+    typer.echo(
+        "a bundle is all of its device, keys included: bring it there by a private way. On the "
+        "device:"
+    )
     typer.echo("shuffledp-client import NAME.bundle FOLDER")
 
 
 @keys_app.command()
 def bundle(
     folder: FolderArgument,
-    names: Annotated[list[str] | None, typer.Argument(help="Names of clients; default: all in the folder.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of clients; default: all in the folder.")
+    ] = None,
 ) -> None:
-    """Write new bundles with the current roster and TLS pair. Import them with shuffledp-client import --renew."""
+    """Write new bundles with the current roster and TLS pair.
+
+    Import them with shuffledp-client import --renew.
+    """
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 
     done = enrolment.bundle(open_deployment(folder), names or [])
-    typer.echo(f"{'1 bundle is' if len(done) == 1 else f'{len(done)} bundles are'} in {folder / 'clients'}")
+    typer.echo(
+        f"{'1 bundle is' if len(done) == 1 else f'{len(done)} bundles are'} in {folder / 'clients'}"
+    )
 
 
 @keys_app.command()
 def withdraw(
     folder: FolderArgument,
-    who: Annotated[list[str], typer.Argument(help="Names of clients in the folder, or credentials (64 hex digits).")],
+    who: Annotated[
+        list[str],
+        typer.Argument(help="Names of clients in the folder, or credentials (64 hex digits)."),
+    ],
     *,
     population: PopulationOption = None,
 ) -> None:
@@ -92,8 +134,14 @@ def withdraw(
     file = folder / "withdrawals" / f"{said.population}.json"
     number = len(said.credentials)
     typer.echo(f"{file}: list {said.serial}, {number} credential{'' if number == 1 else 's'}")
-    typer.echo("It holds at every entry node whose configuration names this folder as `withdrawals`, from the next")
-    typer.echo("submission on. Any other node needs a copy in its own, and no restart: docs/how-to/people.md")
+    typer.echo(
+        "It holds at every entry node whose configuration names this folder as `withdrawals`, "
+        "from the next"
+    )
+    typer.echo(
+        "submission on. Any other node needs a copy in its own, and no restart: "
+        "docs/how-to/people.md"
+    )
 
 
 @keys_app.command()
@@ -103,13 +151,19 @@ def init(
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
     host: Annotated[str, typer.Option(help="Host of all addresses.")] = "127.0.0.1",
     first_port: Annotated[
-        int, typer.Option(min=1, max=65000, help="Port of node-1; the other parties use the next ports.")
+        int,
+        typer.Option(
+            min=1, max=65000, help="Port of node-1; the other parties use the next ports."
+        ),
     ] = 7001,
     address: Annotated[
-        list[str] | None, typer.Option(help="PARTY=HOST:PORT instead of --host and --first-port; repeatable.")
+        list[str] | None,
+        typer.Option(help="PARTY=HOST:PORT instead of --host and --first-port; repeatable."),
     ] = None,
     population: Annotated[str, typer.Option(help="Name of the population.")] = "demo",
-    client: Annotated[list[str] | None, typer.Option(help="Also enrol a client of this name; repeatable.")] = None,
+    client: Annotated[
+        list[str] | None, typer.Option(help="Also enrol a client of this name; repeatable.")
+    ] = None,
 ) -> None:
     """Create a deployment's keys: roster, identities, TLS, enrolment key and clients."""
     from shuffledp_core.addresses import is_address
@@ -118,12 +172,16 @@ def init(
 
     if not is_address(f"{host}:{first_port}"):
         raise UsageError(
-            f"--host {host[:80]!r} is not a host name or address; an IPv6 address stands in brackets: [::1]"
+            f"--host {host[:80]!r} is not a host name or address; an IPv6 address stands in "
+            f"brackets: [::1]"
         )
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
     deployment = create_deployment(
-        folder, replace_addresses(regular, address or []), population=population, clients=client or []
+        folder,
+        replace_addresses(regular, address or []),
+        population=population,
+        clients=client or [],
     )
     typer.echo(f"keys of {len(names)} parties are in {folder}; pin this root key in every config:")
     typer.echo(deployment.root_key)
@@ -131,7 +189,10 @@ def init(
 
 @keys_app.command()
 def show(folder: Annotated[Path, typer.Argument(help="The deployment's key folder.")]) -> None:
-    """Show a deployment's parties, fingerprints and the expiry of each TLS certificate. Shows no secret."""
+    """Show a deployment's parties, fingerprints and the expiry of each TLS certificate.
+
+    Shows no secret.
+    """
     import datetime as dt
 
     from rich.console import Console
@@ -147,9 +208,14 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The deployment's key folder, with root/.")],
     *,
     party: Annotated[
-        list[str] | None, typer.Option(help="Renew only this party, client, operator, viewer or gateway; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Renew only this party, client, operator, viewer or gateway; repeatable."
+        ),
     ] = None,
-    authority: Annotated[bool, typer.Option("--authority", help="Also create a new TLS authority and roster.")] = False,
+    authority: Annotated[
+        bool, typer.Option("--authority", help="Also create a new TLS authority and roster.")
+    ] = False,
     roster: Annotated[
         bool, typer.Option("--roster", help="Only issue the next roster, valid for another year.")
     ] = False,
@@ -160,14 +226,23 @@ def renew(
     done = renewal.renew(folder, party or [], new_authority=authority, new_roster=roster)
     if roster:
         typer.echo(
-            f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one everywhere, and"
+            f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one "
+            f"everywhere, and"
         )
         typer.echo("restart one by one: docs/operations.md, keys and their rotation")
         return
     typer.echo(f"new TLS keys and certificates: {', '.join(done.names)}")
     if done.new_authority:
-        typer.echo(f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: everybody needs it")
+        typer.echo(
+            f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: "
+            f"everybody needs it"
+        )
     if not done.bridged:
-        typer.echo("whoever has the old roster refuses the new certificates: stop everything, and start it with both")
-    typer.echo("put them in place and restart one by one: docs/operations.md, keys and their rotation")
+        typer.echo(
+            "whoever has the old roster refuses the new certificates: stop everything, and start "
+            "it with both"
+        )
+    typer.echo(
+        "put them in place and restart one by one: docs/operations.md, keys and their rotation"
+    )
     typer.echo("devices get them in new bundles: `shuffledp keys bundle`")

@@ -1,9 +1,10 @@
-"""TLS certificate authority of a deployment (ECDSA P-256, which every TLS stack speaks), and its successor.
+"""TLS certificate authority of a deployment (ECDSA P-256, which every TLS stack speaks), and its
+successor.
 
-A successor comes with a *bridge*: its own key, certified by the authority before it. Certificates of the successor
-carry the bridge along, so that holders of a roster that names only the old authority accept them until that one ends.
-The new roster names both. Thus parties and devices change over one by one, in any order (RFC 4210, section 4.4, has the
-same idea as "new with old").
+A successor comes with a *bridge*: its own key, certified by the authority before it. Certificates
+of the successor carry the bridge along, so that holders of a roster that names only the old
+authority accept them until that one ends. The new roster names both. Thus parties and devices
+change over one by one, in any order (RFC 4210, section 4.4, has the same idea as "new with old").
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ SOON_DAYS: Final = 30
 
 @dataclass(frozen=True)
 class Authority:
-    """A key that issues TLS certificates, its certificate, and the bridge from the authority before, if any."""
+    """A key that issues TLS certificates, its certificate, and the bridge from the authority
+    before, if any.
+    """
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
@@ -51,15 +54,21 @@ class Authority:
 
     @classmethod
     def create(cls, deployment: str, now: dt.datetime) -> Authority:
-        """Creates an authority with a unique name: two of one deployment must not be taken for each other."""
+        """Creates an authority with a unique name: two of one deployment must not be taken for each
+        other.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"shuffledp {deployment} development CA {secrets.token_hex(4)}")
         ends = now + dt.timedelta(days=AUTHORITY_DAYS)
         # Room for one authority below it, the bridge to its successor, and for no more.
-        return cls(key, _authority(name, name, key, now, ends, path_length=1).sign(key, hashes.SHA256()))
+        return cls(
+            key, _authority(name, name, key, now, ends, path_length=1).sign(key, hashes.SHA256())
+        )
 
     def successor(self, deployment: str, now: dt.datetime) -> Authority:
-        """Creates the next authority, with a bridge if this one has not expired and may certify authorities."""
+        """Creates the next authority, with a bridge if this one has not expired and may certify
+        authorities.
+        """
         new = Authority.create(deployment, now)
         limits = self.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         if self.ends <= now or limits.path_length == 0:
@@ -69,12 +78,14 @@ class Authority:
         return Authority(new.key, new.certificate, builder.sign(self.key, hashes.SHA256()))
 
     def issue(self, folder: Path, name: str, hosts: tuple[str, ...], now: dt.datetime) -> None:
-        """Issues a key and a certificate for `name`, valid as server under that name and `hosts`, and as client.
+        """Issues a key and a certificate for `name`, valid as server under that name and `hosts`,
+        and as client.
 
         The folder must hold no TLS key.
         """
         key = ec.generate_private_key(ec.SECP256R1())
-        # With its issuer it ends anyway: a later date would only hide that from whoever watches the expiry.
+        # With its issuer it ends anyway: a later date would only hide that from whoever watches the
+        # expiry.
         ends = min(now + dt.timedelta(days=VALID_DAYS), self.ends)
         certificate = (
             _builder(_name(name), self.certificate.subject, key, now, ends)
@@ -82,21 +93,28 @@ class Authority:
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(
                 # Both: with one certificate a node serves its predecessor and calls its successor.
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+                x509.ExtendedKeyUsage(
+                    [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+                ),
                 critical=False,
             )
             .add_extension(
-                x509.SubjectAlternativeName([x509.DNSName(name), *map(_general_name, hosts)]), critical=False
+                x509.SubjectAlternativeName([x509.DNSName(name), *map(_general_name, hosts)]),
+                critical=False,
             )
             .sign(self.key, hashes.SHA256())
         )
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Holders of the old roster need the bridge to get here from the old authority; those of the new one ignore it.
+        # Holders of the old roster need the bridge to get here from the old authority; those of the
+        # new one ignore it.
         (folder / "tls.pem").write_bytes(pem(certificate) + pem(self.bridge or self.certificate))
         write_secret(folder / "tls-key.pem", private_pem(key))
 
     def save(self, folder: Path) -> None:
-        """Writes `ca-key.pem`, `ca.pem` and, if there is one, `ca-bridge.pem`. The folder must hold no such key."""
+        """Writes `ca-key.pem`, `ca.pem` and, if there is one, `ca-bridge.pem`.
+
+        The folder must hold no such key.
+        """
         write_secret(folder / "ca-key.pem", private_pem(self.key))
         (folder / "ca.pem").write_bytes(pem(self.certificate))
         (folder / "ca-bridge.pem").unlink(missing_ok=True)
@@ -106,15 +124,26 @@ class Authority:
     @classmethod
     def load(cls, folder: Path) -> Authority:
         """Loads the files that `save` wrote. Raises `ConfigError` for missing or unusable ones."""
-        key_file, file, bridge = (folder / name for name in ("ca-key.pem", "ca.pem", "ca-bridge.pem"))
+        key_file, file, bridge = (
+            folder / name for name in ("ca-key.pem", "ca.pem", "ca-bridge.pem")
+        )
         try:
-            key = serialization.load_pem_private_key(read_file(key_file, "TLS authority's key"), password=None)
+            key = serialization.load_pem_private_key(
+                read_file(key_file, "TLS authority's key"), password=None
+            )
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{key_file} is not an unencrypted PEM private key") from error
         (certificate, *_) = certificates(read_file(file, "TLS authority"), str(file))
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-            raise ConfigError(f"{key_file} is not the key of {file}; put back the pair that belongs together")
-        bridges = certificates(read_file(bridge, "bridge"), str(bridge)) if bridge.exists() else [None]
+        if (
+            not isinstance(key, ec.EllipticCurvePrivateKey)
+            or key.public_key() != certificate.public_key()
+        ):
+            raise ConfigError(
+                f"{key_file} is not the key of {file}; put back the pair that belongs together"
+            )
+        bridges = (
+            certificates(read_file(bridge, "bridge"), str(bridge)) if bridge.exists() else [None]
+        )
         return cls(key, certificate, bridges[0])
 
 
@@ -150,7 +179,11 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, ends: dt.datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: dt.datetime,
+    ends: dt.datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -1,4 +1,5 @@
-"""Enrolment and withdrawal of users of a deployment: `shuffledp keys enrol`, `keys bundle` and `keys withdraw`.
+"""Enrolment and withdrawal of users of a deployment: `shuffledp keys enrol`, `keys bundle` and
+`keys withdraw`.
 
     clients/<user>/         identity.pem  credential.json  tls.pem  tls-key.pem  settings.toml
     clients/<user>.bundle   all of it in one file, for the device: shuffledp_client.bundle
@@ -34,7 +35,7 @@ from shuffledp_ops.keys.pki import Deployment, replace_addresses, write_client
 from shuffledp_ops.keys.renewal import alone
 
 SETTINGS: Final = """\
-[policy]                             # what a round may ask for at most; deploy/config/client.toml explains every key
+[policy]                  # what a round may ask for; deploy/config/client.toml explains every key
 epsilon = 2.0
 delta = 1e-6
 epsilon_corrupted = 40.0
@@ -51,7 +52,9 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Outside:
-    """Addresses at which devices outside reach the deployment: host:port by party, of the broker, of a gateway."""
+    """Addresses at which devices outside reach the deployment: host:port by party, of the broker,
+    of a gateway.
+    """
 
     addresses: dict[str, str]
     broker: str | None = None
@@ -66,20 +69,26 @@ class Outside:
         if self.gateway is not None:
             text += f'\n[gateway]\naddress = "{self.gateway}"\n'
         if self.addresses:
-            text += "\n[addresses]\n" + "".join(f'{name} = "{where}"\n' for name, where in self.addresses.items())
+            text += "\n[addresses]\n" + "".join(
+                f'{name} = "{where}"\n' for name, where in self.addresses.items()
+            )
         return text
 
 
 def outside(
     deployment: Deployment, addresses: Sequence[str], broker: str | None, gateway: str | None = None
 ) -> Outside:
-    """Parses addresses given as "PARTY=HOST:PORT" and "HOST:PORT". Raises `UsageError` for invalid ones."""
+    """Parses addresses given as "PARTY=HOST:PORT" and "HOST:PORT".
+
+    Raises `UsageError` for invalid ones.
+    """
     known = {party.name: "" for party in deployment.roster.parties}
     given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
     for name, where in (("broker", broker), ("gateway", gateway)):
         if where is not None and not is_address(where):
             raise UsageError(
-                f"--{name} {where[:80]!r} is not HOST:PORT, a name or address (IPv6 in brackets) and a port from 1 to "
+                f"--{name} {where[:80]!r} is not HOST:PORT, a name or address (IPv6 in brackets) "
+                f"and a port from 1 to "
                 "65535"
             )
     return Outside(given, broker, gateway)
@@ -129,7 +138,9 @@ def enrol(
     expires: dt.datetime | None = None,
     settings: str = SETTINGS,
 ) -> list[Path]:
-    """Enrols users with keys, credential and bundle, all of them or, after an error, none; returns the bundles.
+    """Enrols users with keys, credential and bundle, all of them or, after an error, none.
+
+    Returns the bundles.
 
     Args:
         deployment: with the enrolment key.
@@ -140,7 +151,8 @@ def enrol(
 
     Raises:
         UsageError: a name is invalid or taken, or there is no such population.
-        ConfigError: the enrolment key is not here, the settings are invalid, or nothing can be written.
+        ConfigError: the enrolment key is not here, the settings are invalid, or nothing can be
+            written.
     """
     check_names(names, "client")
     where = sole_population(deployment, population)
@@ -148,16 +160,24 @@ def enrol(
     check_settings(settings)
     clients = deployment.folder / "clients"
     with alone(deployment.folder), _all_or_none(clients) as (new, done):
-        taken = [name for name in names if (clients / name).exists() or (clients / f"{name}.bundle").exists()]
+        taken = [
+            name
+            for name in names
+            if (clients / name).exists() or (clients / f"{name}.bundle").exists()
+        ]
         if taken:
-            raise UsageError(f"there is a client {taken[0]!r} already; choose another name, or `shuffledp keys bundle`")
+            raise UsageError(
+                f"there is a client {taken[0]!r} already; choose another name, or `shuffledp keys "
+                f"bundle`"
+            )
         for name in names:
             write_client(new / name, deployment, where, expires)
             (new / name / "settings.toml").write_text(settings)
             write_secret(new / f"{name}.bundle", make_bundle(deployment, new / name).to_bytes())
         for name in names:
             for part in (name, f"{name}.bundle"):
-                # Noted before the rename, so that a failure right behind it takes this one back as well.
+                # Noted before the rename, so that a failure right behind it takes this one back as
+                # well.
                 done.append(clients / part)
                 (new / part).rename(clients / part)
     return [clients / f"{name}.bundle" for name in names]
@@ -173,7 +193,9 @@ def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
     known = sorted(path.parent.name for path in clients.glob("*/credential.json"))
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no client {name[:80]!r} here; enrol it with `shuffledp keys enrol`")
+            raise UsageError(
+                f"there is no client {name[:80]!r} here; enrol it with `shuffledp keys enrol`"
+            )
     made = []
     with alone(deployment.folder):
         for name in names or known:
@@ -202,8 +224,11 @@ def make_bundle(deployment: Deployment, client: Path) -> Bundle:
     )
 
 
-def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | None = None) -> Withdrawals:
-    """Signs the next list of withdrawn credentials, with these added: clients' names, or credentials (64 hex digits).
+def withdraw(
+    deployment: Deployment, who: Sequence[str], *, population: str | None = None
+) -> Withdrawals:
+    """Signs the next list of withdrawn credentials, with these added: clients' names, or
+    credentials (64 hex digits).
 
     Raises:
         UsageError: somebody unknown, nobody, or too many.
@@ -216,24 +241,36 @@ def withdraw(deployment: Deployment, who: Sequence[str], *, population: str | No
     file = deployment.folder / "withdrawals" / f"{where}.json"
     with alone(deployment.folder):
         serial, present = _present_list(file, key)
-        # The present ones, too: each list replaces those before it, and one without them would bring them back.
-        found = dict.fromkeys([*present, *(_credential_of(deployment, name, where) for name in who)])
+        # The present ones, too: each list replaces those before it, and one without them would
+        # bring them back.
+        found = dict.fromkeys(
+            [*present, *(_credential_of(deployment, name, where) for name in who)]
+        )
         if len(found) > MAX_WITHDRAWN:
-            raise UsageError(f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new enrolment key")
+            raise UsageError(
+                f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new "
+                f"enrolment key"
+            )
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
-        withdrawals = Withdrawals(population=where, serial=serial + 1, issued_at=now, credentials=tuple(found))
+        withdrawals = Withdrawals(
+            population=where, serial=serial + 1, issued_at=now, credentials=tuple(found)
+        )
         file.parent.mkdir(exist_ok=True)
         part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
         part.write_bytes(key.sign(withdrawals).to_bytes())
         sync(part)
-        # At once: entry nodes may read the list at any moment, and must find the old or the new one.
+        # At once: entry nodes may read the list at any moment, and must find the old or the new
+        # one.
         part.replace(file)
         sync(file.parent)
     return withdrawals
 
 
 def enrolment_of(deployment: Deployment, population: str) -> Identity:
-    """The enrolment key of a population. Raises `ConfigError` when it is not here, or not the roster's."""
+    """The enrolment key of a population.
+
+    Raises `ConfigError` when it is not here, or not the roster's.
+    """
     key = deployment.enrolment_of(population)
     if key.public_key.hex() != deployment.roster.population(population).enrolment_key:
         raise ConfigError(f"the enrolment key of {population!r} here is not the one in the roster")
@@ -244,9 +281,13 @@ def _present_list(file: Path, key: Identity) -> tuple[int, tuple[str, ...]]:
     if not file.exists():
         return 0, ()
     try:
-        present = verify(Signed.from_bytes(read_file(file, "withdrawals")), Withdrawals, key.name, key.public_key)
+        present = verify(
+            Signed.from_bytes(read_file(file, "withdrawals")), Withdrawals, key.name, key.public_key
+        )
     except DocumentError as error:
-        raise ConfigError(f"{file} cannot be continued ({error}); put the last good list back") from error
+        raise ConfigError(
+            f"{file} cannot be continued ({error}); put the last good list back"
+        ) from error
     return present.serial, present.credentials
 
 
@@ -265,7 +306,9 @@ def _credential_of(deployment: Deployment, who: str, population: str) -> str:
 
 @contextmanager
 def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """A folder for new files, and the list of those already renamed, which are removed after an error."""
+    """A folder for new files, and the list of those already renamed, which are removed after an
+    error.
+    """
     new, done = clients / f".new-{secrets.token_hex(8)}", list[Path]()
     try:
         new.mkdir(mode=0o700, parents=True)
@@ -278,4 +321,6 @@ def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {clients} ({error.strerror}); nobody was enrolled") from error
+        raise ConfigError(
+            f"cannot write to {clients} ({error.strerror}); nobody was enrolled"
+        ) from error

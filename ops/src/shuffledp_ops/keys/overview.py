@@ -1,4 +1,7 @@
-"""Overview of a deployment folder: parties and expiry of certificates (`shuffledp keys show`). Reads no private key."""
+"""Overview of a deployment folder: parties and expiry of certificates (`shuffledp keys show`).
+
+Reads no private key.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ NOT_HERE = "not here"
 
 
 def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
-    """Prints names, the start of identity keys and of SHA-256 fingerprints of TLS certificates, and when these end.
+    """Prints names, the start of identity keys and of SHA-256 fingerprints of TLS certificates, and
+    when these end.
 
     Raises:
         ConfigError: a file is not the certificate that it should be.
@@ -27,7 +31,10 @@ def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
     console.print(f"deployment {roster.deployment}, root key {deployment.root_key}", soft_wrap=True)
     ends = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
     console.print(f"roster {roster.serial}, ends {ends:%Y-%m-%d}, in {(ends - now).days} days")
-    for what, file in {"root key": "root/identity.pem", "TLS authority's key": "root/ca-key.pem"}.items():
+    for what, file in {
+        "root key": "root/identity.pem",
+        "TLS authority's key": "root/ca-key.pem",
+    }.items():
         console.print(f"private {what}: {file if (folder / file).exists() else NOT_HERE}")
     roles = {party.name: (party.role, party.identity_key) for party in roster.parties}
     heads = ("who", "role", "identity key", "TLS certificate", "ends", "days")
@@ -47,6 +54,13 @@ def _own(file: Path, now: dt.datetime) -> tuple[str, str, str]:
 
 
 def _certificate(certificate: x509.Certificate, now: dt.datetime) -> tuple[str, str, str]:
-    """Start of a certificate's fingerprint, its end, and whole days until then; negative when it has ended."""
+    """Start of a certificate's fingerprint, its end, and whole days until then.
+
+    Negative when it has ended.
+    """
     ends = certificate.not_valid_after_utc
-    return certificate.fingerprint(hashes.SHA256()).hex()[:16], f"{ends:%Y-%m-%d}", str((ends - now).days)
+    return (
+        certificate.fingerprint(hashes.SHA256()).hex()[:16],
+        f"{ends:%Y-%m-%d}",
+        str((ends - now).days),
+    )

@@ -1,16 +1,19 @@
-"""A development PKI: every key, TLS certificate and credential of one deployment, made on one machine.
+"""A development PKI: every key, TLS certificate and credential of one deployment, made on one
+machine.
 
 Layout below the deployment folder (docs/protocol.md, section "Keys"):
 
     roster.json  root.pub            for everybody: the signed roster and the root key to pin
     root/        identity.pem  ca-key.pem  ca.pem  (ca-bridge.pem)
     enrolment/   <population>/identity.pem           the enrolment keys
-    <party>/     identity.pem  tls.pem  tls-key.pem      one folder per process: node-1.., analyst, accountant
+    <party>/     identity.pem  tls.pem  tls-key.pem  one folder a process: node-1.., analyst, ...
     client/  operator/  gateway/     tls.pem  tls-key.pem
-    clients/     <user>/             single users, with copies of the TLS files in client/; their bundles: `enrolment`
+    clients/     <user>/             single users, with copies of the TLS files in client/; their
+                                     bundles: `enrolment`
     withdrawals/ <population>.json   lists of withdrawn credentials: `enrolment`
 
-In a real deployment each operator makes its own keys and the root signs the roster; here one command does it all.
+In a real deployment each operator makes its own keys and the root signs the roster; here one
+command does it all.
 """
 
 from __future__ import annotations
@@ -62,9 +65,15 @@ class Deployment:
 
     @property
     def own_keys(self) -> Path:
-        """Key folder of whoever asks: the operator's, or the viewer's where there is no operator's."""
+        """Key folder of whoever asks: the operator's, or the viewer's where there is no
+        operator's.
+        """
         viewer = self.keys_of(VIEWER)
-        return viewer if viewer.is_dir() and not self.keys_of(OPERATOR).is_dir() else self.keys_of(OPERATOR)
+        return (
+            viewer
+            if viewer.is_dir() and not self.keys_of(OPERATOR).is_dir()
+            else self.keys_of(OPERATOR)
+        )
 
     def identity_of(self, name: str) -> Identity:
         """The signing identity of a party."""
@@ -84,12 +93,14 @@ def create_deployment(
     clients: Sequence[str] = (),
     now: dt.datetime | None = None,
 ) -> Deployment:
-    """Makes all keys of a deployment below `folder`, which must be empty or absent; after an error there are none.
+    """Makes all keys of a deployment below `folder`, which must be empty or absent.
+
+    After an error there are none.
 
     Args:
         folder: where; created with mode 0700.
-        addresses: host:port by party name: "analyst", "accountant", and the nodes under any other names, in
-            the order of the default route.
+        addresses: host:port by party name: "analyst", "accountant", and the nodes under any other
+            names, in the order of the default route.
         population: the one population of the deployment.
         deployment: its name.
         clients: single users to enrol.
@@ -115,7 +126,9 @@ def create_deployment(
 
 @contextmanager
 def _making(folder: Path) -> Iterator[Path]:
-    """A new folder beside this one, which gets its name if the block succeeds, and is removed otherwise."""
+    """A new folder beside this one, which gets its name if the block succeeds, and is removed
+    otherwise.
+    """
     new = folder.with_name(f".{folder.name}.new")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -128,10 +141,14 @@ def _making(folder: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise ConfigError(f"cannot make {folder} ({error.strerror}); nothing of it is left") from error
+        raise ConfigError(
+            f"cannot make {folder} ({error.strerror}); nothing of it is left"
+        ) from error
 
 
-def _make_keys(folder: Path, addresses: Mapping[str, str], population: str, name: str, now: dt.datetime) -> Deployment:
+def _make_keys(
+    folder: Path, addresses: Mapping[str, str], population: str, name: str, now: dt.datetime
+) -> Deployment:
     authority = Authority.create(name, now)
     root = _new_identity(folder / "root", ROOT)
     authority.save(folder / "root")
@@ -154,7 +171,10 @@ def _make_keys(folder: Path, addresses: Mapping[str, str], population: str, name
 def next_roster(roster: Roster, now: dt.datetime, **changes: Any) -> Roster:
     """The successor of a roster: next serial, valid from now on, with the given fields changed."""
     ends = now + dt.timedelta(days=ROSTER_DAYS)
-    times = {"issued_at": round(now.timestamp() * 1000), "expires_at": round(ends.timestamp() * 1000)}
+    times = {
+        "issued_at": round(now.timestamp() * 1000),
+        "expires_at": round(ends.timestamp() * 1000),
+    }
     return msgspec.structs.replace(roster, **({"serial": roster.serial + 1} | times | changes))
 
 
@@ -168,17 +188,22 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
     for text in given:
         name, _, address = text.partition("=")
         if name not in addresses:
-            raise UsageError(f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}")
+            raise UsageError(
+                f"{text!r} names no party of the deployment; choose from {', '.join(addresses)}"
+            )
         if not is_address(address):
             raise UsageError(
-                f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address (IPv6 in brackets) and a port from 1 to 65535"
+                f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address (IPv6 in brackets) and "
+                f"a port from 1 to 65535"
             )
         replaced[name] = address
     return replaced
 
 
 def open_deployment(folder: Path) -> Deployment:
-    """Opens a deployment made by `create_deployment`. Its roster may have expired; then it serves for no calls.
+    """Opens a deployment made by `create_deployment`.
+
+    Its roster may have expired; then it serves for no calls.
 
     Raises:
         ConfigError: the folder holds no deployment.
@@ -202,11 +227,20 @@ def issue_credentials(
     for _ in range(count):
         key = Ed25519PrivateKey.generate()
         public = key.public_key().public_bytes_raw().hex()
-        yield key, enrolment.sign(Credential(population=enrolment.name, public_key=public, expires_at=ends))
+        yield (
+            key,
+            enrolment.sign(
+                Credential(population=enrolment.name, public_key=public, expires_at=ends)
+            ),
+        )
 
 
-def write_client(folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None) -> None:
-    """Makes one user's key folder: the TLS files of all devices, an identity of its own and its credential."""
+def write_client(
+    folder: Path, deployment: Deployment, population: str, expires: dt.datetime | None = None
+) -> None:
+    """Makes one user's key folder: the TLS files of all devices, an identity of its own and its
+    credential.
+    """
     key, credential = next(issue_credentials(deployment.enrolment_of(population), 1, expires))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_secret(folder / "identity.pem", private_pem(key))
@@ -217,7 +251,9 @@ def write_client(folder: Path, deployment: Deployment, population: str, expires:
 
 def tls_names(roster: Roster) -> dict[str, tuple[str, ...]]:
     """Names with a TLS certificate in a deployment, each with its hosts besides its own name."""
-    parties = {party.name: (host_and_port(party.address)[0], "localhost") for party in roster.parties}
+    parties = {
+        party.name: (host_and_port(party.address)[0], "localhost") for party in roster.parties
+    }
     return parties | {CLIENT: (), OPERATOR: (), VIEWER: (), GATEWAY: ("localhost",)}
 
 

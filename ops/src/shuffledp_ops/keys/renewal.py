@@ -1,7 +1,9 @@
-"""Renewal of TLS keys and certificates, or of the roster, in a deployment folder, as one step: `shuffledp keys renew`.
+"""Renewal of TLS keys and certificates, or of the roster, in a deployment folder, as one step:
+`shuffledp keys renew`.
 
-The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the folder is the old
-one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed by the next renewal.
+The folder is copied, the copy is renewed, and one system call exchanges the two: after a crash the
+folder is the old one or the new one. What a crash leaves beside it, `.<folder>.renewal`, is removed
+by the next renewal.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _EXCHANGE: Final = 2
 """RENAME_EXCHANGE of Linux."""
 
 
-ROSTER_ALONE: Final = "--roster makes a new roster and nothing else; leave out --party and --authority"
+ROSTER_ALONE: Final = (
+    "--roster makes a new roster and nothing else; leave out --party and --authority"
+)
 
 
 @dataclass(frozen=True)
@@ -58,21 +62,25 @@ def renew(
     new_roster: bool = False,
     now: dt.datetime | None = None,
 ) -> Renewed:
-    """Renews the TLS keys and certificates of these names of the deployment, of all when none is given.
+    """Renews the TLS keys and certificates of these names of the deployment, of all when none is
+    given.
 
-    A folder of a party that is not here is made: its files are then carried to where the party runs.
+    A folder of a party that is not here is made: its files are then carried to where the party
+    runs.
 
     Args:
-        folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's own.
+        folder: made by `create_deployment`; it must be on Linux, no mount point, and the caller's
+            own.
         names: parties, "client", "operator", "viewer", "gateway".
         new_authority: also a new TLS authority and the next roster; then for everybody.
         new_roster: the next roster, the same but for its serial and times, and nothing else.
         now: when the certificates begin, UTC; None: now.
 
     Raises:
-        UsageError: a name that the deployment does not have, or names together with a new authority or roster.
-        ConfigError: no deployment is there, the authority's or root's key is kept elsewhere, the authority ends too
-            soon, or the folder cannot be exchanged. Nothing has changed.
+        UsageError: a name that the deployment does not have, or names together with a new authority
+            or roster.
+        ConfigError: no deployment is there, the authority's or root's key is kept elsewhere, the
+            authority ends too soon, or the folder cannot be exchanged. Nothing has changed.
     """
     now = now or dt.datetime.now(dt.UTC)
     folder = folder.resolve()
@@ -81,7 +89,8 @@ def renew(
         if names or new_authority:
             raise UsageError(ROSTER_ALONE)
         return _renew_roster(deployment, now)
-    # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the deployment.
+    # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the
+    # deployment.
     hosts = tls_names(deployment.roster)
     chosen = _chosen(names, list(hosts), new_authority=new_authority)
     with _replacing(folder) as copy:
@@ -110,21 +119,26 @@ def _chosen(names: Collection[str], known: list[str], *, new_authority: bool) ->
         raise UsageError("--authority renews everybody's certificate; leave out --party")
     for name in names:
         if name not in known:
-            raise UsageError(f"the deployment has no party {name!r}; choose from {', '.join(known)}")
+            raise UsageError(
+                f"the deployment has no party {name!r}; choose from {', '.join(known)}"
+            )
     return tuple(name for name in known if not names or name in names)
 
 
 def _lasting(authority: Authority, now: dt.datetime) -> Authority:
     if authority.ends <= now + dt.timedelta(days=SOON_DAYS):
         raise ConfigError(
-            f"the TLS authority ends on {authority.ends:%Y-%m-%d}, less than {SOON_DAYS} days from now, and nothing it "
+            f"the TLS authority ends on {authority.ends:%Y-%m-%d}, less than {SOON_DAYS} days "
+            f"from now, and nothing it "
             "issues lives longer; make a new one with --authority"
         )
     return authority
 
 
 def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetime) -> Authority:
-    """Makes a new authority in the copy, and a roster that names it beside the old one while that lives."""
+    """Makes a new authority in the copy, and a roster that names it beside the old one while that
+    lives.
+    """
     new = old.successor(deployment.roster.deployment, now)
     named = [new.certificate, *([old.certificate] if old.ends > now else [])]
     _sign_next(deployment, copy, now, tls_authority=b"".join(map(pem, named)).decode())
@@ -137,10 +151,14 @@ def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: 
     """Makes the next roster in the copy, signed by the root."""
     key = deployment.folder / "root" / "identity.pem"
     if not key.exists():
-        raise ConfigError(f"the root signs a new roster, and the root key {key} is not here; run this where it is")
+        raise ConfigError(
+            f"the root signs a new roster, and the root key {key} is not here; run this where it is"
+        )
     root = load_identity(key.parent, ROOT)
     if root.public_key.hex() != deployment.root_key:
-        raise ConfigError(f"{key} is not the root key that everybody pins ({deployment.folder / 'root.pub'})")
+        raise ConfigError(
+            f"{key} is not the root key that everybody pins ({deployment.folder / 'root.pub'})"
+        )
     roster = next_roster(deployment.roster, now, **changes)
     (copy / "roster.json").write_bytes(root.sign(roster).to_bytes())
     return roster
@@ -157,7 +175,9 @@ def _hand_to_users(folder: Path) -> None:
 def _replacing(folder: Path) -> Iterator[Path]:
     """A copy of the folder, which replaces it in one step if the block succeeds."""
     if folder.stat().st_uid != os.geteuid():
-        raise ConfigError(f"{folder} belongs to another user, who would lose it: run this as its owner")
+        raise ConfigError(
+            f"{folder} belongs to another user, who would lose it: run this as its owner"
+        )
     copy = folder.with_name(f".{folder.name}.renewal")
     try:
         # The parent: the folder itself changes its name below, and a lock on it would go along.
@@ -167,7 +187,11 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 copy.mkdir(mode=0o700)  # before there is anything in it
                 shutil.copytree(folder, copy, symlinks=True, dirs_exist_ok=True)
                 yield copy
-                _sync(copy)  # before the exchange: after a power cut the folder's name must not lead to empty files
+                _sync(
+                    copy
+                    # before the exchange: after a power cut the folder's name must not lead to
+                    # empty files
+                )
                 _exchange(copy, folder)
                 sync(folder.parent)
             finally:
@@ -175,27 +199,36 @@ def _replacing(folder: Path) -> Iterator[Path]:
     except (OSError, shutil.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"cannot replace {folder} ({reason}), nothing was changed: the folder must be writable with its parent, no "
+            f"cannot replace {folder} ({reason}), nothing was changed: the folder must be "
+            f"writable with its parent, no "
             "mount point, and on a local disk"
         ) from error
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Locks a folder against other changes of keys; the kernel releases the lock with the process."""
+    """Locks a folder against other changes of keys.
+
+    The kernel releases the lock with the process.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(f"another renewal is at work in {folder}; wait for its end") from error
+            raise ConfigError(
+                f"another renewal is at work in {folder}; wait for its end"
+            ) from error
         yield
     finally:
         os.close(descriptor)
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Exchanges the names of two folders atomically. Raises `OSError` where the system cannot do it."""
+    """Exchanges the names of two folders atomically.
+
+    Raises `OSError` where the system cannot do it.
+    """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         raise OSError(0, "this system has no renameat2, which Linux has")

@@ -1,4 +1,6 @@
-"""Commands of `shuffledp results`: list the rounds of a deployment, show one, export many as a table."""
+"""Commands of `shuffledp results`: list the rounds of a deployment, show one, export many as a
+table.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,14 @@ import typer
 from shuffledp.commands.options import Format, NamedCommands, OutputFormat
 
 results_app = typer.Typer(
-    cls=NamedCommands, help="Finished rounds, fetched from the analyst and verified.", no_args_is_help=True
+    cls=NamedCommands,
+    help="Finished rounds, fetched from the analyst and verified.",
+    no_args_is_help=True,
 )
 
-Keys = Annotated[Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")]
+Keys = Annotated[
+    Path, typer.Argument(help="The deployment's key folder (roster.json, root.pub, operator/).")
+]
 
 
 @results_app.command("list")
@@ -33,10 +39,13 @@ def list_(
 def show(
     keys: Keys,
     round_id: Annotated[
-        str | None, typer.Argument(metavar="[ROUND]", help="Round to show; default: the newest published one.")
+        str | None,
+        typer.Argument(metavar="[ROUND]", help="Round to show; default: the newest published one."),
     ] = None,
     *,
-    out: Annotated[Path | None, typer.Option(help="Also write the report and documents into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the report and documents into this folder.")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Show a round's answer and guarantee, after verifying and recomputing both certificates."""
@@ -51,7 +60,10 @@ def export(
     *,
     to: Annotated[Path, typer.Option(help="File to write: .json, .csv or .parquet.")],
     round_ids: Annotated[
-        list[str] | None, typer.Option("--round", help="Export this round; repeatable; default: all published rounds.")
+        list[str] | None,
+        typer.Option(
+            "--round", help="Export this round; repeatable; default: all published rounds."
+        ),
     ] = None,
 ) -> None:
     """Export verified answers as one table, with one row per sum or per value of a histogram."""

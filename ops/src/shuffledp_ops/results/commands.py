@@ -70,12 +70,20 @@ def _table(found: Sequence[analyst_pb2.RoundSummary]) -> Table:
         opened = datetime.fromtimestamp(row.opened_at / 1000, UTC)
         reports = f"{row.accepted:,}" if row.outcome == PUBLISHED else ""
         outcome = f"{row.outcome}: {row.error}" if row.error else row.outcome
-        table.add_row(row.round_id, f"{opened:%Y-%m-%d %H:%M}", row.population, row.mechanism, outcome, reports)
+        table.add_row(
+            row.round_id,
+            f"{opened:%Y-%m-%d %H:%M}",
+            row.population,
+            row.mechanism,
+            outcome,
+            reports,
+        )
     return table
 
 
 def run_show(keys: Path, round_id: str | None, out: Path | None, *, as_json: bool) -> None:
-    """Prints a published round, after both certificates were verified, and saves its files in `out`/<round>.
+    """Prints a published round, after both certificates were verified, and saves its files in
+    `out`/<round>.
 
     Raises:
         OutputError: `out` cannot be written.
@@ -128,7 +136,9 @@ def run_export(keys: Path, file: Path, round_ids: Sequence[str]) -> None:
     sys.stdout.write(f"{len(rows):,} rows of {len(found):,} rounds are in {file}\n")
 
 
-async def _fetch_all(deployment: Deployment, round_ids: Sequence[str], stages: Stages) -> list[Fetched]:
+async def _fetch_all(
+    deployment: Deployment, round_ids: Sequence[str], stages: Stages
+) -> list[Fetched]:
     named = list(round_ids) or [
         summary.round_id async for summary in summaries(deployment) if summary.outcome == PUBLISHED
     ]

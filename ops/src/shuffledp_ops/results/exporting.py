@@ -16,7 +16,10 @@ Row: TypeAlias = dict[str, str | int | float | None]
 
 
 def rows_of(report: RoundReport) -> list[Row]:
-    """Table rows of a report: one for a sum, or one for each value of a histogram; `value` is None for a sum."""
+    """Table rows of a report: one for a sum, or one for each value of a histogram.
+
+    `value` is None for a sum.
+    """
     estimate, final = report.estimate, report.final
     shared: Row = {
         "reports": report.accepted,
@@ -30,7 +33,9 @@ def rows_of(report: RoundReport) -> list[Row]:
         "suite": report.suite,
         "certified_at": final.issued_at,
     }
-    columns = zip(estimate.values, estimate.standard_errors, estimate.lows, estimate.highs, strict=True)
+    columns = zip(
+        estimate.values, estimate.standard_errors, estimate.lows, estimate.highs, strict=True
+    )
     return [
         {
             "round": report.round_id,
@@ -56,7 +61,9 @@ def check_export(file: Path) -> None:
         ConfigError: Parquet without pyarrow.
     """
     if file.suffix.lower() not in WRITERS:
-        raise UsageError(f"--to must be a file that ends in {', '.join(WRITERS)}, not {str(file)!r}")
+        raise UsageError(
+            f"--to must be a file that ends in {', '.join(WRITERS)}, not {str(file)!r}"
+        )
     if file.is_dir():
         raise UsageError(f"--to {str(file)!r} is a folder; name a file, in it or elsewhere")
     if file.suffix.lower() == ".parquet":
@@ -70,7 +77,9 @@ def write_rows(rows: Sequence[Row], file: Path) -> None:
         WRITERS[file.suffix.lower()](rows, part)
         part.replace(file)
     except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}; name another file with --to") from error
+        raise OutputError(
+            f"cannot write {file}: {error.strerror or error}; name another file with --to"
+        ) from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -89,7 +98,11 @@ def _write_csv(rows: Sequence[Row], file: Path) -> None:
 
 def _write_parquet(rows: Sequence[Row], file: Path) -> None:
     arrow = _arrow("pyarrow")
-    kinds = {"value": arrow.int64(), "epsilon": arrow.float64(), "epsilon_corrupted": arrow.float64()}
+    kinds = {
+        "value": arrow.int64(),
+        "epsilon": arrow.float64(),
+        "epsilon_corrupted": arrow.float64(),
+    }
     table = arrow.Table.from_pylist(list(rows))
     for name, kind in kinds.items():  # a column of nothing but None has no type of its own
         place = table.schema.get_field_index(name)
@@ -102,7 +115,8 @@ def _arrow(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ConfigError(
-            "Parquet files need pyarrow, which is not installed: `pip install 'shuffledp-ops[parquet]'`, "
+            "Parquet files need pyarrow, which is not installed: `pip install "
+            "'shuffledp-ops[parquet]'`, "
             "or name a file that ends in .csv or .json"
         ) from error
 

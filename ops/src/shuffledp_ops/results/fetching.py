@@ -15,7 +15,13 @@ from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
-from shuffledp_ops.rounds.running import OpenedRound, control_of, make_report, read_result, with_published
+from shuffledp_ops.rounds.running import (
+    OpenedRound,
+    control_of,
+    make_report,
+    read_result,
+    with_published,
+)
 from shuffledp_proto.v1 import analyst_pb2
 
 PUBLISHED: Final = "published"
@@ -37,7 +43,10 @@ class Fetched:
 
 
 async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:
-    """Yields the analyst's rounds, newest first, page by page; not verified. Raises its typed errors."""
+    """Yields the analyst's rounds, newest first, page by page; not verified.
+
+    Raises its typed errors.
+    """
     async with control_of(deployment) as control:
         request = analyst_pb2.ListRoundsRequest()
         while True:
@@ -63,7 +72,8 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
 
     1. The result is the analyst's, of this deployment and round.
     2. So is the manifest.
-    3. Both certificates in the result are the accountant's, of this round, and their numbers are computed again.
+    3. Both certificates in the result are the accountant's, of this round, and their numbers are
+       computed again.
 
     Raises:
         UnknownRoundError: there is no such round, or it has not ended.
@@ -75,21 +85,33 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
 
 
 async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Announcement]:
-    """The signed result of a round, and its announcement, as the analyst gives them. Raises as `fetch`."""
+    """The signed result of a round, and its announcement, as the analyst gives them.
+
+    Raises as `fetch`.
+    """
     async with AnalystReader.of(deployment.own_keys, deployment.roster, _ONE_ATTEMPT) as analyst:
         signed = await analyst.result(round_id)
         read_result(deployment, signed)  # a round that failed before it was announced says so
         return signed, from_json(await analyst.announcement(round_id), Announcement)
 
 
-def verified(deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement) -> Fetched:
-    """Verifies what was downloaded, step by step as `fetch` says; it computes for a while. Raises as `fetch`."""
+def verified(
+    deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement
+) -> Fetched:
+    """Verifies what was downloaded, step by step as `fetch` says; it computes for a while.
+
+    Raises as `fetch`.
+    """
     roster = deployment.roster
     result = read_result(deployment, signed)  # 1
     require_round(result, roster.deployment, round_id)
-    require_round(verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id)  # 2
+    require_round(
+        verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id
+    )  # 2
     checked = check_signed(signed, roster)  # 3
-    return Fetched(make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked)
+    return Fetched(
+        make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked
+    )
 
 
 def require_round(document: Result | Manifest, deployment: str, round_id: str) -> None:
@@ -97,6 +119,7 @@ def require_round(document: Result | Manifest, deployment: str, round_id: str) -
     # Genuine is not enough: an analyst could answer with the result of another round.
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(
-            f"the analyst answered with a {document.label} of round {document.round_id} of {document.deployment!r}, "
+            f"the analyst answered with a {document.label} of round {document.round_id} of "
+            f"{document.deployment!r}, "
             f"asked for {round_id} of {deployment!r}"
         )

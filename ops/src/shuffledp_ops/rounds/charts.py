@@ -1,6 +1,9 @@
-"""Charts of an answer as SVG inside a page, in the colours of its style sheet. Pure; sizes are in pixels.
+"""Charts of an answer as SVG inside a page, in the colours of its style sheet.
 
-A chart is drawn once for a screen and once for a telephone: scaled down, the words of one would be too small to read.
+Pure; sizes are in pixels.
+
+A chart is drawn once for a screen and once for a telephone: scaled down, the words of one would be
+too small to read.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ _TOP, _RIGHT, _FOOT = 12.0, 12.0, 26.0
 class Bars:
     """Estimated counts with their intervals; all sequences have one entry for each bar.
 
-    `truths` are the true counts, known in a simulation only. `named` bars have names, which all stand below them where
-    there is room; of numbers, which can be told from their neighbours, only some do.
+    `truths` are the true counts, known in a simulation only. `named` bars have names, which all
+    stand below them where there is room; of numbers, which can be told from their neighbours, only
+    some do.
     """
 
     labels: Sequence[str]
@@ -42,7 +46,10 @@ class Bars:
 
 
 def histogram(bars: Bars, title: str) -> str:
-    """A histogram: bars from zero to the estimates, intervals as lines, true counts as marks; for both widths."""
+    """A histogram: bars from zero to the estimates, intervals as lines, true counts as marks.
+
+    For both widths.
+    """
     return _both(lambda width, height: _histogram(bars, width, height), title)
 
 
@@ -58,12 +65,16 @@ class Span:
 
 
 def interval(span: Span, title: str) -> str:
-    """An estimate on the scale of all possible answers, and below, where that is too small to see, closer."""
+    """An estimate on the scale of all possible answers, and below, where that is too small to see,
+    closer.
+    """
     return _both(lambda width, _: _interval(span, width), title)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` + 1 round numbers (steps of 1, 2 or 5 times a power of ten) from `low` to `high`; low < high."""
+    """At most `most` + 1 round numbers (steps of 1, 2 or 5 times a power of ten) from `low` to
+    `high`; low < high.
+    """
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
@@ -72,7 +83,9 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def figure(value: float) -> str:
-    """A number on an axis or in a sentence: whole with thousands, or with as many digits as it needs."""
+    """A number on an axis or in a sentence: whole with thousands, or with as many digits as it
+    needs.
+    """
     if abs(value) >= 1e9:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.3g}"
@@ -83,7 +96,8 @@ def _both(draw: Callable[[float, float], tuple[float, Iterator[str]]], title: st
     for name, (width, height) in (("wide", WIDE), ("narrow", NARROW)):
         taken, parts = draw(width, height)
         drawn.append(
-            f'<svg class="chart {name}" role="img" viewBox="0 0 {width:g} {taken:g}" aria-label="{shown(title)}">'
+            f'<svg class="chart {name}" role="img" viewBox="0 0 {width:g} {taken:g}" '
+            f'aria-label="{shown(title)}">'
             f"{''.join(parts)}</svg>"
         )
     return "".join(drawn)
@@ -97,7 +111,10 @@ def _histogram(bars: Bars, width: float, height: float) -> tuple[float, Iterator
     left = 14 + _LETTER * max(len(figure(tick)) for tick in scale)
     names, foot = _names(bars, (width - left - _RIGHT) / len(bars.labels))
     if foot > _FOOT:  # the first name, turned, needs room to the left of its bar
-        left = max(left, 0.78 * _LETTER * len(names[0][1]) - 0.4 * (width - left - _RIGHT) / len(bars.labels))
+        left = max(
+            left,
+            0.78 * _LETTER * len(names[0][1]) - 0.4 * (width - left - _RIGHT) / len(bars.labels),
+        )
     frame = _Frame(left, _TOP, width - _RIGHT, height - foot, low, high)
     return height, _histogram_parts(bars, frame, scale, names)
 
@@ -118,7 +135,9 @@ class _Frame:
         return self.bottom - share * (self.bottom - self.top)
 
 
-def _histogram_parts(bars: Bars, frame: _Frame, scale: list[float], names: list[tuple[int, str]]) -> Iterator[str]:
+def _histogram_parts(
+    bars: Bars, frame: _Frame, scale: list[float], names: list[tuple[int, str]]
+) -> Iterator[str]:
     step = (frame.right - frame.left) / len(bars.labels)
     centres = [frame.left + (index + 0.5) * step for index in range(len(bars.labels))]
     for tick in scale:
@@ -128,17 +147,28 @@ def _histogram_parts(bars: Bars, frame: _Frame, scale: list[float], names: list[
     zero, half = frame.y(0), 0.4 * step
     ends = [(centre, frame.y(value)) for centre, value in zip(centres, bars.values, strict=True)]
     # One path for all bars: a histogram may have a hundred thousand of them.
-    yield _path("bar", (f"M{x - half:.2f} {zero:.1f}V{y:.1f}h{2 * half:.2f}V{zero:.1f}z" for x, y in ends))
+    yield _path(
+        "bar", (f"M{x - half:.2f} {zero:.1f}V{y:.1f}h{2 * half:.2f}V{zero:.1f}z" for x, y in ends)
+    )
     spans = zip(centres, bars.lows, bars.highs, strict=True)
     yield _path(
-        "span thin" if step < 7 else "span", (f"M{x:.2f} {frame.y(a):.1f}V{frame.y(b):.1f}" for x, a, b in spans)
+        "span thin" if step < 7 else "span",
+        (f"M{x:.2f} {frame.y(a):.1f}V{frame.y(b):.1f}" for x, a, b in spans),
     )
     if bars.truths is not None:
         marks = zip(centres, bars.truths, strict=True)
-        yield _path("truth", (f"M{x - half:.2f} {frame.y(true):.1f}h{2 * half:.2f}" for x, true in marks))
+        yield _path(
+            "truth", (f"M{x - half:.2f} {frame.y(true):.1f}h{2 * half:.2f}" for x, true in marks)
+        )
     turned = bars.named and any(_LETTER * len(name) > step for _, name in names)
     for index, name in names:
-        yield _text("tick turned" if turned else "tick", centres[index], frame.bottom + 18, name, turned=turned)
+        yield _text(
+            "tick turned" if turned else "tick",
+            centres[index],
+            frame.bottom + 18,
+            name,
+            turned=turned,
+        )
 
 
 def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
@@ -171,11 +201,17 @@ def _interval(span: Span, width: float) -> tuple[float, Iterator[str]]:
     strips = [("Full range", whole)]
     if close[1] - close[0] < 0.4 * (whole[1] - whole[0]):
         strips.append(("Zoomed in", close))
-    parts = (part for place, strip in enumerate(strips) for part in _strip(span, strip, width, 92.0 * place))
+    parts = (
+        part
+        for place, strip in enumerate(strips)
+        for part in _strip(span, strip, width, 92.0 * place)
+    )
     return 92.0 * len(strips), parts
 
 
-def _strip(span: Span, strip: tuple[str, tuple[float, float]], width: float, top: float) -> Iterator[str]:
+def _strip(
+    span: Span, strip: tuple[str, tuple[float, float]], width: float, top: float
+) -> Iterator[str]:
     name, (low, high) = strip
     left, right = 24.0, width - 24.0
     ground = top + 66
@@ -191,7 +227,10 @@ def _strip(span: Span, strip: tuple[str, tuple[float, float]], width: float, top
         yield _line("zero", x(tick), ground, x(tick), ground + 5)
         yield _text("tick", x(tick), ground + 20, figure(tick))
     wide = max(x(span.high) - x(span.low), 2.0)
-    yield f'<rect class="band" x="{x(span.low):.1f}" y="{top + 26:.1f}" width="{wide:.1f}" height="40"/>'
+    yield (
+        f'<rect class="band" x="{x(span.low):.1f}" y="{top + 26:.1f}" width="{wide:.1f}" '
+        f'height="40"/>'
+    )
     if span.truth is not None:
         yield _line("truth", x(span.truth), top + 22, x(span.truth), ground)
     yield _line("estimate", x(span.value), top + 22, x(span.value), ground)
@@ -212,7 +251,8 @@ def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) ->
 
 @dataclass(frozen=True)
 class Account:
-    """What a population has spent, over time: (moment in milliseconds since 1970, ε spent) in order of time.
+    """What a population has spent, over time: (moment in milliseconds since 1970, ε spent) in order
+    of time.
 
     `limit` is the budget's ε; None where it is too large to limit anything, and is not drawn.
     """
@@ -238,7 +278,9 @@ def _account(spent: Account, width: float, height: float) -> Iterator[str]:
         return frame.left + (moment - first) / reach * (frame.right - frame.left)
 
     for tick in scale:
-        yield _line("zero" if tick == 0 else "grid", frame.left, frame.y(tick), frame.right, frame.y(tick))
+        yield _line(
+            "zero" if tick == 0 else "grid", frame.left, frame.y(tick), frame.right, frame.y(tick)
+        )
         yield _text("tick end", frame.left - 6, frame.y(tick) + 4, figure(tick))
     if spent.limit is not None:
         yield _line("limit", frame.left, frame.y(spent.limit), frame.right, frame.y(spent.limit))
@@ -249,9 +291,18 @@ def _account(spent: Account, width: float, height: float) -> Iterator[str]:
     ]
     yield _path("band", iter([*steps, f"H{frame.right:.1f}V{frame.y(0.0):.1f}z"]))
     yield _path(
-        "estimate", iter([f"M{x(first):.1f} {frame.y(spent.points[0][1]):.1f}", *steps[1:], f"H{frame.right:.1f}"])
+        "estimate",
+        iter(
+            [
+                f"M{x(first):.1f} {frame.y(spent.points[0][1]):.1f}",
+                *steps[1:],
+                f"H{frame.right:.1f}",
+            ]
+        ),
     )
     form = "%H:%M" if reach < 86_400_000 else "%Y-%m-%d"
     for name, place, moment in (("name", frame.left, first), ("end", frame.right, last)):
-        words = datetime.fromtimestamp(moment / 1000, UTC).strftime(form) + (" UTC" if form == "%H:%M" else "")
+        words = datetime.fromtimestamp(moment / 1000, UTC).strftime(form) + (
+            " UTC" if form == "%H:%M" else ""
+        )
         yield _text(name, place, frame.bottom + 18, words)

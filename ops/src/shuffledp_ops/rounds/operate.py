@@ -31,13 +31,15 @@ from shuffledp_ops.rounds.saving import point_latest, save_round, show_then_save
 
 
 def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) -> None:
-    """Opens a round, follows it to its end, prints the answer and saves the documents in `out`/<round>.
+    """Opens a round, follows it to its end, prints the answer and saves the documents in
+    `out`/<round>.
 
-    With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join their logs with it.
-    Ctrl-C leaves the round to the analyst, which ends it in time.
+    With the board, where the plan allows corrupt nodes: `shuffledp attack trace` and lab 4 join
+    their logs with it. Ctrl-C leaves the round to the analyst, which ends it in time.
 
     Raises:
-        OutputError: `out` cannot be written; before anything is asked of anybody, or after the answer is out.
+        OutputError: `out` cannot be written; before anything is asked of anybody, or after the
+            answer is out.
         ShuffleDPError: whatever ended the round.
     """
     deployment = open_deployment(keys)
@@ -45,7 +47,10 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     with writable_folder(out):
         with Stages(Console(stderr=True)) as stages:
             report = asyncio.run(_run(deployment, plan, stages))
-        show_then_save(partial(print_answer, report, as_json=as_json), partial(save, report, out, keys, trusted))
+        show_then_save(
+            partial(print_answer, report, as_json=as_json),
+            partial(save, report, out, keys, trusted),
+        )
     if plan.allow_corrupt:
         _save_board(deployment, report, out / report.round_id)
     if not as_json:
@@ -67,7 +72,8 @@ def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) 
         save_round(report, out / report.round_id, trusted)
     except OSError as error:
         raise OutputError(
-            f"round {report.round_id} is published, but its documents could not be written into {out}: "
+            f"round {report.round_id} is published, but its documents could not be written into "
+            f"{out}: "
             f"{error.strerror}; fetch them into another folder with "
             f"`shuffledp results show {keys} {report.round_id} --out FOLDER`"
         ) from error
@@ -79,7 +85,9 @@ def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> No
     try:
         (folder / BOARD).write_bytes(board)
     except OSError as error:
-        raise OutputError(f"the board could not be written into {folder}: {error.strerror}; make room there") from error
+        raise OutputError(
+            f"the board could not be written into {folder}: {error.strerror}; make room there"
+        ) from error
 
 
 async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:
@@ -92,4 +100,6 @@ async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> Round
     result = read_result(deployment, signed)
     clock.finish()
     stages.finish()
-    return await with_published(deployment, make_report(deployment, opened, signed, result, clock.seconds))
+    return await with_published(
+        deployment, make_report(deployment, opened, signed, result, clock.seconds)
+    )

@@ -1,6 +1,7 @@
 """The report of a round as one self-contained HTML file, `report.html`. Pure.
 
-The file loads and runs nothing. Names can come from other parties, so every name is escaped where it is written.
+The file loads and runs nothing. Names can come from other parties, so every name is escaped where
+it is written.
 """
 
 from __future__ import annotations
@@ -50,11 +51,18 @@ def page(report: RoundReport, beside: Collection[str]) -> str:
         report: a round whose documents were verified; of a simulation with what only that knows.
         beside: names of the files beside it; of the documents those are linked to that are there.
     """
-    return self_contained(f"{title(report)}: round {report.round_id[:8]}", style(), "\n".join(body(report, beside)))
+    return self_contained(
+        f"{title(report)}: round {report.round_id[:8]}", style(), "\n".join(body(report, beside))
+    )
 
 
-def body(report: RoundReport, beside: Collection[str], where: str = "In the folder of this file") -> list[str]:
-    """The page's parts, for a frame that has `style`; `where` the documents are to be checked, others as of `page`."""
+def body(
+    report: RoundReport, beside: Collection[str], where: str = "In the folder of this file"
+) -> list[str]:
+    """The page's parts, for a frame that has `style`.
+
+    `where` the documents are to be checked, others as of `page`.
+    """
     sections = (_head, answer, _guarantee, _honest, _numbers)
     parts = [part for section in sections for part in section(report)]
     return [*parts, *_documents(report, beside, where), *_small(report)]
@@ -84,13 +92,24 @@ def _head(report: RoundReport) -> Iterator[str]:
 
 def _warnings(report: RoundReport) -> Iterator[str]:
     if not report.final.holds:
-        yield "The planned guarantee does NOT hold for this round; the guarantee that does hold is stated below."
+        yield (
+            "The planned guarantee does NOT hold for this round; the guarantee that does hold is "
+            "stated below."
+        )
     if report.all_corrupt:
-        yield "All nodes of this round declared themselves corrupt: only the guarantee without an honest node holds."
+        yield (
+            "All nodes of this round declared themselves corrupt: only the guarantee without an "
+            "honest node holds."
+        )
     elif report.corrupt:
         numbers = ", ".join(map(str, report.corrupt))
-        themselves = "node declared itself" if len(report.corrupt) == 1 else "nodes declared themselves"
-        yield f"{len(report.corrupt):,} of {report.final.nodes:,} {themselves} corrupt ({numbers}): a laboratory round."
+        themselves = (
+            "node declared itself" if len(report.corrupt) == 1 else "nodes declared themselves"
+        )
+        yield (
+            f"{len(report.corrupt):,} of {report.final.nodes:,} {themselves} corrupt "
+            f"({numbers}): a laboratory round."
+        )
 
 
 def answer(report: RoundReport) -> Iterator[str]:
@@ -106,13 +125,21 @@ def answer(report: RoundReport) -> Iterator[str]:
 def _in_a_sentence(report: RoundReport) -> str:
     estimate = report.estimate
     if report.is_sum:
-        numbers = [charts.figure(one) for one in (estimate.values[0], estimate.lows[0], estimate.highs[0])]
+        numbers = [
+            charts.figure(one) for one in (estimate.values[0], estimate.lows[0], estimate.highs[0])
+        ]
         words = f"Sum: <strong>{numbers[0]}</strong> (95% interval {numbers[1]} to {numbers[2]})"
         if estimate.mean is None or estimate.mean_standard_error is None:
             return f"{words}."
-        return f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± {estimate.mean_standard_error:.2g}."
+        return (
+            f"{words}; mean: <strong>{estimate.mean:.4g}</strong> ± "
+            f"{estimate.mean_standard_error:.2g}."
+        )
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
-    numbers = [charts.figure(one) for one in (estimate.values[top], estimate.lows[top], estimate.highs[top])]
+    numbers = [
+        charts.figure(one)
+        for one in (estimate.values[top], estimate.lows[top], estimate.highs[top])
+    ]
     return (
         f"Most frequent: <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
         f"{report.accepted:,} people (95% interval {numbers[1]} to {numbers[2]})."
@@ -125,11 +152,17 @@ def _chart(report: RoundReport) -> str:
     if report.is_sum:
         most = float(report.accepted * (report.final.mechanism.domain - 1))
         span = charts.Span(
-            estimate.values[0], estimate.lows[0], estimate.highs[0], most, None if truths is None else truths[0]
+            estimate.values[0],
+            estimate.lows[0],
+            estimate.highs[0],
+            most,
+            None if truths is None else truths[0],
         )
         return charts.interval(span, "The estimated sum with its 95% interval")
     labels = [report.label(symbol) for symbol in range(len(estimate.values))]
-    bars = charts.Bars(labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels))
+    bars = charts.Bars(
+        labels, estimate.values, estimate.lows, estimate.highs, truths, named=bool(report.labels)
+    )
     return charts.histogram(bars, "Estimated number of people for each value, with 95% intervals")
 
 
@@ -138,26 +171,42 @@ def _legend(report: RoundReport) -> str:
     lines = {"estimate": filled.format("bar"), "95% interval": '<path class="span" d="M12 0V16"/>'}
     truth = '<path class="truth" d="M0 8H24"/>'
     if report.is_sum:
-        lines = {"estimate": '<path class="estimate" d="M12 0V16"/>', "95% interval": filled.format("band")}
+        lines = {
+            "estimate": '<path class="estimate" d="M12 0V16"/>',
+            "95% interval": filled.format("band"),
+        }
         truth = '<path class="truth" d="M12 0V16"/>'
     if report.truth is not None:
         lines["true value (known only in a simulation)"] = truth
     return "".join(
-        f'<span><svg class="chart" viewBox="0 0 24 16" aria-hidden="true">{drawn}</svg>{name}</span>'
+        f'<span><svg class="chart" viewBox="0 0 24 16" '
+        f'aria-hidden="true">{drawn}</svg>{name}</span>'
         for name, drawn in lines.items()
     )
 
 
 def _remarks(report: RoundReport) -> Iterator[str]:
     if not report.is_sum:
-        yield "Each interval contains its true count with probability 95%; with many values, some intervals miss."
+        yield (
+            "Each interval contains its true count with probability 95%; with many values, some "
+            "intervals miss."
+        )
     if not report.estimate_in_interval:
-        yield ("Unbiased estimates can be negative or exceed the total; intervals are clipped to possible values.")
+        yield (
+            "Unbiased estimates can be negative or exceed the total; intervals are clipped to "
+            "possible values."
+        )
     largest = report.final.mechanism.domain - 1
     if report.capped:
-        yield f"Values above {largest:,} are counted as {largest:,}; this affected {report.capped:,} people."
+        yield (
+            f"Values above {largest:,} are counted as {largest:,}; this affected "
+            f"{report.capped:,} people."
+        )
     if report.drawn_from is not None:
-        yield f"Simulation: {report.users:,} people sampled with replacement from {report.drawn_from:,} rows."
+        yield (
+            f"Simulation: {report.users:,} people sampled with replacement from "
+            f"{report.drawn_from:,} rows."
+        )
 
 
 def _guarantee(report: RoundReport) -> Iterator[str]:
@@ -170,7 +219,11 @@ def _guarantee(report: RoundReport) -> Iterator[str]:
     yield from (f"<p>{shown(sentence)}</p>" for sentence in sentences)
     yield "</div><dl>"
     yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved upper bound")
-    yield _fact("ε attained", final.epsilon.attained, f"{unit}: reached in a known case; the true ε is in between")
+    yield _fact(
+        "ε attained",
+        final.epsilon.attained,
+        f"{unit}: reached in a known case; the true ε is in between",
+    )
     yield _fact("δ", final.delta, "")
     delta = f", with δ = {final.corrupted.delta:g}" if final.corrupted.delta else ""
     yield _fact("ε_L", final.corrupted.epsilon, f"{unit}: remains if every node is corrupt{delta}")
@@ -187,10 +240,14 @@ def _corruption(report: RoundReport) -> Iterator[str]:
     trace = report.trace
     if trace is None:
         return
-    words = f"The logs of the corrupt nodes trace {trace.traced:,} of {trace.users:,} people to their messages"
+    words = (
+        f"The logs of the corrupt nodes trace {trace.traced:,} of {trace.users:,} people to "
+        f"their messages"
+    )
     if trace.success is not None and trace.baseline is not None:
         words += (
-            f". Guesses from them are right for {trace.success:.1%} of the people, compared with {trace.baseline:.1%} "
+            f". Guesses from them are right for {trace.success:.1%} of the people, compared with "
+            f"{trace.baseline:.1%} "
             "for always guessing the most frequent value"
         )
     yield f'<p class="note">{words}.</p>'
@@ -199,14 +256,21 @@ def _corruption(report: RoundReport) -> Iterator[str]:
 def _honest(report: RoundReport) -> Iterator[str]:
     yield "<section><h2>Trust assumptions</h2><p>These had to be honest:</p><ul>"
     yield from (f"<li>{shown(words)}</li>" for words in wording.honest(report.final))
-    yield '</ul><p class="fine">Not protected: who took part, and what people reveal elsewhere.</p></section>'
+    yield (
+        '</ul><p class="fine">Not protected: who took part, and what people reveal '
+        "elsewhere.</p></section>"
+    )
 
 
 def _numbers(report: RoundReport) -> Iterator[str]:
     if report.is_sum:
         return
     count = len(report.estimate.values)
-    yield f"<section><h2>All numbers</h2><details{' open' if count <= _FEW else ''}><summary>{count:,} values</summary>"
+    yield (
+        f"<section><h2>All "
+        f"numbers</h2><details{' open' if count <= _FEW else ''}><summary>{count:,} "
+        f"values</summary>"
+    )
     headings = ["value", "estimated people", "± standard error", "95% interval"]
     truth = [] if report.truth is None else ["true count"]
     cells = "".join(f'<th scope="col">{heading}</th>' for heading in headings + truth)
@@ -227,7 +291,8 @@ def _row(report: RoundReport, symbol: int) -> str:
     ]
     if report.truth is not None:
         cells.append(f"{int(report.truth[symbol]):,}")
-    return f'<tr><th scope="row">{shown(report.label(symbol))}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    data = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{shown(report.label(symbol))}</th>{data}</tr>'
 
 
 def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
@@ -237,14 +302,20 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
     computed = " and recomputes every number of the guarantee"
     if whole:
         computed = (
-            ", recomputes every number of the guarantee, and follows the messages from the list of people through "
+            ", recomputes every number of the guarantee, and follows the messages from the list "
+            "of people through "
             "every node to the board"
         )
-    yield f"<p>A page can be forged; a signature cannot. {where}, this command verifies the signatures{computed}:</p>"
+    yield (
+        f"<p>A page can be forged; a signature cannot. {where}, this command verifies the "
+        f"signatures{computed}:</p>"
+    )
     yield f"<pre>shuffledp verify {'.' if whole else 'result.json'}</pre>"
     yield (
-        "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one published by the deployment "
-        f"“{shown(report.final.deployment)}”, or pass that one with <code>--root-key</code>.</p><ul>"
+        "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one "
+        "published by the deployment "
+        f"“{shown(report.final.deployment)}”, or pass that one with "
+        f"<code>--root-key</code>.</p><ul>"
     )
     for name, words in _DOCUMENTS.items():
         if name in beside:
@@ -257,18 +328,25 @@ def _small(report: RoundReport) -> Iterator[str]:
     rows = {
         "round": report.round_id,
         "mechanism": f"{final.mechanism.kind}, {describe_parameters(final)}",
-        "neighbours": f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
-        "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} per person; suite {report.suite}",
+        "neighbours": f"{final.adjacency.value}: one value changes by at most "
+        f"{final.max_distance:,}",
+        "messages": f"{report.messages:,}, {final.mechanism.messages_per_user:,} per person; "
+        f"suite {report.suite}",
         "mixing": "verified: anyone can check its correctness" if final.verified else "",
         "not counted": (
-            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the alphabet, "
+            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the "
+            f"alphabet, "
             f"{report.repeated_tags:,} repeated"
         ),
-        "budget": f"charge {ledger.entry:,} of this population, total spent ε = {show(ledger.spent)}"
+        "budget": f"charge {ledger.entry:,} of this population, total spent ε = "
+        f"{show(ledger.spent)}"
         + (f" of {ledger.limit:g}" if ledger.limit <= _SPENT_OF else "")
         + f" at δ = {ledger.delta:g}",
-        # Rounded to milliseconds as in `report.json`, so that a page regenerated from it is identical.
-        "seconds": ", ".join(f"{stage} {round(value, 3):.2f}" for stage, value in report.seconds.items()),
+        # Rounded to milliseconds as in `report.json`, so that a page regenerated from it is
+        # identical.
+        "seconds": ", ".join(
+            f"{stage} {round(value, 3):.2f}" for stage, value in report.seconds.items()
+        ),
     }
     yield '<section class="small"><h2>Details</h2><dl>'
     yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items() if words)

@@ -39,10 +39,14 @@ def _draw_sum(report: RoundReport, axes: Axes) -> None:
     centre, error = estimate.values[0], estimate.standard_errors[0]
     true = None if report.truth is None else float(report.truth[0])
     reach = 1.25 * max(4 * error, 0.0 if true is None else abs(centre - true))
-    axes.axvspan(estimate.lows[0], estimate.highs[0], color=ESTIMATE, alpha=0.16, lw=0, label="95% interval")
+    axes.axvspan(
+        estimate.lows[0], estimate.highs[0], color=ESTIMATE, alpha=0.16, lw=0, label="95% interval"
+    )
     axes.axvline(centre, color=ESTIMATE, lw=2.2, label=f"estimate {centre:,.1f} ± {error:,.1f}")
     if true is not None:
-        axes.axvline(true, color=TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)")
+        axes.axvline(
+            true, color=TRUTH, lw=2.2, ls="--", label=f"true value {true:,.0f} (simulation only)"
+        )
     axes.set(xlabel="sum over all users", yticks=[], xlim=(centre - reach, centre + reach))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="x", labelsize=8)

@@ -26,7 +26,9 @@ SHOWN_PEOPLE: Final = 10
 
 
 def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -> None:
-    """Writes the signed documents, what else is published, and the keys that verify them, into `folder`."""
+    """Writes the signed documents, what else is published, and the keys that verify them, into
+    `folder`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, signed in report.documents.items():
         (folder / f"{name}.json").write_bytes(signed.to_bytes() + b"\n")
@@ -35,7 +37,9 @@ def write_documents(report: RoundReport, folder: Path, keys: dict[str, bytes]) -
 
 
 def write_report(report: RoundReport, folder: Path) -> None:
-    """Writes the report as JSON, as a picture, and as a page that links to the documents, into `folder`."""
+    """Writes the report as JSON, as a picture, and as a page that links to the documents, into
+    `folder`.
+    """
     from shuffledp_ops.rounds.picture import draw_report
 
     (folder / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n")
@@ -75,7 +79,9 @@ def print_answer(report: RoundReport, *, as_json: bool) -> None:
 
 
 def print_folder(folder: Path) -> None:
-    """Print where the report and the documents are, without wrapping, so that paths can be copied."""
+    """Print where the report and the documents are, without wrapping, so that paths can be
+    copied.
+    """
     for words, path in (("Report", folder / "report.html"), ("Documents", folder)):
         Console(soft_wrap=True).print(f"{words}: [bold]{escape(str(path))}[/bold]")
 
@@ -96,14 +102,19 @@ def print_report(report: RoundReport, console: Console) -> None:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    return Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False
+    )
 
 
 def _answer_table(report: RoundReport) -> Table:
     estimate = report.estimate
     if report.is_sum:
         table = _table(f"The answer: sum over {report.accepted:,} users")
-        table.add_row("estimate", f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)")
+        table.add_row(
+            "estimate",
+            f"{estimate.values[0]:,.1f} ± {estimate.standard_errors[0]:,.1f} (standard error)",
+        )
         table.add_row("95% interval", f"{estimate.lows[0]:,.1f} .. {estimate.highs[0]:,.1f}")
         if estimate.mean is not None and estimate.mean_standard_error is not None:
             table.add_row("mean", f"{estimate.mean:.4f} ± {estimate.mean_standard_error:.4f}")
@@ -122,12 +133,16 @@ def _remarks(report: RoundReport) -> list[str]:
     remarks = []
     if not report.estimate_in_interval:
         remarks.append(
-            "unbiased estimates can be negative or exceed the total; intervals are clipped to possible values"
+            "unbiased estimates can be negative or exceed the total; intervals are clipped to "
+            "possible values"
         )
     if report.capped:
         remarks.append(f"{report.capped:,} values above the largest were capped")
     if report.drawn_from is not None:
-        remarks.append(f"simulation: {report.users:,} users drawn with replacement from {report.drawn_from:,} rows")
+        remarks.append(
+            f"simulation: {report.users:,} users drawn with replacement from "
+            f"{report.drawn_from:,} rows"
+        )
     return remarks
 
 
@@ -140,7 +155,9 @@ def _histogram_table(report: RoundReport) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     estimate = report.estimate
-    for symbol, (value, error) in enumerate(zip(estimate.values, estimate.standard_errors, strict=True)):
+    for symbol, (value, error) in enumerate(
+        zip(estimate.values, estimate.standard_errors, strict=True)
+    ):
         row = [escape(report.label(symbol)), f"{value:,.1f}", f"{error:,.1f}"]
         if report.truth is not None:
             true = int(report.truth[symbol])
@@ -155,25 +172,34 @@ def _guarantee_table(report: RoundReport) -> Table:
     table = _table("The guarantee, signed by the accountant")
     table.add_row("mechanism", f"{final.mechanism.kind}, {describe_parameters(final)}")
     table.add_row(
-        "ε certified", f"{show(final.epsilon.certified)}{per_unit}  (attained: {show(final.epsilon.attained)})"
+        "ε certified",
+        f"{show(final.epsilon.certified)}{per_unit}  (attained: {show(final.epsilon.attained)})",
     )
     table.add_row("δ", f"{final.delta:g}")
-    table.add_row("neighbours", f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}")
     table.add_row(
-        "holds while",
-        f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} reports are honest users'",
+        "neighbours",
+        f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
     )
     table.add_row(
-        "ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})"
+        "holds while",
+        f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} "
+        f"reports are honest users'",
+    )
+    table.add_row(
+        "ε_L, all nodes corrupt",
+        f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})",
     )
     mixing = ", verified mixing" if final.verified else ""
     table.add_row(
-        "messages", f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite {report.suite}{mixing}"
+        "messages",
+        f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite "
+        f"{report.suite}{mixing}",
     )
     if final.dropped or final.invalid:
         table.add_row(
             "not counted",
-            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} with a symbol outside the alphabet, "
+            f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} with a symbol "
+            f"outside the alphabet, "
             f"{report.repeated_tags:,} with a repeated tag",
         )
     if not final.holds:
@@ -187,13 +213,24 @@ def _corruption_table(report: RoundReport) -> Table:
     table = _table("What the corrupt nodes learned")
     table.add_row("corrupt nodes", f"{', '.join(map(str, report.corrupt))} of {final.nodes}")
     if trace is not None:
-        table.add_row("users traced", f"{trace.traced:,} of {trace.users:,} = {trace.traced_share:.0%}")
-    table.add_row("ε for this corruption", f"{show(report.epsilon_here)}{per_unit}  (δ = {report.delta_here:g})")
+        table.add_row(
+            "users traced", f"{trace.traced:,} of {trace.users:,} = {trace.traced_share:.0%}"
+        )
+    table.add_row(
+        "ε for this corruption",
+        f"{show(report.epsilon_here)}{per_unit}  (δ = {report.delta_here:g})",
+    )
     table.add_row("ε_L, all nodes corrupt", f"{show(final.corrupted.epsilon)}{per_unit}")
-    if trace is not None and trace.success is not None and trace.interval is not None and trace.baseline is not None:
+    if (
+        trace is not None
+        and trace.success is not None
+        and trace.interval is not None
+        and trace.baseline is not None
+    ):
         low, high = trace.interval
         table.add_row(
-            "values guessed", f"{trace.success:.1%}  ({low:.1%} .. {high:.1%}, {trace.confidence:.0%} interval)"
+            "values guessed",
+            f"{trace.success:.1%}  ({low:.1%} .. {high:.1%}, {trace.confidence:.0%} interval)",
         )
         table.add_row("baseline", f"{trace.baseline:.1%}, always guessing the most frequent value")
     return table

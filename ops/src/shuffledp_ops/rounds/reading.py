@@ -1,4 +1,6 @@
-"""Reading of a saved round: its signed documents, verified again, and what only `report.json` knows."""
+"""Reading of a saved round: its signed documents, verified again, and what only `report.json`
+knows.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ class SavedTrace:
 
 
 def round_folder(named: Path) -> Path:
-    """The folder of a saved round; also where `latest` is a file with its name, as on systems without links.
+    """The folder of a saved round.
+
+    Also where `latest` is a file with its name, as on systems without links.
 
     Raises:
         ConfigError: there is no such folder, or it holds no round.
@@ -96,19 +100,23 @@ def round_folder(named: Path) -> Path:
     try:
         named.exists()
     except OSError as error:  # such as a name that no file can have
-        raise ConfigError(f"cannot look for {named}: {error.strerror}; name a folder such as out/latest") from error
+        raise ConfigError(
+            f"cannot look for {named}: {error.strerror}; name a folder such as out/latest"
+        ) from error
     folder = named
     if named.name == LATEST and named.is_file():
         name = _read(named, "name of the last round", 100).decode("ascii", errors="replace").strip()
         folder = named.parent / (name if ROUND_ID.fullmatch(name) else "no-round")
     if not folder.is_dir():
         raise ConfigError(
-            f"{named} is not a round's folder; name one that `shuffledp demo`, `round` or `results show --out` has "
+            f"{named} is not a round's folder; name one that `shuffledp demo`, `round` or "
+            f"`results show --out` has "
             "left, such as out/latest"
         )
     if not (folder / "result.json").exists():
         raise ConfigError(
-            f"{folder} holds no result.json, so no published round; name the folder of a round, such as out/latest"
+            f"{folder} holds no result.json, so no published round; name the folder of a round, "
+            f"such as out/latest"
         )
     return folder
 
@@ -117,7 +125,8 @@ def read_round(folder: Path) -> RoundReport:
     """The report of a saved round.
 
     1. The roster is signed by the root key beside it.
-    2. The result is the analyst's, and its certificates are the accountant's; every number is computed again.
+    2. The result is the analyst's, and its certificates are the accountant's; every number is
+       computed again.
     3. The manifest is the analyst's, of the same round.
     4. The certificates in files of their own, if any, are those of the result.
     5. The answer has the shape that the mechanism gives, with numbers that a round can have.
@@ -135,7 +144,9 @@ def read_round(folder: Path) -> RoundReport:
     result = read_result(trusted, signed)  # 2
     check_signed(signed, roster)
     if result.deployment != roster.deployment:
-        raise ForeignDocumentError(f"result.json is of {result.deployment!r}, the roster of {roster.deployment!r}")
+        raise ForeignDocumentError(
+            f"result.json is of {result.deployment!r}, the roster of {roster.deployment!r}"
+        )
     manifest = Announcement(manifest=_signed(folder / "manifest.json"), countersignatures=())
     check_beside(folder, result, roster)  # 3, 4
     report = make_report(trusted, OpenedRound(result.round_id, manifest), signed, result, {})
@@ -149,12 +160,18 @@ def _check_shape(report: RoundReport) -> None:
     columns = (estimate.values, estimate.standard_errors, estimate.lows, estimate.highs)
     expected = spec.domain if spec.answers is Answers.HISTOGRAM else 1
     if any(len(column) != expected for column in columns):
-        raise MalformedDocumentError(f"the answer in result.json does not have the {expected:,} values of {spec.kind}")
+        raise MalformedDocumentError(
+            f"the answer in result.json does not have the {expected:,} values of {spec.kind}"
+        )
     means = (one for one in (estimate.mean, estimate.mean_standard_error) if one is not None)
     if not all(abs(one) <= LARGEST for column in (*columns, tuple(means)) for one in column):
-        raise MalformedDocumentError("the answer in result.json has a number that no round can have")
+        raise MalformedDocumentError(
+            "the answer in result.json has a number that no round can have"
+        )
     if report.final.ledger.limit < 0 or not 0 <= report.final.issued_at < 2**47:
-        raise MalformedDocumentError("the certificate in result.json has a time or a budget that there cannot be")
+        raise MalformedDocumentError(
+            "the certificate in result.json has a time or a budget that there cannot be"
+        )
 
 
 def _extras(file: Path, report: RoundReport) -> _Extras | None:
@@ -164,12 +181,21 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
     try:
         extras = from_json(data, _Extras)
     except MalformedDocumentError as error:
-        raise MalformedDocumentError(f"{file} is not a round's report; delete it, it is not needed") from error
+        raise MalformedDocumentError(
+            f"{file} is not a round's report; delete it, it is not needed"
+        ) from error
     if extras.round != report.round_id:
-        raise ForeignDocumentError(f"{file} is of another round than result.json; delete it, it is not needed")
+        raise ForeignDocumentError(
+            f"{file} is of another round than result.json; delete it, it is not needed"
+        )
     count, truths = len(report.estimate.values), _truths(extras)
     texts = [extras.column or "", *extras.seconds, *(extras.labels or ())]
-    numbers = [*extras.seconds.values(), *truths.tolist(), extras.capped, extras.drawn_with_replacement_from or 0]
+    numbers = [
+        *extras.seconds.values(),
+        *truths.tolist(),
+        extras.capped,
+        extras.drawn_with_replacement_from or 0,
+    ]
     shares = (extras.traced, extras.attack_success, extras.guessing_without_messages)
     if (
         len(truths) not in {0, count}
@@ -179,13 +205,17 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         or not all(0 <= number <= LARGEST for number in numbers)
         or not all(0 <= share <= 1 for share in shares if share is not None)
     ):
-        raise MalformedDocumentError(f"{file} does not fit the round; delete it, the page is made without it then")
+        raise MalformedDocumentError(
+            f"{file} does not fit the round; delete it, the page is made without it then"
+        )
     return extras
 
 
 def _truths(extras: _Extras) -> NDArray[np.float64]:
     """Shape (0,), (1,) for a sum, or (values,)."""
-    return np.atleast_1d(np.array([] if extras.true_value is None else extras.true_value, dtype=np.float64))
+    return np.atleast_1d(
+        np.array([] if extras.true_value is None else extras.true_value, dtype=np.float64)
+    )
 
 
 def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
@@ -220,12 +250,19 @@ def _signed(file: Path) -> Signed:
 def _read(file: Path, what: str, most: int) -> bytes:
     """A regular file of bounded length: a device or a pipe in its place would have no end."""
     if not file.is_file():
-        raise ConfigError(f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS --out`")
+        raise ConfigError(
+            f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS "
+            f"--out`"
+        )
     try:
         with file.open("rb") as stream:
             data = stream.read(most + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read the {what} {file}: {error.strerror}; check its permissions") from error
+        raise ConfigError(
+            f"cannot read the {what} {file}: {error.strerror}; check its permissions"
+        ) from error
     if len(data) > most:
-        raise MalformedDocumentError(f"the {what} {file} is longer than {most:,} bytes; fetch the round again")
+        raise MalformedDocumentError(
+            f"the {what} {file} is longer than {most:,} bytes; fetch the round again"
+        )
     return data

@@ -28,7 +28,10 @@ class TracedPerson(NamedTuple):
 
 
 class TraceOutcome(Protocol):
-    """Result of an attack with the logs of corrupt nodes; `shuffledp_adversary.tracing` carries it out."""
+    """Result of an attack with the logs of corrupt nodes.
+
+    `shuffledp_adversary.tracing` carries it out.
+    """
 
     def people(self) -> Iterator[TracedPerson]:
         """Everyone who was traced, in the order in which node 1 accepted them."""
@@ -69,13 +72,15 @@ class TraceOutcome(Protocol):
 class RoundReport:
     """The outcome of one round.
 
-    `users` is the most that could take part. `truth` is known in a simulation only; it has the shape of
-    `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by stage, in the order of
-    the round. `corrupt` are the positions of the nodes that declare themselves corrupt, `trace` the result of an attack
-    with their logs. `drawn_from` is the number of rows from which the users' values were drawn with replacement; None
-    where every user is a row; `column` is the name of what they hold, `labels` the names of the symbols, where they
-    have any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag, do not count;
-    nodes `dropped` others before. `published` has board and history of a verified round by file name.
+    `users` is the most that could take part. `truth` is known in a simulation only; it has the
+    shape of `estimate.values`: the sum, or the histogram, over all simulated users. `seconds` is by
+    stage, in the order of the round. `corrupt` are the positions of the nodes that declare
+    themselves corrupt, `trace` the result of an attack with their logs. `drawn_from` is the number
+    of rows from which the users' values were drawn with replacement; None where every user is a
+    row; `column` is the name of what they hold, `labels` the names of the symbols, where they have
+    any. Of the messages on the board those with a symbol outside the alphabet, or a repeated tag,
+    do not count; nodes `dropped` others before. `published` has board and history of a verified
+    round by file name.
     """
 
     round_id: str
@@ -117,7 +122,9 @@ class RoundReport:
 
     @property
     def estimate_in_interval(self) -> bool:
-        """True if every unbiased estimate lies in its interval, which, unlike it, is cut to possible values."""
+        """True if every unbiased estimate lies in its interval, which, unlike it, is cut to
+        possible values.
+        """
         estimate = self.estimate
         bounds = zip(estimate.lows, estimate.values, estimate.highs, strict=True)
         return all(low <= value <= high for low, value, high in bounds)
@@ -129,7 +136,9 @@ class RoundReport:
 
     @property
     def epsilon_here(self) -> float | None:
-        """The ε certified for this corruption: the round's while a node is honest, ε_L when none is."""
+        """The ε certified for this corruption: the round's while a node is honest, ε_L when none
+        is.
+        """
         return self.final.corrupted.epsilon if self.all_corrupt else self.final.epsilon.certified
 
     @property
@@ -138,7 +147,10 @@ class RoundReport:
         return self.final.corrupted.delta if self.all_corrupt else self.final.delta
 
     def to_dict(self) -> dict[str, Any]:
-        """The object of `shuffledp demo --format json`; numbers for a sum, arrays for a histogram."""
+        """The object of `shuffledp demo --format json`.
+
+        Numbers for a sum, arrays for a histogram.
+        """
 
         def shape(values: tuple[float, ...] | list[int]) -> Any:
             return values[0] if self.is_sum else list(values)

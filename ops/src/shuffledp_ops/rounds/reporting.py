@@ -26,7 +26,8 @@ def run_report_command(named: Path) -> None:
         file = write_page(report, folder)
     except OSError as error:
         raise OutputError(
-            f"cannot write the page into {folder}: {error.strerror}; copy the folder to where you may write, and name "
+            f"cannot write the page into {folder}: {error.strerror}; copy the folder to where you "
+            f"may write, and name "
             "the copy"
         ) from error
     sys.stdout.write(f"documents verified; the page is {file}\n")

@@ -57,7 +57,9 @@ class StageClock:
             self.seconds[name] = time.perf_counter() - began
 
     def finish(self) -> None:
-        """Sorts the stages into the order of the round, and adds the total time since the clock was made."""
+        """Sorts the stages into the order of the round, and adds the total time since the clock was
+        made.
+        """
         self.seconds = dict(sorted(self.seconds.items(), key=lambda item: _order(item[0])))
         self.seconds["total"] = time.perf_counter() - self._began
 
@@ -77,7 +79,9 @@ class OpenedRound:
 
 
 @asynccontextmanager
-async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
+async def control_of(
+    deployment: Deployment,
+) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
     """The operator's channel to the analyst, or a viewer's, who may list rounds and follow them."""
     roster = deployment.roster
     async with channel_to(roster.analyst, deployment.own_keys, roster) as channel:
@@ -87,12 +91,17 @@ async def control_of(deployment: Deployment) -> AsyncIterator[analyst_pb2_grpc.R
 async def open_round(
     control: analyst_pb2_grpc.RoundControlAsyncStub, plan: RoundPlan, round_id: str = ""
 ) -> OpenedRound:
-    """Has the analyst open a new round; returns its announcement, or raises the analyst's typed error.
+    """Has the analyst open a new round.
 
-    With a `round_id` drawn by the caller (32 hex digits) it may be asked again: the round is opened once.
+    Returns its announcement, or raises the analyst's typed error.
+
+    With a `round_id` drawn by the caller (32 hex digits) it may be asked again: the round is opened
+    once.
     """
     async with translated(ANALYST):
-        opened = await control.OpenRound(analyst_pb2.OpenRoundRequest(plan=to_json(plan), round_id=round_id))
+        opened = await control.OpenRound(
+            analyst_pb2.OpenRoundRequest(plan=to_json(plan), round_id=round_id)
+        )
     return OpenedRound(opened.round_id, from_json(opened.announcement, Announcement))
 
 
@@ -105,7 +114,9 @@ async def follow_round(
     accepting: bool = False,
     heard: Callable[[], None] = lambda: None,
 ) -> Signed:
-    """Follows a round and returns its signed result; `accepting` also shows the submissions as they come in.
+    """Follows a round and returns its signed result.
+
+    `accepting` also shows the submissions as they come in.
 
     `heard` is called at each word of the analyst's.
     """
@@ -122,20 +133,30 @@ async def follow_round(
     raise errors.UnreachableError("the analyst stopped reporting before the round had ended")
 
 
-async def abort_round(control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str) -> None:
+async def abort_round(
+    control: analyst_pb2_grpc.RoundControlAsyncStub, round_id: str, reason: str
+) -> None:
     """Tells the analyst to give the round up, if it can still be reached."""
     try:
         async with translated(ANALYST):
-            await control.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0)
+            await control.AbortRound(
+                analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0
+            )
     except errors.ShuffleDPError:
-        return  # the analyst is gone or has ended the round itself: the caller's error says what happened
+        # the analyst is gone or has ended the round itself: the caller's error says what happened
+        return
 
 
 def read_result(deployment: Trusting, signed: Signed) -> Result:
-    """Verifies the result of a round that succeeded; raises the error that ended the round otherwise."""
+    """Verifies the result of a round that succeeded.
+
+    Raises the error that ended the round otherwise.
+    """
     result = verify_from(deployment.roster.analyst, signed, Result)
     if result.outcome != Outcome.PUBLISHED:
-        raise errors.by_code(result.error or "RoundFailed")(f"round {result.round_id} failed: {result.reason}")
+        raise errors.by_code(result.error or "RoundFailed")(
+            f"round {result.round_id} failed: {result.reason}"
+        )
     return result
 
 
@@ -148,7 +169,10 @@ async def fetch_board(deployment: Deployment, report: RoundReport) -> bytes:
 
 
 async def with_published(deployment: Deployment, report: RoundReport) -> RoundReport:
-    """The report with board and history of a verified round, to check its mixing by; nothing is verified here."""
+    """The report with board and history of a verified round, to check its mixing by.
+
+    Nothing is verified here.
+    """
     result = from_json(report.documents["result"].body, Result)
     if not isinstance(result.history, HistoryDigest):
         return report
@@ -159,11 +183,24 @@ async def with_published(deployment: Deployment, report: RoundReport) -> RoundRe
 
 
 def make_report(
-    deployment: Trusting, opened: OpenedRound, signed: Signed, result: Result, seconds: dict[str, float]
+    deployment: Trusting,
+    opened: OpenedRound,
+    signed: Signed,
+    result: Result,
+    seconds: dict[str, float],
 ) -> RoundReport:
-    """Makes the report of a published round. Raises `DocumentError` for a certificate that is not the accountant's."""
-    if result.plan_certificate is None or result.final_certificate is None or result.estimate is None:
-        raise errors.MalformedDocumentError("the published result lacks its estimate or a certificate")
+    """Makes the report of a published round.
+
+    Raises `DocumentError` for a certificate that is not the accountant's.
+    """
+    if (
+        result.plan_certificate is None
+        or result.final_certificate is None
+        or result.estimate is None
+    ):
+        raise errors.MalformedDocumentError(
+            "the published result lacks its estimate or a certificate"
+        )
     manifest = from_json(opened.announcement.manifest.body, Manifest)
     keys = [from_json(signed_key.body, RoundKey) for signed_key in manifest.route]
     return RoundReport(

@@ -1,4 +1,6 @@
-"""Saving of a round's documents: the folder is tested before anything starts, and written after the answer is out."""
+"""Saving of a round's documents: the folder is tested before anything starts, and written after the
+answer is out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from shuffledp_ops.rounds.present import write_documents, write_report
 from shuffledp_ops.rounds.report import RoundReport
 
 ROUND_BYTES: Final = 2**20
-"""More than the documents and the picture of a round take: some 200 kB, and a few bytes per user."""
+"""More than the documents and the picture of a round take: some 200 kB, and a few bytes per user.
+"""
 
 
 LATEST: Final = "latest"
@@ -24,10 +27,11 @@ LATEST: Final = "latest"
 
 @contextmanager
 def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
-    """A folder for what the block will have to write: made, and tested before the block does anything.
+    """A folder for what the block will have to write: made, and tested before the block does
+    anything.
 
-    Tested with as many bytes as a round's documents have. Where the block fails, the folders that were made for it, and
-    hold nothing, are gone again. `option` is the one that names it.
+    Tested with as many bytes as a round's documents have. Where the block fails, the folders that
+    were made for it, and hold nothing, are gone again. `option` is the one that names it.
 
     Raises:
         OutputError: it cannot be made or written, or has no room.
@@ -52,19 +56,24 @@ def _check(folder: Path, option: str) -> None:
             os.fsync(probe.fileno())
     except OSError as error:
         raise OutputError(
-            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name another with {option}"
+            f"cannot write into the folder {folder}: {error.strerror}; make room there, or name "
+            f"another with {option}"
         ) from error
 
 
 def show_then_save(show: Callable[[], None], save: Callable[[], None]) -> None:
-    """Shows the answer before anything is written, and saves it even where it could not be shown."""
+    """Shows the answer before anything is written, and saves it even where it could not be
+    shown.
+    """
     try:
         show()
     finally:
         save()
 
 
-def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None) -> None:
+def save_round(
+    report: RoundReport, folder: Path, keys: dict[str, bytes], evidence: Path | None = None
+) -> None:
     """Saves documents, report, page and picture in `folder`, all of them or none.
 
     Args:
@@ -84,10 +93,12 @@ def save_round(report: RoundReport, folder: Path, keys: dict[str, bytes], eviden
 
 
 def point_latest(folder: Path) -> None:
-    """Has `latest` beside the folder name it: a link, or where there are none, a file with its name.
+    """Has `latest` beside the folder name it: a link, or where there are none, a file with its
+    name.
 
-    At no moment is there none. Where neither can be made, such as in the place of a folder of that name, there is
-    none: the round is saved all the same, and whoever asks for the last one is told that it is not there.
+    At no moment is there none. Where neither can be made, such as in the place of a folder of that
+    name, there is none: the round is saved all the same, and whoever asks for the last one is told
+    that it is not there.
     """
     latest, part = folder.with_name(LATEST), folder.with_name(f".{LATEST}.{folder.name}.part")
     for make in (_link, _name):
@@ -112,7 +123,9 @@ def _name(file: Path, name: str) -> None:
 
 @contextmanager
 def _replacing(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into, whose contents are moved into it if the block succeeds."""
+    """A folder beside `folder` to write into, whose contents are moved into it if the block
+    succeeds.
+    """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:

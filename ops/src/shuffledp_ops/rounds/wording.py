@@ -24,8 +24,15 @@ def question(report: RoundReport) -> str:
     of = f" of “{report.column}”" if report.column else ""
     largest = report.final.mechanism.domain - 1
     if report.is_sum:
-        return f"What is the sum{of} over all people, and the mean? Each holds a whole number from 0 to {largest:,}."
-    values = f"There are {largest + 1:,}" if report.labels else f"Values are whole numbers from 0 to {largest:,}"
+        return (
+            f"What is the sum{of} over all people, and the mean? Each holds a whole number from "
+            f"0 to {largest:,}."
+        )
+    values = (
+        f"There are {largest + 1:,}"
+        if report.labels
+        else f"Values are whole numbers from 0 to {largest:,}"
+    )
     return f"How many people hold each value{of}? {values}."
 
 
@@ -33,9 +40,10 @@ def promise(final: Certificate) -> str:
     """The guarantee while at least one node is honest, in one sentence."""
     if final.epsilon.certified is None:
         return "No finite guarantee is known for this round, even if a node is honest."
+    likelihood = _likelihood(final.epsilon.certified, final, "any outcome of this round")
     return (
         f"While at least one of the {final.nodes:,} nodes is honest, "
-        f"{_likelihood(final.epsilon.certified, final, 'any outcome of this round')}{_apart(final.delta)}."
+        f"{likelihood}{_apart(final.delta)}."
     )
 
 
@@ -43,10 +51,14 @@ def promise_without_nodes(final: Certificate) -> str:
     """The guarantee that remains if every node is corrupt, in one sentence."""
     local = final.corrupted
     if local.epsilon is None:
-        return "If every node is corrupt no guarantee remains: only the noise of others protected each person."
+        return (
+            "If every node is corrupt no guarantee remains: only the noise of others protected "
+            "each person."
+        )
+    likelihood = _likelihood(local.epsilon, final, "anything that the device sends")
     return (
-        "If every node is corrupt, only the noise that a device adds itself protects its value: then "
-        f"{_likelihood(local.epsilon, final, 'anything that the device sends')}{_apart(local.delta)}."
+        "If every node is corrupt, only the noise that a device adds itself protects its value: "
+        f"then {likelihood}{_apart(local.delta)}."
     )
 
 
@@ -55,7 +67,10 @@ def honest(final: Certificate) -> tuple[str, ...]:
     route = ", ".join(final.route)
     others = f"or be fabricated by {final.route[0]}, which accepts submissions"
     if final.verified:
-        others = "each with a credential: no node can fabricate reports, or omit or replace those of listed people"
+        others = (
+            "each with a credential: no node can fabricate reports, or omit or replace those of "
+            "listed people"
+        )
     return (
         f"at least one of the {final.nodes:,} nodes, no matter which: {route}",
         f"the senders of {final.honest:,} of the {final.users:,} reports; the other "

@@ -1,4 +1,6 @@
-"""Comparison of the mechanisms that can meet a target: one row each, for a person to choose from."""
+"""Comparison of the mechanisms that can meet a target: one row each, for a person to choose
+from.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +71,17 @@ def describe(spec: Mechanism, target: Target) -> Advice:
 
 def _kinds(target: Target) -> tuple[str, ...]:
     return tuple(
-        kind for kind, spec in MECHANISMS.items() if target.max_value is not None or spec.answers is Answers.HISTOGRAM
+        kind
+        for kind, spec in MECHANISMS.items()
+        if target.max_value is not None or spec.answers is Answers.HISTOGRAM
     )
 
 
-def advise(target: Target, max_error: float | None = None, max_messages: int | None = None) -> list[Advice]:
-    """Every mechanism that meets the target and the limits, cheapest (fewest messages, then least error) first.
+def advise(
+    target: Target, max_error: float | None = None, max_messages: int | None = None
+) -> list[Advice]:
+    """Every mechanism that meets the target and the limits, cheapest (fewest messages, then least
+    error) first.
 
     Args:
         target: what to guarantee; without `max_value` only histograms are considered.

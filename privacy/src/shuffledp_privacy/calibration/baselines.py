@@ -1,7 +1,8 @@
-"""What the same target costs without a shuffler, and with somebody whom everybody trusts: errors to compare with.
+"""What the same target costs without a shuffler, and with somebody whom everybody trusts: errors to
+compare with.
 
-Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there is may be smaller.
-docs/accounting.md, propositions C8, K7, K13, S1 and S16.
+Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there
+is may be smaller. docs/accounting.md, propositions C8, K7, K13, S1 and S16.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _MOST_VALUES = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Errors of one round of a sum, or of one count of a histogram at worst, in the units of the values, or users.
+    """Errors of one round of a sum, or of one count of a histogram at worst, in the units of the
+    values, or users.
 
     Attributes:
         answers: what is estimated.
@@ -41,7 +43,9 @@ class Baseline:
 
 
 def baseline(target: Target, answers: Answers) -> Baseline:
-    """The errors beside which a shuffled answer stands; pure mechanisms compose by adding up, Gaussian noise exactly.
+    """The errors beside which a shuffled answer stands.
+
+    Pure mechanisms compose by adding up, Gaussian noise exactly.
 
     Raises:
         UsageError: a sum of a target without `max_value`.
@@ -53,15 +57,22 @@ def baseline(target: Target, answers: Answers) -> Baseline:
 
 
 def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
-    """Noise for the largest change; under metric adjacency ε is of one unit, so noise for one unit serves all."""
+    """Noise for the largest change.
+
+    Under metric adjacency ε is of one unit, so noise for one unit serves all.
+    """
     each, metric = target.epsilon / target.rounds, target.adjacency is Adjacency.METRIC
     reach = 1 if metric else target.reach
     central = {"discrete Laplace": noise.standard_deviation(1.0, each / reach)}
     if not metric:  # Gaussian noise has no bound per unit that is linear in the distance
-        central["Gaussian"] = gaussian_sigma(reach * math.sqrt(target.rounds), target.epsilon, target.delta)
+        central["Gaussian"] = gaussian_sigma(
+            reach * math.sqrt(target.rounds), target.epsilon, target.delta
+        )
     local = {name: error * math.sqrt(target.users) for name, error in central.items()}
     if not metric and target.largest <= _MOST_VALUES:
-        local["one bit"] = math.sqrt(target.users) * standard_error(OneBitMean(each, target.largest), 1)
+        local["one bit"] = math.sqrt(target.users) * standard_error(
+            OneBitMean(each, target.largest), 1
+        )
     return local, central
 
 
@@ -82,7 +93,9 @@ def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _randomised_response(epsilon: float, symbols: int) -> float:
-    """Error of one count of one user, at the worst value: p = e^ε/(e^ε + k - 1), q = 1/(e^ε + k - 1)."""
+    """Error of one count of one user, at the worst value: p = e^ε/(e^ε + k - 1), q = 1/(e^ε + k -
+    1).
+    """
     below = math.exp(-epsilon)
     total = 1 + (symbols - 1) * below
     p, q = 1 / total, below / total

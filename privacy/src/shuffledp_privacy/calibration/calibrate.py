@@ -1,7 +1,8 @@
 """From a target (ε, δ) to a mechanism with exactly samplable parameters and the least error.
 
-The search proposes, the certificate decides: whatever `calibrate` returns has been certified again with the
-rounded parameters, so its soundness rests on the analyses alone (docs/accounting.md, proposition C11).
+The search proposes, the certificate decides: whatever `calibrate` returns has been certified again
+with the rounded parameters, so its soundness rests on the analyses alone (docs/accounting.md,
+proposition C11).
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from msgspec import structs
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism, PaddedSpec
 from shuffledp_privacy.bounds import standard_error
-from shuffledp_privacy.calibration.families import PRECISION_BITS, Family, epsilon0_to_blanket, family_of
+from shuffledp_privacy.calibration.families import (
+    PRECISION_BITS,
+    Family,
+    epsilon0_to_blanket,
+    family_of,
+)
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
 
 SEARCH_TOLERANCE = 3e-4
@@ -25,7 +31,9 @@ NEAR = {"delta": 1e-2, "epsilon": 5e-4}
 """A passing parameter this close to the target, in ln δ or ln ε, is not searched further."""
 
 ROUGH = 5e-3
-"""Certified so much below the target is searched once more, for rounds that the search only estimates."""
+"""Certified so much below the target is searched once more, for rounds that the search only
+estimates.
+"""
 
 _MOST_STEPS = 40
 
@@ -33,7 +41,9 @@ __all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
 
 
 class _Search:
-    """Root search for the least noise, along t = ln of the amount of noise, on rounded parameters only."""
+    """Root search for the least noise, along t = ln of the amount of noise, on rounded parameters
+    only.
+    """
 
     def __init__(self, family: Family, target: Target) -> None:
         self._family, self._target = family, target
@@ -52,7 +62,9 @@ class _Search:
         return self._known[spec]
 
     def _bracket(self) -> tuple[float, float, float, float]:
-        """(t and excess that fail, t and excess that pass), growing geometrically from the guess."""
+        """(t and excess that fail, t and excess that pass), growing geometrically from the
+        guess.
+        """
         t = min(self._sign * math.log(self._family.guess), self._last)
         value, step = self._excess(t), 0.1
         failing = value > 0
@@ -83,24 +95,37 @@ class _Search:
         near = NEAR["delta" if self._target.rounds == 1 else "epsilon"]
         slack, last = low, 0
         for step in range(_MOST_STEPS):
-            if slack > -near or good - bad <= SEARCH_TOLERANCE or self._parameter(good) == self._parameter(bad):
+            if (
+                slack > -near
+                or good - bad <= SEARCH_TOLERANCE
+                or self._parameter(good) == self._parameter(bad)
+            ):
                 break
             # Every fourth step halves: a curve that bends much cannot hold up the search.
             share = high / (high - low) if math.isfinite(high) and step % 4 != 3 else 0.5
             middle = bad + (good - bad) * min(max(share, 0.02), 0.98)
             value = self._excess(middle)
-            # Illinois: an end that stays twice in a row is given half its weight, so that the other moves far.
+            # Illinois: an end that stays twice in a row is given half its weight, so that the other
+            # moves far.
             if value > 0:
                 bad, high, low, last = middle, value, low / (2 if last > 0 else 1), 1
             else:
-                good, low, slack, high, last = middle, value, value, high / (2 if last < 0 else 1), -1
+                good, low, slack, high, last = (
+                    middle,
+                    value,
+                    value,
+                    high / (2 if last < 0 else 1),
+                    -1,
+                )
         return self._parameter(good)
 
 
 def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
     """Hardly more noise, with the least padding that still passes."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
-        spec = _padded(family.build(family.rounded(float(parameter) * (1 - family.spare))), spec.padding)
+        spec = _padded(
+            family.build(family.rounded(float(parameter) * (1 - family.spare))), spec.padding
+        )
     if not isinstance(spec, PaddedSpec):
         return spec
     low, high = min(family.least_padding(parameter), spec.padding) - 1, spec.padding
@@ -128,9 +153,10 @@ def _padded(spec: Mechanism, padding: int) -> Mechanism:
 def calibrate(kind: str, target: Target) -> Mechanism:
     """The mechanism of this kind with the least error whose certificate meets the target.
 
-    The result's parameters are rationals with a power of two below, at most 2^20 unless the parameter itself
-    is below 1/512; certified again after rounding: its certified ε is never above `target.epsilon`
-    (proposition C11). The noise is within about 1/2048 of the least that the certificate allows.
+    The result's parameters are rationals with a power of two below, at most 2^20 unless the
+    parameter itself is below 1/512; certified again after rounding: its certified ε is never above
+    `target.epsilon` (proposition C11). The noise is within about 1/2048 of the least that the
+    certificate allows.
 
     Args:
         kind: one of `MECHANISMS`.
@@ -146,16 +172,27 @@ def calibrate(kind: str, target: Target) -> Mechanism:
     if isinstance(spec, PaddedSpec):
         # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
         padding = spec.padding
-        fixed = replace(family, build=lambda value: _padded(family.build(value), padding), guess=float(parameter))
+        fixed = replace(
+            family,
+            build=lambda value: _padded(family.build(value), padding),
+            guess=float(parameter),
+        )
         parameter = _Search(fixed, target).least()
         spec = fixed.build(parameter)
     aimed, passed = target, None
     for attempt in range(_MOST_STEPS):
         # Pure noise meets every target and answers nothing.
         if math.isinf(standard_error(spec, target.users)):
-            raise CannotCertify(f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value")
+            raise CannotCertify(
+                f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value"
+            )
         certified = certified_epsilon_of(spec, target)
-        rough = target.rounds > 1 and not isinstance(spec, PaddedSpec) and attempt < 2 and 0 < certified < math.inf
+        rough = (
+            target.rounds > 1
+            and not isinstance(spec, PaddedSpec)
+            and attempt < 2
+            and 0 < certified < math.inf
+        )
         if certified <= target.epsilon:
             if passed is not None or not rough or certified > target.epsilon * (1 - ROUGH):
                 return spec
@@ -171,10 +208,15 @@ def calibrate(kind: str, target: Target) -> Mechanism:
                 continue
         if passed is not None:
             return passed
-        # First the padding that the estimate saved, then more noise in growing steps, the safest at last. As much at
-        # once as ε is too large: a step is a 2^-11th at most, and ε changes no faster than the parameter.
+        # First the padding that the estimate saved, then more noise in growing steps, the safest at
+        # last. As much at once as ε is too large: a step is a 2^-11th at most, and ε changes no
+        # faster than the parameter.
         saved = isinstance(spec, PaddedSpec) and not attempt
-        missed = 0 if saved else int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) + (not attempt)
+        missed = (
+            0
+            if saved
+            else int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) + (not attempt)
+        )
         parameter = family.noisier(parameter, max(2**attempt // 2, missed))
         spec = family.build(parameter)
     raise family.refusal(target)

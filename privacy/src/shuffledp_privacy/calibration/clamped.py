@@ -1,7 +1,10 @@
-"""The padding of geo-shuffle: as few messages as cost next to no noise and next to no bias. Closed forms; they propose.
+"""The padding of geo-shuffle: as few messages as cost next to no noise and next to no bias.
 
-Nothing here is a guarantee: `calibrate` certifies what comes of it. The kept noise has a smaller variance than the
-whole one, most so under the tilt at which δ is read (docs/accounting.md, S6b), and clamping has a bias (S17).
+Closed forms; they propose.
+
+Nothing here is a guarantee: `calibrate` certifies what comes of it. The kept noise has a smaller
+variance than the whole one, most so under the tilt at which δ is read (docs/accounting.md, S6b),
+and clamping has a bias (S17).
 """
 
 from __future__ import annotations
@@ -18,14 +21,20 @@ from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise
 from shuffledp_privacy.sums.clamping import geo_tail
 
 LESS_NOISE = 0.006
-"""Share of the noise that clamping may waste: it has to be made up for, so that the error grows by as much."""
+"""Share of the noise that clamping may waste: it has to be made up for, so that the error grows by
+as much.
+"""
 
 BIAS = 0.06
-"""Largest bias, as a share of the noise's standard deviation: it adds a fifth of a percent to the error."""
+"""Largest bias, as a share of the noise's standard deviation: it adds a fifth of a percent to the
+error.
+"""
 
 
 def refuse_too_wide(rate: float, largest: int) -> None:
-    """Raises `CannotCertify` if one noise with ε_geo about `rate` has no room in a message vector."""
+    """Raises `CannotCertify` if one noise with ε_geo about `rate` has no room in a message
+    vector.
+    """
     # Before its law is looked at, which would take as long as it is wide.
     if largest + 2 / rate > MAX_DOMAIN:
         raise _too_wide()
@@ -40,7 +49,9 @@ def biased_at_most(rate: float, users: int, largest: int) -> int:
 
 
 def wasting_little(epsilon: Fraction, tilt: float, largest: int) -> int:
-    """Least padding at which the kept noise, under the tilt, has lost at most twice `LESS_NOISE` of its variance."""
+    """Least padding at which the kept noise, under the tilt, has lost at most twice `LESS_NOISE` of
+    its variance.
+    """
     rate = float(epsilon)
     tilt = min(tilt, 0.9 * rate)
     whole = 0.25 / math.sinh((rate - tilt) / 2) ** 2 + 0.25 / math.sinh((rate + tilt) / 2) ** 2
@@ -77,5 +88,6 @@ def _least(enough: Callable[[int], bool], largest: int) -> int:
 
 def _too_wide() -> CannotCertify:
     return CannotCertify(
-        f"the noise would need more than {MAX_DOMAIN} messages per user; take a larger epsilon or fewer values"
+        f"the noise would need more than {MAX_DOMAIN} messages per user; take a larger epsilon or "
+        f"fewer values"
     )

@@ -1,4 +1,6 @@
-"""Each kind of mechanism along its one noise parameter: where to look, how to round, what is surely enough."""
+"""Each kind of mechanism along its one noise parameter: where to look, how to round, what is surely
+enough.
+"""
 
 from __future__ import annotations
 
@@ -28,30 +30,49 @@ from shuffledp_core.mechanisms import (
 from shuffledp_core.mechanisms.rappor import MOST_SYMBOLS
 from shuffledp_core.mechanisms.split import MAX_MODULUS, least_modulus
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.calibration.clamped import LESS_NOISE, biased_at_most, refuse_too_wide, wasting_little
+from shuffledp_privacy.calibration.clamped import (
+    LESS_NOISE,
+    biased_at_most,
+    refuse_too_wide,
+    wasting_little,
+)
 from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, total_needed
 from shuffledp_privacy.calibration.target import AIM, Target, certified_epsilon_of
 from shuffledp_privacy.primitives.noise import sum_noise
 from shuffledp_privacy.registry import load
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
-from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, left_to_mixing, own_tail
+from shuffledp_privacy.splitting import (
+    among_rounds,
+    between_clamping_and_noise,
+    left_to_mixing,
+    own_tail,
+)
 from shuffledp_privacy.sums.mixing import MOST_SECURITY, SECURITY, least_pieces
 
 PRECISION_BITS = 11
-"""Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap."""
+"""Bits of a calibrated parameter: the rounding costs at most 1/1024 of it, and samplers stay cheap.
+"""
 
 MOST_BITS = 62
-"""Bits of the smallest parameter: at a δ so large that next to no noise is enough, a search would go on to 0."""
+"""Bits of the smallest parameter: at a δ so large that next to no noise is enough, a search would
+go on to 0.
+"""
 
 SPARE = 0.004
-"""Share of the noise of geo-shuffle that is given for fewer messages, besides what its padding wastes anyway."""
+"""Share of the noise of geo-shuffle that is given for fewer messages, besides what its padding
+wastes anyway.
+"""
 
 
 ROUNDED = 0.45
-"""Standard deviation that rounding to steps may add at worst, as a share of the noise's: a tenth to the error."""
+"""Standard deviation that rounding to steps may add at worst, as a share of the noise's: a tenth to
+the error.
+"""
 
 KEPT_FAKE = Fraction(1, 2)
-"""f of a kept response, always: then all rounds of a question share one, and together cost 2 ln 3 = 2.1972 at most."""
+"""f of a kept response, always: then all rounds of a question share one, and together cost 2 ln 3 =
+2.1972 at most.
+"""
 
 LEAST_BLUR = Fraction(1, 64)
 """Least r of reports of a kept response: two of the same one are to differ sometimes."""
@@ -67,7 +88,8 @@ class Family:
         safest: a parameter that is private enough by itself (pure), the end of the search.
         rising: whether a larger parameter means more noise.
         spare: share of the noise that is given for fewer messages.
-        least_padding: the padding that no certificate may go below, for a parameter, for the sake of the answer.
+        least_padding: the padding that no certificate may go below, for a parameter, for the sake
+            of the answer.
     """
 
     build: Callable[[Fraction], Mechanism]
@@ -91,11 +113,21 @@ class Family:
         return min(value + step, safest) if self.rising else max(value - step, safest)
 
     def refusal(self, target: Target) -> CannotCertify:
-        """The error for a target that even the safest parameter misses; says what that one reaches."""
+        """The error for a target that even the safest parameter misses.
+
+        Says what that one reaches.
+        """
         spec = self.build(self.rounded(self.safest))
         closest = certified_epsilon_of(spec, target)
-        found = f"the closest is epsilon {closest:.6g}" if math.isfinite(closest) else "no finite epsilon is certified"
-        return CannotCertify(f"{spec.kind} cannot reach epsilon {target.epsilon:g} at delta {target.delta:g}: {found}")
+        found = (
+            f"the closest is epsilon {closest:.6g}"
+            if math.isfinite(closest)
+            else "no finite epsilon is certified"
+        )
+        return CannotCertify(
+            f"{spec.kind} cannot reach epsilon {target.epsilon:g} at delta {target.delta:g}: "
+            f"{found}"
+        )
 
 
 def epsilon0_to_blanket(epsilon0: float, symbols: int) -> Fraction:
@@ -118,7 +150,9 @@ def epsilon0_to_blanket(epsilon0: float, symbols: int) -> Fraction:
 
 
 def _deviations(target: Target) -> float:
-    """Standard deviations of the loss that ε covers at δ, roughly: sqrt(2 ln(1/δ)) - 1, for first guesses."""
+    """Standard deviations of the loss that ε covers at δ, roughly: sqrt(2 ln(1/δ)) - 1, for first
+    guesses.
+    """
     return max(0.5, math.sqrt(2 * math.log(1 / target.delta)) - 1) * math.sqrt(target.rounds)
 
 
@@ -126,7 +160,12 @@ def _krr(target: Target) -> Family:
     local = min(target.epsilon / target.rounds, 25.0)
     safest = float(epsilon0_to_blanket(local, target.bins))
     guess = 2 * target.bins * (_deviations(target) / target.epsilon) ** 2 / target.honest
-    return Family(lambda g: KRRHistogram(symbols=target.bins, blanket=min(g, Fraction(1))), guess, safest, rising=True)
+    return Family(
+        lambda g: KRRHistogram(symbols=target.bins, blanket=min(g, Fraction(1))),
+        guess,
+        safest,
+        rising=True,
+    )
 
 
 def _hadamard(target: Target) -> Family:
@@ -142,10 +181,13 @@ def _hadamard(target: Target) -> Family:
 
 
 def _rappor(target: Target) -> Family:
-    """Along r = 2p = 2(1-q). f, which tells kept responses apart and so must not move from round to round, is set."""
+    """Along r = 2p = 2(1-q). f, which tells kept responses apart and so must not move from round to
+    round, is set.
+    """
     if target.bins > MOST_SYMBOLS:
         raise CannotCertify(
-            f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one message, not {target.bins}"
+            f"{RapporHistogram.kind} has at most {MOST_SYMBOLS} symbols, one bit each in one "
+            f"message, not {target.bins}"
         )
     fake = KEPT_FAKE if target.rounds == 1 else _fake_for(target.epsilon)
 
@@ -166,12 +208,16 @@ def _rappor(target: Target) -> Family:
 
 def _fake_for(epsilon: float) -> Fraction:
     """The least f, in 1024ths, with 2 ln((2-f)/f) <= ε."""
-    return min(Fraction(1), Fraction(math.ceil(1024 * 2 / (1 + math.exp(epsilon * AIM / 2)) * (1 + 1e-12)), 1024))
+    return min(
+        Fraction(1),
+        Fraction(math.ceil(1024 * 2 / (1 + math.exp(epsilon * AIM / 2)) * (1 + 1e-12)), 1024),
+    )
 
 
 def _one_bit(target: Target) -> Family:
     metric = target.adjacency is Adjacency.METRIC
-    # One report alone: ln(1 + 2 (1-p) d/(p k)) for a change by d, the largest per unit at d = 1 (S18).
+    # One report alone: ln(1 + 2 (1-p) d/(p k)) for a change by d, the largest per unit at d = 1
+    # (S18).
     alone = (1 if metric else target.reach) / target.largest
     growth = math.expm1(min(target.epsilon / target.rounds, 50.0)) * (1 - 1e-4)
     need = _deviations(target) / target.epsilon / target.largest * (1 if metric else target.reach)
@@ -190,10 +236,13 @@ def _quantised(target: Target) -> Family:
     step = 2 * ROUNDED * need / math.sqrt(target.users)
     # Half as many as rr-shuffle at most: with all of them it is rr-shuffle.
     bits = max(1, min(target.largest // 2, math.ceil(target.largest / step)))
-    # Pure: a change by `units` is one by so many steps, and costs their ε0 each, or less where it is below one (S20).
+    # Pure: a change by `units` is one by so many steps, and costs their ε0 each, or less where it
+    # is below one (S20).
     steps = units * bits / target.largest
     local = target.epsilon / target.rounds
-    each = local / math.ceil(steps) if steps >= 1 else math.log1p(math.expm1(min(local, 50.0)) / steps)
+    each = (
+        local / math.ceil(steps) if steps >= 1 else math.log1p(math.expm1(min(local, 50.0)) / steps)
+    )
     return Family(
         lambda p: QuantisedRR(max_value=target.largest, bits=bits, randomise=min(p, Fraction(1))),
         2 * (need * bits / target.largest) ** 2 / (target.honest * bits),
@@ -230,7 +279,9 @@ def _padding(target: Target, noise: NoiseShares) -> int:
 
 
 def _pure_unit(target: Target) -> float:
-    """Noise parameter whose discrete Laplace noise alone keeps the target, with δ = 0 but for clamping."""
+    """Noise parameter whose discrete Laplace noise alone keeps the target, with δ = 0 but for
+    clamping.
+    """
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     return target.epsilon / units / target.rounds * AIM * (1 - 2.0**-20)
 
@@ -253,7 +304,9 @@ def _geo(target: Target) -> Family:
 
 
 def _without_clamping(target: Target, safest: float) -> float:
-    """About the largest ε_geo whose noise is enough if nobody is clamped, less what `wasting_little` wastes."""
+    """About the largest ε_geo whose noise is enough if nobody is clamped, less what
+    `wasting_little` wastes.
+    """
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     total = target.epsilon * target.reach / units
     found = target.epsilon * math.sqrt(2 * target.honest) / (_deviations(target) * units)
@@ -282,7 +335,10 @@ def _needed_without_clamping(target: Target, epsilon: Fraction) -> float:
     def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         return noise.divergence(np.full(epsilons.shape, target.reach), epsilons)[0]
 
-    return min(compose_curves([Repeated(curve, target.rounds)], target.delta, 60).epsilon(target.delta), pure)
+    return min(
+        compose_curves([Repeated(curve, target.rounds)], target.delta, 60).epsilon(target.delta),
+        pure,
+    )
 
 
 def _sgdl(target: Target) -> Family:
@@ -290,14 +346,20 @@ def _sgdl(target: Target) -> Family:
 
     def build(epsilon: Fraction) -> Mechanism:
         padding = _padding(target, NoiseShares(float(epsilon), 1 / target.honest, target.honest))
-        return SGDLShuffle(max_value=target.largest, noise_epsilon=epsilon, shares=target.honest, padding=padding)
+        return SGDLShuffle(
+            max_value=target.largest, noise_epsilon=epsilon, shares=target.honest, padding=padding
+        )
 
     return Family(build, _guess_of_whole_noise(target, safest), safest, rising=False)
 
 
 def _guess_of_whole_noise(target: Target, safest: float) -> float:
     """Where to start for one discrete Laplace noise a round."""
-    return safest if target.rounds == 1 else max(safest, safest * target.rounds / _deviations(target) * 1.4)
+    return (
+        safest
+        if target.rounds == 1
+        else max(safest, safest * target.rounds / _deviations(target) * 1.4)
+    )
 
 
 def _split(target: Target) -> Family:
@@ -306,7 +368,9 @@ def _split(target: Target) -> Family:
     security = mixing_security(total, target.delta, target.rounds)
 
     def build(epsilon: Fraction) -> Mechanism:
-        modulus = wide_modulus(target.largest, epsilon, target.honest, target.most_users or target.users)
+        modulus = wide_modulus(
+            target.largest, epsilon, target.honest, target.most_users or target.users
+        )
         return SplitMix(
             max_value=target.largest,
             noise_epsilon=epsilon,
@@ -319,24 +383,29 @@ def _split(target: Target) -> Family:
 
 
 def mixing_security(total: float, delta: float, rounds: int) -> float:
-    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the largest change.
+    """Bits σ, `SECURITY` at least, with 2^-σ (1 + e^E) next to nothing of δ, E the total ε of the
+    largest change.
 
     Raises:
         CannotCertify: they are more than any number of pieces gives.
     """
     if delta == 0:
         return float(SECURITY)  # then nothing counts but a user's own noise
-    needed = math.log2(math.e) * float(np.logaddexp(0.0, total)) - math.log2(left_to_mixing(delta, rounds))
+    needed = math.log2(math.e) * float(np.logaddexp(0.0, total)) - math.log2(
+        left_to_mixing(delta, rounds)
+    )
     if needed > MOST_SECURITY:
         raise CannotCertify(
-            f"{SplitMix.kind} does not reach that far: the largest change may cost {total:.6g}; cover a smaller "
+            f"{SplitMix.kind} does not reach that far: the largest change may cost {total:.6g}; "
+            f"cover a smaller "
             "distance, or take another mechanism"
         )
     return max(float(SECURITY), needed)
 
 
 def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: int) -> int:
-    """The least power of two with room for the sum of so many users: then no draw of a piece is ever thrown away.
+    """The least power of two with room for the sum of so many users: then no draw of a piece is
+    ever thrown away.
 
     Raises:
         CannotCertify: it is beyond what a message carries.
@@ -344,8 +413,10 @@ def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: in
     modulus = 1 << (least_modulus(max_value, noise_epsilon, shares, users) - 1).bit_length()
     if modulus > MAX_MODULUS:
         raise CannotCertify(
-            f"{SplitMix.kind} needs a modulus of 2^{modulus.bit_length() - 1} for {users} values up to {max_value} and "
-            f"their noise, above 2^{MAX_MODULUS.bit_length() - 1}; take fewer users or smaller values"
+            f"{SplitMix.kind} needs a modulus of 2^{modulus.bit_length() - 1} for {users} values "
+            f"up to {max_value} and "
+            f"their noise, above 2^{MAX_MODULUS.bit_length() - 1}; take fewer users or smaller "
+            f"values"
         )
     return modulus
 
@@ -361,7 +432,9 @@ FAMILIES: dict[str, Callable[[Target], Family]] = {
     SGDLShuffle.kind: _sgdl,
     SplitMix.kind: _split,
 }
-"""By the mechanism's name; an installed package adds its own when the registry is loaded, by `register`."""
+"""By the mechanism's name; an installed package adds its own when the registry is loaded, by
+`register`.
+"""
 
 
 def register(spec: type[Mechanism], family: Callable[[Target], Family]) -> None:
@@ -373,7 +446,8 @@ def family_of(kind: str, target: Target) -> Family:
     """The family of a kind of mechanism, for a target.
 
     Raises:
-        UsageError: for an unknown kind, one that cannot be calibrated, or a target that lacks what the kind needs.
+        UsageError: for an unknown kind, one that cannot be calibrated, or a target that lacks what
+            the kind needs.
     """
     if kind not in MECHANISMS:
         raise UsageError(f"unknown mechanism {kind!r}; known are {', '.join(MECHANISMS)}")

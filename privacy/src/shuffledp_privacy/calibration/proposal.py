@@ -1,7 +1,8 @@
-"""Fast, unproved estimates of what noise protects, for searches: they propose, the certificate decides.
+"""Fast, unproved estimates of what noise protects, for searches: they propose, the certificate
+decides.
 
-Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of its
-characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
+Nothing here is a guarantee. The law of the summed noise comes from one inverse Fourier transform of
+its characteristic function [(1-φ)² / (1 - 2φ cos θ + φ²)]^r and, far out, from its saddle points.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ LARGEST_TRANSFORM = 2**22
 """Points of the transform, about half a second; wider noise is left to the analysis itself."""
 
 TRUSTED = 1e-10
-"""Probabilities above this come from the transform, smaller ones from the saddle point of the law."""
+"""Probabilities above this come from the transform, smaller ones from the saddle point of the law.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,10 @@ def clamping(noise: NoiseShares, padding: int) -> float:
 
 
 def log_clamping(noise: NoiseShares, padding: int) -> float:
-    """Logarithm of `clamping`; where that is too small for a float, of a bound on it (docs/accounting.md, S7)."""
+    """Logarithm of `clamping`.
+
+    Where that is too small for a float, of a bound on it (docs/accounting.md, S7).
+    """
     found = clamping(noise, padding)
     whole = math.ceil(noise.honest * noise.share * (1 - 1e-9))
     return math.log(found) if found > 0 else math.log(2 * whole) - noise.rate * (padding + 1)
@@ -66,7 +71,8 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
     high = max(1, math.ceil((math.log(2 * noise.honest) - goal) / noise.rate))
     if largest + 2 * high > MAX_DOMAIN:
         raise CannotCertify(
-            f"noise of {noise.rate:g} per unit would need about {largest + 2 * high} messages per user, above "
+            f"noise of {noise.rate:g} per unit would need about {largest + 2 * high} messages per "
+            f"user, above "
             f"{MAX_DOMAIN}; take a larger epsilon or fewer values"
         )
     low = -1
@@ -80,7 +86,10 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
 
 
 def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:
-    """About the smallest E with HS_E(Y‖Y + distance) <= delta; the pure bound where the law is too wide."""
+    """About the smallest E with HS_E(Y‖Y + distance) <= delta.
+
+    The pure bound where the law is too wide.
+    """
     pure = noise.rate * distance
     law = noise_law(noise, distance) if noise.share * noise.honest >= 1 else None
     if law is None:
@@ -106,7 +115,8 @@ class NoiseLaw:
         losses = self.log_masses[distance:] - self.log_masses[:-distance]
         order = np.argsort(losses)
         ranked, log_masses = losses[order], self.log_masses[distance:][order]
-        # Sums over all losses above one, P and, in logarithms that nothing overflows, Q = Σ P e^-loss; then 0.
+        # Sums over all losses above one, P and, in logarithms that nothing overflows, Q = Σ P
+        # e^-loss; then 0.
         above = np.append(np.cumsum(np.exp(log_masses[::-1]))[::-1], 0.0)
         other = np.append(np.logaddexp.accumulate((log_masses - ranked)[::-1])[::-1], -np.inf)
 
@@ -119,7 +129,10 @@ class NoiseLaw:
 
 
 def noise_law(noise: NoiseShares, distance: int) -> NoiseLaw | None:
-    """The law on a window wide enough for this distance; None below one share, or where it takes too long."""
+    """The law on a window wide enough for this distance.
+
+    None below one share, or where it takes too long.
+    """
     from scipy import fft  # here: scipy is slow to import
 
     ratio, shape = math.exp(-noise.rate), noise.share * noise.honest

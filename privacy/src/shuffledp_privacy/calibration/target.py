@@ -40,7 +40,9 @@ LOWEST = -20.0
 """`excess` of a candidate that is private with next to no δ."""
 
 COVERED = 0.03
-"""By how much a cover of all datasets and distances is usually above the worst of them, for rounds of flipped bits."""
+"""By how much a cover of all datasets and distances is usually above the worst of them, for rounds
+of flipped bits.
+"""
 
 SEARCH_STEPS = 200
 """Resolution of composition while searching: about 1 part in 1,000 looser than the final one."""
@@ -51,7 +53,8 @@ class Target:
     """The guarantee that a round, or a series of equal rounds, has to give.
 
     Attributes:
-        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric adjacency.
+        epsilon: nats over all rounds, above 0, at most 100; per unit of distance under metric
+            adjacency.
         delta: over all rounds, in [1e-12, 1).
         users: n, reports per round.
         honest: h <= n, users who follow the protocol.
@@ -60,7 +63,8 @@ class Target:
         max_value: k of a sum over {0..k}; a histogram then has k + 1 symbols.
         symbols: number of bins of a histogram; only needed without `max_value`.
         rounds: how often the round is run on the same people, with the same mechanism.
-        most_users: reports that may arrive at most, for mechanisms that must have room for them; None for `users`.
+        most_users: reports that may arrive at most, for mechanisms that must have room for them;
+            None for `users`.
     """
 
     epsilon: float
@@ -89,14 +93,21 @@ class Target:
         if not 1 <= self.rounds <= 10**6:
             raise UsageError(f"rounds must be from 1 to 1,000,000, not {self.rounds}")
         if self.most_users is not None and self.most_users < self.users:
-            raise UsageError(f"most-users must be at least the number of users, {self.users}, not {self.most_users}")
+            raise UsageError(
+                f"most-users must be at least the number of users, {self.users}, not "
+                f"{self.most_users}"
+            )
         # By name it would be taken for another one, as for a setting.
         object.__setattr__(self, "adjacency", self.setting.adjacency)
 
     def _check_types(self) -> None:
         check_number("epsilon", self.epsilon)
         check_number("delta", self.delta)
-        for name, count in (("max-value", self.max_value), ("symbols", self.symbols), ("rounds", self.rounds)):
+        for name, count in (
+            ("max-value", self.max_value),
+            ("symbols", self.symbols),
+            ("rounds", self.rounds),
+        ):
             if count is not None:
                 whole_number(name, count)
 
@@ -138,14 +149,20 @@ def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) ->
 
 @singledispatch
 def excess(spec: Mechanism, target: Target) -> float:
-    """A number that falls with more noise and is at most 0 where the target is met; no guarantee by itself.
+    """A number that falls with more noise and is at most 0 where the target is met.
+
+    No guarantee by itself.
 
     ln of certified over wanted: δ for one round, ε for several.
     """
     try:
         if target.rounds > 1:
             certified = certified_epsilon_of(spec, target, SEARCH_STEPS)
-            return max(math.log(certified / (target.epsilon * AIM)), LOWEST) if certified > 0 else LOWEST
+            return (
+                max(math.log(certified / (target.epsilon * AIM)), LOWEST)
+                if certified > 0
+                else LOWEST
+            )
         delta = delta_bounds(spec, target.setting, target.epsilon * AIM).certified
     except CannotCertify:
         return math.inf
@@ -160,9 +177,14 @@ def _(spec: GeoShuffle, target: Target) -> float:
         units = target.reach if target.adjacency is Adjacency.METRIC else 1
         total = _composed_epsilon(item.left, target)
         pure = item.pure * item.d_max * target.rounds
-        return max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST) if total > 0 else LOWEST
+        return (
+            max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST)
+            if total > 0
+            else LOWEST
+        )
     if isinstance(item.kept, KeptNoise) and item.kept.cells.lost > target.delta:
-        # So many noises are clamped that no ε is enough by S6b, and its bound would take minutes for few users.
+        # So many noises are clamped that no ε is enough by S6b, and its bound would take minutes
+        # for few users.
         item = replace(item, kept=None)
     found = item.delta(target.epsilon * AIM)
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
@@ -179,22 +201,32 @@ def _(spec: SplitMix, target: Target) -> float:
 
 @excess.register
 def _(spec: RRShuffle, target: Target) -> float:
-    """From the datasets that are known to be the worst; the certificate looks at all of them, once."""
+    """From the datasets that are known to be the worst.
+
+    The certificate looks at all of them, once.
+    """
     item = rr.bit_shuffle(spec, target.setting)
     if target.rounds > 1:
         return _excess_of_rounds(item.ends_curve, lambda distance: item.per_unit * distance, target)
-    steps = np.repeat(np.array(probes(item.d_max) if item.metric else [item.d_max], dtype=np.float64), 2)
+    steps = np.repeat(
+        np.array(probes(item.d_max) if item.metric else [item.d_max], dtype=np.float64), 2
+    )
     # All other bits 0, and all 1. A certificate is up to `rr.SLACK` above what they attain.
     zeros = np.where(np.arange(steps.size) % 2 == 0, item.bits - steps, 0.0)
     pairs = BitPair(zeros, item.bits - steps - zeros, steps, item.flip)
     goal = target.epsilon * AIM / (1 + rr.SLACK) * (steps if item.metric else np.ones_like(steps))
-    found = float(np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max())
+    found = float(
+        np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max()
+    )
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 
 @excess.register
 def _(spec: OneBitShuffle, target: Target) -> float:
-    """From the datasets whose others all hold 0, or all k; the certificate looks at all of them, once."""
+    """From the datasets whose others all hold 0, or all k.
+
+    The certificate looks at all of them, once.
+    """
     if target.rounds > 1:
         return excess.dispatch(object)(spec, target)
     item = one_bit.one_bit_round(spec, target.setting)
@@ -210,7 +242,10 @@ def _(spec: QuantisedRR, target: Target) -> float:
     if target.rounds > 1:
         return _excess_of_rounds(item.ends_curve, item.pure, target)
     goal = target.epsilon * AIM / (1 + rr.SLACK)
-    found = max(item.quick(d, goal * item.units(d)) for d in (probes(item.d_max) if item.metric else [item.d_max]))
+    found = max(
+        item.quick(d, goal * item.units(d))
+        for d in (probes(item.d_max) if item.metric else [item.d_max])
+    )
     return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
 
 
@@ -220,7 +255,10 @@ def _(spec: PaddedSpec, target: Target) -> float:
     law = noise_law(noise_of(spec, target.honest), target.reach)
     if law is None:
         return excess.dispatch(object)(spec, target)
-    noise, lost = noise_of(spec, target.honest), clamping(noise_of(spec, target.honest), spec.padding)
+    noise, lost = (
+        noise_of(spec, target.honest),
+        clamping(noise_of(spec, target.honest), spec.padding),
+    )
 
     def curve(distance: int) -> Curve:
         about, pure = law.curve(distance), noise.rate * distance if noise.share == 1 else math.inf
@@ -247,22 +285,35 @@ def _(spec: PaddedSpec, target: Target) -> float:
     return worst
 
 
-def _excess_of_rounds(curve: Callable[[int, Floats], Floats], pure: Callable[[int], float], target: Target) -> float:
-    """ln of the rounds' ε over the wanted one at a few distances; the certificate covers all, and is a little above."""
+def _excess_of_rounds(
+    curve: Callable[[int, Floats], Floats], pure: Callable[[int], float], target: Target
+) -> float:
+    """ln of the rounds' ε over the wanted one at a few distances.
+
+    The certificate covers all, and is a little above.
+    """
     worst, metric = LOWEST, target.adjacency is Adjacency.METRIC
-    for distance in sorted({1, max(1, target.reach // 8), target.reach} if metric else {target.reach}):
+    for distance in sorted(
+        {1, max(1, target.reach // 8), target.reach} if metric else {target.reach}
+    ):
         goal = target.epsilon * AIM / (1 + COVERED) * (distance if metric else 1)
-        found = min(_composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds)
+        found = min(
+            _composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds
+        )
         worst = max(worst, math.log(found / goal) if found > 0 else LOWEST)
     return worst
 
 
 def _composed_epsilon(curve: Curve, target: Target) -> float:
-    return compose_curves([Repeated(curve, target.rounds)], target.delta, SEARCH_STEPS).epsilon(target.delta)
+    return compose_curves([Repeated(curve, target.rounds)], target.delta, SEARCH_STEPS).epsilon(
+        target.delta
+    )
 
 
 def _probes(target: Target) -> list[int]:
-    """Distances at which a search looks: the largest for standard adjacency, some of all for metric."""
+    """Distances at which a search looks: the largest for standard adjacency, some of all for
+    metric.
+    """
     if target.adjacency is Adjacency.STANDARD:
         return [target.reach]
     return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})

@@ -1,12 +1,14 @@
-"""Bounds for k = 2: the histogram is a sum, so only the other users' composition matters, and all are covered (K6).
+"""Bounds for k = 2: the histogram is a sum, so only the other users' composition matters, and all
+are covered (K6).
 
 With m of the other h - 1 users at x0, Z_m = Bin(m, p) + Bin(h-1-m, q) and
 
     δ_m(ε) = max_s α P(Z_m >= s - 1) - β P(Z_m >= s),   α = p - e^ε q, β = p e^ε - q.
 
-One m at a time this is exact. Where that is too much work, a block of L + 1 neighbouring compositions is
-covered at once by revealing, of the L users on which they differ, the blanket flags and the true values: what
-is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs below L/(2h) of ε.
+One m at a time this is exact. Where that is too much work, a block of L + 1 neighbouring
+compositions is covered at once by revealing, of the L users on which they differ, the blanket flags
+and the true values: what is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs
+below L/(2h) of ε.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ MOST_BLOCKS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Probabilities of a one from users at either end, `high` > `low`, and their complements; each rounded once."""
+    """Probabilities of a one from users at either end, `high` > `low`, and their complements.
+
+    Each rounded once.
+    """
 
     high: float
     not_high: float
@@ -52,7 +57,9 @@ class Rates:
 
 
 class CompositionTables:
-    """Tables of P(Z >= s), Z = Bin(m, high) + Bin(h-1-m, low), for every block of compositions m."""
+    """Tables of P(Z >= s), Z = Bin(m, high) + Bin(h-1-m, low), for every block of compositions
+    m.
+    """
 
     def __init__(self, rates: Rates, honest: int, work: int = WORK) -> None:
         self.rates, self.honest = rates, honest
@@ -74,7 +81,9 @@ class CompositionTables:
             row[1 : window.pmf.size + 1] = window.at_least()
 
     def _sum(self, fewest: int, most: int) -> tuple[Window, float]:
-        """Law that covers Z for every composition with `fewest` to `most` of the others at `high`, and its error."""
+        """Law that covers Z for every composition with `fewest` to `most` of the others at `high`,
+        and its error.
+        """
         rates, tail = self.rates, tail_of(self.honest)
         window, error = convolve_window(
             binomial_window(fewest, rates.high, tail, rates.not_high),
@@ -90,7 +99,9 @@ class CompositionTables:
         return window, error + more + 2 * tail
 
     def largest(self, alpha: float, beta: float) -> float:
-        """Upper bound over all compositions of max_s α P(Z >= s - 1) - β P(Z >= s), without the outward margin."""
+        """Upper bound over all compositions of max_s α P(Z >= s - 1) - β P(Z >= s), without the
+        outward margin.
+        """
         # One tail times α less another times β: each of them may be off by `errors`.
         return float((self._best(alpha, beta) + 1.01 * (alpha + beta) * self.errors).max())
 
@@ -98,7 +109,9 @@ class CompositionTables:
         """The same at the worst composition, rounded down but for the margin; 0 unless `exact`."""
         if not self.exact:
             return 0.0
-        return max(0.0, float((self._best(alpha, beta) - 1.01 * (alpha + beta) * self.errors).max()))
+        return max(
+            0.0, float((self._best(alpha, beta) - 1.01 * (alpha + beta) * self.errors).max())
+        )
 
     def _best(self, alpha: float, beta: float) -> Floats:
         return np.asarray((alpha * self.at_least[:, :-1] - beta * self.at_least[:, 1:]).max(axis=1))
@@ -125,7 +138,8 @@ class BinaryCompositions:
 
 
 class TwoOutputs:
-    """Any randomiser with two outputs: δ over all datasets and both orders (K6), from its largest and smallest rate.
+    """Any randomiser with two outputs: δ over all datasets and both orders (K6), from its largest
+    and smallest rate.
 
     Args:
         high: largest chance of the second output over all values.
@@ -137,7 +151,9 @@ class TwoOutputs:
         # From the smaller rate to the larger one the zeros are what the ones were.
         orders = dict.fromkeys([(high, low), (1 - low, 1 - high)])
         work = WORK // len(orders)
-        self.orders = [(*order, CompositionTables(_rates(*order), honest, work)) for order in orders]
+        self.orders = [
+            (*order, CompositionTables(_rates(*order), honest, work)) for order in orders
+        ]
 
     def upper(self, epsilon: float) -> float:
         """Certified δ at ε >= 0."""
@@ -147,7 +163,12 @@ class TwoOutputs:
             alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
-                found = max(found, tables.largest(float(alpha) * (1 + margin), max(0.0, float(beta)) * (1 - margin)))
+                found = max(
+                    found,
+                    tables.largest(
+                        float(alpha) * (1 + margin), max(0.0, float(beta)) * (1 - margin)
+                    ),
+                )
         return min(1.0, up(found))
 
     def lower(self, epsilon: float) -> float:
@@ -158,7 +179,9 @@ class TwoOutputs:
             alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
-                found = max(found, tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin)))
+                found = max(
+                    found, tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin))
+                )
         return down(found)
 
 
@@ -167,10 +190,11 @@ def _rates(high: Fraction, low: Fraction) -> Rates:
 
 
 def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
-    """Lower bound of δ(ε), k = 2, from the dataset whose other users all hold x1, in the worse direction (K5): one sum.
+    """Lower bound of δ(ε), k = 2, from the dataset whose other users all hold x1, in the worse
+    direction (K5): one sum.
 
-    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against this one. The errors of
-    the window are left to the caller's margin.
+    With a ~ Bin(h, q) the other dataset has density r(a) = ((p/q) a + (q/p)(h - a)) / h against
+    this one. The errors of the window are left to the caller's margin.
 
     Args:
         law: 2-RR.
@@ -178,7 +202,8 @@ def one_symbol(law: Law, honest: int, window: Window, epsilon: float) -> float:
         window: Bin(h, q), from `one_symbol_window`.
         epsilon: >= 0.
     """
-    # Both differences lose what their terms have too much: near ε0 nothing else would be left of them.
+    # Both differences lose what their terms have too much: near ε0 nothing else would be left of
+    # them.
     ones = window.support
     density = (law.p / law.q * ones + law.q / law.p * (honest - ones)) / honest
     growth = math.exp(epsilon) * (1 + ROUNDING)

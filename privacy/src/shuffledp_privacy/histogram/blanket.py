@@ -1,7 +1,9 @@
-"""Hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset that nearly attains it.
+"""Hidden-flag blanket of k-RR: δ(ε) for every dataset, and the third-symbol dataset that nearly
+attains it.
 
-With W = α on x0, -β on x1 (probability q each), -κ on the blanket's other symbols ((k-2) q in all) and 0
-otherwise, α = p - e^ε q, β = p e^ε - q, κ = (e^ε - 1) q, the blanket is (docs/accounting.md, K1)
+With W = α on x0, -β on x1 (probability q each), -κ on the blanket's other symbols ((k-2) q in all)
+and 0 otherwise, α = p - e^ε q, β = p e^ε - q, κ = (e^ε - 1) q, the blanket is (docs/accounting.md,
+K1)
 
     δ(ε) <= E[(W_1 + ... + W_h)_+] / (h q).
 
@@ -28,7 +30,9 @@ LARGEST_EXACT = 400_000
 """Most cells of the exact sum, about 10 ms per ε. Beyond, the grid."""
 
 MANY = 10_000
-"""Number of honest users from which K4 adds less than 1e-4 to ε: the grid is then as tight as the sum, and faster."""
+"""Number of honest users from which K4 adds less than 1e-4 to ε: the grid is then as tight as the
+sum, and faster.
+"""
 
 LARGEST_EXACT_OF_MANY = 100_000
 """Most cells of the exact sum for that many users: few of them are fast and tighter from below."""
@@ -70,7 +74,9 @@ class Law:
     strangers: float
 
     def alpha(self, epsilons: Floats) -> Floats:
-        """α = p - e^ε q, at least 0, to 2^-50 of itself: ε and the first float of ln(p/q) subtract exactly near ε0."""
+        """α = p - e^ε q, at least 0, to 2^-50 of itself: ε and the first float of ln(p/q) subtract
+        exactly near ε0.
+        """
         high, low = self.log_odds
         return np.maximum(-self.p * np.expm1((epsilons - high) - low), 0.0)
 
@@ -83,7 +89,9 @@ class Law:
         return np.asarray(self.q * np.expm1(epsilons))
 
     def form(self, epsilon: float, margin: float) -> tuple[float, float, float]:
-        """α, β, κ at one ε >= 0, moved outward by the relative margin, inward for a negative one."""
+        """α, β, κ at one ε >= 0, moved outward by the relative margin, inward for a negative
+        one.
+        """
         at = np.array(epsilon)
         return (
             float(self.alpha(at)) * (1 + margin),
@@ -102,7 +110,9 @@ def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]
     """ln(numerator/denominator) of two positive rationals as the sum of two floats."""
     # The ratio may be 1 + 2e-19: 60 digits still leave 1e-30 of its logarithm.
     digits, ratio = Context(prec=60), numerator / denominator
-    return two_floats(digits.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).ln(digits))
+    return two_floats(
+        digits.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).ln(digits)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -117,7 +127,9 @@ def law_of(spec: KRRHistogram) -> Law:
         q=float(q),
         gap=float(p - q),
         log_odds=log_ratio(p, q),
-        epsilon0=0.0 if p == q else math.nextafter(math.log1p(float((p - q) / q)) * (1 + 2.0**-50), math.inf),
+        epsilon0=0.0
+        if p == q
+        else math.nextafter(math.log1p(float((p - q) / q)) * (1 + 2.0**-50), math.inf),
         ratio=float(q / (1 - q)),
         ratio_rest=float(rest / (1 - q)),
         others=float((k - 2) * q / rest) if rest else 0.0,
@@ -126,7 +138,9 @@ def law_of(spec: KRRHistogram) -> Law:
 
 
 def tail_of(honest: int) -> float:
-    """Largest mass outside a window: the windows of small rounds are cheap, and h q may be tiny there."""
+    """Largest mass outside a window: the windows of small rounds are cheap, and h q may be tiny
+    there.
+    """
     return 1e-30 if honest <= 10**6 else 1e-22
 
 
@@ -137,14 +151,18 @@ class ExactCells:
         self.law, self.honest = law, honest
         tail = tail_of(honest)
         a_window = binomial_window(honest, law.q, tail)
-        parts = [binomial_window(honest - int(a), law.ratio, tail, law.ratio_rest) for a in a_window.support]
+        parts = [
+            binomial_window(honest - int(a), law.ratio, tail, law.ratio_rest)
+            for a in a_window.support
+        ]
         sizes = np.array([part.pmf.size for part in parts])
         a = np.repeat(a_window.support, sizes)
         b = np.concatenate([part.support for part in parts])
         weight = np.repeat(a_window.pmf, sizes) * np.concatenate([part.pmf for part in parts])
         keep = weight > 1e-34
         self.a, self.b, self.weight = a[keep], b[keep], weight[keep]
-        # Pruned cells and the outside of the windows carry at most α a each: their mass is added to δ, not lost.
+        # Pruned cells and the outside of the windows carry at most α a each: their mass is added to
+        # δ, not lost.
         reach = (float(a_window.support[-1]) + honest * law.q) / (honest * law.q)
         self.outer = (float(weight[~keep].sum()) + 6 * tail) * reach
 
@@ -172,7 +190,9 @@ class ExactCells:
         return total / (self.honest * self.law.q) + self.outer
 
     def third_symbol(self, epsilon: float) -> float:
-        """δ of the dataset whose other h - 1 users all hold one third symbol, k >= 3, without the margin (K5)."""
+        """δ of the dataset whose other h - 1 users all hold one third symbol, k >= 3, without the
+        margin (K5).
+        """
         law = self.law
         alpha, beta, kappa = law.form(epsilon, -ROUNDING)
         # c = h - a - b - d in K5's form, so that only d is left to be averaged over.
@@ -183,7 +203,9 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Tables of E[(t - c)_+] for c ~ Bin(h - T, share), at integers t, one row for each T = a + b."""
+    """Tables of E[(t - c)_+] for c ~ Bin(h - T, share), at integers t, one row for each T = a +
+    b.
+    """
 
     row: NDArray[np.int64]
     first: Floats
@@ -193,7 +215,10 @@ class _Tables:
     def build(cells: ExactCells, share: float) -> _Tables:
         total = (cells.a + cells.b).astype(np.int64)
         low, high = int(total.min()), int(total.max())
-        laws = [binomial_window(cells.honest - t, share, tail_of(cells.honest)) for t in range(low, high + 1)]
+        laws = [
+            binomial_window(cells.honest - t, share, tail_of(cells.honest))
+            for t in range(low, high + 1)
+        ]
         columns = max(law.pmf.size for law in laws) + 1
         mean = np.stack([_mean_excess(law, columns) for law in laws])
         return _Tables(total - low, np.array([float(law.start) for law in laws]), mean)
@@ -206,7 +231,9 @@ class _Tables:
         keep = x > 0.0
         row = self.row[keep]
         last = self.mean.shape[1] - 1
-        with np.errstate(over="ignore"):  # next to no slope: what lies beyond the table is all there is
+        with np.errstate(
+            over="ignore"
+        ):  # next to no slope: what lies beyond the table is all there is
             t = x[keep] / slope - self.first[row]
         inside = np.clip(t, 0.0, float(last))
         left = np.minimum(inside.astype(np.int64), last - 1)
@@ -225,7 +252,9 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 
 
 class GridBlanket:
-    """Mean E[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest on nodes (K3)."""
+    """Mean E[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest
+    on nodes (K3).
+    """
 
     def __init__(self, law: Law, honest: int) -> None:
         self.law, self.honest = law, honest
@@ -236,7 +265,10 @@ class GridBlanket:
         self.outer = self.table.outer + 3 * tail
 
     def upper(self, epsilons: Floats) -> Floats:
-        """Upper bound of the blanket's δ at each ε >= 0, ascending; one set of nodes for all. No margin."""
+        """Upper bound of the blanket's δ at each ε >= 0, ascending; one set of nodes for all.
+
+        No margin.
+        """
         fineness = FINENESS if epsilons.size == 1 else 2 * FINENESS
         nodes, weights = self._third_nodes(float(epsilons.max(initial=0.0)), fineness)
         alpha, beta, kappa = self._form(epsilons)
@@ -254,7 +286,9 @@ class GridBlanket:
         return result / (self.honest * self.law.q) + self.outer
 
     def lower(self, epsilon: float) -> float:
-        """Lower bound of the third-symbol dataset's δ at ε >= 0, k >= 3: Jensen on all other symbols (K5)."""
+        """Lower bound of the third-symbol dataset's δ at ε >= 0, k >= 3: Jensen on all other
+        symbols (K5).
+        """
         alpha, beta, kappa = self._form(np.array([epsilon]))
         if self.law.alpha(np.array(epsilon)) <= 0.0:
             return 0.0
@@ -262,14 +296,18 @@ class GridBlanket:
         return float(self.table.lower(alpha, beta, z)[0]) / (self.honest * self.law.q)
 
     def _form(self, epsilons: Floats) -> tuple[Floats, Floats, Floats]:
-        """Coefficients α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the other symbols (K4)."""
+        """Coefficients α + κρ, β - κρ and κ: cells x0 and x1 get back the mean of the other symbols
+        (K4).
+        """
         law, kappa = self.law, self.law.kappa(epsilons)
         # β - κρ = (p - q) + (e^ε - 1)(p - qρ): terms of one sign.
         beta = law.gap + np.expm1(epsilons) * (law.p - law.q * law.others)
         return law.alpha(epsilons) + kappa * law.others, beta, kappa
 
     def _third_nodes(self, epsilon: float, fineness: float) -> tuple[Floats, Floats]:
-        """Chord nodes that add at most fineness²/6 to the variance of the form at the relevant ε."""
+        """Chord nodes that add at most fineness²/6 to the variance of the form at the relevant
+        ε.
+        """
         law = self.law
         matters = min(epsilon, law.epsilon0, 10 * law.p * math.sqrt(2 / (self.honest * law.q)))
         kappa = math.expm1(matters) * law.q

@@ -1,7 +1,9 @@
-"""Bounds for the Hadamard histogram (Acharya, Sun, Zhang 2019), shuffled: one finite local randomiser (K11, K13).
+"""Bounds for the Hadamard histogram (Acharya, Sun, Zhang 2019), shuffled: one finite local
+randomiser (K11, K13).
 
-Any two rows of a Hadamard matrix are like any other two, so that the analysis of the local randomiser looks at three
-values whatever the number of symbols. For two symbols there is no third value to hold: both rows are written out.
+Any two rows of a Hadamard matrix are like any other two, so that the analysis of the local
+randomiser looks at three values whatever the number of symbols. For two symbols there is no third
+value to hold: both rows are written out.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def local_randomiser(spec: HadamardHistogram) -> HadamardResponse | LocalMatrix:
         return LocalMatrix(((Fraction(1),), (Fraction(1),)))
     if spec.symbols == 2:
         in_half, outside = own / 2, (1 - own) / 2
-        return LocalMatrix(((in_half, outside, in_half, outside), (in_half, in_half, outside, outside)))
+        return LocalMatrix(
+            ((in_half, outside, in_half, outside), (in_half, in_half, outside, outside))
+        )
     return HadamardResponse(order=spec.alphabet, own=own)
 
 
@@ -54,7 +58,9 @@ def _(spec: HadamardHistogram, setting: Setting, delta: float) -> CorruptedBound
 
 
 @certified_curve.register
-def _(spec: HadamardHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _(
+    spec: HadamardHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return certified_curve(local_randomiser(spec), setting, distance, epsilons)
 
 

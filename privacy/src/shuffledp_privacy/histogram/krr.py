@@ -1,11 +1,14 @@
-"""Bounds for the k-RR histogram: certified for every dataset, attained by one, and published in papers.
+"""Bounds for the k-RR histogram: certified for every dataset, attained by one, and published in
+papers.
 
-    certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3, K4);
+    certified   k >= 3: the hidden-flag blanket (K1), exact for small h (K2), on nodes beyond (K3,
+                K4);
                 k = 2: every composition of the others (K6), or the blanket where that is smaller.
-    attained    k >= 3: all others hold one third symbol (K5); k = 2: all others hold one symbol (K5), or the
+    attained    k >= 3: all others hold one third symbol (K5); k = 2: all others hold one symbol
+                (K5), or the
                 worst of all compositions where all were computed.
-Every change of a value is the same change for k-RR, so distances do not matter: under metric adjacency the
-worst distance is 1 and the numbers are those of the standard adjacency (K7).
+Every change of a value is the same change for k-RR, so distances do not matter: under metric
+adjacency the worst distance is 1 and the numbers are those of the standard adjacency (K7).
 """
 
 from __future__ import annotations
@@ -54,19 +57,29 @@ PRINTED_USERS = 500
 """Most users for which the papers' double sum is shown beside the answer: it takes 50 ms there."""
 
 LARGEST_CURVE = 2_000_000
-"""Most cells times epsilons of a curve by the exact sum, about 0.05 s; beyond, the grid is as tight and faster."""
+"""Most cells times epsilons of a curve by the exact sum, about 0.05 s; beyond, the grid is as tight
+and faster.
+"""
 
 LARGEST_BINARY_CURVE = 10**6
-"""Most honest users for which a curve for k = 2 uses the compositions; beyond, a pass over their tables is too long."""
+"""Most honest users for which a curve for k = 2 uses the compositions; beyond, a pass over their
+tables is too long.
+"""
 
 TABULATED = (0.999e-3, 20.01)
-"""Range of ε0 of the tables (1e-3 to 20, with room for rational parameters); outside it contour sums answer (K12)."""
+"""Range of ε0 of the tables (1e-3 to 20, with room for rational parameters); outside it contour
+sums answer (K12).
+"""
 
 NOBODY = 1e-3
-"""Users in all who send some wrong symbol by chance, below which nothing is amplified: δ would change by as little."""
+"""Users in all who send some wrong symbol by chance, below which nothing is amplified: δ would
+change by as little.
+"""
 
 MANY_BITS = 100_000
-"""Users from which 2-RR is asked as a sum of bits as well: its search over compositions does not grow with them."""
+"""Users from which 2-RR is asked as a sum of bits as well: its search over compositions does not
+grow with them.
+"""
 
 LARGEST_EPSILON0 = 100.0
 """Beyond it nobody sends anything but the truth, and the local guarantee is certified."""
@@ -75,13 +88,19 @@ Curve = Callable[[float], float]
 
 
 def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
-    """Certified δ as a function of ε >= 0, never below the truth for any dataset, and what it rests on."""
+    """Certified δ as a function of ε >= 0, never below the truth for any dataset, and what it rests
+    on.
+    """
     if not _amplified(law, honest):
-        return (lambda epsilon: min(1.0, up(_local(law, epsilon)))), "local guarantee only: nothing is amplified (K1)"
+        return (
+            lambda epsilon: min(1.0, up(_local(law, epsilon)))
+        ), "local guarantee only: nothing is amplified (K1)"
     if not _tabulated(law):
-        return (lambda epsilon: _capped(law, epsilon, partial(_any, law, honest))), "hidden-flag blanket (K1, K12)"
-    # K1 gives the adversary the other users' values and flags as well, a richer view than the histogram: one pair of
-    # laws then dominates every dataset.
+        return (
+            lambda epsilon: _capped(law, epsilon, partial(_any, law, honest))
+        ), "hidden-flag blanket (K1, K12)"
+    # K1 gives the adversary the other users' values and flags as well, a richer view than the
+    # histogram: one pair of laws then dominates every dataset.
     if ExactCells.affordable(law, honest):
         blanket: Curve = exact_cells(law, honest).blanket
         words = "hidden-flag blanket, exact sum (K1, K2)"
@@ -93,7 +112,9 @@ def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
         return (lambda epsilon: _capped(law, epsilon, blanket)), words
     tables = binary_compositions(law, honest)
     words = f"every composition{'' if tables.exact else ', in blocks'} (K6); or {words}"
-    return (lambda epsilon: _capped(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))), words
+    return (
+        lambda epsilon: _capped(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))
+    ), words
 
 
 def attained_delta(law: Law, honest: int) -> Curve:
@@ -107,7 +128,9 @@ def attained_delta(law: Law, honest: int) -> Curve:
         return lambda epsilon: down(one_symbol(law, honest, alone, epsilon))
     if law.symbols == 2:
         window, tables = one_symbol_window(law, honest), binary_compositions(law, honest)
-        return lambda epsilon: down(max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon)))
+        return lambda epsilon: down(
+            max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon))
+        )
     if ExactCells.affordable(law, honest):
         cells = exact_cells(law, honest)
         return lambda epsilon: down(cells.third_symbol(epsilon))
@@ -135,26 +158,40 @@ def _local(law: Law, epsilon: float) -> float:
 
 
 def _capped(law: Law, epsilon: float, curve: Curve) -> float:
-    # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics leave.
+    # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics
+    # leave.
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
 
 
 def _as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
-    """2-RR among many users as the sum of one bit each, where blocks of compositions would be few; else None (K6)."""
+    """2-RR among many users as the sum of one bit each, where blocks of compositions would be few.
+
+    Else None (K6).
+    """
     if spec.symbols != 2 or setting.honest < MANY_BITS or spec.blanket == 1:
         return None
-    return bit_shuffle(RRShuffle(max_value=1, randomise=spec.blanket), Setting(setting.users, setting.honest))
+    return bit_shuffle(
+        RRShuffle(max_value=1, randomise=spec.blanket), Setting(setting.users, setting.honest)
+    )
 
 
 def _printed(law: Law, setting: Setting) -> Curve | None:
-    """Theorem 1 of Biswas et al. 2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate."""
+    """Theorem 1 of Biswas et al.
+
+    2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate.
+    """
     at_x0 = 4 * setting.users // 5
     if not 2 <= setting.users <= PRINTED_USERS or not 0.0 < law.epsilon0 <= 20.0:
         return None
-    return lambda epsilon: published_theorem_1(setting.users, at_x0, law.symbols, law.epsilon0, epsilon)
+    return lambda epsilon: published_theorem_1(
+        setting.users, at_x0, law.symbols, law.epsilon0, epsilon
+    )
 
 
-_NOTE = "published: Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee (K8)"
+_NOTE = (
+    "published: Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no "
+    "guarantee (K8)"
+)
 
 
 def _basis(words: str, published: float | None) -> tuple[str, ...]:
@@ -188,14 +225,18 @@ def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
     published = None
     if printed is not None:
         # The printed sum starts above ε = 0.
-        published = certified_epsilon(lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0)
+        published = certified_epsilon(
+            lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0
+        )
     return Bounds(certified, attained, published, _basis(words, published))
 
 
 @corrupted_bounds.register
 def _(spec: KRRHistogram, setting: Setting, delta: float) -> CorruptedBounds:
     del setting, delta  # every change is the same change, and the guarantee is pure
-    return CorruptedBounds(law_of(spec).epsilon0, 0.0, ("k-RR is ε0-LDP, pure, for every change (K7)",))
+    return CorruptedBounds(
+        law_of(spec).epsilon0, 0.0, ("k-RR is ε0-LDP, pure, for every change (K7)",)
+    )
 
 
 @standard_error.register
@@ -209,8 +250,13 @@ def _(spec: KRRHistogram, users: int) -> float:
 
 
 @certified_curve.register
-def _(spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Curve by K1 and K6; both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7)."""
+def _(
+    spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Curve by K1 and K6.
+
+    Both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7).
+    """
     del distance
     law = law_of(spec)
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
@@ -240,7 +286,9 @@ def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
 
 
 def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats) -> Floats:
-    """Replaces values of which only the transform's error is left by the blanket, which has none."""
+    """Replaces values of which only the transform's error is left by the blanket, which has
+    none.
+    """
     lost = values <= 16 * floor
     if lost.any():
         values[lost] = np.minimum(values[lost], grid_blanket(law, honest).upper(epsilons[lost]))
@@ -248,7 +296,9 @@ def _below(floor: float, values: Floats, law: Law, honest: int, epsilons: Floats
 
 
 def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
-    """Evaluates a falling curve at ascending ε until it is below `floor` or negligible: that value bounds the rest."""
+    """Evaluates a falling curve at ascending ε until it is below `floor` or negligible: that value
+    bounds the rest.
+    """
     values = np.empty(epsilons.size)
     for index, epsilon in enumerate(epsilons):
         values[index] = curve(float(epsilon))

@@ -1,4 +1,5 @@
-"""Published bounds for k-RR, for comparison: nothing here is a guarantee unless its docstring says so.
+"""Published bounds for k-RR, for comparison: nothing here is a guarantee unless its docstring says
+so.
 
 Theorem 1 of Biswas, Jung and Palamidessi 2023 as printed and corrected (docs/accounting.md,
 K8), the closed form of Balle et al. 2019, and the adversaries of Koskela et al. 2021 (K9).
@@ -13,7 +14,14 @@ import numpy as np
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_privacy.histogram.blanket import ExactCells, Law, exact_cells, grid_blanket, law_of, tail_of
+from shuffledp_privacy.histogram.blanket import (
+    ExactCells,
+    Law,
+    exact_cells,
+    grid_blanket,
+    law_of,
+    tail_of,
+)
 from shuffledp_privacy.primitives.tails import Floats, up
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 
@@ -21,8 +29,12 @@ LARGEST_PRINTED = 2000
 """Most users for which the printed double sum is evaluated; beyond, it has no practical use."""
 
 
-def published_theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float) -> float:
-    """δ(ε) as Theorem 1 of Biswas et al. 2023 prints it. NOT a guarantee: its v_s is wrong (K8), far below the truth.
+def published_theorem_1(
+    users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float
+) -> float:
+    """δ(ε) as Theorem 1 of Biswas et al. 2023 prints it.
+
+    NOT a guarantee: its v_s is wrong (K8), far below the truth.
 
     Args:
         users: n, 2..2000, the changed user included.
@@ -38,11 +50,14 @@ def published_theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float, e
     return _sum_of_excess(loss, mass, epsilon)
 
 
-def corrected_marginal(users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float) -> float:
+def corrected_marginal(
+    users: int, at_x0: int, symbols: int, epsilon0: float, epsilon: float
+) -> float:
     """δ(ε) of ONE bin of ONE dataset: Theorem 1 with the binomial identity put right (K8).
 
-    A diagnostic, no guarantee: the histogram has k bins and the dataset need not be the worst. For k = 2 it is
-    the exact δ of that dataset in that direction. Arguments and errors as in `published_theorem_1`.
+    A diagnostic, no guarantee: the histogram has k bins and the dataset need not be the worst. For
+    k = 2 it is the exact δ of that dataset in that direction. Arguments and errors as in
+    `published_theorem_1`.
     """
     _, loss, mass = _theorem_1(users, at_x0, symbols, epsilon0)
     return _sum_of_excess(loss, mass, epsilon)
@@ -56,8 +71,12 @@ def _sum_of_excess(loss: Floats, mass: Floats, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _theorem_1(users: int, at_x0: int, symbols: int, epsilon0: float) -> tuple[Floats, Floats, Floats]:
-    """Printed v_s, corrected v_s and P(M_x0(x0) = s) for s = 0..n, in the paper's κ notation, in logarithms."""
+def _theorem_1(
+    users: int, at_x0: int, symbols: int, epsilon0: float
+) -> tuple[Floats, Floats, Floats]:
+    """Printed v_s, corrected v_s and P(M_x0(x0) = s) for s = 0..n, in the paper's κ notation, in
+    logarithms.
+    """
     if not 2 <= users <= LARGEST_PRINTED:
         raise UsageError(f"users must be from 2 to {LARGEST_PRINTED} here, not {users}")
     if not 0 <= at_x0 <= users - 1:
@@ -89,7 +108,9 @@ def _log_choose(size: int) -> Floats:
     from scipy.special import gammaln  # here: scipy is slow to import
 
     items = np.arange(size + 1)
-    return np.asarray(gammaln(size + 1) - gammaln(items + 1) - gammaln(size - items + 1), dtype=np.float64)
+    return np.asarray(
+        gammaln(size + 1) - gammaln(items + 1) - gammaln(size - items + 1), dtype=np.float64
+    )
 
 
 def _convolve(left: Floats, right: Floats) -> Floats:
@@ -102,19 +123,26 @@ def _convolve(left: Floats, right: Floats) -> Floats:
 
 
 def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float | None:
-    """ε of k-RR by Balle et al. 2019, Theorem 3.1 (Koskela et al. 2021, section 4); None outside its range, ε > 1.
+    """ε of k-RR by Balle et al. 2019, Theorem 3.1 (Koskela et al.
 
-    γ >= max(14 k ln(2/δ) / ((n-1) ε²), 27 k / ((n-1) ε)) gives (ε, δ) for ε <= 1. A true bound, very loose.
+    2021, section 4); None outside its range, ε > 1.
+
+    γ >= max(14 k ln(2/δ) / ((n-1) ε²), 27 k / ((n-1) ε)) gives (ε, δ) for ε <= 1. A true bound,
+    very loose.
     """
     if users < 2 or not 0.0 < blanket <= 1.0 or not 0.0 < delta < 1.0:
-        raise UsageError(f"need users >= 2, 0 < blanket <= 1, 0 < delta < 1: {users}, {blanket}, {delta}")
+        raise UsageError(
+            f"need users >= 2, 0 < blanket <= 1, 0 < delta < 1: {users}, {blanket}, {delta}"
+        )
     scale = symbols / ((users - 1) * blanket)
     epsilon = max(math.sqrt(14 * math.log(2 / delta) * scale), 27 * scale)
     return epsilon if epsilon <= 1.0 else None
 
 
 def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the weak adversary of Koskela et al. 2021, who knows the others' flags: the blanket (K1, K9).
+    """δ(ε) against the weak adversary of Koskela et al.
+
+    2021, who knows the others' flags: the blanket (K1, K9).
 
     Never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
     """
@@ -122,9 +150,12 @@ def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> flo
 
 
 def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the strong adversary of Koskela et al. 2021, who knows this user's flag too (K9). Sound, loose.
+    """δ(ε) against the strong adversary of Koskela et al.
 
-    Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) E[(a - e^ε b)_+] / (h q).
+    2021, who knows this user's flag too (K9). Sound, loose.
+
+    Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) E[(a - e^ε b)_+] / (h
+    q).
     """
     law = law_of(spec)
     table = trinomial_table(honest, law.q, law.ratio, law.ratio_rest, tail_of(honest))

@@ -1,8 +1,10 @@
-"""Bounds for basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled: one round, and all rounds of a question (K14).
+"""Bounds for basic RAPPOR (Erlingsson, Pihur, Korolova 2014), shuffled: one round, and all rounds
+of a question (K14).
 
-One round of people who were never asked before is a unary code (K11). Rounds of the same question share the response
-that devices keep: they are no composition. What is certified for all of them, however many and whoever takes part, is
-the local guarantee of that response, and `certified_curve`, on which composition and ledger build, is its curve.
+One round of people who were never asked before is a unary code (K11). Rounds of the same question
+share the response that devices keep: they are no composition. What is certified for all of them,
+however many and whoever takes part, is the local guarantee of that response, and `certified_curve`,
+on which composition and ledger build, is its curve.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def one_report(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
 
 
 def kept_response(spec: RapporHistogram) -> UnaryEncoding | LocalMatrix:
-    """The permanent response: all reports of a question that a user ever makes are drawn from it."""
+    """The permanent response: all reports of a question that a user ever makes are drawn from
+    it.
+    """
     half = spec.fake / 2
     return UnaryEncoding(spec.symbols, 1 - half, half) if spec.fake < 1 else _NOTHING
 
@@ -54,27 +58,38 @@ def _(spec: RapporHistogram, setting: Setting, delta: float) -> Bounds:
 
 
 def _for_one_round(found: Bounds) -> Bounds:
-    line = "of this round alone: rounds of one question share the kept response and are charged together (K14)"
+    line = (
+        "of this round alone: rounds of one question share the kept response and are charged "
+        "together (K14)"
+    )
     return Bounds(found.certified, found.attained, found.published, (*found.basis, line))
 
 
 @corrupted_bounds.register
 def _(spec: RapporHistogram, setting: Setting, delta: float) -> CorruptedBounds:
-    """ε∞ of the kept response: it bounds all reports of the question together, not this one alone."""
+    """ε∞ of the kept response: it bounds all reports of the question together, not this one
+    alone.
+    """
     found = corrupted_bounds(kept_response(spec), setting, delta)
     line = "all reports of the question, of however many rounds: the kept response, pure (K14)"
     return CorruptedBounds(found.epsilon, found.delta, (line,))
 
 
 @certified_curve.register
-def _(spec: RapporHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    del setting  # who takes part may change from round to round: nobody is counted on to hide anybody
+def _(
+    spec: RapporHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    del (
+        setting
+    )  # who takes part may change from round to round: nobody is counted on to hide anybody
     return certified_curve(kept_response(spec), ALONE, distance, epsilons)
 
 
 @standard_error.register
 def _(spec: RapporHistogram, users: int) -> float:
-    """Standard error of one count at worst, of one round: its bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports."""
+    """Standard error of one count at worst, of one round: its bit is set in Bin(n_s, q*) + Bin(n -
+    n_s, p*) reports.
+    """
     low, high = (float(chance) for chance in spec.reported)
     if low == high:
         return math.inf

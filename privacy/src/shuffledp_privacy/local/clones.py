@@ -1,9 +1,10 @@
 """Bounds for any ε0-LDP randomiser, even adaptive: none costs more than the blanket of 2-RR.
 
-With C ~ Bin(h-1, 2/(1 + e^ε0)), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C - A + 1 - D), Q
-the same with D flipped, dominates the shuffled reports on every two neighbours (docs/accounting.md, K10; Feldman,
-McMillan and Talwar 2021 prove it with e^-ε0 clones in place of 2/(1 + e^ε0)). It is the linear form of `trinomial`
-with cells of probability 1/(1 + e^ε0) and no other symbols.
+With C ~ Bin(h-1, 2/(1 + e^ε0)), A ~ Bin(C, 1/2), D ~ Bern(e^ε0/(1 + e^ε0)) the pair P = (A + D, C -
+A + 1 - D), Q the same with D flipped, dominates the shuffled reports on every two neighbours
+(docs/accounting.md, K10; Feldman, McMillan and Talwar 2021 prove it with e^-ε0 clones in place of
+2/(1 + e^ε0)). It is the linear form of `trinomial` with cells of probability 1/(1 + e^ε0) and no
+other symbols.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Clones:
         self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
 
     def upper(self, epsilons: Floats) -> Floats:
-        """Upper bound of δ at each ε >= 0, never below that of the clones' pair but for the outward margin."""
+        """Upper bound of δ at each ε >= 0, never below that of the clones' pair but for the outward
+        margin.
+        """
         # D̄ - e^ε (1 - D̄) and D̄ e^ε - (1 - D̄), each to 2^-50 of itself.
         alpha = np.maximum(-self.likely * np.expm1(epsilons - self.epsilon0), 0.0)
         # 2 D̄ - 1 = tanh(ε0/2), which for small ε0 is not a difference of nearly equal numbers.
@@ -101,14 +104,19 @@ def _third_symbol(epsilon0: float) -> Pair:
     q = 1 / (2 + math.exp(epsilon0)) * (1 + 2.0**-50)
     p = 1 - 2 * q
     return Pair(
-        np.array([q, q, p]), np.array([p / q, 1.0, q / p]), np.array([1.0, p / q, q / p]), np.empty((2, 0)), epsilon0
+        np.array([q, q, p]),
+        np.array([p / q, 1.0, q / p]),
+        np.array([1.0, p / q, q / p]),
+        np.empty((2, 0)),
+        epsilon0,
     )
 
 
 def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
     law = _binary_law(spec.epsilon0)
     two = down(one_symbol(law, honest, one_symbol_window(law, honest), epsilon))
-    # From p = 2q on three symbols are worse than two, while the others send what is not theirs often enough (K10).
+    # From p = 2q on three symbols are worse than two, while the others send what is not theirs
+    # often enough (K10).
     if spec.epsilon0 < math.log(2) or honest < OFTEN * math.exp(spec.epsilon0):
         return two
     return max(two, _third_symbol(spec.epsilon0).lower(honest, epsilon))
@@ -117,7 +125,10 @@ def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
 OFTEN = 10
 """Reports of the others that show a given symbol by chance, from which 3-RR is tried as well."""
 
-_BASIS = "K10: no randomiser of this local epsilon costs more than the blanket of 2-RR; attained by 2-RR or 3-RR (K5)"
+_BASIS = (
+    "K10: no randomiser of this local epsilon costs more than the blanket of 2-RR; attained by "
+    "2-RR or 3-RR (K5)"
+)
 
 
 @delta_bounds.register
@@ -133,10 +144,17 @@ def _(spec: LocalRandomiser, setting: Setting, epsilon: float) -> Bounds:
 def _(spec: LocalRandomiser, setting: Setting, delta: float) -> Bounds:
     clones = _clones(spec.epsilon0, setting.honest)
     certified = certified_epsilon(clones.certified, delta, spec.epsilon0)
-    attained = attained_epsilon(lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0)
+    attained = attained_epsilon(
+        lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0
+    )
     published = feldman_2021(spec.epsilon0, setting.honest, delta)
-    note = "published: the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true but loose bound"
-    return Bounds(certified, attained, published, (_BASIS,) if published is None else (_BASIS, note))
+    note = (
+        "published: the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true "
+        "but loose bound"
+    )
+    return Bounds(
+        certified, attained, published, (_BASIS,) if published is None else (_BASIS, note)
+    )
 
 
 @corrupted_bounds.register
@@ -146,7 +164,9 @@ def _(spec: LocalRandomiser, setting: Setting, delta: float) -> CorruptedBounds:
 
 
 @certified_curve.register
-def _(spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _(
+    spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Curve of the clones' pair, which is symmetric, so that δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
     del distance
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
@@ -159,7 +179,9 @@ def _(spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[
 
 
 def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
-    """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7; never below the truth where valid.
+    """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al.
+
+    2019, Theorem 7; never below the truth where valid.
 
     None outside its range: n >= 1000, 0 < ε0 < 1/2, 0 < δ < 1/100.
     """
@@ -170,9 +192,12 @@ def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
 
 
 def feldman_2021(epsilon0: float, users: int, delta: float) -> float | None:
-    """Published closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1; never below the truth where valid.
+    """Published closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1.
 
-    ε = ln(1 + (e^ε0 - 1)/(e^ε0 + 1) (8 √(e^ε0 ln(4/δ)/n) + 8 e^ε0/n)) for ε0 <= ln(n/(16 ln(2/δ))), else None.
+    Never below the truth where valid.
+
+    ε = ln(1 + (e^ε0 - 1)/(e^ε0 + 1) (8 √(e^ε0 ln(4/δ)/n) + 8 e^ε0/n)) for ε0 <= ln(n/(16 ln(2/δ))),
+    else None.
     """
     check_delta(delta)
     growth = math.exp(epsilon0)

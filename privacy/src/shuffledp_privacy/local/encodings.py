@@ -1,7 +1,9 @@
-"""Encodings of one symbol of k that are too large for a matrix, by what three values show of them (K11).
+"""Encodings of one symbol of k that are too large for a matrix, by what three values show of them
+(K11).
 
-Each of these is symmetric: any two values, and any value that all others hold, are like any other. So the chances under
-three values, and the blanket over all k, are all there is to know; outputs alike in these are one column.
+Each of these is symmetric: any two values, and any value that all others hold, are like any other.
+So the chances under three values, and the blanket over all k, are all there is to know; outputs
+alike in these are one column.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def _check_symbols(symbols: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding:
-    """One bit for each of k symbols, randomised by itself: symmetric and optimised unary encoding, basic RAPPOR.
+    """One bit for each of k symbols, randomised by itself: symmetric and optimised unary encoding,
+    basic RAPPOR.
 
     Attributes:
         symbols: k, 2 to 1,000,000.
@@ -42,7 +45,9 @@ class UnaryEncoding:
     def __post_init__(self) -> None:
         _check_symbols(self.symbols)
         if not 0 < self.when_zero < self.when_one < 1:
-            raise UsageError(f"need 0 < when-zero < when-one < 1, not {self.when_zero} and {self.when_one}")
+            raise UsageError(
+                f"need 0 < when-zero < when-one < 1, not {self.when_zero} and {self.when_one}"
+            )
 
     @property
     def rows(self) -> Rows:
@@ -58,14 +63,19 @@ class UnaryEncoding:
     def _table(self) -> tuple[Rows, tuple[Fraction, ...]]:
         shown = min(3, self.symbols)
         # R(y|x) is the chance of y under no symbol at all, times one of these for the bit of x.
-        for_one, for_zero = self.when_one / self.when_zero, (1 - self.when_one) / (1 - self.when_zero)
+        for_one, for_zero = (
+            self.when_one / self.when_zero,
+            (1 - self.when_one) / (1 - self.when_zero),
+        )
         # The least is taken by a symbol whose bit is 0, if there is one.
         rest = self.symbols - shown
         full = _power_down(self.when_zero, rest) if rest else Fraction(1)
         columns: list[list[Fraction]] = [[] for _ in range(shown)]
         blanket = []
         for bits in product((0, 1), repeat=shown):
-            base = math.prod((self.when_zero if bit else 1 - self.when_zero for bit in bits), start=Fraction(1))
+            base = math.prod(
+                (self.when_zero if bit else 1 - self.when_zero for bit in bits), start=Fraction(1)
+            )
             for chance, others_full in ((full, True), (1 - full, False)):
                 if chance == 0:
                     continue
@@ -78,20 +88,26 @@ class UnaryEncoding:
 def _power_down(chance: Fraction, times: int) -> Fraction:
     """chance^times, exactly; 0 for what is below 1e-300, or too long to write down.
 
-    Which outputs count as those of ones alone then changes nothing: they have the least of the chances as well, and a
-    smaller blanket is a looser bound.
+    Which outputs count as those of ones alone then changes nothing: they have the least of the
+    chances as well, and a smaller blanket is a looser bound.
     """
-    return chance**times if times <= LONGEST_POWER and times * math.log(1 / chance) < 690 else Fraction(0)
+    return (
+        chance**times
+        if times <= LONGEST_POWER and times * math.log(1 / chance) < 690
+        else Fraction(0)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SubsetSelection:
-    """A subset of w of the k symbols, which holds the user's own more often than others (Ye and Barg 2018).
+    """A subset of w of the k symbols, which holds the user's own more often than others (Ye and
+    Barg 2018).
 
     Attributes:
         symbols: k, 2 to 1,000,000.
         size: w, 1 to k - 1.
-        own: the chance that the subset holds the user's own symbol, above w/k and below 1; else it is any other subset.
+        own: the chance that the subset holds the user's own symbol, above w/k and below 1; else it
+            is any other subset.
     """
 
     symbols: int
@@ -103,7 +119,9 @@ class SubsetSelection:
         if not 1 <= self.size < self.symbols:
             raise UsageError(f"size must be from 1 to {self.symbols - 1}, not {self.size}")
         if not Fraction(self.size, self.symbols) < self.own < 1:
-            raise UsageError(f"own must be above {self.size}/{self.symbols} and below 1, not {self.own}")
+            raise UsageError(
+                f"own must be above {self.size}/{self.symbols} and below 1, not {self.own}"
+            )
 
     @property
     def rows(self) -> Rows:
@@ -138,7 +156,8 @@ class SubsetSelection:
 
 @dataclass(frozen=True, slots=True)
 class HadamardResponse:
-    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol (Acharya et al. 2019).
+    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol
+    (Acharya et al. 2019).
 
     Attributes:
         order: K, a power of two from 4 to 2^20; K - 1 symbols can be told apart.
@@ -156,14 +175,22 @@ class HadamardResponse:
 
     @property
     def rows(self) -> Rows:
-        """Chances of the parts that the halves of three values cut the indices into, the index of all halves apart."""
+        """Chances of the parts that the halves of three values cut the indices into, the index of
+        all halves apart.
+        """
         return tuple(
-            tuple((self.own if bits[x] else 1 - self.own) * 2 * share for bits, share in self._parts) for x in range(3)
+            tuple(
+                (self.own if bits[x] else 1 - self.own) * 2 * share for bits, share in self._parts
+            )
+            for x in range(3)
         )
 
     @property
     def blanket(self) -> tuple[Fraction, ...]:
-        """The chance of an index outside the own half; the index 0 is in the half of every symbol."""
+        """The chance of an index outside the own half.
+
+        The index 0 is in the half of every symbol.
+        """
         rest = tuple((1 - self.own) * 2 * share for _, share in self._parts[1:])
         return (self.own * 2 * self._parts[0][1], *rest)
 

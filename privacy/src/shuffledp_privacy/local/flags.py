@@ -1,8 +1,9 @@
 """The hidden-flag blanket of any finite local randomiser: bounds for its shuffled reports.
 
-Certified: each of the others sends, with the chances m_y = min_x R(y|x), an output that does not depend on his
-value, and the adversary is told which of them did. Attained: all others hold one value. Both are the mean positive
-part of a sum of equal draws, which `primitives.excess` computes (docs/accounting.md, K11, K12).
+Certified: each of the others sends, with the chances m_y = min_x R(y|x), an output that does not
+depend on his value, and the adversary is told which of them did. Attained: all others hold one
+value. Both are the mean positive part of a sum of equal draws, which `primitives.excess` computes
+(docs/accounting.md, K11, K12).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ LEAST_BLANKET: Final = 1e-130
 """A smaller m_y is taken for none: squares of what is divided by it would overflow."""
 
 RARE: Final = 1e-4
-"""Outputs of which all others send fewer than this are taken for uncovered; δ grows by less than this share."""
+"""Outputs of which all others send fewer than this are taken for uncovered; δ grows by less than
+this share.
+"""
 
 LARGEST_VALUE: Final = 1e140
 """The square of a larger value would be no double."""
@@ -66,7 +69,8 @@ MOST_DATASETS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A change from x0 to x1 against a law of the others: ratios a/m and b/m with mass m, and outputs that have none.
+    """A change from x0 to x1 against a law of the others: ratios a/m and b/m with mass m, and
+    outputs that have none.
 
     Attributes:
         mass: m_y, shape (classes,), outputs of one class together.
@@ -83,7 +87,10 @@ class Pair:
     epsilon0: float
 
     def upper(self, honest: int, epsilon: float, wanted: float = 0.0, coarse: float = 1.0) -> float:
-        """Certified δ at ε >= 0, never below that of the pair; `coarse` and `wanted` as in `mean_excess`."""
+        """Certified δ at ε >= 0, never below that of the pair.
+
+        `coarse` and `wanted` as in `mean_excess`.
+        """
         if epsilon >= self.epsilon0 < math.inf:
             return 0.0
         local = self._local(epsilon, MARGIN)
@@ -94,14 +101,17 @@ class Pair:
         return min(1.0, up(min(local, found)))
 
     def lower(self, honest: int, epsilon: float, wanted: float = 0.0) -> float:
-        """Attained δ at ε >= 0, never above that of the pair, whose mass must be all of the others' law."""
+        """Attained δ at ε >= 0, never above that of the pair, whose mass must be all of the others'
+        law.
+        """
         if epsilon > LARGEST_EPSILON:
             return 0.0
         if honest == 1:
             return down(self._local(epsilon, -MARGIN))
         draw = Draw(self.mass, self._values(epsilon, -MARGIN))
         bare = self._bare(epsilon, -MARGIN)
-        # A bare output may have had a chance below the least, which the others would add to the second law.
+        # A bare output may have had a chance below the least, which the others would add to the
+        # second law.
         hidden = LEAST_BLANKET * honest * math.exp(epsilon) * self.bare.shape[1]
         if np.abs(draw.values).max(initial=0.0) > LARGEST_VALUE:
             return down(max(0.0, bare - hidden))
@@ -109,22 +119,30 @@ class Pair:
 
     def _values(self, epsilon: float, margin: float) -> Floats:
         with np.errstate(over="ignore"):  # far below 0 is all there is to know
-            return np.asarray(self.gained * (1 + margin) - self.given * (math.exp(epsilon) * (1 - margin)))
+            return np.asarray(
+                self.gained * (1 + margin) - self.given * (math.exp(epsilon) * (1 - margin))
+            )
 
     def _bare(self, epsilon: float, margin: float) -> float:
         left, right = self.bare
         if margin > 0.0:
             right = _without_tiny(right)
         return float(
-            np.maximum(left * (1 + margin) - right * (math.exp(min(epsilon, 700.0)) * (1 - margin)), 0.0).sum()
+            np.maximum(
+                left * (1 + margin) - right * (math.exp(min(epsilon, 700.0)) * (1 - margin)), 0.0
+            ).sum()
         )
 
     def _covered(self, honest: int, epsilon: float) -> tuple[Draw, float]:
-        """The draw of the outputs that the others cover often enough, and δ of those that they do not."""
+        """The draw of the outputs that the others cover often enough, and δ of those that they do
+        not.
+        """
         values = self._values(epsilon, MARGIN)
         often = self.mass * honest > RARE / max(1, self.mass.size)
         rare = float((np.maximum(values, 0.0) * self.mass)[~often].sum())
-        return Draw(self.mass[often], values[often]), rare * (1 + MARGIN) + self._bare(epsilon, MARGIN)
+        return Draw(self.mass[often], values[often]), rare * (1 + MARGIN) + self._bare(
+            epsilon, MARGIN
+        )
 
     def _local(self, epsilon: float, margin: float) -> float:
         """δ of one report by itself."""
@@ -142,7 +160,8 @@ class HiddenFlags:
 
     Args:
         rows: R(y|x); exact, each of sum 1.
-        blanket: m_y, 0 <= m_y <= R(y|x) for every value x that the others may hold; None for the largest there is.
+        blanket: m_y, 0 <= m_y <= R(y|x) for every value x that the others may hold; None for the
+            largest there is.
     """
 
     def __init__(self, rows: Rows, blanket: tuple[Fraction, ...] | None = None) -> None:
@@ -151,12 +170,16 @@ class HiddenFlags:
         cells = len(rows) * (len(rows) - 1) * len(masses)
         if cells > MOST_CELLS or len(masses) > MOST_OUTPUTS:
             raise UsageError(
-                f"{len(rows)} values and {len(masses)} outputs are too many: at most {MOST_OUTPUTS} outputs, and "
-                f"{MOST_CELLS:,} outputs times ordered pairs of values; merge outputs with proportional columns"
+                f"{len(rows)} values and {len(masses)} outputs are too many: at most "
+                f"{MOST_OUTPUTS} outputs, and "
+                f"{MOST_CELLS:,} outputs times ordered pairs of values; merge outputs with "
+                f"proportional columns"
             )
         self._ratios = _Ratios(rows, masses)
         self.changes = self._ratios.different()
-        self.epsilon0 = max(_log_ratio(max(column), min(column)) for column in zip(*rows, strict=True))
+        self.epsilon0 = max(
+            _log_ratio(max(column), min(column)) for column in zip(*rows, strict=True)
+        )
         self._pair = lru_cache(maxsize=64)(self._ratios.pair)
 
     def delta(self, honest: int, epsilon: float) -> float:
@@ -191,10 +214,17 @@ class HiddenFlags:
         near = 0.5 * self._alone(self._by_size(honest, 0.0)[0][1], honest, delta)
         start = self._by_size(honest, near)[0][1]
         epsilon = self._alone(start, honest, delta)
-        left = [change for bound, change in self._by_size(honest, epsilon) if bound > delta and change != start]
+        left = [
+            change
+            for bound, change in self._by_size(honest, epsilon)
+            if bound > delta and change != start
+        ]
         for change in left:
             pair = self._pair(*change)
-            if pair.upper(honest, epsilon, delta, COARSE) > delta and pair.upper(honest, epsilon, delta) > delta:
+            if (
+                pair.upper(honest, epsilon, delta, COARSE) > delta
+                and pair.upper(honest, epsilon, delta) > delta
+            ):
                 epsilon = max(epsilon, self._alone(change, honest, delta))
         return epsilon
 
@@ -203,7 +233,9 @@ class HiddenFlags:
         return certified_epsilon(partial(pair.upper, honest, wanted=delta), delta, pair.epsilon0)
 
     def datasets(self, honest: int, epsilon: float) -> list[Pair]:
-        """Changes against others who all hold one value, those that promise the largest δ near ε."""
+        """Changes against others who all hold one value, those that promise the largest δ near
+        ε.
+        """
         laws = self._ratios.float_rows
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
@@ -237,20 +269,27 @@ class _Ratios:
         self.ratio = np.array([float(value) for value in self.exact], dtype=np.float64)
         self.column = np.unique(self.mass, return_inverse=True)[1].reshape(-1)
         self.float_rows = np.array([[float(value) for value in row] for row in rows])
-        self.bare = np.array([[_rounded_up(row[y]) for y in bare] for row in rows], dtype=np.float64)
+        self.bare = np.array(
+            [[_rounded_up(row[y]) for y in bare] for row in rows], dtype=np.float64
+        )
         chances: dict[Fraction, int] = {}
         numbers = [[chances.setdefault(row[y], len(chances)) for y in bare] for row in rows]
         self.bare_code = np.array(numbers, dtype=np.int64)
         self.bare_codes = len(chances)
 
     def different(self) -> list[tuple[int, int]]:
-        """One of each kind of pair; two are alike that are the same but for the names of outputs."""
+        """One of each kind of pair.
+
+        Two are alike that are the same but for the names of outputs.
+        """
         kinds: dict[bytes, tuple[int, int]] = {}
         for x0, x1 in permutations(range(len(self.rows)), 2):
             # By the exact chances, here and below: floats may be equal where these are not.
             if self.rows[x0] == self.rows[x1]:
                 continue
-            merged = (self.code[x0] * len(self.exact) + self.code[x1]) * (self.mass.size + 1) + self.column
+            merged = (self.code[x0] * len(self.exact) + self.code[x1]) * (
+                self.mass.size + 1
+            ) + self.column
             merged.sort()
             bare = np.sort(self.bare_code[x0] * self.bare_codes + self.bare_code[x1])
             kinds.setdefault(merged.tobytes() + bare.tobytes(), (x0, x1))
@@ -258,18 +297,26 @@ class _Ratios:
 
     def pair(self, x0: int, x1: int) -> Pair:
         """The change from x0 to x1, outputs of one class together."""
-        codes, place = np.unique(self.code[x0] * len(self.exact) + self.code[x1], return_inverse=True)
+        codes, place = np.unique(
+            self.code[x0] * len(self.exact) + self.code[x1], return_inverse=True
+        )
         # Down, by more than the rounding of the sum: less blanket is a looser bound.
         together = np.bincount(place.reshape(-1), weights=self.mass, minlength=codes.size)
         mass = np.asarray(together * (1 - 2.0**-53 * self.mass.size), dtype=np.float64)
         left, right = np.divmod(codes, max(1, len(self.exact)))
         epsilon0 = self._epsilon0(x0, x1)
         return Pair(
-            np.asarray(mass, dtype=np.float64), self.ratio[left], self.ratio[right], self.bare[[x0, x1]], epsilon0
+            np.asarray(mass, dtype=np.float64),
+            self.ratio[left],
+            self.ratio[right],
+            self.bare[[x0, x1]],
+            epsilon0,
         )
 
     def _epsilon0(self, x0: int, x1: int) -> float:
-        """Largest ln R(y|x0)/R(y|x1), rounded up: exactly where the rounded chances say that it is."""
+        """Largest ln R(y|x0)/R(y|x1), rounded up: exactly where the rounded chances say that it
+        is.
+        """
         above, below = self.float_rows[x0], self.float_rows[x1]
         with np.errstate(all="ignore"):
             ratio = np.where(above > 0.0, above / below, 0.0)
@@ -277,7 +324,10 @@ class _Ratios:
         small = np.flatnonzero((below < LEAST_NORMAL) | (above < LEAST_NORMAL)).tolist()
         places = {int(np.argmax(ratio)), *small}
         # Another one may be larger by its rounding.
-        return max(_log_ratio(self.rows[x0][place], self.rows[x1][place]) for place in places) + 2.0**-50
+        return (
+            max(_log_ratio(self.rows[x0][place], self.rows[x1][place]) for place in places)
+            + 2.0**-50
+        )
 
     def quick(self, changes: Indices, honest: int, epsilon: float) -> Floats:
         """Upper bound of δ of each pair at ε >= 0 by Chernoff's bound, many pairs at a time."""
@@ -291,7 +341,9 @@ class _Ratios:
             given = _without_tiny(self.bare[x1])
             bare = np.maximum(self.bare[x0] * (1 + MARGIN) - given * growth, 0.0).sum(axis=1)
             bare += np.maximum(values[:, ~often], 0.0) @ self.mass[~often] * (1 + MARGIN)
-            found[start : start + chunk] = bare + many_chernoff(self.mass[often], values[:, often], honest)
+            found[start : start + chunk] = bare + many_chernoff(
+                self.mass[often], values[:, often], honest
+            )
         return np.minimum(found * (1 + 1e-8), 1.0)
 
 
@@ -307,12 +359,16 @@ def _log_ratio(above: Fraction, below: Fraction) -> float:
         return math.log1p(float(ratio - 1)) * (1 + 2.0**-50) + 2.0**-1070
     if ratio < 2**1000:
         return math.log(float(ratio)) * (1 + 2.0**-50)
-    # The logarithms of long numbers are large, and their difference has lost what both were rounded by.
+    # The logarithms of long numbers are large, and their difference has lost what both were rounded
+    # by.
     return (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 2.0**-40)
 
 
 def _rounded_up(chance: Fraction) -> float:
-    """The chance as a float, never below it where floats have fewer digits; `MARGIN` covers all others."""
+    """The chance as a float, never below it where floats have fewer digits.
+
+    `MARGIN` covers all others.
+    """
     nearest = float(chance)
     return math.nextafter(nearest, 1.0) if chance > 0 and nearest < LEAST_NORMAL else nearest
 

@@ -1,10 +1,13 @@
-"""Mechanisms of a lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary sum.
+"""Mechanisms of a lecture (Wang, lecture 9): the local model, RAPPOR, and Cheu's one-bit binary
+sum.
 
-Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and attained agree and
-`corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in `clones.LocalRandomiser`, or
-use `KRRHistogram` and `RRShuffle`, which are analysed exactly. docs/accounting.md, propositions C8 and C9.
+Local mechanisms need no shuffler; their guarantee holds against everybody, so certified and
+attained agree and `corrupted_bounds` is the same number. To see one of them shuffled, put its ε0 in
+`clones.LocalRandomiser`, or use `KRRHistogram` and `RRShuffle`, which are analysed exactly.
+docs/accounting.md, propositions C8 and C9.
 
-Parameters are floats: these specs are for comparison and teaching and are never sampled on a device.
+Parameters are floats: these specs are for comparison and teaching and are never sampled on a
+device.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ def _check_local(epsilon: float, max_value: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneBitMean:
-    """One-bit report of a value in {0..m}: 1 with chance (1 + (x/m)(e^ε - 1)) / (e^ε + 1) (Theorem 9.3; Ding 2017).
+    """One-bit report of a value in {0..m}: 1 with chance (1 + (x/m)(e^ε - 1)) / (e^ε + 1) (Theorem
+    9.3; Ding 2017).
 
     With m = 1 this is binary randomised response, true with probability e^ε/(e^ε + 1).
 
@@ -97,12 +101,16 @@ LocalMean: TypeAlias = OneBitMean | LaplaceMean
 
 
 def binary_response(epsilon: float) -> OneBitMean:
-    """Binary randomised response of the lecture, ε in nats, 0 < ε <= 100. Raises UsageError outside."""
+    """Binary randomised response of the lecture, ε in nats, 0 < ε <= 100.
+
+    Raises UsageError outside.
+    """
     return OneBitMean(epsilon, 1)
 
 
 def cheu_binary_sum(users: int, epsilon: float, delta: float) -> RRShuffle:
-    """Cheu's one-bit sum with the lecture's p = ln(1/δ)/(n ε²) (section 9.2.2), an RR-shuffle of one bit.
+    """Cheu's one-bit sum with the lecture's p = ln(1/δ)/(n ε²) (section 9.2.2), an RR-shuffle of
+    one bit.
 
     The printed p is an order of magnitude, not a guarantee: certify the result.
 
@@ -115,15 +123,20 @@ def cheu_binary_sum(users: int, epsilon: float, delta: float) -> RRShuffle:
         UsageError: out of range, or where the formula asks for p > 1 (too few users).
     """
     if users < 1 or not epsilon > 0 or not 0 < delta < 1:
-        raise UsageError(f"need users >= 1, epsilon > 0, 0 < delta < 1, not {users}, {epsilon}, {delta}")
+        raise UsageError(
+            f"need users >= 1, epsilon > 0, 0 < delta < 1, not {users}, {epsilon}, {delta}"
+        )
     randomise = math.log(1 / delta) / (users * epsilon**2)
     if randomise > 1:
-        raise UsageError(f"{users} users are too few: the formula asks for p = {randomise:.3g}, above 1")
+        raise UsageError(
+            f"{users} users are too few: the formula asks for p = {randomise:.3g}, above 1"
+        )
     return RRShuffle(max_value=1, randomise=Fraction(math.ceil(randomise * 2**40), 2**40))
 
 
 def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
-    """Exact variance of the unbiased estimate of the mean of `values` (proposition C9), in squared units.
+    """Exact variance of the unbiased estimate of the mean of `values` (proposition C9), in squared
+    units.
 
     Args:
         spec: the mechanism.
@@ -138,12 +151,16 @@ def mean_variance(spec: LocalMean, values: Sequence[int]) -> float:
     if isinstance(spec, LaplaceMean):
         return 2 * (largest / spec.epsilon) ** 2 / users
     spread = largest / math.tanh(spec.epsilon / 2)
-    ones = [(1 + x / largest * math.expm1(spec.epsilon)) / (math.exp(spec.epsilon) + 1) for x in values]
+    ones = [
+        (1 + x / largest * math.expm1(spec.epsilon)) / (math.exp(spec.epsilon) + 1) for x in values
+    ]
     return math.fsum(spread**2 * q * (1 - q) for q in ones) / users**2
 
 
 def _distances(setting: Setting, max_value: int) -> Floats:
-    """Distances to cover: 1..d_max for metric adjacency, only the largest for standard adjacency."""
+    """Distances to cover: 1..d_max for metric adjacency, only the largest for standard
+    adjacency.
+    """
     largest = min(setting.max_distance or max_value, max_value)
     if setting.adjacency is Adjacency.STANDARD:
         return np.array([float(largest)])
@@ -215,11 +232,16 @@ def _(spec: OneBitMean, setting: Setting, delta: float) -> Bounds:
     _check_delta(delta)
     distances = _distances(setting, spec.max_value)
     # (e^ε + 1) δ may eat nearly all of the gain: the subtraction's own rounding is bounded apart.
-    gain, loss = distances / spec.max_value * math.expm1(spec.epsilon), delta * (math.exp(spec.epsilon) + 1)
+    gain, loss = (
+        distances / spec.max_value * math.expm1(spec.epsilon),
+        delta * (math.exp(spec.epsilon) + 1),
+    )
     high = np.log1p(np.maximum(gain * (1 + ROUNDING) - loss * (1 - ROUNDING), 0.0))
     low = np.log1p(np.maximum(gain * (1 - ROUNDING) - loss * (1 + ROUNDING), 0.0))
     units = _units(setting, distances)
-    return Bounds(_epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS)
+    return Bounds(
+        _epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS
+    )
 
 
 @epsilon_bounds.register
@@ -231,7 +253,9 @@ def _(spec: LaplaceMean, setting: Setting, delta: float) -> Bounds:
     loss, gift = distances * spec.epsilon / spec.max_value, 2 * math.log1p(-delta)
     high, low = (loss * (1 + r) + gift * (1 - r) for r in (ROUNDING, -ROUNDING))
     units = _units(setting, distances)
-    return Bounds(_epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS)
+    return Bounds(
+        _epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS
+    )
 
 
 @certified_curve.register

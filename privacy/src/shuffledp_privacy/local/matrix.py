@@ -1,10 +1,12 @@
-"""Any finite local randomiser, given as the matrix of its chances: bounds for its shuffled reports (K11, K12).
+"""Any finite local randomiser, given as the matrix of its chances: bounds for its shuffled reports
+(K11, K12).
 
-    certified   the hidden-flag blanket of the matrix itself, the worst of all changes of a value (K11)
+    certified   the hidden-flag blanket of the matrix itself, the worst of all changes of a value
+                (K11)
     attained    all others hold one value, exact (K11)
 
-A change of a value is any change: rows have no order, so under metric adjacency the worst distance is 1 and the
-numbers are those of the standard adjacency (K7).
+A change of a value is any change: rows have no order, so under metric adjacency the worst distance
+is 1 and the numbers are those of the standard adjacency (K7).
 """
 
 from __future__ import annotations
@@ -42,18 +44,22 @@ LONGEST_EXPONENT: Final = 4
 """Most characters of a decimal's exponent."""
 
 CURVE_WORK: Final = 6000
-"""Nodes of a curve times different pairs; chords in e^ε between the nodes are upper bounds, as curves are convex."""
+"""Nodes of a curve times different pairs; chords in e^ε between the nodes are upper bounds, as
+curves are convex.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalMatrix:
-    """A local randomiser with one message, as the matrix R(y|x): the chance of output y where the value is x.
+    """A local randomiser with one message, as the matrix R(y|x): the chance of output y where the
+    value is x.
 
     Attributes:
         rows: a row for each value, a column for each output; exact, each row of sum 1.
         inputs: number of values.
         outputs: number of outputs.
-        digest: first 16 hexadecimal digits of the SHA-256 of the matrix as text, to tell matrices apart.
+        digest: first 16 hexadecimal digits of the SHA-256 of the matrix as text, to tell matrices
+            apart.
 
     >>> from fractions import Fraction
     >>> half = Fraction(1, 2)
@@ -82,20 +88,24 @@ class LocalMatrix:
 
 def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
     if len(row) != columns:
-        raise UsageError(f"{where} has {len(row)} chances, the first row {columns}: every row needs all outputs")
+        raise UsageError(
+            f"{where} has {len(row)} chances, the first row {columns}: every row needs all outputs"
+        )
     for column, value in enumerate(row, 1):
         if not 0 <= value <= 1:
             raise UsageError(f"{where}, column {column}: a chance must be from 0 to 1, not {value}")
     total = sum(row)
     if total != 1:
         raise UsageError(
-            f"{where} adds up to {float(total):.12g}, not exactly to 1: write the chances as fractions such as 1/3, "
+            f"{where} adds up to {float(total):.12g}, not exactly to 1: write the chances as "
+            f"fractions such as 1/3, "
             "or as decimals that add up"
         )
 
 
 def parse_matrix(text: str) -> LocalMatrix:
-    """The matrix in a text of comma-separated values: a line for each value, chances such as 1/3 or 0.25.
+    """The matrix in a text of comma-separated values: a line for each value, chances such as 1/3 or
+    0.25.
 
     Empty lines, and what follows a #, are left out.
 
@@ -111,13 +121,17 @@ def parse_matrix(text: str) -> LocalMatrix:
             _check_row(row, len(rows[0]) if rows else len(row), f"line {number}")
             rows.append(row)
     if not rows:
-        raise UsageError("the matrix is empty: write a line for each value, with a chance for each output")
+        raise UsageError(
+            "the matrix is empty: write a line for each value, with a chance for each output"
+        )
     return LocalMatrix(tuple(rows))
 
 
 def _chance(cell: str, line: int) -> Fraction:
     shown = cell if len(cell) <= 40 else f"{cell[:40]}..."
-    refusal = UsageError(f"line {line}: {shown!r} is not a probability: write a fraction such as 1/3, or a decimal")
+    refusal = UsageError(
+        f"line {line}: {shown!r} is not a probability: write a fraction such as 1/3, or a decimal"
+    )
     # A long number, or one with a large exponent, would take all memory.
     if len(cell) > LONGEST_ENTRY or len(cell.lower().partition("e")[2]) > LONGEST_EXPONENT:
         raise refusal
@@ -153,7 +167,9 @@ def _certified(spec: Finite, honest: int, epsilon: float) -> float:
 
 
 _COMPOSITIONS = "two outputs: every composition of the others (K6), or flags (K11)"
-_BASIS = "hidden-flag blanket of this very randomiser, the worst of all changes of a value (K11, K12)"
+_BASIS = (
+    "hidden-flag blanket of this very randomiser, the worst of all changes of a value (K11, K12)"
+)
 _ATTAINED = "attained: all others hold one value, exact (K11)"
 
 
@@ -168,9 +184,16 @@ def _(spec: Finite, setting: Setting, epsilon: float) -> Bounds:
     certified, two = _certified(spec, setting.honest, epsilon), _two_outputs(spec, setting.honest)
     attained = 0.0
     if certified > 0.0:
-        attained = max(pair.lower(setting.honest, epsilon) for pair in flags.datasets(setting.honest, epsilon))
+        attained = max(
+            pair.lower(setting.honest, epsilon) for pair in flags.datasets(setting.honest, epsilon)
+        )
         attained = attained if two is None else max(attained, two.lower(epsilon))
-    return Bounds(certified, min(attained, certified), None, (_BASIS if two is None else _COMPOSITIONS, _ATTAINED))
+    return Bounds(
+        certified,
+        min(attained, certified),
+        None,
+        (_BASIS if two is None else _COMPOSITIONS, _ATTAINED),
+    )
 
 
 @epsilon_bounds.register(LocalMatrix)
@@ -188,8 +211,12 @@ def _(spec: Finite, setting: Setting, delta: float) -> Bounds:
         return Bounds(0.0, 0.0, None, basis[:1])
     # The dataset that is worst near the answer: only that one is inverted.
     near = 0.98 * certified
-    best = max(flags.datasets(setting.honest, near), key=lambda pair: pair.lower(setting.honest, near))
-    attained = attained_epsilon(lambda epsilon: best.lower(setting.honest, epsilon, delta), delta, certified)
+    best = max(
+        flags.datasets(setting.honest, near), key=lambda pair: pair.lower(setting.honest, near)
+    )
+    attained = attained_epsilon(
+        lambda epsilon: best.lower(setting.honest, epsilon, delta), delta, certified
+    )
     if two is not None:
         attained = max(attained, attained_epsilon(two.lower, delta, certified))
     return Bounds(certified, attained, None, basis)
@@ -200,13 +227,20 @@ def _(spec: Finite, setting: Setting, delta: float) -> Bounds:
 @corrupted_bounds.register(SubsetSelection)
 @corrupted_bounds.register(HadamardResponse)
 def _(spec: Finite, setting: Setting, delta: float) -> CorruptedBounds:
-    """The pure ε0 = max ln R(y|x)/R(y|x') of one report; where that is infinite, the least ε at δ."""
+    """The pure ε0 = max ln R(y|x)/R(y|x') of one report.
+
+    Where that is infinite, the least ε at δ.
+    """
     del setting
     flags = _flags(spec)
     if flags.epsilon0 < float("inf"):
-        return CorruptedBounds(flags.epsilon0, 0.0, ("one report: the largest log ratio of the matrix (K11)",))
+        return CorruptedBounds(
+            flags.epsilon0, 0.0, ("one report: the largest log ratio of the matrix (K11)",)
+        )
     if delta == 0.0:
-        raise CannotCertify("an output that some value can send and another cannot has no finite epsilon at delta 0")
+        raise CannotCertify(
+            "an output that some value can send and another cannot has no finite epsilon at delta 0"
+        )
     return CorruptedBounds(flags.least(1, delta), delta, ("one report: its exact curve (K11)",))
 
 
@@ -214,14 +248,22 @@ def _(spec: Finite, setting: Setting, delta: float) -> CorruptedBounds:
 @certified_curve.register(UnaryEncoding)
 @certified_curve.register(SubsetSelection)
 @certified_curve.register(HadamardResponse)
-def _(spec: Finite, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Maximum of the curves of all pairs, in both orders: convex and falling in e^ε, so that one pair has it (C2)."""
+def _(
+    spec: Finite, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Maximum of the curves of all pairs, in both orders: convex and falling in e^ε, so that one
+    pair has it (C2).
+    """
     del distance
     flags, sizes = _flags(spec), np.abs(np.asarray(epsilons, dtype=np.float64))
     nodes = np.unique(sizes)
     most = max(24, min(160, CURVE_WORK // max(1, len(flags.changes))))
     if nodes.size > most:
-        nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]]))
-    values = np.minimum.accumulate([_certified(spec, setting.honest, float(node)) for node in nodes])
+        nodes = np.unique(
+            np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]])
+        )
+    values = np.minimum.accumulate(
+        [_certified(spec, setting.honest, float(node)) for node in nodes]
+    )
     upper = chord(nodes, np.asarray(values), sizes)
     return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

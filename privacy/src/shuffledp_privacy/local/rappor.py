@@ -1,7 +1,9 @@
-"""Bounds for RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1). docs/accounting.md, C10.
+"""Bounds for RAPPOR (Erlingsson, Pihur and Korolova 2014; Wang, lecture 9, section 9.1.1).
+docs/accounting.md, C10.
 
-A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with probability
-f and is kept for ever; each report sends 1 with probability q where the kept bit is 1, and p where it is 0.
+A value sets h bits of a Bloom filter. The permanent response replaces each bit by a fair coin with
+probability f and is kept for ever; each report sends 1 with probability q where the kept bit is 1,
+and p where it is 0.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class RapporPermanent:
 
 @dataclass(frozen=True, slots=True)
 class RapporReport:
-    """One RAPPOR report. Reports share the kept filter: many of them are `RapporPermanent`, not a composition.
+    """One RAPPOR report.
+
+    Reports share the kept filter: many of them are `RapporPermanent`, not a composition.
 
     Attributes:
         hashes: h, 1 to 64.
@@ -88,18 +92,29 @@ class RapporReport:
 
 
 def rappor_epsilon(spec: RapporPermanent | RapporReport) -> float:
-    """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the kept filter 2h ln((1-f/2)/(f/2)). Nats, rounded up."""
+    """Pure ε = h ln(q*(1-p*) / (p*(1-q*))), for the kept filter 2h ln((1-f/2)/(f/2)).
+
+    Nats, rounded up.
+    """
     low, high = spec.response
     odds = math.log(high / low) + math.log((1 - low) / (1 - high))
     return spec.hashes * odds * (1 + ROUNDING)
 
 
-def _curve(spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], margin: float) -> NDArray[np.float64]:
-    """Exact δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative margin."""
+def _curve(
+    spec: RapporPermanent | RapporReport, epsilons: NDArray[np.float64], margin: float
+) -> NDArray[np.float64]:
+    """Exact δ for two values without a common bit, the worst pair, ε >= 0, moved by the relative
+    margin.
+    """
     low, high = spec.response
     ones = np.arange(spec.hashes + 1.0)
-    log_choose = np.array([math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)])
-    true_bits = np.exp(log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log1p(-high))
+    log_choose = np.array(
+        [math.log(math.comb(spec.hashes, count)) for count in range(spec.hashes + 1)]
+    )
+    true_bits = np.exp(
+        log_choose + ones * math.log(high) + (spec.hashes - ones) * math.log1p(-high)
+    )
     fake_bits = np.exp(log_choose + ones * math.log(low) + (spec.hashes - ones) * math.log1p(-low))
     # The law of A - B of C10, from -h to h.
     differences = np.correlate(true_bits, fake_bits, mode="full")
@@ -120,7 +135,10 @@ def _(spec: RapporPermanent | RapporReport, setting: Setting, epsilon: float) ->
 @epsilon_bounds.register(RapporPermanent)
 @epsilon_bounds.register(RapporReport)
 def _(spec: RapporPermanent | RapporReport, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
-    """The pure ε for every δ: nobody calibrates RAPPOR by δ. Published: Erlingsson's formula, which is right."""
+    """The pure ε for every δ: nobody calibrates RAPPOR by δ.
+
+    Published: Erlingsson's formula, which is right.
+    """
     if not 0 <= delta <= 1:
         raise UsageError(f"delta must be from 0 to 1, not {delta}")
     pure = rappor_epsilon(spec)

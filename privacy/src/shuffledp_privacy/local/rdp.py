@@ -1,8 +1,9 @@
 """Rényi bound of Girgis et al. for shuffled, subsampled local randomisers, for comparison only.
 
-Source: Girgis, Data, Diggavi, Suresh and Kairouz 2021, "On the Rényi differential privacy of the (subsampled)
-shuffle model", in the form that Koskela et al. 2021 compare with in section 3.4. Its numbers are `published` ones: they
-are the formula's, rounded to nearest, and never enter a certificate.
+Source: Girgis, Data, Diggavi, Suresh and Kairouz 2021, "On the Rényi differential privacy of the
+(subsampled) shuffle model", in the form that Koskela et al. 2021 compare with in section 3.4. Its
+numbers are `published` ones: they are the formula's, rounded to nearest, and never enter a
+certificate.
 """
 
 from __future__ import annotations
@@ -23,12 +24,20 @@ def _log_terms(epsilon0: float, reports: int, rate: float, order: int) -> NDArra
     """Logarithms of all terms above 1 inside the bound, for a whole order >= 2."""
     blocks = math.floor((reports - 1) / (2 * math.exp(epsilon0))) + 1
     orders = np.arange(3.0, order + 1)
-    log_choose = special.gammaln(order + 1) - special.gammaln(orders + 1) - special.gammaln(order + 1 - orders)
-    square = math.log(2 * order * (order - 1)) + 2 * math.log(rate * math.expm1(epsilon0)) - epsilon0
+    log_choose = (
+        special.gammaln(order + 1)
+        - special.gammaln(orders + 1)
+        - special.gammaln(order + 1 - orders)
+    )
+    square = (
+        math.log(2 * order * (order - 1)) + 2 * math.log(rate * math.expm1(epsilon0)) - epsilon0
+    )
     spread = math.log(2) + 2 * math.log(math.expm1(2 * epsilon0)) - 2 * epsilon0 - math.log(blocks)
     higher = log_choose + orders * math.log(rate) + np.log(orders)
     higher += special.gammaln(orders / 2) + orders / 2 * spread
-    return np.concatenate(([square - math.log(blocks)], higher, [_log_rare(epsilon0, reports, rate, order)]))
+    return np.concatenate(
+        ([square - math.log(blocks)], higher, [_log_rare(epsilon0, reports, rate, order)])
+    )
 
 
 def _log_rare(epsilon0: float, reports: int, rate: float, order: int) -> float:
@@ -38,7 +47,9 @@ def _log_rare(epsilon0: float, reports: int, rate: float, order: int) -> float:
     rest = -math.log1p(order * grown) if order * grown > 0 else 0.0
     gap = log_power + rest
     # Beyond 30 the 1 in e^gap - 1 is below 1e-13 of it.
-    excess = math.log1p(order * grown) + (gap if gap > 30 else math.log(max(math.expm1(gap), 1e-300)))
+    excess = math.log1p(order * grown) + (
+        gap if gap > 30 else math.log(max(math.expm1(gap), 1e-300))
+    )
     return excess - (reports - 1) / (8 * math.exp(epsilon0))
 
 
@@ -63,10 +74,15 @@ def published_shuffle_rdp(epsilon0: float, reports: int, order: int, rate: float
     return total / (order - 1)
 
 
-def published_rdp_epsilon(epsilon0: float, reports: int, delta: float, *, rounds: int = 1, rate: float = 1.0) -> float:
-    """Published ε of `rounds` rounds at δ by the Rényi bound of the best whole order. Nats, for comparison only.
+def published_rdp_epsilon(
+    epsilon0: float, reports: int, delta: float, *, rounds: int = 1, rate: float = 1.0
+) -> float:
+    """Published ε of `rounds` rounds at δ by the Rényi bound of the best whole order.
 
-    The conversion is ε = T ρ(λ) + ln((λ-1)/λ) - (ln δ + ln λ)/(λ-1) (Canonne, Kamath and Steinke 2020).
+    Nats, for comparison only.
+
+    The conversion is ε = T ρ(λ) + ln((λ-1)/λ) - (ln δ + ln λ)/(λ-1) (Canonne, Kamath and Steinke
+    2020).
 
     Raises:
         UsageError: out of range.

@@ -1,1 +1,3 @@
-"""Shared numerics: windows and tails, laws of sums, divergences of ordered laws, inversion, rigorous maxima."""
+"""Shared numerics: windows and tails, laws of sums, divergences of ordered laws, inversion,
+rigorous maxima.
+"""

@@ -1,7 +1,8 @@
 """Sums of independently flipped bits, the output of rr-shuffle, by their generating function.
 
-A zero bit becomes 1 with probability a = p/2, a one bit with probability 1 - a. p is rounded down: less
-randomisation, of which the true one is a post-processing (docs/accounting.md, Proposition S10).
+A zero bit becomes 1 with probability a = p/2, a one bit with probability 1 - a. p is rounded down:
+less randomisation, of which the true one is a post-processing (docs/accounting.md, Proposition
+S10).
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdf, log_cdfs, log_pmfs
+from shuffledp_privacy.primitives.contour import (
+    UNIT,
+    Floats,
+    LogValues,
+    log_cdf,
+    log_cdfs,
+    log_pmfs,
+)
 
 VAGUE = 1e-6
 """Width of a bracket of ln P(X <= t) from which the upper tail is asked as well."""
@@ -19,10 +27,12 @@ VAGUE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class BitSum:
-    """Law of Bin(zeros, a) - Bin(ones, a), a row for each pair of counts; a `TiltedLaw`. 0 < a <= 1/2, or one per row.
+    """Law of Bin(zeros, a) - Bin(ones, a), a row for each pair of counts; a `TiltedLaw`.
 
-    It is the sum of all flipped bits less the number of ones: counted so, a trillion bits of which few are flipped have
-    small phases, small tilts times thresholds, and keep their digits.
+    0 < a <= 1/2, or one per row.
+
+    It is the sum of all flipped bits less the number of ones: counted so, a trillion bits of which
+    few are flipped have small phases, small tilts times thresholds, and keep their digits.
     """
 
     zeros: Floats
@@ -40,7 +50,10 @@ class BitSum:
         flip: Floats | float = self.flip
         if not (isinstance(flip, float) and isinstance(other.flip, float) and flip == other.flip):
             flip = np.concatenate([np.broadcast_to(law.flip, law.zeros.shape) for law in laws])
-        zeros, ones = np.concatenate([law.zeros for law in laws]), np.concatenate([law.ones for law in laws])
+        zeros, ones = (
+            np.concatenate([law.zeros for law in laws]),
+            np.concatenate([law.ones for law in laws]),
+        )
         return BitSum(zeros, ones, flip)
 
     @property
@@ -64,7 +77,10 @@ class BitSum:
         return np.asarray(np.log(weight), dtype=np.float64)
 
     def _tilted(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Tilted probabilities that a zero and a one bit are flipped, each with its complement; nothing cancels."""
+        """Tilted probabilities that a zero and a one bit are flipped, each with its complement.
+
+        Nothing cancels.
+        """
         flip = _column(self.flip, tilt)
         up, down, rest = flip * np.exp(tilt), flip * np.exp(-tilt), 1 - flip
         return up / (rest + up), rest / (rest + up), down / (rest + down), rest / (rest + down)
@@ -83,7 +99,9 @@ class BitSum:
         up, down = self._cumulants(tilt)
         left = self.zeros * np.minimum(self.flip * np.abs(np.expm1(tilt)), 1.0)
         right = self.ones * np.minimum(self.flip * np.abs(np.expm1(-tilt)), 1.0)
-        return np.asarray(UNIT * (16 * (left + right) + 4 * (np.abs(up) + np.abs(down))), dtype=np.float64)
+        return np.asarray(
+            UNIT * (16 * (left + right) + 4 * (np.abs(up) + np.abs(down))), dtype=np.float64
+        )
 
     def condition(self, tilt: Floats) -> Floats:
         """1: nothing cancels."""
@@ -123,9 +141,13 @@ class BitSum:
 
 
 def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdfs`, with 1 - P(X >= t + 1) where a law of hardly more than one point leaves the sum no digits (S3)."""
+    """`log_cdfs`, with 1 - P(X >= t + 1) where a law of hardly more than one point leaves the sum
+    no digits (S3).
+    """
     found = log_cdfs(laws, first, second)
-    low, high = (np.concatenate([getattr(each, side) for each in found]) for side in ("low", "high"))
+    low, high = (
+        np.concatenate([getattr(each, side) for each in found]) for side in ("low", "high")
+    )
     rows = np.flatnonzero(high - low > VAGUE)
     if rows.size:
         unclear, threshold = laws.rows(rows), np.concatenate([first, second])[rows]
@@ -146,7 +168,10 @@ def _column(values: Floats | float, tilt: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class BitPair:
-    """Pair of laws with d bits that are 0 under P and 1 under Q, besides equal ones; an `OrderedPair` with rows."""
+    """Pair of laws with d bits that are 0 under P and 1 under Q, besides equal ones.
+
+    An `OrderedPair` with rows.
+    """
 
     zeros: Floats
     ones: Floats
@@ -178,9 +203,14 @@ class BitPair:
         return len(self.zeros)
 
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
-        """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
+        """ln P(Y <= t) and ln Q(Y <= t).
+
+        Minus infinity below 0, zero from the number of bits on.
+        """
         inside = np.clip(threshold, 0.0, self._bits - 1)
-        first, second = _bit_cdfs(self._both, inside - self.ones, inside - self.ones - self.distance)
+        first, second = _bit_cdfs(
+            self._both, inside - self.ones, inside - self.ones - self.distance
+        )
         return self._at(first, threshold), self._at(second, threshold)
 
     def _at(self, found: LogValues, threshold: Floats) -> LogValues:
@@ -195,13 +225,17 @@ class BitPair:
         near, far = log_pmfs(self._both, inside - self.ones, inside - self.ones - self.distance)
 
         def replace(values: Floats) -> Floats:
-            return np.where(threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, values))
+            return np.where(
+                threshold < 0, np.inf, np.where(threshold > self._bits, -np.inf, values)
+            )
 
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
         """Midpoint of the tilted means where the generating functions differ by e^-E."""
-        size = np.minimum(epsilon / self.distance, 0.999999 * np.log((1 - self.flip) / self.flip) + 1e-12)
+        size = np.minimum(
+            epsilon / self.distance, 0.999999 * np.log((1 - self.flip) / self.flip) + 1e-12
+        )
         drop = np.exp(-size)
         below = np.maximum(1 - self.flip - self.flip * drop, 1e-300)
         weight = np.maximum(((1 - self.flip) * drop - self.flip) / below, 1e-12)
@@ -220,7 +254,10 @@ class BitPair:
 
 @dataclass(frozen=True, slots=True)
 class OrderedSums:
-    """Pair of sums of equally many flipped bits, in likelihood-ratio order; an `OrderedPair` with rows."""
+    """Pair of sums of equally many flipped bits, in likelihood-ratio order.
+
+    An `OrderedPair` with rows.
+    """
 
     first: BitSum
     second: BitSum
@@ -234,9 +271,14 @@ class OrderedSums:
         return len(self.first.zeros)
 
     def cdf(self, threshold: Floats) -> tuple[LogValues, LogValues]:
-        """ln P(Y <= t) and ln Q(Y <= t); minus infinity below 0, zero from the number of bits on."""
+        """ln P(Y <= t) and ln Q(Y <= t).
+
+        Minus infinity below 0, zero from the number of bits on.
+        """
         inside = np.clip(threshold, 0.0, self.first.total - 1)
-        found = _bit_cdfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
+        found = _bit_cdfs(
+            self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones
+        )
         below, above = threshold < 0, threshold >= self.first.total
 
         def replace(values: Floats) -> Floats:
@@ -248,17 +290,25 @@ class OrderedSums:
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
         inside = np.clip(threshold, 0.0, self.first.total)
-        near, far = log_pmfs(self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones)
+        near, far = log_pmfs(
+            self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones
+        )
 
         def replace(values: Floats) -> Floats:
-            return np.where(threshold < 0, np.inf, np.where(threshold > self.first.total, -np.inf, values))
+            return np.where(
+                threshold < 0, np.inf, np.where(threshold > self.first.total, -np.inf, values)
+            )
 
         return LogValues(replace(near.low - far.high), replace(near.high - far.low))
 
     def guess(self, epsilon: Floats) -> Floats:
         """Where Gaussian laws of these means, and of P's variance, have the ratio e^E."""
         middle = 0.5 * (self._mean(self.first) + self._mean(self.second))
-        return np.clip(middle - epsilon * self.spread() ** 2 / np.maximum(self.shift(), 1e-12), 0.0, self.first.total)
+        return np.clip(
+            middle - epsilon * self.spread() ** 2 / np.maximum(self.shift(), 1e-12),
+            0.0,
+            self.first.total,
+        )
 
     def spread(self) -> Floats:
         """Standard deviation of P."""

@@ -1,10 +1,12 @@
-"""Distribution functions of large integer sums from their generating functions, with an error bound.
+"""Distribution functions of large integer sums from their generating functions, with an error
+bound.
 
 For a law on the integers with generating function G, a tilt s and N nodes θ_j = 2πj/N,
-(1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus terms that are
-positive and, for N large, negligible by Chernoff's bound. With s at the saddle point no digits cancel, however
-deep in the tail t lies. Distribution functions have the further factor 1/(1 - e^{s+iθ}), s < 0.
-docs/accounting.md, Proposition S3. Everything is vectorised over rows; a row is one law and one threshold.
+(1/N) Σ_j G(e^{s+iθ_j}) e^{-(s+iθ_j)t} equals Σ_l P(t + lN) e^{slN}: the wanted probability plus
+terms that are positive and, for N large, negligible by Chernoff's bound. With s at the saddle point
+no digits cancel, however deep in the tail t lies. Distribution functions have the further factor
+1/(1 - e^{s+iθ}), s < 0. docs/accounting.md, Proposition S3. Everything is vectorised over rows; a
+row is one law and one threshold.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ UNIT = 2.0**-53
 """Unit roundoff of a double."""
 
 NEGLIGIBLE = 42.0
-"""-ln of the largest alias or dropped node, relative to the sum's scale and to 1 in a deviation: e^-42, 6e-19, enters
-the error bound. A probability is about one in a deviation; of a law as wide as 1e9 points more must be kept."""
+"""-ln of the largest alias or dropped node, relative to the sum's scale and to 1 in a deviation:
+e^-42, 6e-19, enters
+the error bound. A probability is about one in a deviation; of a law as wide as 1e9 points more must
+be kept.
+"""
 
 _ROUNDING = 64.0
 """Rounding error of one term of the sum, in units of `UNIT`, besides that of its phase."""
@@ -55,7 +60,10 @@ class TiltedLaw(Protocol):
         """A bound on the absolute rounding error of `cumulant`."""
 
     def condition(self, tilt: Floats) -> Floats:
-        """Factor by which a rounding of the tilt's parameters grows in the modulus and the phase; at least 1."""
+        """Factor by which a rounding of the tilt's parameters grows in the modulus and the phase.
+
+        At least 1.
+        """
 
     def mean(self, tilt: Floats) -> Floats:
         """Mean of the tilted law."""
@@ -67,7 +75,10 @@ class TiltedLaw(Protocol):
         """Distance by which the tilt may still move in the direction `sign`."""
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """ln |G(e^{s+iθ}) / G(e^s)|; if it may rise with θ on [0, π], the law has a `log_envelope` above it."""
+        """ln |G(e^{s+iθ}) / G(e^s)|.
+
+        If it may rise with θ on [0, π], the law has a `log_envelope` above it.
+        """
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """Argument of G(e^{s+iθ}) / G(e^s), and the size of the parts whose difference it is."""
@@ -75,7 +86,9 @@ class TiltedLaw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogValues:
-    """Logarithms of positive numbers, bracketed: `low` never above, `high` never below the truth."""
+    """Logarithms of positive numbers, bracketed: `low` never above, `high` never below the
+    truth.
+    """
 
     low: Floats
     high: Floats
@@ -84,14 +97,17 @@ class LogValues:
 def log_cdf(law: TiltedLaw, threshold: Floats) -> LogValues:
     """ln P(X <= t) with an error bound, row by row. Source: docs/accounting.md, Proposition S3.
 
-    Far above the mean, where Chernoff's bound leaves less than exp(-NEGLIGIBLE), it is 1 up to that.
+    Far above the mean, where Chernoff's bound leaves less than exp(-NEGLIGIBLE), it is 1 up to
+    that.
     """
     tilt = law.saddle(threshold)
     middle = np.ceil(law.mean(np.zeros_like(tilt)))
     sure = (threshold > middle) & (tilt > 0) & (law.cumulant(tilt) - tilt * threshold < -NEGLIGIBLE)
     found = _evaluate(law, np.where(sure, middle, threshold), cumulative=True)
     # -1e-17 is below ln(1 - e^-42).
-    return LogValues(np.where(sure, -1e-17, found.low), np.where(sure, 0.0, np.minimum(found.high, 0.0)))
+    return LogValues(
+        np.where(sure, -1e-17, found.low), np.where(sure, 0.0, np.minimum(found.high, 0.0))
+    )
 
 
 def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
@@ -100,12 +116,17 @@ def log_pmf(law: TiltedLaw, threshold: Floats) -> LogValues:
 
 
 def log_cdfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_cdf` of the first half of the laws' rows at `first`, of the second half at `second`, in one call."""
+    """`log_cdf` of the first half of the laws' rows at `first`, of the second half at `second`, in
+    one call.
+    """
     return _halves(log_cdf(laws, np.concatenate([first, second])))
 
 
 def log_pmfs(laws: TiltedLaw, first: Floats, second: Floats) -> tuple[LogValues, LogValues]:
-    """`log_pmf` of both halves of the laws' rows. A few rows take as long as one: what costs is the call."""
+    """`log_pmf` of both halves of the laws' rows.
+
+    A few rows take as long as one: what costs is the call.
+    """
     return _halves(log_pmf(laws, np.concatenate([first, second])))
 
 
@@ -116,7 +137,9 @@ def twice(law: TiltedLaw, rows: int) -> TiltedLaw:
 
 def _halves(found: LogValues) -> tuple[LogValues, LogValues]:
     half = found.low.size // 2
-    return LogValues(found.low[:half], found.high[:half]), LogValues(found.low[half:], found.high[half:])
+    return LogValues(found.low[:half], found.high[:half]), LogValues(
+        found.low[half:], found.high[half:]
+    )
 
 
 def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValues:
@@ -153,15 +176,24 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
 
 
 def _period(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, scale: Floats, lost: Floats, *, cumulative: bool
+    law: TiltedLaw,
+    threshold: Floats,
+    tilt: Floats,
+    scale: Floats,
+    lost: Floats,
+    *,
+    cumulative: bool,
 ) -> Floats:
     """Period N, odd, for which each alias is below exp(-lost) of exp(scale)."""
     deviation = np.maximum(np.sqrt(law.variance(tilt)), 1e-3)
     sides = [_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, -1), -1, lost)]
     if cumulative:
-        # P(Y <= t + N) is at most 1, and at most Chernoff's bound as long as the tilt stays below 0.
+        # P(Y <= t + N) is at most 1, and at most Chernoff's bound as long as the tilt stays below
+        # 0.
         flat = (lost - np.minimum(scale, 0.0)) / -tilt
-        sides.append(np.minimum(flat, _reach(law, threshold, tilt, deviation, -0.95 * tilt, 1, lost)))
+        sides.append(
+            np.minimum(flat, _reach(law, threshold, tilt, deviation, -0.95 * tilt, 1, lost))
+        )
     else:
         sides.append(_reach(law, threshold, tilt, deviation, 0.95 * law.room(tilt, 1), 1, lost))
     longest = np.maximum.reduce([*sides, np.full_like(tilt, 2.0)])
@@ -169,13 +201,24 @@ def _period(
 
 
 def _reach(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, deviation: Floats, room: Floats, sign: int, lost: Floats
+    law: TiltedLaw,
+    threshold: Floats,
+    tilt: Floats,
+    deviation: Floats,
+    room: Floats,
+    sign: int,
+    lost: Floats,
 ) -> Floats:
     """Distance beyond which Chernoff's bound at the tilt s + sign*u leaves less than exp(-lost)."""
     best = np.full_like(tilt, np.inf)
     # In deviations for laws near a Gaussian, absolute for laws that hardly leave one point.
     start = law.cumulant(tilt)
-    for move in (3.0 / deviation, 8.0 / deviation, np.full_like(tilt, 1.0), np.full_like(tilt, 5.0)):
+    for move in (
+        3.0 / deviation,
+        8.0 / deviation,
+        np.full_like(tilt, 1.0),
+        np.full_like(tilt, 5.0),
+    ):
         move = np.minimum(move, np.minimum(room, 30.0))  # noqa: PLW2901
         growth = law.cumulant(tilt + sign * move) - start - sign * move * threshold
         best = np.minimum(best, (lost + np.maximum(growth, 0.0)) / move)
@@ -191,11 +234,20 @@ def _node_counts(law: TiltedLaw, tilt: Floats, period: Floats, lost: Floats) -> 
         if not above.any():
             break
         high = np.where(above, np.minimum(1.25 * high, np.pi), high)
-    return np.asarray(np.minimum(np.ceil(high * period / (2 * np.pi)) + 1, (period - 1) / 2), dtype=np.float64)
+    return np.asarray(
+        np.minimum(np.ceil(high * period / (2 * np.pi)) + 1, (period - 1) / 2), dtype=np.float64
+    )
 
 
 def _sum(
-    law: TiltedLaw, threshold: Floats, tilt: Floats, period: Floats, nodes: Floats, lost: Floats, *, cumulative: bool
+    law: TiltedLaw,
+    threshold: Floats,
+    tilt: Floats,
+    period: Floats,
+    nodes: Floats,
+    lost: Floats,
+    *,
+    cumulative: bool,
 ) -> tuple[Floats, Floats]:
     """The trapezoidal sum divided by exp(scale), and the absolute error of it."""
     column = tilt[:, None]
@@ -211,7 +263,8 @@ def _sum(
     turn = phase - shift
     term = weight * np.cos(turn)  # real parts throughout: what is left of two complex conjugates
     if cumulative:
-        # 1 - e^(s+iθ) without cancellation at small tilts, where the pole is near: both summands are positive.
+        # 1 - e^(s+iθ) without cancellation at small tilts, where the pole is near: both summands
+        # are positive.
         real = 2 * np.exp(column) * np.sin(0.5 * angle) ** 2 - np.expm1(column)
         imaginary = -np.exp(column) * np.sin(angle)
         square = real * real + imaginary * imaginary

@@ -1,8 +1,10 @@
-"""Mean positive part of a sum of many equal draws, E[(V_1 + ... + V_h)_+], from both sides, at any h.
+"""Mean positive part of a sum of many equal draws, E[(V_1 + ... + V_h)_+], from both sides, at any
+h.
 
-The sum (1/T) Σ_j E[e^{s_j S}]/s_j², s_j = c + 2πij/T, is the wanted mean plus aliases, which are positive. It ends
-quickly because S gets a little Gaussian noise G of mean 0: by Jensen E[(S + G)_+] is never below E[(S)_+], and never
-more than σ E[φ(S/σ)] above it, which the same sum gives. No grid: the values may be any (docs/accounting.md, K12).
+The sum (1/T) Σ_j E[e^{s_j S}]/s_j², s_j = c + 2πij/T, is the wanted mean plus aliases, which are
+positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen E[(S + G)_+]
+is never below E[(S)_+], and never more than σ E[φ(S/σ)] above it, which the same sum gives. No
+grid: the values may be any (docs/accounting.md, K12).
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ MOST_WORK = 6_000_000
 """Most nodes times values: decides how small σ becomes."""
 
 ONE_THREAD = 200_000
-"""Most products of one product of matrices: a larger one would be shared out to threads, which wait for each other."""
+"""Most products of one product of matrices: a larger one would be shared out to threads, which wait
+for each other.
+"""
 
 FEW = 100
 """Most draws that are enumerated."""
@@ -50,15 +54,22 @@ ALIAS = 21.0
 LARGEST_EXPONENT = 600.0
 
 MOST_ROUNDING = 0.01
-"""Most that rounding may move hK(c): where one value is far larger than the others, a smaller tilt is taken."""
+"""Most that rounding may move hK(c): where one value is far larger than the others, a smaller tilt
+is taken.
+"""
 
 UNDERFLOWN = 1e-130
-"""What products below the least float may add up to in an enumeration: 100! times 60,000 times the least float."""
+"""What products below the least float may add up to in an enumeration: 100! times 60,000 times the
+least float.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The law of one V: `values` with `masses`, 0 with what is left of 1. Shapes equal; masses in (0, 1]."""
+    """The law of one V: `values` with `masses`, 0 with what is left of 1.
+
+    Shapes equal; masses in (0, 1].
+    """
 
     masses: Floats
     values: Floats
@@ -71,7 +82,9 @@ class Draw:
     def rounding(self, tilt: float) -> float:
         """Bound on the error of `log_moment`, from rounding of masses and sums."""
         spread = float(self.masses @ _size_of_growth(tilt * self.values))
-        return (self.values.size + 16) * 2 * UNIT * spread / math.exp(min(0.0, self.log_moment(tilt)))
+        return (
+            (self.values.size + 16) * 2 * UNIT * spread / math.exp(min(0.0, self.log_moment(tilt)))
+        )
 
     def tilted(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of V under the tilt."""
@@ -82,13 +95,20 @@ class Draw:
 
 
 def _size_of_growth(exponent: Floats) -> Floats:
-    """What the rounding of e^x - 1 and of x is relative to: |x| e^x above 0; below, no more than |x| or 1."""
-    return np.asarray(np.where(exponent > 0.0, exponent * np.exp(exponent), np.minimum(-exponent, 1.0)))
+    """What the rounding of e^x - 1 and of x is relative to: |x| e^x above 0.
+
+    Below, no more than |x| or 1.
+    """
+    return np.asarray(
+        np.where(exponent > 0.0, exponent * np.exp(exponent), np.minimum(-exponent, 1.0))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Contour:
-    """Where the sum is taken: its tilt c, period T, noise σ, number of nodes beyond 0, and ln of its largest term."""
+    """Where the sum is taken: its tilt c, period T, noise σ, number of nodes beyond 0, and ln of
+    its largest term.
+    """
 
     tilt: float
     period: float
@@ -97,7 +117,9 @@ class _Contour:
     log_top: float
 
 
-def mean_excess(draw: Draw, trials: int, wanted: float = 0.0, coarse: float = 1.0) -> tuple[float, float]:
+def mean_excess(
+    draw: Draw, trials: int, wanted: float = 0.0, coarse: float = 1.0
+) -> tuple[float, float]:
     """E[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
 
     Args:
@@ -117,14 +139,20 @@ def mean_excess(draw: Draw, trials: int, wanted: float = 0.0, coarse: float = 1.
         below, above = _evaluated(draw, trials, contour)
         low, high = max(low, below), min(high, above)
         done = high - low <= GOOD * high or coarse > 1.0 or not low <= wanted <= high
-        if done or 4 * contour.nodes > MOST_POINTS or 4 * contour.nodes * draw.values.size > MOST_WORK:
+        if (
+            done
+            or 4 * contour.nodes > MOST_POINTS
+            or 4 * contour.nodes * draw.values.size > MOST_WORK
+        ):
             break
         shrink /= 4
     return low, high
 
 
 def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
-    """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0 among them."""
+    """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0
+    among them.
+    """
     used, total, weight = np.zeros(1, dtype=np.int64), np.zeros(1), np.ones(1)
     size = np.zeros(1)
     for mass, value in zip(draw.masses.tolist(), draw.values.tolist(), strict=True):
@@ -138,7 +166,9 @@ def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
     rest, slack = 1.0 - math.fsum(draw.masses.tolist()), 2 * UNIT * (draw.masses.size + 1)
     found, ways = [], float(math.factorial(trials)) / trials
     for side in (-1, 1):
-        left = np.cumprod(np.append(1.0, max(0.0, rest + side * slack) / np.arange(1.0, trials + 1)))
+        left = np.cumprod(
+            np.append(1.0, max(0.0, rest + side * slack) / np.arange(1.0, trials + 1))
+        )
         value = np.maximum(total + side * 4 * UNIT * trials * size, 0.0)
         found.append(float((weight * left[trials - used] * value).sum()) * ways)
     margin = (draw.masses.size + 8) * 8 * UNIT * (trials + 8)
@@ -146,7 +176,8 @@ def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
 
 
 def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
-    """Upper bound e^(h K(c) - 1)/(c h) of the same mean for many laws at once, each at a c that suits it.
+    """Upper bound e^(h K(c) - 1)/(c h) of the same mean for many laws at once, each at a c that
+    suits it.
 
     Args:
         masses: common to all, shape (values,).
@@ -166,7 +197,10 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
     for _ in range(9):  # to about 2 % of c; any c is sound
         middle = np.sqrt(low * high)
         grown = np.exp(middle[:, np.newaxis] * values)
-        rising = trials * middle * ((grown * values) @ masses) > 1 + np.expm1(middle[:, np.newaxis] * values) @ masses
+        rising = (
+            trials * middle * ((grown * values) @ masses)
+            > 1 + np.expm1(middle[:, np.newaxis] * values) @ masses
+        )
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
     size = high[:, np.newaxis] * values
     log_moment = np.log1p(np.expm1(size) @ masses)
@@ -185,7 +219,9 @@ def saddle(draw: Draw, trials: int) -> float:
         middle = math.sqrt(low * high) if low > 0.0 else high / 16
         weights = draw.masses * draw.values * np.exp(middle * draw.values)
         moment = math.exp(draw.log_moment(middle))
-        low, high = (low, middle) if trials * middle * float(weights.sum()) > 2 * moment else (middle, high)
+        low, high = (
+            (low, middle) if trials * middle * float(weights.sum()) > 2 * moment else (middle, high)
+        )
     return high
 
 
@@ -226,7 +262,9 @@ def _evaluated(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float
     moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)
     size = np.abs(1 + moment)
     with np.errstate(divide="ignore"):
-        log_size = np.where(size > 0.5, 0.5 * np.log1p(2 * moment.real + np.abs(moment) ** 2), np.log(size))
+        log_size = np.where(
+            size > 0.5, 0.5 * np.log1p(2 * moment.real + np.abs(moment) ** 2), np.log(size)
+        )
     phase = trials * np.arctan2(moment.imag, 1 + moment.real)
     damping = -0.5 * (contour.noise * frequency) ** 2
     turn = contour.noise**2 * contour.tilt * frequency
@@ -234,9 +272,15 @@ def _evaluated(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float
     values = np.exp(trials * log_size + damping) * np.exp(1j * (phase + turn))
     reach = trials * np.log(np.minimum(size + error, 1.0)) + damping
     relative = trials * error / np.maximum(size, 1e-300)
-    relative += 8 * UNIT * (np.abs(phase) + np.abs(turn) + np.minimum(trials * np.abs(log_size), 800.0) + 64)
+    relative += (
+        8
+        * UNIT
+        * (np.abs(phase) + np.abs(turn) + np.minimum(trials * np.abs(log_size), 800.0) + 64)
+    )
     relative += frequency.size * UNIT  # of the sum
-    wrong = np.where(relative < 0.1, 2 * relative * np.abs(values), 2 * np.exp(np.minimum(reach, 0.0)))
+    wrong = np.where(
+        relative < 0.1, 2 * relative * np.abs(values), 2 * np.exp(np.minimum(reach, 0.0))
+    )
     square = (contour.tilt + 1j * frequency) ** 2
     weight = np.full(frequency.size, 2.0)
     weight[0] = 1.0
@@ -246,7 +290,9 @@ def _evaluated(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float
     return _sides(draw, trials, contour, mean, mean_error, bump)
 
 
-def _sides(draw: Draw, trials: int, contour: _Contour, mean: float, error: float, bump: float) -> tuple[float, float]:
+def _sides(
+    draw: Draw, trials: int, contour: _Contour, mean: float, error: float, bump: float
+) -> tuple[float, float]:
     noise, top = contour.noise, 2 * math.pi / contour.period * contour.nodes
     # What lies beyond the last node: a geometric series of ratio below e^(-σ² top η).
     decay = 1 - math.exp(-(noise**2) * top * 2 * math.pi / contour.period)
@@ -254,8 +300,14 @@ def _sides(draw: Draw, trials: int, contour: _Contour, mean: float, error: float
     wrong = trials * draw.rounding(contour.tilt) + 8 * UNIT * (abs(contour.log_top) + 8)
     scale = math.exp(min(contour.log_top, 700.0)) / contour.period / trials
     high = (mean + error + rest / top**2) * math.exp(wrong) * scale
-    low = (mean - error - rest / top**2 - (bump + noise**2 * rest) * (1 + 1e-9)) * math.exp(-wrong) * scale
-    return max(0.0, low * (1 - 1e-12) - _aliases(draw, trials, contour) / trials), high * (1 + 1e-12)
+    low = (
+        (mean - error - rest / top**2 - (bump + noise**2 * rest) * (1 + 1e-9))
+        * math.exp(-wrong)
+        * scale
+    )
+    return max(0.0, low * (1 - 1e-12) - _aliases(draw, trials, contour) / trials), high * (
+        1 + 1e-12
+    )
 
 
 def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
@@ -271,15 +323,19 @@ def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
         if (tilt + more) * float(draw.values.max()) < LARGEST_EXPONENT:
             exponent = trials * (draw.log_moment(tilt + more) + draw.rounding(tilt + more))
             exponent += 0.5 * ((tilt + more) * contour.noise) ** 2 - 1 - more * period
-            rights.append(math.exp(min(exponent, 700.0)) / (tilt + more) / -math.expm1(-more * period))
+            rights.append(
+                math.exp(min(exponent, 700.0)) / (tilt + more) / -math.expm1(-more * period)
+            )
     return (found + min(rights)) * (1 + 1e-9)
 
 
-def _moments(draw: Draw, tilt: float, step: float, nodes: int) -> tuple[NDArray[np.complex128], Floats]:
+def _moments(
+    draw: Draw, tilt: float, step: float, nodes: int
+) -> tuple[NDArray[np.complex128], Floats]:
     """E[e^((c + iu)V)]/E[e^(cV)] - 1 at u = 0, step, ..., and a bound on its error.
 
-    With z(u) = e^(iuv) - 1 it is the weighted sum of z, and z(u + u') = z(u) z(u') + z(u) + z(u'): one product of
-    matrices gives all nodes from about 2 √nodes of them, and small u lose no digits.
+    With z(u) = e^(iuv) - 1 it is the weighted sum of z, and z(u + u') = z(u) z(u') + z(u) + z(u'):
+    one product of matrices gives all nodes from about 2 √nodes of them, and small u lose no digits.
     """
     weights = draw.masses * np.exp(tilt * draw.values - draw.log_moment(tilt))
     block = math.isqrt(nodes) + 1

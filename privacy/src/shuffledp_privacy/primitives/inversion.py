@@ -1,8 +1,8 @@
 """Inversion of a falling δ(ε) curve: ε at a given δ, rigorous on either side.
 
-A certified ε is a point where the UPPER bound of δ was seen to be small enough, an attained ε one where the
-LOWER bound was seen to be large enough. Because the true curve falls, both are sound whatever rounding or
-grid the bounds use; the search only decides how tight they are.
+A certified ε is a point where the UPPER bound of δ was seen to be small enough, an attained ε one
+where the LOWER bound was seen to be large enough. Because the true curve falls, both are sound
+whatever rounding or grid the bounds use; the search only decides how tight they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
     Args:
         upper: an upper bound of δ at each ε >= 0.
         delta: target, 1e-12 <= δ < 1.
-        ceiling: an ε known to hold at δ = 0 (the local ε0), or `math.inf`: then the bracket is doubled from 1.
+        ceiling: an ε known to hold at δ = 0 (the local ε0), or `math.inf`: then the bracket is
+            doubled from 1.
 
     Raises:
         UsageError: δ out of range.
@@ -46,7 +47,8 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
     check_delta(delta)
     if upper(0.0) <= delta:
         return 0.0
-    # The ceiling itself is not evaluated: it holds at δ = 0, whatever a bound of the shuffle says there.
+    # The ceiling itself is not evaluated: it holds at δ = 0, whatever a bound of the shuffle says
+    # there.
     bad, good = 0.0, ceiling
     if math.isinf(ceiling):
         good = 1.0
@@ -58,7 +60,9 @@ def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:
 
 
 def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
-    """Finds the largest ε in [0, ceiling] with lower(ε) >= delta; 0 if there is none. Nats; never above the truth.
+    """Finds the largest ε in [0, ceiling] with lower(ε) >= delta; 0 if there is none.
+
+    Nats; never above the truth.
 
     Args:
         lower: a lower bound of δ at each ε >= 0, exact on a concrete dataset.
@@ -80,10 +84,12 @@ def attained_epsilon(lower: Curve, delta: float, ceiling: float) -> float:
 
 
 def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[float, float]:
-    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) at every probed end.
+    """A bracket of relative width TOLERANCE with curve(left) > delta >= curve(right) at every
+    probed end.
 
-    Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both ends move
-    in. Until the right end is near, and whenever eight steps were not enough, the bracket is cut instead.
+    Illinois steps on ln δ (order 1.44), kept off the ends by a part of the tolerance so that both
+    ends move in. Until the right end is near, and whenever eight steps were not enough, the bracket
+    is cut instead.
     """
     goal = math.log(delta)
     high, low, last = _log(curve(left)) - goal, -math.inf, 0
@@ -91,18 +97,22 @@ def _narrow(curve: Curve, delta: float, left: float, right: float) -> tuple[floa
         if right - left <= TOLERANCE * right:
             break
         edge = 0.45 * TOLERANCE * right
-        # While δ at the right end is far too small, or rounds to 0, a secant through it would hardly move.
+        # While δ at the right end is far too small, or rounds to 0, a secant through it would
+        # hardly move.
         if low < -4 * abs(goal) - 10:
             middle = left + (right - left) * (0.1 if step < 6 else 0.5)
         elif step % 8 == 7:
             middle = left + (right - left) / 2
         else:
-            middle = min(max(left + (right - left) * high / (high - low), left + edge), right - edge)
+            middle = min(
+                max(left + (right - left) * high / (high - low), left + edge), right - edge
+            )
         value = curve(middle)
         side = 1 if value > delta else -1
         if side > 0:
             left, high = middle, _log(value) - goal
-            # Illinois: an end that stays has its value halved, or false position would only ever move the other one.
+            # Illinois: an end that stays has its value halved, or false position would only ever
+            # move the other one.
             low = low / 2 if last > 0 else low
         else:
             right, low = middle, _log(value) - goal

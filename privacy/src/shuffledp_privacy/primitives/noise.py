@@ -1,8 +1,9 @@
 """Law of the sum of all users' noise: SGDL(r, φ), the difference of two negative binomials NB(r).
 
-Every r > 0, whole or not. E is the total ε of a change by d, nats; HS_E(d) means HS_E(Y || Y + d), which equals
-HS_E(Y || Y - d) by symmetry and rises with d (docs/accounting.md, Propositions S1 and S2). φ is rounded down,
-which only takes noise away (Proposition S2), so a certified number of the rounded law holds for the true one.
+Every r > 0, whole or not. E is the total ε of a change by d, nats; HS_E(d) means HS_E(Y || Y + d),
+which equals HS_E(Y || Y - d) by symmetry and rises with d (docs/accounting.md, Propositions S1 and
+S2). φ is rounded down, which only takes noise away (Proposition S2), so a certified number of the
+rounded law holds for the true one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ CONTOUR_FROM = 64.0
 
 
 def rounded_ratio(epsilon: Fraction) -> float:
-    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than in truth."""
+    """φ = exp(-epsilon) as a double, rounded down by a few units: never more noise than in
+    truth.
+    """
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
     return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * 2.0**-53) - 2.0**-1074)
@@ -47,13 +50,20 @@ class SumNoise(Protocol):
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
 
-    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
-        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
+    def least(
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
+    ) -> tuple[Floats, Floats]:
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c =
+        0).
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class SgdlLaw:
-    """Law SGDL(r, φ) by its generating function [(1-φ)²/((1-φz)(1-φ/z))]^r; a `TiltedLaw`, the same in each row."""
+    """Law SGDL(r, φ) by its generating function [(1-φ)²/((1-φz)(1-φ/z))]^r.
+
+    A `TiltedLaw`, the same in each row.
+    """
 
     shape: float
     ratio: float
@@ -86,7 +96,9 @@ class SgdlLaw:
     def cumulant(self, tilt: Floats) -> Floats:
         """-r ln(1 - 4φ sinh²(s/2)/(1-φ)²)."""
         inner = 4 * self.ratio * np.sinh(0.5 * tilt) ** 2 / self.rest**2
-        return np.asarray(-self.shape * np.log1p(-np.minimum(inner, 1.0 - 2.0**-52)), dtype=np.float64)
+        return np.asarray(
+            -self.shape * np.log1p(-np.minimum(inner, 1.0 - 2.0**-52)), dtype=np.float64
+        )
 
     def cumulant_error(self, tilt: Floats) -> Floats:
         """The rounding of the argument of ln(1 - x), magnified by 1/(1 - x)."""
@@ -94,7 +106,9 @@ class SgdlLaw:
         return np.asarray(8 * UNIT * self.shape * inner * self.condition(tilt), dtype=np.float64)
 
     def condition(self, tilt: Floats) -> Floats:
-        """(1 - φ + φ(e^|s| - 1)) / (1 - φ - φ(e^|s| - 1)) and 1: how the gap up to the largest tilt cancels."""
+        """(1 - φ + φ(e^|s| - 1)) / (1 - φ - φ(e^|s| - 1)) and 1: how the gap up to the largest tilt
+        cancels.
+        """
         grown = self.ratio * np.expm1(np.abs(tilt))
         gap = np.maximum(self.rest - grown, UNIT * self.rest)
         return np.asarray(1.0 + (self.rest + grown) / gap, dtype=np.float64)
@@ -148,7 +162,10 @@ class ShiftedPair:
         return log_cdfs(twice(self.law, self.count()), threshold, threshold - self.distance)
 
     def log_ratio(self, threshold: Floats) -> LogValues:
-        """ln P(t)/P(t - d); infinite where less than e^-100 remains below t, which is charged to `TINY`."""
+        """ln P(t)/P(t - d).
+
+        Infinite where less than e^-100 remains below t, which is charged to `TINY`.
+        """
         floor = -float(table_length(self.law.shape, self.law.ratio))
         inside = np.maximum(threshold, floor)
         near, far = log_pmfs(twice(self.law, self.count()), inside, inside - self.distance)
@@ -182,7 +199,9 @@ class ContourNoise:
         found = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
         return np.minimum(found.upper, self._variation(distance)), found.lower
 
-    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+    def least(
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
+    ) -> tuple[Floats, Floats]:
         """Smallest E for δ, (certified, attained)."""
         goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
         variation = self._variation(distance)
@@ -195,7 +214,10 @@ class ContourNoise:
         return certified, attained
 
     def _variation(self, distance: NDArray[np.int64]) -> Floats:
-        """HS_0(d) is at most d P(0), P(0) at most that of one discrete Laplace draw, (1-φ)/(1+φ); rounded up (S4)."""
+        """HS_0(d) is at most d P(0), P(0) at most that of one discrete Laplace draw, (1-φ)/(1+φ).
+
+        Rounded up (S4).
+        """
         largest = self.law.rest / (1.0 + self.law.ratio) * (1.0 + 1e-12)
         return np.asarray(np.minimum(1.0, largest * distance), dtype=np.float64)
 
@@ -243,23 +265,28 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
     if size >= CONTOUR_FROM or (size >= 8 and needed > LONGEST_TABLE):
         return ContourNoise(SgdlLaw(size, ratio))
     if size >= 1 and needed > LONGEST_TABLE:
-        # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser. Without a
-        # table only the pure guarantee is certified.
+        # SGDL(r) = SGDL(1) + independent noise: certifying the smaller noise is sound, only looser.
+        # Without a table only the pure guarantee is certified.
         needed = table_length(1.0, ratio)
         return build_table(1.0, ratio, needed) if needed <= LONGEST_SMALL_TABLE else NoNoise()
-    # Only r < 1 is still so wide here: it is not log-concave, and the contour pairs rest on S1, which needs that.
+    # Only r < 1 is still so wide here: it is not log-concave, and the contour pairs rest on S1,
+    # which needs that.
     if needed > LONGEST_SMALL_TABLE:
         raise CannotCertify(
-            f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about {needed} relevant "
+            f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about "
+            f"{needed} relevant "
             f"values, above {LONGEST_SMALL_TABLE}; take a larger epsilon or more honest users"
         )
     return build_table(size, ratio, needed)
 
 
 def table_length(shape: float, ratio: float) -> int:
-    """Length of a table beyond which less than e^-100 remains: Chernoff's bound at nine tenths of the largest tilt."""
+    """Length of a table beyond which less than e^-100 remains: Chernoff's bound at nine tenths of
+    the largest tilt.
+    """
     rate = -math.log(ratio)
-    # 1.7 is above -ln(1 - 0.9²) = 1.66, the cumulant for each unit of r at that tilt for small ε, where it is largest.
+    # 1.7 is above -ln(1 - 0.9²) = 1.66, the cumulant for each unit of r at that tilt for small ε,
+    # where it is largest.
     return math.ceil((100.0 + 1.7 * shape) / (0.9 * rate)) + 8
 
 

@@ -1,8 +1,10 @@
-"""Hockey-stick divergence of two laws on the integers in likelihood-ratio order, given by generating functions.
+"""Hockey-stick divergence of two laws on the integers in likelihood-ratio order, given by
+generating functions.
 
-P and Q must have a falling likelihood ratio P(y)/Q(y) (docs/accounting.md, Proposition S1: sums of independent
-log-concave variables of which some are shifted upward). Then HS_E(P||Q) = max_t P(Y <= t) - e^E Q(Y <= t),
-attained at the last t where the ratio is at least e^E. Everything is vectorised over rows (Proposition S4).
+P and Q must have a falling likelihood ratio P(y)/Q(y) (docs/accounting.md, Proposition S1: sums of
+independent log-concave variables of which some are shifted upward). Then HS_E(P||Q) = max_t P(Y <=
+t) - e^E Q(Y <= t), attained at the last t where the ratio is at least e^E. Everything is vectorised
+over rows (Proposition S4).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _UNNOTICED = 1e-9
 """Share of HS that points in doubt may add without a closer look at their mass."""
 
 _OVERSHOOTS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
-"""Relative enlargements of a solved ε that are tried, in turn, until its δ is verified from above."""
+"""Relative enlargements of a solved ε that are tried, in turn, until its δ is verified from above.
+"""
 
 
 class OrderedPair(Protocol):
@@ -58,7 +61,9 @@ class OrderedPair(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Bounds of HS_E(P||Q) from both sides, with ln P and ln Q at the best threshold for its slope."""
+    """Bounds of HS_E(P||Q) from both sides, with ln P and ln Q at the best threshold for its
+    slope.
+    """
 
     upper: Floats
     lower: Floats
@@ -68,7 +73,9 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """The last integer whose computed log ratio is at least ε, and the log ratios there and one above."""
+    """The last integer whose computed log ratio is at least ε, and the log ratios there and one
+    above.
+    """
 
     last: Floats
     inside: LogValues
@@ -76,7 +83,9 @@ class _Edge:
 
 
 class _Bracket:
-    """Brackets low < high with their log ratios, narrowed until low is the last with a ratio of at least ε."""
+    """Brackets low < high with their log ratios, narrowed until low is the last with a ratio of at
+    least ε.
+    """
 
     def __init__(self, pair: OrderedPair, epsilon: Floats) -> None:
         self.pair, self.epsilon = pair, epsilon
@@ -89,7 +98,10 @@ class _Bracket:
         self._evaluate(np.arange(rows), np.arange(rows))
 
     def widen(self, steps: float) -> bool:
-        """Moves every row that lies to one side of its edge by some steps; True if there was any."""
+        """Moves every row that lies to one side of its edge by some steps.
+
+        True if there was any.
+        """
         too_high = self.at_low.low < self.epsilon
         moved = np.flatnonzero(too_high | (self.at_high.low >= self.epsilon))
         down, up = moved[too_high[moved]], moved[~too_high[moved]]
@@ -102,10 +114,12 @@ class _Bracket:
         return bool(moved.size)
 
     def narrow(self, *, along: bool) -> bool:
-        """Narrows every row that is wider than 1 and whose edge is not known to what its ratios are; True if any.
+        """Narrows every row that is wider than 1 and whose edge is not known to what its ratios
+        are; True if any.
 
-        Half way, or `along` the line through its ends to a ratio that counts as known: the log ratio is nearly
-        straight, so that this ends most searches; where it is not, a line may creep from one end.
+        Half way, or `along` the line through its ends to a ratio that counts as known: the log
+        ratio is nearly straight, so that this ends most searches; where it is not, a line may creep
+        from one end.
         """
         wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolved())
         if not wide.size:
@@ -127,14 +141,20 @@ class _Bracket:
         with np.errstate(invalid="ignore", over="ignore"):
             aim = self.epsilon[wide] + 0.5 * (self.at_low.high[wide] - inside)
             line = np.floor(low + (high - low) * ((inside - aim) / (inside - outside)))
-        return np.where(np.isfinite(line), np.clip(line, low + 1.0, high - 1.0), self._half_way(wide))
+        return np.where(
+            np.isfinite(line), np.clip(line, low + 1.0, high - 1.0), self._half_way(wide)
+        )
 
     def edge(self) -> _Edge:
         """Where all rows are as narrow as they can be."""
         # The ratio falls: what holds at `low` from above holds at the next point, too.
         close = self.high - self.low > 1.0
         low = np.where(close, self.at_low.low, self.at_high.low)
-        return _Edge(self.low, self.at_low, LogValues(low, np.where(close, self.at_low.high, self.at_high.high)))
+        return _Edge(
+            self.low,
+            self.at_low,
+            LogValues(low, np.where(close, self.at_low.high, self.at_high.high)),
+        )
 
     def _resolved(self) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
@@ -158,7 +178,9 @@ def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
 
 
 def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
-    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then narrowed."""
+    """Finds the last threshold with a log ratio of at least ε, by a bracket that is widened, then
+    narrowed.
+    """
     bracket = _Bracket(pair, epsilon)
     for doubling in range(64):
         if not bracket.widen(2.0 ** (doubling + 1)):
@@ -169,8 +191,12 @@ def _last_at_least(pair: OrderedPair, epsilon: Floats) -> _Edge:
     return bracket.edge()
 
 
-def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]) -> Floats:
-    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio at t + R is certainly below e^E, else 1."""
+def _mass_in_doubt(
+    pair: OrderedPair, epsilon: Floats, best: Floats, matters: NDArray[np.bool_]
+) -> Floats:
+    """Mass that covers all points in doubt: P(Y <= t + R) if the ratio at t + R is certainly below
+    e^E, else 1.
+    """
     mass = np.ones_like(best)
     rows = np.flatnonzero(matters)
     if rows.size:
@@ -184,10 +210,10 @@ def _mass_in_doubt(pair: OrderedPair, epsilon: Floats, best: Floats, matters: ND
 def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     """Brackets HS_E(P||Q) for each row, E >= 0 in nats (total); shape (rows,).
 
-    At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above it exceed
-    e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of their mass, and all
-    of them lie below t + R once the ratio there is certainly smaller than e^E; otherwise the whole mass 1 is
-    charged. Source: docs/accounting.md, Proposition S4.
+    At the chosen threshold t the ratio may fall short of e^E by the factor e^-lack, and just above
+    it exceed e^E by e^excess. The points in doubt change the sum by at most e^lack - 1 + excess of
+    their mass, and all of them lie below t + R once the ratio there is certainly smaller than e^E;
+    otherwise the whole mass 1 is charged. Source: docs/accounting.md, Proposition S4.
     """
     edge = _last_at_least(pair, epsilon)
     first, second = pair.cdf(edge.last)
@@ -196,22 +222,27 @@ def hockey_stick(pair: OrderedPair, epsilon: Floats) -> Divergence:
     excess = np.clip(edge.outside.high - epsilon, 0.0, 1.0)
     error = np.expm1(lack) + excess
     with np.errstate(over="ignore"):
-        # Any threshold gives a true lower bound; the upper one is charged below for a threshold that is not the best.
-        # The cap at e^700 only avoids an overflow: what is subtracted exceeds 1 by far in either case.
+        # Any threshold gives a true lower bound; the upper one is charged below for a threshold
+        # that is not the best. The cap at e^700 only avoids an overflow: what is subtracted exceeds
+        # 1 by far in either case.
         upper = np.exp(first.high) - np.exp(np.minimum(epsilon + second.low, 700.0))
         lower = np.exp(first.low) - np.exp(np.minimum(epsilon + second.high, 700.0))
     upper += error * _mass_in_doubt(pair, epsilon, edge.last, error > _UNNOTICED * upper) + TINY
     upper = upper * (1.0 + 1e-14)
-    return Divergence(np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second)
+    return Divergence(
+        np.clip(upper, 0.0, 1.0), np.clip(np.nan_to_num(lower, nan=0.0), 0.0, 1.0), first, second
+    )
 
 
-def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0) -> tuple[Floats, Floats]:
+def least_epsilon(
+    pair: OrderedPair, delta: Floats | float, clamped: Floats | float = 0.0
+) -> tuple[Floats, Floats]:
     """Smallest total E >= 0 with HS_E(P||Q) + c (1 + e^E) <= δ, per row: (certified, attained).
 
-    Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the probability that
-    some user's noise is clamped. Certified is inf where no E is enough, and never below the truth; attained is the
-    E below which the lower bound of HS exceeds δ (c plays no part in it), never above the truth.
-    Source: docs/accounting.md, Propositions S4 and S6.
+    Newton's method on a convex function of e^E, then a check from above; `clamped` is c, the
+    probability that some user's noise is clamped. Certified is inf where no E is enough, and never
+    below the truth; attained is the E below which the lower bound of HS exceeds δ (c plays no part
+    in it), never above the truth. Source: docs/accounting.md, Propositions S4 and S6.
     """
     cut = np.broadcast_to(np.asarray(clamped, dtype=np.float64), (pair.count(),)).copy()
     goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), cut.shape).copy()
@@ -226,7 +257,9 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
         trial = solved[open_rows] * (1.0 + overshoot) + 1e-15
         upper = hockey_stick(pair.rows(open_rows), trial).upper
         with np.errstate(over="ignore", invalid="ignore"):
-            grown = np.where(cut[open_rows] > 0, cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12), 0.0)
+            grown = np.where(
+                cut[open_rows] > 0, cut[open_rows] * (1.0 + np.exp(trial)) * (1.0 + 1e-12), 0.0
+            )
         good = upper + grown <= goal[open_rows]
         certified[open_rows[good]] = trial[good]
         open_rows = open_rows[~good]
@@ -234,10 +267,11 @@ def least_epsilon(pair: OrderedPair, delta: Floats | float, clamped: Floats | fl
 
 
 def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floats]:
-    """The root of HS_E + c(1 + e^E) - δ from the left (inf: none), and the best lower bound of the c = 0 root.
+    """The root of HS_E + c(1 + e^E) - δ from the left (inf: none), and the best lower bound of the
+    c = 0 root.
 
-    The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln HS, which is
-    nearly quadratic in E, and then on HS.
+    The root for c = 0 is on the left of the wanted one; it is found first, by Newton steps on ln
+    HS, which is nearly quadratic in E, and then on HS.
     """
     slope = pair.shift() / np.maximum(pair.spread(), 1e-3)
     # About the root for a Gaussian pair of this shift.
@@ -252,7 +286,9 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
     return _solve(pair, delta, cut, start, logarithmic=False)[0], attained
 
 
-def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool) -> tuple[Floats, Floats]:
+def _solve(
+    pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool
+) -> tuple[Floats, Floats]:
     epsilon, attained = start.copy(), np.zeros_like(start)
     result = np.full_like(start, np.inf)
     below, above = np.zeros_like(start), np.full_like(start, np.inf)
@@ -263,9 +299,11 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
         now, goal = epsilon[active], delta[active]
         found = hockey_stick(pair.rows(active), now)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            # HS_E is at least P - e^E Q at any threshold: no E below ln((P - δ)/Q) meets δ. That is what is attained.
+            # HS_E is at least P - e^E Q at any threshold: no E below ln((P - δ)/Q) meets δ. That is
+            # what is attained.
             gain = np.log(np.exp(found.first.low) - goal) - found.second.high
-            # Newton in x = e^E: at a fixed threshold P - x Q + c(1 + x) is linear in x, a tangent of the convex bound.
+            # Newton in x = e^E: at a fixed threshold P - x Q + c(1 + x) is linear in x, a tangent
+            # of the convex bound.
             top = np.exp(found.first.high) + cut[active] - goal
             # In logarithms: at a total E of a thousand nats the probability itself would be 0.
             share = np.log(cut[active]) - found.second.low
@@ -274,20 +312,29 @@ def _solve(pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, loga
             excess = np.log(found.upper / goal)
             quick = now + excess * np.exp(np.log(found.upper) - now - found.second.low)
         attained[active] = np.maximum(attained[active], np.where(np.isfinite(gain), gain, 0.0))
-        # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be met.
+        # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be
+        # met.
         nowhere = (top > 0) & np.isneginf(bottom)
         step = np.where(top <= 0, 0.0, np.where(nowhere, np.inf, np.maximum(step, 0.0)))
         if logarithmic and count < _QUICK_STEPS:
             usable = (np.abs(excess) > 0.05) & np.isfinite(quick)
             step = np.where(usable, np.clip(quick, 0.5 * now, 2.0 * now + 0.1), step)
         if logarithmic:
-            # Without clamping HS falls: a step out of what is known of the root's place is cut to its middle.
+            # Without clamping HS falls: a step out of what is known of the root's place is cut to
+            # its middle.
             below[active] = np.where(excess > 0, np.maximum(below[active], now), below[active])
             above[active] = np.where(excess > 0, above[active], np.minimum(above[active], now))
-            outside = np.isfinite(above[active]) & ~nowhere & ~((step >= below[active]) & (step <= above[active]))
-            # Tangents in e^E creep where the total is hundreds of nats: every other late step halves a wide bracket.
+            outside = (
+                np.isfinite(above[active])
+                & ~nowhere
+                & ~((step >= below[active]) & (step <= above[active]))
+            )
+            # Tangents in e^E creep where the total is hundreds of nats: every other late step
+            # halves a wide bracket.
             if count >= _QUICK_STEPS and count % 2 == 0:
-                outside |= np.isfinite(above[active]) & ~nowhere & (above[active] > 1.001 * below[active])
+                outside |= (
+                    np.isfinite(above[active]) & ~nowhere & (above[active] > 1.001 * below[active])
+                )
             step = np.where(outside, 0.5 * (below[active] + above[active]), step)
         # Nothing is gained below about the width of the bracket of HS itself.
         with np.errstate(over="ignore", invalid="ignore"):

@@ -1,8 +1,9 @@
 """Certified maximum of a function of one or two whole numbers, by monotone bounds and branching.
 
-Metric privacy asks for the worst distance d of up to 1e5 or more, rr-shuffle besides for the worst number j of
-ones among the other bits. A box of (d, j) is done when a bound over the whole box is below the wanted number;
-otherwise it is cut; where nothing is left to cut, the number is raised (docs/accounting.md, Proposition S5).
+Metric privacy asks for the worst distance d of up to 1e5 or more, rr-shuffle besides for the worst
+number j of ones among the other bits. A box of (d, j) is done when a bound over the whole box is
+below the wanted number; otherwise it is cut; where nothing is left to cut, the number is raised
+(docs/accounting.md, Proposition S5).
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ _FEW = 256
 """Number of points up to which all are evaluated, without any slack."""
 
 _MOST = 1_500
-"""Boxes bounded before those that are left are taken as they are: speed costs tightness, never soundness."""
+"""Boxes bounded before those that are left are taken as they are: speed costs tightness, never
+soundness.
+"""
 
 _SOUNDED = 64
-"""Boxes whose own bound is computed at a time, of those: whether it is more in another takes a fifth of that to see."""
+"""Boxes whose own bound is computed at a time, of those: whether it is more in another takes a
+fifth of that to see.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,9 @@ class Boxes:
         return np.asarray((self.d_low == self.d_high) & (self.j_low == self.j_high), dtype=np.bool_)
 
     def cut(self, compositions: int) -> Boxes:
-        """Halves each box on the side where more is lost: ln d, or half the share of compositions."""
+        """Halves each box on the side where more is lost: ln d, or half the share of
+        compositions.
+        """
         # Over d in a..b the bound E(b)/a is loose by up to b/a (S5).
         along = np.log(self.d_high / self.d_low)
         across = 0.5 * (self.j_high - self.j_low) / max(compositions, 1)
@@ -77,7 +84,9 @@ class Boxes:
 def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) -> Boxes:
     """A first cover of low..high times 0..compositions."""
     # In geometric steps: what a box loses is about the ratio of its ends.
-    edges = np.unique(np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])).astype(np.int64)
+    edges = np.unique(
+        np.concatenate([np.round(np.geomspace(low, high, 24)), [low, high + 1]])
+    ).astype(np.int64)
     lines = np.unique(np.round(np.linspace(0, compositions + 1, blocks + 1))).astype(np.int64)
     d = np.repeat(np.arange(len(edges) - 1), len(lines) - 1)
     j = np.tile(np.arange(len(lines) - 1), len(edges) - 1)
@@ -85,9 +94,14 @@ def distance_boxes(low: int, high: int, compositions: int = 0, blocks: int = 1) 
 
 
 def _largest(
-    boxes: Boxes, holds: Callable[[Boxes, float], NDArray[np.bool_]], needed: Callable[[Boxes], Floats]
+    boxes: Boxes,
+    holds: Callable[[Boxes, float], NDArray[np.bool_]],
+    needed: Callable[[Boxes], Floats],
 ) -> float:
-    """Largest `needed` of all boxes: that of some, and of those in which it may be more. 0 for no boxes."""
+    """Largest `needed` of all boxes: that of some, and of those in which it may be more.
+
+    0 for no boxes.
+    """
     found = 0.0
     while len(boxes) and np.isfinite(found):
         some = np.zeros(len(boxes), dtype=np.bool_)
@@ -129,7 +143,9 @@ def certified_maximum(
         if spent > _MOST:
             return max(target, _largest(rest.joined(open_boxes), holds, needed))
         single = open_boxes.points
-        if single.any():  # nothing left to cut: the target is raised, and boxes that are done stay done
+        if (
+            single.any()
+        ):  # nothing left to cut: the target is raised, and boxes that are done stay done
             target = max(target, float(needed(open_boxes.take(single)).max()))
         boxes = rest.joined(open_boxes.take(~single).cut(compositions))
         if not np.isfinite(target):

@@ -1,9 +1,9 @@
 """Tables of the law SGDL(r, φ), point by point, for sums of moderate size and any real r > 0.
 
-With ρ_m = P(m)/P(m-1) the law satisfies ρ_m = φ(m-1+r) / ((1+φ²)m - φ(m+1-r)ρ_{m+1}); run downward from a
-bracket of ρ at the far end the recurrence contracts, so it is started anywhere in the bracket and its error is
-bounded on the way. No factorials, no cancellation; tails come from the same run. docs/accounting.md,
-Proposition S2 (shape of the law) and S3 (error).
+With ρ_m = P(m)/P(m-1) the law satisfies ρ_m = φ(m-1+r) / ((1+φ²)m - φ(m+1-r)ρ_{m+1}); run downward
+from a bracket of ρ at the far end the recurrence contracts, so it is started anywhere in the
+bracket and its error is bounded on the way. No factorials, no cancellation; tails come from the
+same run. docs/accounting.md, Proposition S2 (shape of the law) and S3 (error).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues
 from shuffledp_privacy.primitives.pairs import TINY, hockey_stick, least_epsilon
 
 LONGEST_REACH = 250_000
-"""Most points that a table gets for the sake of large distances, up to a factor of two; about 0.1 s."""
+"""Most points that a table gets for the sake of large distances, up to a factor of two; about 0.1
+s.
+"""
 
 _STEP_ERROR = 16 * UNIT
 """Relative rounding error of one step of the recurrence, its denominator included."""
@@ -27,7 +29,10 @@ _STEP_ERROR = 16 * UNIT
 
 @dataclass(frozen=True, slots=True)
 class NoiseTable:
-    """Table of ln P(0..W) and ln P(Y >= m), m = 0..W, with one common error `margin`; a `SumNoise`."""
+    """Table of ln P(0..W) and ln P(Y >= m), m = 0..W, with one common error `margin`.
+
+    A `SumNoise`.
+    """
 
     shape: float
     ratio: float
@@ -41,7 +46,10 @@ class NoiseTable:
         return len(self.log_pmf) - 1
 
     def mass(self, point: Floats) -> LogValues:
-        """ln P(|y|); beyond W by the ratios φ and φ(r+m-1)/m between which ρ_m lies (Proposition S2)."""
+        """ln P(|y|).
+
+        Beyond W by the ratios φ and φ(r+m-1)/m between which ρ_m lies (Proposition S2).
+        """
         return self._extended(self.log_pmf, np.abs(point))
 
     def at_least(self, point: Floats) -> LogValues:
@@ -53,17 +61,23 @@ class NoiseTable:
             low = np.log1p(-np.exp(np.minimum(inner.high, -1e-300)))
             high = np.log1p(-np.exp(inner.low))
         slack = 4 * UNIT
-        return LogValues(np.where(point > 0, right.low, low - slack), np.where(point > 0, right.high, high + slack))
+        return LogValues(
+            np.where(point > 0, right.low, low - slack),
+            np.where(point > 0, right.high, high + slack),
+        )
 
     def _extended(self, values: Floats, point: Floats) -> LogValues:
         inside = np.minimum(point, self.last).astype(np.int64)
         beyond = np.maximum(point - self.last, 0.0)
         flat = beyond * math.log(self.ratio)
-        # Π (1 + (r-1)/i) over W < i <= m is at most (m/W)^(r-1) for r >= 1 and at least that for r < 1.
+        # Π (1 + (r-1)/i) over W < i <= m is at most (m/W)^(r-1) for r >= 1 and at least that for r
+        # < 1.
         bent = flat + (self.shape - 1.0) * np.log(np.maximum(point, self.last) / self.last)
         base = values[inside]
         slack = self.margin + 4 * UNIT * np.abs(flat)
-        return LogValues(base + np.minimum(flat, bent) - slack, base + np.maximum(flat, bent) + slack)
+        return LogValues(
+            base + np.minimum(flat, bent) - slack, base + np.maximum(flat, bent) + slack
+        )
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
@@ -75,8 +89,12 @@ class NoiseTable:
             return found.upper, found.lower
         return self._spiky(steps, epsilon)
 
-    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
-        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c = 0)."""
+    def least(
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
+    ) -> tuple[Floats, Floats]:
+        """Smallest E with HS_E(d) + c (1 + e^E) <= δ, row by row: (certified, attained with c =
+        0).
+        """
         table = self._reaching(distance)
         if table is not self:
             return table.least(distance, delta, clamped)
@@ -85,8 +103,11 @@ class NoiseTable:
         return self._bisect(distance, delta, clamped)
 
     def _reaching(self, distance: NDArray[np.int64]) -> NoiseTable:
-        """A table that holds the points of Y + d as well: beyond a table's end its tails are only bracketed."""
-        # The threshold that decides lies in the inner half of a table that ends where e^-100 is left.
+        """A table that holds the points of Y + d as well: beyond a table's end its tails are only
+        bracketed.
+        """
+        # The threshold that decides lies in the inner half of a table that ends where e^-100 is
+        # left.
         needed = min(self.last // 2 + int(distance.max(initial=0)), max(self.last, LONGEST_REACH))
         length = self.last  # doubled, so that few different tables are built
         while length < needed:
@@ -94,15 +115,22 @@ class NoiseTable:
         return self if length == self.last else build_table(self.shape, self.ratio, length)
 
     def _spiky(self, steps: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
-        """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around 0 counts (S2)."""
+        """HS_E for r < 1: ln P(y)/P(y-d) rises up to y = 0 and falls after it, so that a run around
+        0 counts (S2).
+        """
         peak = self.mass(np.zeros_like(steps)).high - self.mass(steps).low
         left = self._edge(steps, epsilon, -1, np.full_like(steps, self.last))
         # Beyond d/2 the ratio is at most 1 (S2(e)).
         right = self._edge(steps, epsilon, 1, np.floor(steps / 2))
-        inner_low = -np.expm1(np.logaddexp(self.at_least(left + 1).high, self.at_least(right + 1).high))
-        inner_high = -np.expm1(np.logaddexp(self.at_least(left + 1).low, self.at_least(right + 1).low))
+        inner_low = -np.expm1(
+            np.logaddexp(self.at_least(left + 1).high, self.at_least(right + 1).high)
+        )
+        inner_high = -np.expm1(
+            np.logaddexp(self.at_least(left + 1).low, self.at_least(right + 1).low)
+        )
         near, far = self.at_least(steps - right), self.at_least(steps + left + 1)
-        # Where the two tails agree in all digits their difference is lost; one point of the run is still there.
+        # Where the two tails agree in all digits their difference is lost; one point of the run is
+        # still there.
         single = self.mass(steps - right).low
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             other_low = np.fmax(near.low + np.log1p(-np.exp(far.high - near.low)), single)
@@ -110,7 +138,8 @@ class NoiseTable:
             other_high = near.high + np.log1p(-np.exp(far.low - near.high))
             minus_high = np.exp(np.minimum(epsilon + other_high, 700.0)) * (1.0 + 1e-12)
         upper = inner_high - minus_low + 4 * self.margin + 8 * UNIT + TINY
-        # Above the largest log ratio no point counts (S2(e)); `TINY` stays for what the table leaves out.
+        # Above the largest log ratio no point counts (S2(e)); `TINY` stays for what the table
+        # leaves out.
         upper = np.where(epsilon > peak, TINY, np.clip(upper, 0.0, 1.0))
         lower = np.clip(inner_low - minus_high - 8 * UNIT, 0.0, 1.0)
         return upper, lower
@@ -125,14 +154,20 @@ class NoiseTable:
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
         return low
 
-    def _bisect(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
+    def _bisect(
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
+    ) -> tuple[Floats, Floats]:
         """Inverts both bounds for r < 1 by bisection below ln P(0)/P(d), where HS is zero."""
         steps = distance.astype(np.float64)
         peak = (self.mass(np.zeros_like(steps)).high - self.mass(steps).low) * (1 + 1e-12) + 1e-12
         with np.errstate(over="ignore"):
-            # The bound is convex in e^E: beyond the E where the clamping part alone is delta/2 look no further.
+            # The bound is convex in e^E: beyond the E where the clamping part alone is delta/2 look
+            # no further.
             roof = np.minimum(
-                peak, np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0)) if clamped > 0 else np.inf
+                peak,
+                np.log(np.maximum(np.asarray(delta) / clamped / 2 - 1, 1.0))
+                if clamped > 0
+                else np.inf,
             )
         certified, attained = np.zeros_like(steps), np.zeros_like(steps)
         best = np.full_like(steps, np.inf)
@@ -141,7 +176,8 @@ class NoiseTable:
         for _ in range(48):
             middle = 0.5 * (certified + high)
             good = self._total(distance, middle, clamped) <= delta
-            # Only an E whose bound was seen to be small enough gets here: rounding may make the bound wobble.
+            # Only an E whose bound was seen to be small enough gets here: rounding may make the
+            # bound wobble.
             best = np.where(good, np.minimum(best, middle), best)
             certified, high = np.where(good, certified, middle), np.where(good, middle, high)
             middle = 0.5 * (attained + low)
@@ -180,14 +216,17 @@ class TablePair:
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/P(t - d), of the law continued beyond W by the ratio φ, which is log-concave too.
 
-        Below -W it is called infinite: that mass is charged to `TINY`, and the search for a threshold ends.
+        Below -W it is called infinite: that mass is charged to `TINY`, and the search for a
+        threshold ends.
         """
         far = threshold - self.distance
         ratio = self.table.mass(threshold).low - self.table.mass(far).low
         beyond = np.maximum(np.maximum(np.abs(threshold), np.abs(far)) - self.table.last, 0.0)
         error = 2 * self.table.margin + 16 * UNIT * beyond * -math.log(self.table.ratio)
         lost = threshold < -self.table.last
-        return LogValues(np.where(lost, np.inf, ratio - error), np.where(lost, np.inf, ratio + error))
+        return LogValues(
+            np.where(lost, np.inf, ratio - error), np.where(lost, np.inf, ratio + error)
+        )
 
     def guess(self, epsilon: Floats) -> Floats:
         """The middle: bisection finds the rest."""
@@ -205,12 +244,16 @@ class TablePair:
 
 @lru_cache(maxsize=8)
 def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
-    """Tabulates SGDL(r, φ) on 0..length with a stated relative error. Pure; r > 0, 0 < φ < 1, length >= 1.
+    """Tabulates SGDL(r, φ) on 0..length with a stated relative error.
 
-    The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m ratios make
-    P(m), so the margin is the number of points times the largest error. Source: Propositions S2 and S3.
+    Pure; r > 0, 0 < φ < 1, length >= 1.
+
+    The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m
+    ratios make P(m), so the margin is the number of points times the largest error. Source:
+    Propositions S2 and S3.
     """
-    # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where the table ends.
+    # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where
+    # the table ends.
     first = length + math.ceil(40.0 / -math.log(ratio))
     ratios, tails, worst = _recurrence(shape, ratio, first, length)
     logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
@@ -225,15 +268,21 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     return NoiseTable(shape, ratio, log_pmf, log_tail, margin)
 
 
-def _recurrence(shape: float, ratio: float, first: int, length: int) -> tuple[Floats, Floats, float]:
-    """Runs the recurrence: ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error of a ρ_m."""
+def _recurrence(
+    shape: float, ratio: float, first: int, length: int
+) -> tuple[Floats, Floats, float]:
+    """Runs the recurrence: ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error
+    of a ρ_m.
+    """
     ratios, tails = np.zeros(length + 1), np.ones(length + 1)
     square = 1.0 + ratio * ratio
     below = 1.0 - shape
     # Far out the ratio is close to φ (S2(b)), and a tail of ratios φ is a geometric series.
     following, stack = ratio, 1.0 / (1.0 - ratio)
     error, worst = abs(below) / first, 0.0
-    for m in range(first, 0, -1):  # downward, where the recurrence contracts; upward the other solution would take over
+    for m in range(
+        first, 0, -1
+    ):  # downward, where the recurrence contracts; upward the other solution would take over
         current = ratio * (m - below) / (square * m - ratio * (m + below) * following)
         error = error * abs(m + below) / (m - below) * current * following + _STEP_ERROR
         if m <= length:

@@ -1,9 +1,11 @@
 """Binomial laws on rigorous windows, their tails, and outward rounding.
 
 Conventions for every certified number (docs/accounting.md, K0):
-* a law is kept on a window whose outside mass is at most a stated `tail`, which the caller ADDS to δ;
+* a law is kept on a window whose outside mass is at most a stated `tail`, which the caller ADDS to
+  δ;
 * sums have positive terms only, so floating-point error stays relative; `up` and `down` cover it.
-All probabilities are plain floats, all counts are users or messages. Nothing here draws random numbers.
+All probabilities are plain floats, all counts are users or messages. Nothing here draws random
+numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from shuffledp_core.errors import UsageError
 Floats = NDArray[np.float64]
 
 TAIL = 1e-30
-"""Largest mass outside a window on each side: far below the smallest δ that is certified (1e-12)."""
+"""Largest mass outside a window on each side: far below the smallest δ that is certified (1e-12).
+"""
 
 MARGIN = 1e-8
-"""Relative outward margin. A window pmf is off by at most 2e-9 (see `binomial_window`), sums by N 2^-53."""
+"""Relative outward margin. A window pmf is off by at most 2e-9 (see `binomial_window`), sums by N
+2^-53.
+"""
 
 SHORT = 512
 """Largest number of entries for which a law is convolved directly."""
@@ -43,7 +48,8 @@ def down(value: float) -> float:
 
 
 def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple[int, int]:
-    """Integers lo <= hi with P(X < lo) <= tail and P(X > hi) <= tail for X ~ Bin(trials, probability).
+    """Integers lo <= hi with P(X < lo) <= tail and P(X > hi) <= tail for X ~ Bin(trials,
+    probability).
 
     Bernstein's inequality with variance v: P(|X - μ| >= t on one side) <= exp(-t²/(2(v + t/3))).
 
@@ -59,7 +65,9 @@ def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple
     mean = trials * probability
     log_tail = -math.log(tail)
     # The t at which Bernstein's exponent t²/(2(v + t/3)) is -ln tail.
-    reach = log_tail / 3 + math.sqrt(log_tail * log_tail / 9 + 2 * mean * (1.0 - probability) * log_tail)
+    reach = log_tail / 3 + math.sqrt(
+        log_tail * log_tail / 9 + 2 * mean * (1.0 - probability) * log_tail
+    )
     # One more on each side covers the rounding of the mean, at most trials * 2^-52.
     slack = 1 + math.ceil(trials * 2.0**-50)
     return max(0, math.floor(mean - reach) - slack), min(trials, math.ceil(mean + reach) + slack)
@@ -67,12 +75,13 @@ def binomial_range(trials: int, probability: float, tail: float = TAIL) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A law on consecutive integers: pmf[i] belongs to start + i and sums to 1 (normalised on the window).
+    """A law on consecutive integers: pmf[i] belongs to start + i and sums to 1 (normalised on the
+    window).
 
     Attributes:
         start: the first integer.
-        pmf: the law conditioned on the window, relative error at most 1e-9; so it is above the true pmf
-            by at most the factor 1/(1 - 2 tail).
+        pmf: the law conditioned on the window, relative error at most 1e-9; so it is above the true
+            pmf by at most the factor 1/(1 - 2 tail).
         tail: bound on the true mass left out on EACH side of the window.
         error: bound on the relative error of every entry of pmf, from rounding.
     """
@@ -88,20 +97,27 @@ class Window:
         return self.start + np.arange(self.pmf.size, dtype=np.float64)
 
     def at_most(self) -> Floats:
-        """P(X <= start + i) for each i, summed from the small end: relative error stays small in the tail."""
+        """P(X <= start + i) for each i, summed from the small end: relative error stays small in
+        the tail.
+        """
         return np.cumsum(self.pmf)
 
     def at_least(self) -> Floats:
-        """P(X >= start + i) for each i, summed from the small end: relative error stays small in the tail."""
+        """P(X >= start + i) for each i, summed from the small end: relative error stays small in
+        the tail.
+        """
         return np.cumsum(self.pmf[::-1])[::-1]
 
 
-def binomial_window(trials: int, probability: float, tail: float = TAIL, complement: float | None = None) -> Window:
+def binomial_window(
+    trials: int, probability: float, tail: float = TAIL, complement: float | None = None
+) -> Window:
     """The law Bin(trials, probability) on a window that misses at most `tail` on each side (K0).
 
-    The logarithms of the successive ratios are summed outward from the mode and the result is normalised,
-    which needs no log-factorials of large numbers (those lose 1e-6 at 1e9). With N steps on a side the
-    relative error is at most 80 N 2^-53 (4 roundings a step, partial sums below 70), under 2e-9 at 1e9.
+    The logarithms of the successive ratios are summed outward from the mode and the result is
+    normalised, which needs no log-factorials of large numbers (those lose 1e-6 at 1e9). With N
+    steps on a side the relative error is at most 80 N 2^-53 (4 roundings a step, partial sums below
+    70), under 2e-9 at 1e9.
 
     Args:
         trials: 0..4e18 (accuracy as stated up to 1e9).
@@ -124,24 +140,28 @@ def binomial_window(trials: int, probability: float, tail: float = TAIL, complem
     right = np.cumsum(np.log((trials - above) / (above + 1.0) * odds))
     left = np.cumsum(np.log(below / (trials - below + 1.0) / odds))
     pmf = np.exp(np.concatenate([left[::-1], np.zeros(1), right]))
-    # Normalised on the window: every entry grows by the mass left out, at most 2 tail of itself; none shrinks.
+    # Normalised on the window: every entry grows by the mass left out, at most 2 tail of itself;
+    # none shrinks.
     pmf /= pmf.sum()
     steps = max(mode - low, high - mode) + 1
     return Window(low, pmf, 0.0 if low == 0 and high == trials else tail, 80 * steps * 2.0**-53)
 
 
 def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
-    """Law of the sum of two independent integers, and a bound on the error of any partial sum of it.
+    """Law of the sum of two independent integers, and a bound on the error of any partial sum of
+    it.
 
-    By FFT. Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2: a transform of N = 2^t
-    points has relative 2-norm error at most t η, η below 8 units of roundoff u. No transform of a law exceeds
-    1, so the errors of the two forward transforms reach the result as t η ‖left‖₂ and t η ‖right‖₂, and the
-    product and the inverse add (t η + 8 u) times the smaller norm, which bounds the result's. A partial sum
-    of W entries errs by at most √W times the total (Cauchy-Schwarz). Where one law is short, the sum is
-    formed directly: its error is relative, and the bound 0.
+    By FFT. Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2: a transform of N =
+    2^t points has relative 2-norm error at most t η, η below 8 units of roundoff u. No transform of
+    a law exceeds 1, so the errors of the two forward transforms reach the result as t η ‖left‖₂ and
+    t η ‖right‖₂, and the product and the inverse add (t η + 8 u) times the smaller norm, which
+    bounds the result's. A partial sum of W entries errs by at most √W times the total
+    (Cauchy-Schwarz). Where one law is short, the sum is formed directly: its error is relative, and
+    the bound 0.
 
     Returns:
-        The window of the sum, its `tail` the sum of both tails, and the absolute error bound, to be ADDED
+        The window of the sum, its `tail` the sum of both tails, and the absolute error bound, to be
+        ADDED
         to (certified) or SUBTRACTED from (attained) any tail of it.
     """
     size = left.pmf.size + right.pmf.size - 1
@@ -159,15 +179,17 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
     # Far entries hold rounding noise only: an end that carries next to nothing is left out.
     low = int(np.searchsorted(np.cumsum(pmf), error / 16))
     high = size - int(np.searchsorted(np.cumsum(pmf[::-1]), error / 16))
-    # The transform's error, an eighth of it for the two ends that were cut off, and a little for roundings.
+    # The transform's error, an eighth of it for the two ends that were cut off, and a little for
+    # roundings.
     return Window(start + low, pmf[low:high], tail, relative), 1.2 * error
 
 
 def chords(window: Window, spacing: int) -> tuple[Floats, Floats]:
     """Coarser law, LARGER in convex order, of the same mean: Σ w g(x) >= E g(X).
 
-    Each point's mass is split between the two nodes around it so that its mean is kept (K0, chords). For
-    every convex g the new mean is an upper bound of the mean over the window. spacing >= 1; 1 changes nothing.
+    Each point's mass is split between the two nodes around it so that its mean is kept (K0,
+    chords). For every convex g the new mean is an upper bound of the mean over the window. spacing
+    >= 1; 1 changes nothing.
 
     Returns:
         (nodes, weights), both of one shape; the nodes are integers, as floats.

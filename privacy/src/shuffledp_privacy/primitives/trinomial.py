@@ -1,10 +1,12 @@
-"""Mean positive part of a linear form in two cells of a multinomial, from both sides, at any number of trials.
+"""Mean positive part of a linear form in two cells of a multinomial, from both sides, at any number
+of trials.
 
     E[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
 
-Every k-RR bound is this mean for a few z (docs/accounting.md, K2-K4). It is convex in a once b is averaged
-(K3), and piecewise linear in b, so chords over coarse nodes are rigorous upper bounds and extended chords and
-tangents rigorous lower ones. The tables hold no ε: one table answers a whole curve.
+Every k-RR bound is this mean for a few z (docs/accounting.md, K2-K4). It is convex in a once b is
+averaged (K3), and piecewise linear in b, so chords over coarse nodes are rigorous upper bounds and
+extended chords and tangents rigorous lower ones. The tables hold no ε: one table answers a whole
+curve.
 """
 
 from __future__ import annotations
@@ -18,20 +20,27 @@ from numpy.typing import NDArray
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window
 
 NODES_PER_DEVIATION = 80
-"""Nodes per standard deviation, at least half as many: adds at most 1/(6 * 40²) = 1e-4 to a variance, 5e-5 to ε."""
+"""Nodes per standard deviation, at least half as many: adds at most 1/(6 * 40²) = 1e-4 to a
+variance, 5e-5 to ε.
+"""
 
 WORK = 3_000_000
-"""Probabilities computed for one table, about 0.1 s: decides how many rows have a law of b of their own."""
+"""Probabilities computed for one table, about 0.1 s: decides how many rows have a law of b of their
+own.
+"""
 
 ROUNDING = 2.0**-48
-"""Relative outward margin: α, β and z are known to 2^-50, and the terms added and subtracted are moved one by one."""
+"""Relative outward margin: α, β and z are known to 2^-50, and the terms added and subtracted are
+moved one by one.
+"""
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class TrinomialTable:
-    """Tables of E[(t - b)_+ | a] over rows a and columns t, with weights of the rows for both sides.
+    """Tables of E[(t - b)_+ | a] over rows a and columns t, with weights of the rows for both
+    sides.
 
     Attributes:
         a: the nodes of a.
@@ -43,7 +52,8 @@ class TrinomialTable:
         step: distance between columns.
         mean: tables of E[(t - b)_+] at the columns.
         slope_left, slope_right: P(b < t) and P(b <= t) at the columns.
-        outer: bound on the mass outside all windows, times the largest value it can carry, divided by h q.
+        outer: bound on the mass outside all windows, times the largest value it can carry, divided
+            by h q.
     """
 
     a: Floats
@@ -59,7 +69,10 @@ class TrinomialTable:
     outer: float
 
     def upper(self, alpha: Floats, beta: Floats, z: Floats) -> Floats:
-        """Upper bound of E[(αa - βb - z)_+], shape of the broadcast arguments; add `outer` h q for the tails."""
+        """Upper bound of E[(αa - βb - z)_+], shape of the broadcast arguments.
+
+        Add `outer` h q for the tails.
+        """
         row = np.searchsorted(self.anchor, self.a, side="right") - 1
         # K3: more trials than a leaves, less their mean: larger in convex order.
         t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
@@ -71,14 +84,19 @@ class TrinomialTable:
     def lower(self, alpha: Floats, beta: Floats, z: Floats) -> Floats:
         """Lower bound of E[(αa - βb - z)_+], shape of the broadcast arguments."""
         row = np.searchsorted(self.anchor, self.a, side="left")
-        # K3: fewer trials than a leaves, the others at their mean: smaller in convex order (Jensen).
+        # K3: fewer trials than a leaves, the others at their mean: smaller in convex order
+        # (Jensen).
         t = self._thresholds(alpha, beta, z, -ROUNDING) + self._shift(row, ROUNDING)
         left, part, beyond = self._locate(row, t)
         rise = self._gather(self.slope_right, row, left) * part * self.step
         fall = self._gather(self.slope_left, row, left + 1) * (1.0 - part) * self.step
-        value = np.maximum(self._gather(self.mean, row, left) + rise, self._gather(self.mean, row, left + 1) - fall)
+        value = np.maximum(
+            self._gather(self.mean, row, left) + rise, self._gather(self.mean, row, left + 1) - fall
+        )
         total = (value + beyond) @ np.maximum(self.below, 0.0)
-        if (self.below < 0.0).any():  # a negative weight asks for the opposite bound: the upper one is subtracted
+        if (
+            self.below < 0.0
+        ).any():  # a negative weight asks for the opposite bound: the upper one is subtracted
             row = np.searchsorted(self.anchor, self.a, side="right") - 1
             t = self._thresholds(alpha, beta, z, ROUNDING) + self._shift(row, ROUNDING)
             left, part, beyond = self._locate(row, t)
@@ -92,7 +110,9 @@ class TrinomialTable:
         return (gained - z[..., np.newaxis] * (1 - margin)) / beta[..., np.newaxis]
 
     def _shift(self, row: Indices, margin: float) -> Floats:
-        """Mean of the trials by which an anchor differs, enlarged: added for the upper, taken off for the lower."""
+        """Mean of the trials by which an anchor differs, enlarged: added for the upper, taken off
+        for the lower.
+        """
         return self.ratio * (self.a - self.anchor[row]) * (1 + margin)
 
     def _locate(self, row: Indices, t: Floats) -> tuple[Indices, Floats, Floats]:
@@ -111,7 +131,9 @@ class TrinomialTable:
 def trinomial_table(
     trials: int, q: float, ratio: float, ratio_rest: float, tail: float, work: float = WORK
 ) -> TrinomialTable:
-    """Tables for (a, b, rest) ~ Multinomial(trials; q, q, 1 - 2q). About 0.1 s at most up to 1e9 trials.
+    """Tables for (a, b, rest) ~ Multinomial(trials; q, q, 1 - 2q).
+
+    About 0.1 s at most up to 1e9 trials.
 
     Args:
         trials: h, 1..1e9.
@@ -133,7 +155,9 @@ def trinomial_table(
     first = np.array([float(law.start) for law in laws])
     largest = (float(a[-1]) + trials * q) / (trials * q)
     outer = (4.0 + largest) * max(window.tail, *(law.tail for law in laws))
-    return TrinomialTable(a, above, below, ratio, anchor, first, step, tables[:, 0], tables[:, 1], tables[:, 2], outer)
+    return TrinomialTable(
+        a, above, below, ratio, anchor, first, step, tables[:, 0], tables[:, 1], tables[:, 2], outer
+    )
 
 
 def _spacing(variance: float) -> int:
@@ -152,11 +176,13 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
     above = np.zeros(cells + 1)
     above[:-1] += block @ (1.0 - part)
     above[1:] += block @ part
-    # A convex function lies above the prolongation of a neighbouring chord; the nearer end is prolonged.
+    # A convex function lies above the prolongation of a neighbouring chord; the nearer end is
+    # prolonged.
     near = part < 0.5
     mass_left, mass_right = block[:, near].sum(axis=1), block[:, ~near].sum(axis=1)
     reach_left, reach_right = block[:, near] @ part[near], block[:, ~near] @ (1.0 - part[~near])
-    # The first and the last half cell have no neighbour: there the mean is at least its value to the left.
+    # The first and the last half cell have no neighbour: there the mean is at least its value to
+    # the left.
     reach_left[0] = 0.0
     below = np.zeros(cells + 1)
     below[:-1] += mass_left + reach_left
@@ -169,7 +195,9 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _row_table(law: Window, step: int, columns: int) -> Floats:
-    """E[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive terms."""
+    """E[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive
+    terms.
+    """
     # Past the window the law is complete, and the mean grows with slope 1.
     at_most = np.ones(columns * step)
     at_most[: law.pmf.size] = law.at_most()

@@ -1,12 +1,13 @@
 """Law of a sum of discrete Laplace noises that are conditioned on staying within [-c, c].
 
-P(N = j) is proportional to φ^|j| for |j| <= c, φ = exp(-rate). It is log-concave, and so is the sum W_m of m such
-noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by convolution; of many, probabilities
-come from the generating function by the sums of `contour`. E is the total ε of a change by d, nats.
+P(N = j) is proportional to φ^|j| for |j| <= c, φ = exp(-rate). It is log-concave, and so is the sum
+W_m of m such noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by
+convolution; of many, probabilities come from the generating function by the sums of `contour`. E is
+the total ε of a change by d, nats.
 
-With a = φe^s, b = φe^-s the tilted generating function of one noise is that of the whole discrete Laplace law,
-(1 - φ²)/((1 - az)(1 - b/z)), times 1 - V, V = (a^(c+1) z^(c+1) (1 - b/z) + b^(c+1) z^-(c+1) (1 - az))/(1 - φ²): the two
-tails that are cut off.
+With a = φe^s, b = φe^-s the tilted generating function of one noise is that of the whole discrete
+Laplace law, (1 - φ²)/((1 - az)(1 - b/z)), times 1 - V, V = (a^(c+1) z^(c+1) (1 - b/z) + b^(c+1)
+z^-(c+1) (1 - az))/(1 - φ²): the two tails that are cut off.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ LONGEST_SHORT_LAW = 4000.0
 """Most points of a law that is tabulated by convolution: all up to it take about 10 ms."""
 
 FEW, LONGEST_OF_FEW = 8, 20_000.0
-"""Of so few noises longer laws are tabulated: E may be next to the end of their tilts, where sums have no digits."""
+"""Of so few noises longer laws are tabulated: E may be next to the end of their tilts, where sums
+have no digits.
+"""
 
 LARGEST_CUT = 0.9
-"""Largest share V(1) of the tilted whole law that is cut off: beyond it digits of 1 - V would be lost."""
+"""Largest share V(1) of the tilted whole law that is cut off: beyond it digits of 1 - V would be
+lost.
+"""
 
 _LOST = 100.0
 """-ln of the mass far below that is left out, and charged to `pairs.TINY`."""
@@ -37,7 +42,9 @@ _LOST = 100.0
 
 @dataclass(frozen=True)
 class TruncatedNoise:
-    """One user's noise: `rate` nats per unit as a double, c = `padding`, and by how much the true rate may differ."""
+    """One user's noise: `rate` nats per unit as a double, c = `padding`, and by how much the true
+    rate may differ.
+    """
 
     rate: float
     padding: int
@@ -50,8 +57,11 @@ class TruncatedNoise:
         return cls(rate, padding, float(abs(Fraction(rate) - epsilon)) * (1 + 2.0**-50))
 
     def slack(self, count: Floats) -> Floats:
-        """Largest |ln| of the ratio of the true law of `count` noises to that with the double `rate`, at any point."""
-        # ln P(N = j) moves by at most |j| |Δrate| against its normalisation, which is a mean of such terms.
+        """Largest |ln| of the ratio of the true law of `count` noises to that with the double
+        `rate`, at any point.
+        """
+        # ln P(N = j) moves by at most |j| |Δrate| against its normalisation, which is a mean of
+        # such terms.
         return np.asarray(count * (self.padding * self.inexact * (1 + 2.0**-50)), dtype=np.float64)
 
     def cut(self, tilt: Floats | float) -> Floats:
@@ -84,7 +94,9 @@ class TruncatedNoise:
 
 @dataclass(frozen=True, slots=True)
 class ShortLaws:
-    """Laws of W_m on -mc..mc for some small m, and the relative error of every probability of each."""
+    """Laws of W_m on -mc..mc for some small m, and the relative error of every probability of
+    each.
+    """
 
     laws: tuple[Floats, ...]
     errors: tuple[float, ...]
@@ -97,25 +109,35 @@ class ShortLaws:
         if most * width > (LONGEST_OF_FEW if most <= FEW else LONGEST_SHORT_LAW):
             return None
         weights = np.exp(-noise.rate * np.abs(np.arange(-noise.padding, noise.padding + 1)))
-        return cls.summed(weights, 2 * UNIT * (noise.rate * noise.padding + 8), noise.slack(counts), counts)
+        return cls.summed(
+            weights, 2 * UNIT * (noise.rate * noise.padding + 8), noise.slack(counts), counts
+        )
 
     @classmethod
     def summed(cls, weights: Floats, inexact: float, slack: Floats, counts: Floats) -> ShortLaws:
-        """Sums of `counts` noises with these weights, each off by the factor 1 + `inexact`, all by e^`slack` more."""
+        """Sums of `counts` noises with these weights, each off by the factor 1 + `inexact`, all by
+        e^`slack` more.
+        """
         weights = weights / weights.sum()
         wanted, found, law = set(counts.tolist()), {}, np.ones(1)
         for count in range(1, int(counts.max(initial=0.0)) + 1):
             law = np.convolve(law, weights)
             if count in wanted:
                 found[count] = law
-        # Each noise brings the error of its weights, that of their total and of sums of so many terms.
+        # Each noise brings the error of its weights, that of their total and of sums of so many
+        # terms.
         each = inexact + 4 * UNIT * weights.size
-        errors = tuple(math.expm1(each * m + s) for m, s in zip(counts.tolist(), slack.tolist(), strict=True))
+        errors = tuple(
+            math.expm1(each * m + s) for m, s in zip(counts.tolist(), slack.tolist(), strict=True)
+        )
         return cls(tuple(found[int(m)] for m in counts.tolist()), errors)
 
     def divergence(self, index: int, distance: int, epsilon: Floats) -> Floats:
         """HS_E(W_m‖W_m+d) at each E >= 0, never below the truth."""
-        law, error = self.laws[index], self.errors[index] + UNIT * (np.max(epsilon, initial=0.0) + 8)
+        law, error = (
+            self.laws[index],
+            self.errors[index] + UNIT * (np.max(epsilon, initial=0.0) + 8),
+        )
         # The cap only avoids an overflow; δ falls with E.
         growth = np.exp(np.minimum(epsilon, 700.0))[:, None]
         moved = np.zeros_like(law)
@@ -149,7 +171,8 @@ class TruncatedLaw:
         """The tilt with about the given mean: that of the whole law, and Newton steps."""
         # Not to the end: what a sum leaves out is bounded from tilts beyond this one.
         rate, widest = self.noise.rate, 0.95 * self.noise.widest_tilt
-        # The mean of the whole law, m sinh s/(cosh ε - cosh s), is a quadratic in e^s, which has one root above 1.
+        # The mean of the whole law, m sinh s/(cosh ε - cosh s), is a quadratic in e^s, which has
+        # one root above 1.
         size = np.abs(threshold) / np.maximum(self.count, 1e-300)
         root = np.sqrt(1.0 + (size * math.sinh(rate)) ** 2)
         tilt = np.log((size * math.cosh(rate) + root) / (1.0 + size))
@@ -179,7 +202,9 @@ class TruncatedLaw:
     def condition(self, tilt: Floats) -> Floats:
         """How much a rounding of ε or s grows in 1 - a: (ε + |s|)/(ε - |s|) and 1, twice."""
         size = np.abs(tilt)
-        return np.asarray(2.0 * (1.0 + (self.noise.rate + size) / (self.noise.rate - size)), dtype=np.float64)
+        return np.asarray(
+            2.0 * (1.0 + (self.noise.rate + size) / (self.noise.rate - size)), dtype=np.float64
+        )
 
     def mean(self, tilt: Floats) -> Floats:
         """Derivative of `cumulant`; a guide only."""
@@ -191,7 +216,8 @@ class TruncatedLaw:
         up, down = self._odds(tilt)
         first, second = self._bent(tilt)
         return np.asarray(
-            self._times(tilt) * np.maximum(up * (1 + up) + down * (1 + down) - second - first * first, 1e-12),
+            self._times(tilt)
+            * np.maximum(up * (1 + up) + down * (1 + down) - second - first * first, 1e-12),
             dtype=np.float64,
         )
 
@@ -201,7 +227,9 @@ class TruncatedLaw:
         power, (odds, below) = self.noise.padding + 1, self._odds(tilt)
         # b/(1 - b) and a/(1 - a) times the two ends are what the factors 1 - b, 1 - a contribute.
         first = up * (power + below) - down * (power + odds)
-        second = up * (power**2 + (2 * power - 1) * below) + down * (power**2 + (2 * power - 1) * odds)
+        second = up * (power**2 + (2 * power - 1) * below) + down * (
+            power**2 + (2 * power - 1) * odds
+        )
         kept = np.maximum(1.0 - up - down, 1.0 - LARGEST_CUT)
         return first / kept, second / kept
 
@@ -210,12 +238,17 @@ class TruncatedLaw:
         return self.noise.widest_tilt - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """That of the whole law, times |1 - V(z)|/(1 - V(1)). It need not fall with θ: see `log_envelope`."""
+        """That of the whole law, times |1 - V(z)|/(1 - V(1)).
+
+        It need not fall with θ: see `log_envelope`.
+        """
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         whole = -0.5 * (np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord))
         real, imaginary, _ = self._kept(tilt, angle)
-        kept = 0.5 * np.log1p(np.maximum(2 * real + real * real + imaginary * imaginary, -1.0 + 1e-300))
+        kept = 0.5 * np.log1p(
+            np.maximum(2 * real + real * real + imaginary * imaginary, -1.0 + 1e-300)
+        )
         return np.asarray(self._times(tilt) * (whole + kept), dtype=np.float64)
 
     def log_envelope(self, tilt: Floats, angle: Floats) -> Floats:
@@ -226,10 +259,15 @@ class TruncatedLaw:
         return np.where(angle <= edge, np.maximum(self.log_modulus(tilt, angle), beyond), beyond)
 
     def _by_parts(self, tilt: Floats, angle: Floats) -> Floats:
-        """The triangle inequality for the whole law and its two tails, each of which falls as |1 - az| rises."""
+        """The triangle inequality for the whole law and its two tails, each of which falls as |1 -
+        az| rises.
+        """
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
-        one, other = 1 / np.sqrt(1 + up * (1 + up) * chord), 1 / np.sqrt(1 + down * (1 + down) * chord)
+        one, other = (
+            1 / np.sqrt(1 + up * (1 + up) * chord),
+            1 / np.sqrt(1 + down * (1 + down) * chord),
+        )
         ends = self.noise.ends(tilt)
         bound = (one * other + ends[0] * one + ends[1] * other) / (1.0 - ends[0] - ends[1])
         return np.asarray(self._times(tilt) * np.log(bound), dtype=np.float64)
@@ -238,14 +276,19 @@ class TruncatedLaw:
         """Argument of the generating function, and the size of its parts."""
         up, down = self._odds(tilt)
         sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
-        rising, falling = np.arctan2(up * sine, 1 + up * versine), np.arctan2(down * sine, 1 + down * versine)
+        rising, falling = (
+            np.arctan2(up * sine, 1 + up * versine),
+            np.arctan2(down * sine, 1 + down * versine),
+        )
         real, imaginary, size = self._kept(tilt, angle)
         turn = np.arctan2(imaginary, 1 + real)
         times = self._times(tilt)
         return times * (rising - falling + turn), times * (rising + falling + size)
 
     def _kept(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats, Floats]:
-        """(V(1) - V(z))/(1 - V(1)): real part, imaginary part, and a size that covers the roundings of both."""
+        """(V(1) - V(z))/(1 - V(1)): real part, imaginary part, and a size that covers the roundings
+        of both.
+        """
         rate, power = self.noise.rate, self.noise.padding + 1
         square = -math.expm1(-2 * rate)
         up, down = np.exp(power * (tilt - rate)) / square, np.exp(-power * (tilt + rate)) / square
@@ -256,7 +299,9 @@ class TruncatedLaw:
         real = up * (far - below * near) + down * (far - above * near)
         imaginary = -up * (far_sine - below * near_sine) + down * (far_sine - above * near_sine)
         kept = 1.0 - self.noise.cut(tilt)
-        size = 4.0 * (2.0 + power * rate) * power * angle * (up + down) * (2.0 + above + below) / kept
+        size = (
+            4.0 * (2.0 + power * rate) * power * angle * (up + down) * (2.0 + above + below) / kept
+        )
         return real / kept, imaginary / kept, size
 
 
@@ -307,7 +352,9 @@ class TruncatedPair:
 
     def spread(self) -> Floats:
         """Standard deviation of W."""
-        return np.asarray(np.sqrt(self.law.variance(np.zeros_like(self.distance))), dtype=np.float64)
+        return np.asarray(
+            np.sqrt(self.law.variance(np.zeros_like(self.distance))), dtype=np.float64
+        )
 
     def shift(self) -> Floats:
         """Difference of the means, d."""

@@ -1,7 +1,9 @@
-"""Tables of the law of W_m, for whole curves of it: each piece comes from one transform under a tilt of its own.
+"""Tables of the law of W_m, for whole curves of it: each piece comes from one transform under a
+tilt of its own.
 
-Under the tilt whose mean is in the middle of a piece, the transform's error is far below the law there, so that the
-logarithms are known to many digits at any depth (docs/accounting.md, Propositions S3 and S6b).
+Under the tilt whose mean is in the middle of a piece, the transform's error is far below the law
+there, so that the logarithms are known to many digits at any depth (docs/accounting.md,
+Propositions S3 and S6b).
 """
 
 from __future__ import annotations
@@ -49,12 +51,17 @@ class KeptTable:
         gain = far - near - 2 * self.margin
         gap = np.minimum(epsilon[:, None] * (1 - 2.0**-50) + gain, 0.0)
         above = -np.expm1(gap) @ np.exp(near + self.margin)
-        return np.asarray(np.minimum(above * (1 + 4 * UNIT * points.size) + TINY, 1.0), dtype=np.float64)
+        return np.asarray(
+            np.minimum(above * (1 + 4 * UNIT * points.size) + TINY, 1.0), dtype=np.float64
+        )
 
 
 @lru_cache(maxsize=64)
 def kept_table(noise: TruncatedNoise, count: int, distance: int) -> KeptTable | None:
-    """The table for changes up to `distance`; None where it would be too long or digits are lost."""
+    """The table for changes up to `distance`.
+
+    None where it would be too long or digits are lost.
+    """
     law = TruncatedLaw(noise, np.array([float(count)]))
     support = count * noise.padding
     # Up to 12 deviations beyond the largest change, at least.
@@ -88,7 +95,10 @@ def _beyond(law: TruncatedLaw, threshold: int) -> bool:
 
 
 def _piece(law: TruncatedLaw, tilt: float, start: int) -> tuple[Floats, float] | None:
-    """Logarithms from `start` on, as far as this tilt knows them, and their error; None for nothing."""
+    """Logarithms from `start` on, as far as this tilt knows them, and their error.
+
+    None for nothing.
+    """
     at = np.array([tilt])
     middle = max(start, round(float(law.mean(at)[0])))
     size = _transform_size(law, at, middle)
@@ -98,10 +108,16 @@ def _piece(law: TruncatedLaw, tilt: float, start: int) -> tuple[Floats, float] |
     phase, parts = law.phase(at[:, None], angles)
     weights = np.exp(law.log_modulus(at[:, None], angles))[0]
     turned = (phase - middle * angles)[0]
-    slack = UNIT * float(law.condition(at)[0]) * (64 + 8 * (parts[0] + middle * angles[0]) + 16 * NEGLIGIBLE)
+    slack = (
+        UNIT
+        * float(law.condition(at)[0])
+        * (64 + 8 * (parts[0] + middle * angles[0]) + 16 * NEGLIGIBLE)
+    )
     # The conjugate of the sum over e^(iθy): what numpy calls a transform.
     masses = np.fft.irfft(weights * np.exp(-1j * turned), size)
-    error = 2 * float(weights @ slack) / size + 16 * UNIT * math.log2(size) * float(np.linalg.norm(masses))
+    error = 2 * float(weights @ slack) / size + 16 * UNIT * math.log2(size) * float(
+        np.linalg.norm(masses)
+    )
     error += 4 * math.exp(-NEGLIGIBLE)
     points = np.arange(start, middle + size // 2)
     shown = masses[(points - middle) % size]
@@ -111,8 +127,14 @@ def _piece(law: TruncatedLaw, tilt: float, start: int) -> tuple[Floats, float] |
         return None
     scale = float(law.cumulant(at)[0])
     logs = scale - tilt * points[:length] + np.log(shown[:length])
-    rounding = 8 * UNIT * (abs(scale) + abs(tilt) * float(points[length - 1]) + 4 + float(np.abs(logs).max()))
-    return np.asarray(logs, dtype=np.float64), 2 * ERROR + rounding + float(law.cumulant_error(at)[0])
+    rounding = (
+        8
+        * UNIT
+        * (abs(scale) + abs(tilt) * float(points[length - 1]) + 4 + float(np.abs(logs).max()))
+    )
+    return np.asarray(logs, dtype=np.float64), 2 * ERROR + rounding + float(
+        law.cumulant_error(at)[0]
+    )
 
 
 def _transform_size(law: TruncatedLaw, tilt: Floats, middle: int) -> int | None:

@@ -1,12 +1,14 @@
 """Composition of several rounds on the same people.
 
-Each round's certified curve is put on a grid as a privacy loss distribution and convolved (docs/accounting.md,
-propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be added (C6). The answer is the
-smallest of these sound bounds. What a round asks may depend on earlier answers; its spec and setting may not.
+Each round's certified curve is put on a grid as a privacy loss distribution and convolved
+(docs/accounting.md, propositions C1 to C4); subsampled rounds use C5; guarantees may also simply be
+added (C6). The answer is the smallest of these sound bounds. What a round asks may depend on
+earlier answers; its spec and setting may not.
 
-The changed user's value moves by the same distance d in every round, as far as the round's domain goes, and the
-worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common to all rounds: one that was
-certified for smaller distances leaks at the larger ones as well, so it is analysed anew for them (C7).
+The changed user's value moves by the same distance d in every round, as far as the round's domain
+goes, and the worst d in 1..d_max counts; under metric adjacency ε is per unit of d. d_max is common
+to all rounds: one that was certified for smaller distances leaks at the larger ones as well, so it
+is analysed anew for them (C7).
 """
 
 from __future__ import annotations
@@ -51,12 +53,18 @@ from shuffledp_privacy.rounds.loss_distribution import (
 )
 from shuffledp_privacy.rounds.remembered import AllReports, remembered_by
 from shuffledp_privacy.rounds.shifts import Shifts, shifts_of
-from shuffledp_privacy.rounds.subsampling import Curve, check_rate, subsampled_curve, subsampled_epsilon
+from shuffledp_privacy.rounds.subsampling import (
+    Curve,
+    check_rate,
+    subsampled_curve,
+    subsampled_epsilon,
+)
 from shuffledp_privacy.rounds.tilted import Composed
 from shuffledp_privacy.splitting import among_rounds
 
 METRIC_STEPS = 100
-"""Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`."""
+"""Grid steps per interval of distances: about 1 part in 1000 of ε, below `cover.COVER_TOLERANCE`.
+"""
 
 MOST_SHARES = 64
 """Most rounds for which δ is split equally; beyond, it is never worth its evaluations."""
@@ -73,8 +81,10 @@ class Round:
         spec: any spec that registers `certified_curve`.
         setting: who reports in one round; with subsampling, the users drawn.
         times: how often the round is run on the same people, 1 to 1,000,000.
-        rate: γ in (0, 1], the chance that the changed user is drawn, as in `subsampling.subsampled_curve`.
-        scope: deployment and population, within which alone devices keep one response; "" is one of its own.
+        rate: γ in (0, 1], the chance that the changed user is drawn, as in
+            `subsampling.subsampled_curve`.
+        scope: deployment and population, within which alone devices keep one response; "" is one of
+            its own.
     """
 
     spec: object
@@ -114,16 +124,22 @@ def _(spec: object) -> bool:  # noqa: ARG001
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
-    """Largest distance of all rounds together: |x - x'| that some round's domain and setting allow, at least 1."""
+    """Largest distance of all rounds together: |x - x'| that some round's domain and setting allow,
+    at least 1.
+    """
     limits = [r.setting.max_distance for r in rounds]
     domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
-    return max(1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True)))
+    return max(
+        1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True))
+    )
 
 
 def kept_together(rounds: Sequence[Round]) -> list[Round]:
-    """Rounds that share a kept response as one: however often, and of whomever, it shows no more (proposition K14).
+    """Rounds that share a kept response as one: however often, and of whomever, it shows no more
+    (proposition K14).
 
-    The one is stated for the widest distance among them: it counts for all other rounds (proposition C7).
+    The one is stated for the widest distance among them: it counts for all other rounds
+    (proposition C7).
     """
     groups: dict[tuple[str, str], list[Round]] = {}
     others: list[Round] = []
@@ -141,7 +157,9 @@ def _once(group: Sequence[Round]) -> Round:
 
 
 def at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
-    """States each round for the largest distance of all that its own domain allows (proposition C7)."""
+    """States each round for the largest distance of all that its own domain allows (proposition
+    C7).
+    """
     rounds = kept_together(rounds)
     d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
     for item in rounds:
@@ -163,12 +181,17 @@ def _stated_for(item: Round, distance: int) -> Round:
 
 
 def _widest(item: Round, otherwise: int) -> int:
-    """Largest |x - x'| in the round's domain; `otherwise` where the spec has none and distances do not matter."""
+    """Largest |x - x'| in the round's domain.
+
+    `otherwise` where the spec has none and distances do not matter.
+    """
     return max(1, int(getattr(item.spec, "domain", otherwise + 1)) - 1)
 
 
 def _curve(item: Round, low: int, high: int) -> Curve:
-    """Curve at ε >= 0 of one round for a change by any distance in low..high, or as far as its domain goes."""
+    """Curve at ε >= 0 of one round for a change by any distance in low..high, or as far as its
+    domain goes.
+    """
     widest = _widest(item, high)
     near = _unsampled(item, low if low <= widest else 1, min(high, widest))
     if item.rate == 1:
@@ -179,9 +202,11 @@ def _curve(item: Round, low: int, high: int) -> Curve:
 
 
 def curve_of(item: Round) -> tuple[Curve, float]:
-    """Curve at total ε >= 0 of one run, never below the truth for any change up to its largest, and its pure ε.
+    """Curve at total ε >= 0 of one run, never below the truth for any change up to its largest, and
+    its pure ε.
 
-    The pure ε is `math.inf` where there is none. For standard adjacency: ε is not per unit of distance.
+    The pure ε is `math.inf` where there is none. For standard adjacency: ε is not per unit of
+    distance.
     """
     _adjacency([item])
     return _curve(item, 1, largest_distance([item])), _pure(item)
@@ -193,13 +218,17 @@ def _unsampled(item: Round, low: int, high: int) -> Curve:
     def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         values = certified_curve(item.spec, item.setting, distances[0], epsilons)
         for distance in distances[1:]:
-            values = np.maximum(values, certified_curve(item.spec, item.setting, distance, epsilons))
+            values = np.maximum(
+                values, certified_curve(item.spec, item.setting, distance, epsilons)
+            )
         return values
 
     return curve
 
 
-def _composed(rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS) -> Composed:
+def _composed(
+    rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS
+) -> Composed:
     return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta, steps)
 
 
@@ -208,22 +237,28 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
         raise UsageError("composition needs at least one round")
     for r in rounds:
         if registered(certified_curve, r.spec) is None:
-            raise UsageError(f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known")
+            raise UsageError(
+                f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known"
+            )
     kinds = {r.setting.adjacency for r in rounds}
     if len(kinds) > 1:
         raise UsageError("all rounds that are composed must have the same adjacency")
     return kinds.pop()
 
 
-def _by_distribution(rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int) -> float:
+def _by_distribution(
+    rounds: Sequence[Round], adjacency: Adjacency, delta: float, steps: int
+) -> float:
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
         return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
-    # C12: for log-concave noise alone one composition, at the largest distance, takes the place of all.
+    # C12: for log-concave noise alone one composition, at the largest distance, takes the place of
+    # all.
     shifts = _shifts(rounds, d_max)
     if shifts is not None:
         return shifts.epsilon(delta, steps)
-    # The cover is looser than the grid: a coarser one is good enough for each of its many intervals.
+    # The cover is looser than the grid: a coarser one is good enough for each of its many
+    # intervals.
     coarse = min(steps, METRIC_STEPS)
     totals: dict[tuple[int, int], float] = {}
 
@@ -243,12 +278,17 @@ def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
 
 
 def _interval(rounds: Sequence[Round], low: int, high: int) -> tuple[int, int]:
-    """Distances on which an interval's curve depends: its end alone where all curves grow with the distance."""
+    """Distances on which an interval's curve depends: its end alone where all curves grow with the
+    distance.
+    """
     return (high, high) if all(grows_with_distance(r.spec) for r in rounds) else (low, high)
 
 
 def _by_shares(rounds: Sequence[Round], delta: float) -> float:
-    """Sum of the rounds' ε at an equal share of δ (proposition C6); for few rounds it can beat the grid."""
+    """Sum of the rounds' ε at an equal share of δ (proposition C6).
+
+    For few rounds it can beat the grid.
+    """
     total = sum(r.times for r in rounds)
     share = among_rounds(delta, total)
     # Below 1e-12 no single round is certified.
@@ -262,7 +302,10 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
 
 
 def _pure(item: Round) -> float:
-    """Pure ε of one round, on a random subset if it has one; `math.inf` for none (proposition C6)."""
+    """Pure ε of one round, on a random subset if it has one.
+
+    `math.inf` for none (proposition C6).
+    """
     found = _pure_unsampled(item.spec, item.setting)
     # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
     if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
@@ -301,13 +344,19 @@ def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[st
     if any(r.rate < 1 for r in rounds):
         basis.append("C5: fixed-size subsampling")
     if any(isinstance(r.spec, AllReports) for r in rounds):
-        basis.append("K14: rounds that share a kept response, charged once for all that it can show")
+        basis.append(
+            "K14: rounds that share a kept response, charged once for all that it can show"
+        )
     if adjacency is Adjacency.METRIC:
-        basis.append(f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}")
+        basis.append(
+            f"C7: the same distance in every round, worst of 1..{largest_distance(rounds)}"
+        )
     return tuple(basis)
 
 
-def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tuple[float, tuple[str, ...]]:
+def _certified(
+    rounds: Sequence[Round], delta: float, steps: int = STEPS
+) -> tuple[float, tuple[str, ...]]:
     adjacency = _adjacency(rounds)
     if not 0 <= delta <= 1:
         raise UsageError(f"delta must be from 0 to 1, not {delta}")
@@ -321,7 +370,9 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
     # Each holds for these rounds at this δ, so the least does (C6).
     best = min(added, shared, convolved)
     if math.isinf(best):
-        raise CannotCertify(f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}")
+        raise CannotCertify(
+            f"no finite epsilon at delta {delta:g} for the composed rounds: {reason}"
+        )
     names = {
         added: "C6: pure guarantees added",
         shared: "C6: guarantees at equal shares of delta added",
@@ -333,9 +384,9 @@ def _certified(rounds: Sequence[Round], delta: float, steps: int = STEPS) -> tup
 def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
     """Bounds of ε for all rounds together at δ, from both sides.
 
-    Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the largest that
-    one round alone attains without subsampling, hence far below for many rounds. Nats, >= 0, per unit of
-    distance under metric adjacency.
+    Certified: the smallest of the sound bounds (module docstring), rounded up. Attained: the
+    largest that one round alone attains without subsampling, hence far below for many rounds. Nats,
+    >= 0, per unit of distance under metric adjacency.
 
     Args:
         rounds: at least one, all with the same adjacency.
@@ -349,7 +400,11 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta)
     _adjacency(rounds)
     # A round on a subset attains less than its analysis says: the changed user may not be drawn.
-    attained = [epsilon_bounds(r.spec, r.setting, delta).attained for r in rounds if r.rate == 1 and delta > 0]
+    attained = [
+        epsilon_bounds(r.spec, r.setting, delta).attained
+        for r in rounds
+        if r.rate == 1 and delta > 0
+    ]
     best, basis = _certified(at_common_distance(rounds), delta)
     return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
 
@@ -366,7 +421,8 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
-    """Certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency), rounded up.
+    """Certified δ of all rounds together at ε (nats, >= 0; per unit under metric adjacency),
+    rounded up.
 
     Never below the truth; at least about 1e-13, the resolution of the method (proposition C4).
 
@@ -387,9 +443,12 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
             return shifts.delta(epsilon, scale, STEPS)
         if adjacency is Adjacency.STANDARD:
             return _composed(rounds, 1, d_max, scale).delta(epsilon)
-        return worst_over_distances(lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max)
+        return worst_over_distances(
+            lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max
+        )
 
-    # The grid is made for one δ: a first answer tells which, a second is read on a grid made for it. Both are sound.
+    # The grid is made for one δ: a first answer tells which, a second is read on a grid made for
+    # it. Both are sound.
     coarse = resolved_at(1e-6)
     if coarse >= 1e-7:
         return coarse

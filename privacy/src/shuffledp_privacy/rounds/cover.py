@@ -1,4 +1,7 @@
-"""Worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7). Pure."""
+"""Worst distance, from bounds on intervals of distances (docs/accounting.md, proposition C7).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ ACCEPTED = 0.002
 def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
     """Upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
 
-    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until the worst
-    one is a single distance, too short for a split to gain more than `COVER_TOLERANCE`, or hardly above what some
-    single distance has: the rest would cost many compositions and gain less than `ACCEPTED`.
+    `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until
+    the worst one is a single distance, too short for a split to gain more than `COVER_TOLERANCE`,
+    or hardly above what some single distance has: the rest would cost many compositions and gain
+    less than `ACCEPTED`.
     """
     heap: list[tuple[float, int, int]] = []
     known = ceiling(d_max, d_max)

@@ -1,8 +1,10 @@
-"""Privacy filters: total cost of rounds whose parameters may depend on the results of earlier rounds.
+"""Privacy filters: total cost of rounds whose parameters may depend on the results of earlier
+rounds.
 
-Each filter gives a round a cost that does not depend on the other rounds, and costs are added up (docs/accounting.md,
-propositions C13 to C15). One counts a round as a Gaussian mechanism that is nowhere better, the other as a pure
-guarantee; both may leak a little δ. They run side by side on parts of the budget's δ. Pure.
+Each filter gives a round a cost that does not depend on the other rounds, and costs are added up
+(docs/accounting.md, propositions C13 to C15). One counts a round as a Gaussian mechanism that is
+nowhere better, the other as a pure guarantee; both may leak a little δ. They run side by side on
+parts of the budget's δ. Pure.
 """
 
 from __future__ import annotations
@@ -52,12 +54,18 @@ class DeltaCurve:
         return min(1.0, float(np.interp(excess, self.excess, self.deltas)) * UPWARD)
 
     def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Slopes m and intercepts c of the hull's pieces c - m e^ε; the curve never exceeds their maximum (C3)."""
+        """Slopes m and intercepts c of the hull's pieces c - m e^ε.
+
+        The curve never exceeds their maximum (C3).
+        """
         kept = _hull(self.excess, self.deltas)
         at, values = self.excess[kept], self.deltas[kept]
         slopes = np.append((values[:-1] - values[1:]) / (at[1:] - at[:-1]), 0.0)
         # Both ends of each piece lie under its line, whatever the rounding of the slope.
-        ends = np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:]) * UPWARD
+        ends = (
+            np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:])
+            * UPWARD
+        )
         # From c - m (e^ε - 1) to c - m e^ε.
         return slopes, (np.append(ends, values[-1]) + slopes) * UPWARD
 
@@ -77,9 +85,11 @@ def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]
 
 
 def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
-    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates the curve.
+    """Least s, from above, for which N(0, 1) against N(√s, 1), leaking `leak` s, dominates the
+    curve.
 
-    0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source: C14.
+    0 for a curve that is 0, `math.inf` where only revealing everything would be enough. Source:
+    C14.
     """
     slopes, intercepts = curve.lines()
 
@@ -110,7 +120,10 @@ def pure_cost(curve: DeltaCurve, leak: float) -> float:
 
 
 def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
-    """ε at δ of N(0, 1) against N(√s, 1) with a leak of `leaked`; rounded up, `math.inf` where there is none."""
+    """ε at δ of N(0, 1) against N(√s, 1) with a leak of `leaked`.
+
+    Rounded up, `math.inf` where there is none.
+    """
     left = (delta - leaked) * (1 - 2.0**-50)
     if s == 0 and left >= 0:
         return 0.0
@@ -123,7 +136,10 @@ def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
 
 
 def _least(fits: Callable[[float], bool], most: float) -> float:
-    """Smallest positive x for which a monotone condition holds, from above; `math.inf` beyond `most`."""
+    """Smallest positive x for which a monotone condition holds, from above.
+
+    `math.inf` beyond `most`.
+    """
     # Bisected in ln x: costs differ by dozens of orders of magnitude.
     low, high = -60.0, math.log(most)
     if not fits(math.exp(high)):
@@ -139,7 +155,10 @@ def _least(fits: Callable[[float], bool], most: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Cost of a round, or of several together, in each of the filters: s, and ε in nats. `math.inf`: too much."""
+    """Cost of a round, or of several together, in each of the filters: s, and ε in nats.
+
+    `math.inf`: too much.
+    """
 
     gaussian: float
     pure: float
@@ -154,7 +173,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Both filters of one budget, ε at δ in total; made by `of`. The leaks are δ per unit of cost."""
+    """Both filters of one budget, ε at δ in total; made by `of`.
+
+    The leaks are δ per unit of cost.
+    """
 
     epsilon: float
     delta: float
@@ -170,14 +192,22 @@ class Filters:
             CannotCertify: δ below `SMALLEST_DELTA`.
         """
         if not (0 < epsilon < math.inf and 0 < delta < 1):
-            raise UsageError(f"a filter needs a finite epsilon above 0 and delta in (0, 1), not {epsilon}, {delta}")
+            raise UsageError(
+                f"a filter needs a finite epsilon above 0 and delta in (0, 1), not {epsilon}, "
+                f"{delta}"
+            )
         if delta < SMALLEST_DELTA:
-            raise CannotCertify(f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger delta")
+            raise CannotCertify(
+                f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger "
+                f"delta"
+            )
         parts = among_filters(delta)
         kept = parts.gaussian - parts.leak
         # The largest total cost that this filter admits; the leak is spread evenly over it.
         # In σ² = 1/s, whose least value is found from above, so that s errs downward.
-        most = 1 / _least(lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26)
+        most = 1 / _least(
+            lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26
+        )
         return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
     def price(self, curve: DeltaCurve) -> Price:
@@ -185,7 +215,10 @@ class Filters:
         return Price(gaussian_cost(curve, self.gaussian_leak), pure_cost(curve, self.pure_leak))
 
     def spent(self, total: Price) -> tuple[float, str]:
-        """Total ε of rounds of this total price, and its proposition; at most `epsilon` where a filter admits it."""
+        """Total ε of rounds of this total price, and its proposition.
+
+        At most `epsilon` where a filter admits it.
+        """
         leaked = total.gaussian * self.gaussian_leak * UPWARD
         gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
         # Each filter guarantees ε at its own part of δ, so that any one of them may admit (C15).

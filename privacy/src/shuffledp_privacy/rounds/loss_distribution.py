@@ -1,11 +1,12 @@
-"""Privacy loss distributions from certified privacy curves, composable, with every rounding accounted for.
+"""Privacy loss distributions from certified privacy curves, composable, with every rounding
+accounted for.
 
 The steps (docs/accounting.md, propositions C1 to C4), each never below the truth:
 1. probe the curve to find where it becomes negligible, and choose the grid;
 2. evaluate it at ε >= 0 on the grid and reflect it to ε < 0 (C2);
 3. take the lower convex hull in e^ε (C3);
-4. connect the dots (Doroshenko et al. 2022) and convolve the laws (`tilted`), adding to every δ the margin that
-   covers floating point (C4).
+4. connect the dots (Doroshenko et al. 2022) and convolve the laws (`tilted`), adding to every δ the
+   margin that covers floating point (C4).
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 from shuffledp_privacy.splitting import beyond_grid
 
 SMALLEST_DELTA = 1e-13
-"""Smallest δ that is resolved: single rounds are certified down to 1e-12, and several need no less."""
+"""Smallest δ that is resolved: single rounds are certified down to 1e-12, and several need no less.
+"""
 
 STEPS = 800
-"""Grid steps on [0, ε_hi] for the average round; of the outer two thirds only some are evaluated."""
+"""Grid steps on [0, ε_hi] for the average round; of the outer two thirds only some are evaluated.
+"""
 
 MOST_STEPS = 2**16
-"""Grid nodes on [0, ε_hi] of the widest round; keeps memory and time bounded for very unequal rounds."""
+"""Grid nodes on [0, ε_hi] of the widest round; keeps memory and time bounded for very unequal
+rounds.
+"""
 
 MASS_ROUNDING = 2.0**-46
 """Relative outward margin on each mass, against the rounding of two divisions and a difference."""
@@ -61,7 +66,9 @@ def reach(curve: Curve, tail: float) -> float:
 
 
 def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
-    """Indices of the lower convex hull of the points, both ends included (Andrew's monotone chain)."""
+    """Indices of the lower convex hull of the points, both ends included (Andrew's monotone
+    chain).
+    """
     kept: list[int] = []
     xs, ys = exps.tolist(), deltas.tolist()
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -76,17 +83,20 @@ def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
 
 
 def _nodes(top: int) -> NDArray[np.int64]:
-    """Grid nodes 0 to top: all in the inner third, where nearly all mass is, then every second, then every fourth."""
+    """Grid nodes 0 to top: all in the inner third, where nearly all mass is, then every second,
+    then every fourth.
+    """
     inner, middle = top // 3, 2 * top // 3
     nodes = (*range(inner), *range(inner, middle, 2), *range(middle, top, 4), top)
     return np.array(nodes, dtype=np.int64)
 
 
 def _law(item: Repeated, gap: float, top: int) -> LossLaw:
-    """Connects the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to C4).
+    """Connects the dots of the curve's hull on {-top, ..., top} times `gap` (propositions C2 to
+    C4).
 
-    The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the total
-    may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.
+    The mass of P at a vertex is e^ε times the change of slope of the hull there, rounded up, so the
+    total may exceed 1 by about 1e-12; every δ of the pair is at least the hull's.
 
     Raises:
         CannotCertify: for a curve that never falls below 1.
@@ -99,13 +109,16 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     nodes = np.concatenate((-above[:0:-1], above))
     deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
     if not deltas[-1] < 1:
-        raise CannotCertify("a round's curve stays at delta 1 (or is not a number): it guarantees nothing")
+        raise CannotCertify(
+            "a round's curve stays at delta 1 (or is not a number): it guarantees nothing"
+        )
     kept = np.array(_hull(np.exp(gap * nodes), deltas))
     nodes, deltas = nodes[kept], deltas[kept]
     drops, steps = np.diff(deltas), gap * np.diff(nodes)
     left = np.append(1 - deltas[0], drops / np.expm1(-steps))
     right = np.append(drops / np.expm1(steps), 0.0)
-    # `right` is at most 0, so left - right is the a + b of C4, to which the rounding of the difference is relative.
+    # `right` is at most 0, so left - right is the a + b of C4, to which the rounding of the
+    # difference is relative.
     masses = np.maximum(left + right, 0.0) + MASS_ROUNDING * (left - right)
     shown = masses > 0
     return LossLaw(nodes[shown], masses[shown], float(deltas[-1]), item.times)
@@ -132,7 +145,8 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
     Args:
         rounds: at least one.
         delta: the δ at which the answer will be read; affects the grid, not the soundness.
-        steps: grid steps on [0, ε_hi] for the average round; fewer are faster and looser, never unsound.
+        steps: grid steps on [0, ε_hi] for the average round; fewer are faster and looser, never
+            unsound.
 
     Raises:
         UsageError: without rounds.
@@ -142,5 +156,8 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
     total = sum(r.times for r in rounds)
     reaches = [reach(r.curve, beyond_grid(delta, total)) for r in rounds]
     gap = _gap(reaches, [r.times for r in rounds], steps)
-    laws = [_law(r, gap, max(1, math.ceil(reach / gap))) for r, reach in zip(rounds, reaches, strict=True)]
+    laws = [
+        _law(r, gap, max(1, math.ceil(reach / gap)))
+        for r, reach in zip(rounds, reaches, strict=True)
+    ]
     return Composed(tuple(laws), gap)

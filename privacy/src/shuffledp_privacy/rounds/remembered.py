@@ -1,8 +1,9 @@
-"""Rounds that share a response which devices keep: all of them together cost what that response can ever show (K14).
+"""Rounds that share a response which devices keep: all of them together cost what that response can
+ever show (K14).
 
-They are no composition, because what they draw is not independent. A mechanism with `remembered` states the cost of all
-such rounds by `certified_curve` and `corrupted_bounds`; of `epsilon_bounds` and `delta_bounds`, which are about one
-round alone, nothing may be added up.
+They are no composition, because what they draw is not independent. A mechanism with `remembered`
+states the cost of all such rounds by `certified_curve` and `corrupted_bounds`; of `epsilon_bounds`
+and `delta_bounds`, which are about one round alone, nothing may be added up.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, certified_curve, corrupted_bounds, epsilon_bounds
+from shuffledp_privacy.bounds import (
+    Bounds,
+    CorruptedBounds,
+    Setting,
+    certified_curve,
+    corrupted_bounds,
+    epsilon_bounds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +41,16 @@ def remembered_by(spec: object) -> str | None:
 
 
 def times_counted(spec: object, rounds: int) -> int:
-    """How often `certified_curve` counts in so many rounds of one spec: once where a response is kept for all."""
+    """How often `certified_curve` counts in so many rounds of one spec: once where a response is
+    kept for all.
+    """
     return rounds if remembered_by(spec) is None else 1
 
 
 @certified_curve.register
-def _(spec: AllReports, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _(
+    spec: AllReports, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return certified_curve(spec.mechanism, setting, distance, epsilons)
 
 

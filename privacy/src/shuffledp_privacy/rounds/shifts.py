@@ -1,8 +1,9 @@
-"""Composition of rounds of which the largest distance is known to be the worst under metric adjacency.
+"""Composition of rounds of which the largest distance is known to be the worst under metric
+adjacency.
 
-Those that add log-concave noise to a sum, and those that flip bits. All rounds are composed at d_max alone: unclamped
-noise, what clamping costs being added once, or the noise that clamping leaves (docs/accounting.md, Proposition C12).
-No other distance has to be looked at.
+Those that add log-concave noise to a sum, and those that flip bits. All rounds are composed at
+d_max alone: unclamped noise, what clamping costs being added once, or the noise that clamping
+leaves (docs/accounting.md, Proposition C12). No other distance has to be looked at.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from shuffledp_privacy.splitting import left_of
 from shuffledp_privacy.sums import geo, rr, sgdl, split
 
 NOTHING: Final = 1e-3
-"""Share of δ that clamping may cost before the noise that it leaves is composed instead of the whole one."""
+"""Share of δ that clamping may cost before the noise that it leaves is composed instead of the
+whole one.
+"""
 
 
 class Farthest(Protocol):
@@ -73,7 +76,10 @@ class FlippedBits:
 
 @singledispatch
 def farthest(spec: object, setting: Setting) -> Farthest | None:
-    """A round whose largest distance is the worst, composed with others of the kind; None for any other round."""
+    """A round whose largest distance is the worst, composed with others of the kind.
+
+    None for any other round.
+    """
     found = registered(farthest, spec)
     return None if found is None else found(spec, setting)
 
@@ -110,8 +116,12 @@ class Shifts:
     times: tuple[int, ...]
 
     def _losses(self, delta: float) -> tuple[float, ...]:
-        """δ that clamping costs all runs of each item, rounded up; 0 where the noise that it leaves is composed."""
-        # What is lost as a small share of δ is cheaper than knowing whose noise was clamped, and quicker.
+        """δ that clamping costs all runs of each item, rounded up.
+
+        0 where the noise that it leaves is composed.
+        """
+        # What is lost as a small share of δ is cheaper than knowing whose noise was clamped, and
+        # quicker.
         most = NOTHING * delta / len(self.sums)
         each = []
         for item, times in zip(self.sums, self.times, strict=True):
@@ -120,10 +130,17 @@ class Shifts:
         return tuple(each)
 
     def composed(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
-        """Composition of the noises at d_max, resolved well at δ: unclamped ones where something is lost besides."""
-        curves = [item.unclamped if lost > 0 else item.left for item, lost in zip(self.sums, losses, strict=True)]
+        """Composition of the noises at d_max, resolved well at δ: unclamped ones where something is
+        lost besides.
+        """
+        curves = [
+            item.unclamped if lost > 0 else item.left
+            for item, lost in zip(self.sums, losses, strict=True)
+        ]
         return compose_curves(
-            [Repeated(curve, times) for curve, times in zip(curves, self.times, strict=True)], delta, steps
+            [Repeated(curve, times) for curve, times in zip(curves, self.times, strict=True)],
+            delta,
+            steps,
         )
 
     def epsilon(self, delta: float, steps: int) -> float:
@@ -136,11 +153,18 @@ class Shifts:
         losses = self._losses(delta)
         left = left_of(delta, math.fsum(losses) * (1 + 2.0**-50))
         if left <= 0:
-            raise CannotCertify(f"clamping alone costs more than delta {delta:g}; take more padding")
-        return self.composed(left, losses, steps).epsilon(left) / self.sums[0].d_max * (1 + 2.0**-51)
+            raise CannotCertify(
+                f"clamping alone costs more than delta {delta:g}; take more padding"
+            )
+        return (
+            self.composed(left, losses, steps).epsilon(left) / self.sums[0].d_max * (1 + 2.0**-51)
+        )
 
     def delta(self, epsilon: float, resolved: float, steps: int) -> float:
-        """δ for every distance at ε per unit, rounded up; `resolved` is the δ at which the grid is good."""
+        """δ for every distance at ε per unit, rounded up.
+
+        `resolved` is the δ at which the grid is good.
+        """
         # Down: the δ of a smaller ε is larger.
         total, losses = epsilon * self.sums[0].d_max * (1 - 2.0**-51), self._losses(resolved)
         try:
@@ -152,7 +176,10 @@ class Shifts:
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:
-    """The rounds (spec, setting, times) at d_max; None where that is not known to be the worst distance."""
+    """The rounds (spec, setting, times) at d_max.
+
+    None where that is not known to be the worst distance.
+    """
     sums = []
     for spec, setting, _ in rounds:
         # C12 shifts all rounds by the same distance; a smaller domain ends before it.

@@ -1,8 +1,8 @@
 """Privacy amplification by a fixed-size random subset of the users before shuffling.
 
-Source: Koskela et al. 2021, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and Gaboardi 2018.
-docs/accounting.md, proposition C5. Everything here works on privacy curves at epsilon >= 0; the other half
-follows by reflection (proposition C2).
+Source: Koskela et al. 2021, section 3.4; Zhu, Dong and Wang 2022, Proposition 30; Balle, Barthe and
+Gaboardi 2018. docs/accounting.md, proposition C5. Everything here works on privacy curves at
+epsilon >= 0; the other half follows by reflection (proposition C2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 
 Curve: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""A function from ε >= 0 (nats) to δ, same shape, never below the truth for either order of the two neighbours."""
+"""A function from ε >= 0 (nats) to δ, same shape, never below the truth for either order of the two
+neighbours.
+"""
 
 ROUNDING = 2.0**-50
 """Relative outward margin for the handful of roundings in one elementary formula."""
@@ -32,16 +34,17 @@ def check_rate(rate: Fraction) -> None:
 def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) -> Curve:
     """Curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
 
-    With u = e^ε, u' = 1 + (u - 1)/γ, β = u/u' it is the smaller of γ f(u) and γ (β f(u') + (1 - β) F(u')), where f
-    and F bound the mechanism on every dataset of the subset's size; γ f(u') where f = F (proposition C5). Never
-    below the truth.
+    With u = e^ε, u' = 1 + (u - 1)/γ, β = u/u' it is the smaller of γ f(u) and γ (β f(u') + (1 - β)
+    F(u')), where f and F bound the mechanism on every dataset of the subset's size; γ f(u') where f
+    = F (proposition C5). Never below the truth.
 
     Args:
         curve: f, for the change of one report that is asked about, in both orders.
-        anyone: F >= f, for the change of one report into any other, in both orders: another user drawn in the
-            changed one's place amounts to that. None where f covers it.
-        rate: γ, the largest probability that the changed user is in the subset, given what the adversary
-            knows. With t colluding users among n and m drawn, that is at most m / (n - t).
+        anyone: F >= f, for the change of one report into any other, in both orders: another user
+            drawn in the changed one's place amounts to that. None where f covers it.
+        rate: γ, the largest probability that the changed user is in the subset, given what the
+            adversary knows. With t colluding users among n and m drawn, that is at most m / (n -
+            t).
 
     Raises:
         UsageError: if the rate is not in (0, 1].
@@ -58,8 +61,11 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
             # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
             grown = np.expm1(np.minimum(epsilons, 700.0))
             replaced = others * grown / (grown + gamma) * (1 + ROUNDING)
-            # The second bound is γ f(u): joint convexity, with those subsets in common that miss the changed user (C5).
-            near = np.minimum(near + replaced * np.maximum(anyone(inner) - near, 0.0), curve(epsilons))
+            # The second bound is γ f(u): joint convexity, with those subsets in common that miss
+            # the changed user (C5).
+            near = np.minimum(
+                near + replaced * np.maximum(anyone(inner) - near, 0.0), curve(epsilons)
+            )
         amplified: NDArray[np.float64] = gamma * near * (1 + ROUNDING)
         return np.minimum(amplified, 1.0)
 
@@ -67,7 +73,9 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
 
 
 def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
-    """Amplified ε of a pure ε-DP mechanism on a random subset: ln(1 + γ(e^ε - 1)), rounded up. Nats, >= 0.
+    """Amplified ε of a pure ε-DP mechanism on a random subset: ln(1 + γ(e^ε - 1)), rounded up.
+
+    Nats, >= 0.
 
     Raises:
         UsageError: if the rate is not in (0, 1].
@@ -81,7 +89,10 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
 
 
 def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Reflects a curve: δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2). Same shape."""
+    """Reflects a curve: δ(-ε) = 1 - e^-ε (1 - δ(ε)) from δ at ε >= 0, rounded up (proposition C2).
+
+    Same shape.
+    """
     # -expm1(-ε) + e^-ε δ: no cancellation, so that a narrow curve keeps its digits.
     mirrored = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
     return np.minimum(mirrored * (1 + ROUNDING), 1.0)

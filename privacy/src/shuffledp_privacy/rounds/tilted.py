@@ -1,8 +1,10 @@
-"""Convolution of privacy loss distributions under an exponential tilt, so that δ of any size keeps its digits. Pure.
+"""Convolution of privacy loss distributions under an exponential tilt, so that δ of any size keeps
+its digits. Pure.
 
-A Fourier transform errs by about 1e-16 of the largest entries. Untilted, that error is absolute in δ, grows with the
-number of rounds, and hides every δ below it. Here the laws are first multiplied by e^(θ loss), θ such that the tilted
-sum is centred where δ is read: there the error is relative to Chernoff's bound of δ (docs/accounting.md, C4).
+A Fourier transform errs by about 1e-16 of the largest entries. Untilted, that error is absolute in
+δ, grows with the number of rounds, and hides every δ below it. Here the laws are first multiplied
+by e^(θ loss), θ such that the tilted sum is centred where δ is read: there the error is relative to
+Chernoff's bound of δ (docs/accounting.md, C4).
 """
 
 from __future__ import annotations
@@ -23,13 +25,17 @@ LARGEST_EXPONENT = 300.0
 """Largest θ times the largest loss of one round: keeps every power within a double's range."""
 
 RAISED = 2.0**-42
-"""Relative outward margin on each tilted mass: its exponent has up to about 2 * `LARGEST_EXPONENT` units of error."""
+"""Relative outward margin on each tilted mass: its exponent has up to about 2 * `LARGEST_EXPONENT`
+units of error.
+"""
 
 SUMMED = 1e-8
 """Relative outward margin for sums of up to 2^24 positive terms."""
 
 STEP = 1e-10
-"""Relative step by which an ε is moved up for the rounding of the two ways in which its δ is computed."""
+"""Relative step by which an ε is moved up for the rounding of the two ways in which its δ is
+computed.
+"""
 
 TRIES = 4
 """Most tilts tried for one ε; the first is nearly always good enough."""
@@ -39,7 +45,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """Privacy loss distribution of one round on multiples of the grid's gap, and how often the round is run.
+    """Privacy loss distribution of one round on multiples of the grid's gap, and how often the
+    round is run.
 
     Attributes:
         nodes: multiples, ascending.
@@ -56,7 +63,9 @@ class LossLaw:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Logarithm of the composed moment generating function at one θ, its mean and variance, and ln M of each law."""
+    """Logarithm of the composed moment generating function at one θ, its mean and variance, and ln
+    M of each law.
+    """
 
     log: float
     mean: float
@@ -93,17 +102,24 @@ class _Tail:
     def delta(self, epsilon: float, log_moment: float) -> float:
         """Upper bound of δ at ε; 1 below the window of a tilted law."""
         losses = self.losses
-        # Below the window of a tilted law the masses are not there, however large they are untilted (C4).
+        # Below the window of a tilted law the masses are not there, however large they are untilted
+        # (C4).
         if self.theta > 0 and epsilon < losses[0]:
             return 1.0
         # ε moved down, every loss up: their rounding can only raise δ.
-        shown = -np.expm1(np.minimum(epsilon * (1 - 2.0**-50) - losses * (1 + 2.0**-50 * np.sign(losses)), 0.0))
+        shown = -np.expm1(
+            np.minimum(epsilon * (1 - 2.0**-50) - losses * (1 + 2.0**-50 * np.sign(losses)), 0.0)
+        )
         rounding = self.slack * math.exp(min(log_moment - self.theta * epsilon, 700.0))
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
-        """Least ε, about, with δ(ε) <= delta, and True if the tilt suits it; `math.inf` where there is none."""
-        # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{m>i} E_m, E_m = Σ_{j>=m} w_j e^-(j-m)g.
+        """Least ε, about, with δ(ε) <= delta, and True if the tilt suits it.
+
+        `math.inf` where there is none.
+        """
+        # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{m>i} E_m, E_m = Σ_{j>=m} w_j
+        # e^-(j-m)g.
         above = np.append(_discounted(self.masses, self.gap)[1:], 0.0)
         curve = np.cumsum(above[::-1])[::-1] * (-math.expm1(-self.gap) * (1 + SUMMED))
         lacking = self.slack * self.weights + self.constant
@@ -117,12 +133,16 @@ class _Tail:
         left, fall = right - 1, float(curve[right - 1] - curve[right])
         part = (float(curve[left] + lacking[left]) - delta) / fall if fall > 0 else 1.0
         inside = math.log1p(min(part, 1.0) * math.expm1(self.gap))
-        return self.gap * (self.first + left) + inside, bool(lacking[left] - self.constant <= 1e-3 * delta)
+        return self.gap * (self.first + left) + inside, bool(
+            lacking[left] - self.constant <= 1e-3 * delta
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """Composition of several rounds' losses; no δ read from it is below that of the pairs they came from.
+    """Composition of several rounds' losses.
+
+    No δ read from it is below that of the pairs they came from.
 
     Attributes:
         laws: at least one.
@@ -144,8 +164,11 @@ class Composed:
         """Smallest ε with δ(ε) <= delta, rounded up; `math.inf` where there is none. Nats, >= 0."""
         goal = math.log(delta)
         # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at the wanted δ.
-        theta = self._solve(lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta))
-        # From the largest finite loss on only infinite ones count, whatever the transform's error is.
+        theta = self._solve(
+            lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta)
+        )
+        # From the largest finite loss on only infinite ones count, whatever the transform's error
+        # is.
         best = self._largest_loss if self._infinite <= delta else math.inf
         for _ in range(TRIES):
             moments = self._moments(theta)
@@ -153,15 +176,21 @@ class Composed:
             found, suits = tail.epsilon(delta)
             if theta == 0 and tail.delta(0.0, moments.log) <= delta:
                 return 0.0
-            best = min(best, self._confirmed(tail, moments.log, max(0.0, found) * (1 + STEP), delta))
+            best = min(
+                best, self._confirmed(tail, moments.log, max(0.0, found) * (1 + STEP), delta)
+            )
             if suits or not math.isfinite(found):
                 break
             theta = self._centred(found)
         return best
 
     def _centred(self, epsilon: float) -> float:
-        """Tilt θ for which Chernoff's bound is least at this ε: the tilted law lies about 1/θ above it."""
-        return self._solve(lambda moments, theta: moments.mean - math.log1p(1 / max(theta, 1e-300)) - epsilon)
+        """Tilt θ for which Chernoff's bound is least at this ε: the tilted law lies about 1/θ above
+        it.
+        """
+        return self._solve(
+            lambda moments, theta: moments.mean - math.log1p(1 / max(theta, 1e-300)) - epsilon
+        )
 
     @property
     def _largest_loss(self) -> float:
@@ -190,7 +219,8 @@ class Composed:
         for law in self.laws:
             losses = self.gap * law.nodes
             exponents = theta * losses + np.log(law.masses)
-            # Taken out first: the steps of `_window` go beyond the largest tilt, where e^(θ loss) may overflow.
+            # Taken out first: the steps of `_window` go beyond the largest tilt, where e^(θ loss)
+            # may overflow.
             top = float(exponents.max())
             tilted = np.exp(exponents - top)
             total = float(tilted.sum())
@@ -202,7 +232,10 @@ class Composed:
         return _Moments(log, mean, variance, tuple(each))
 
     def _solve(self, rising: Callable[[_Moments, float], float]) -> float:
-        """Tilt θ, up to the largest allowed, where the function of the moments changes sign; any θ is sound."""
+        """Tilt θ, up to the largest allowed, where the function of the moments changes sign.
+
+        Any θ is sound.
+        """
         low, high = 0.0, self._largest_tilt()
         if rising(self._moments(0.0), 0.0) >= 0:
             return 0.0
@@ -222,20 +255,35 @@ class Composed:
         return LARGEST_EXPONENT / (self.gap * max(1, farthest))
 
     def _window(self, theta: float, moments: _Moments) -> tuple[int, int, float]:
-        """Window by Chernoff's bound: its first and last multiple, and the untilted mass above it."""
+        """Window by Chernoff's bound: its first and last multiple, and the untilted mass above
+        it.
+        """
         lowest = sum(int(law.nodes[0]) * law.times for law in self.laws)
         highest = sum(int(law.nodes[-1]) * law.times for law in self.laws)
-        scale = min(1 / math.sqrt(moments.variance), self._largest_tilt()) if moments.variance > 0 else 1.0
+        scale = (
+            min(1 / math.sqrt(moments.variance), self._largest_tilt())
+            if moments.variance > 0
+            else 1.0
+        )
         steps = [scale * 2.0**k for k in range(-2, 5)]
         up = [self._moments(theta + step).log for step in steps]
         down = [self._moments(theta - step).log for step in steps]
-        reach = min((log - moments.log + NEGLIGIBLE) / step for log, step in zip(up, steps, strict=True))
-        back = max((moments.log - log - NEGLIGIBLE) / step for log, step in zip(down, steps, strict=True))
-        first, last = max(lowest, math.floor(back / self.gap)), min(highest, math.ceil(reach / self.gap))
+        reach = min(
+            (log - moments.log + NEGLIGIBLE) / step for log, step in zip(up, steps, strict=True)
+        )
+        back = max(
+            (moments.log - log - NEGLIGIBLE) / step for log, step in zip(down, steps, strict=True)
+        )
+        first, last = (
+            max(lowest, math.floor(back / self.gap)),
+            min(highest, math.ceil(reach / self.gap)),
+        )
         first, last = min(first, highest), max(last, lowest, min(first, highest))
         if last == highest:
             return first, last, 0.0
-        above = min(log - (theta + step) * self.gap * last for log, step in zip(up, steps, strict=True))
+        above = min(
+            log - (theta + step) * self.gap * last for log, step in zip(up, steps, strict=True)
+        )
         return first, last, min(1.0, 1.01 * math.exp(min(above, 0.0)))
 
     def _tail(self, theta: float, moments: _Moments) -> _Tail:
@@ -244,15 +292,19 @@ class Composed:
         product, error = np.ones(points // 2 + 1, dtype=np.complex128), 0.0
         for law, log in zip(self.laws, moments.each, strict=True):
             tilted = law.masses * np.exp(theta * (self.gap * law.nodes) - log) * (1 + RAISED)
-            # Wrapped around the circle: what lies outside the window is negligible under the tilt (`NEGLIGIBLE`).
+            # Wrapped around the circle: what lies outside the window is negligible under the tilt
+            # (`NEGLIGIBLE`).
             folded = np.bincount(law.nodes % points, weights=tilted, minlength=points)
             product *= _power(np.fft.rfft(folded), law.times)
             error += (law.times + 8) * float(np.linalg.norm(folded))
         size = last - first + 1
         circle = np.maximum(np.fft.irfft(product, points), 0.0)
         window = circle[(first + np.arange(size)) % points]
-        weights = np.exp(np.minimum(moments.log - theta * (self.gap * (first + np.arange(size))), 700.0))
-        # The slack is Cauchy and Schwarz on the transform's error, with (1 - e^-y) e^(-θy) <= 1/(1+θ) (C4).
+        weights = np.exp(
+            np.minimum(moments.log - theta * (self.gap * (first + np.arange(size))), 700.0)
+        )
+        # The slack is Cauchy and Schwarz on the transform's error, with (1 - e^-y) e^(-θy) <=
+        # 1/(1+θ) (C4).
         return _Tail(
             first,
             self.gap,
@@ -265,7 +317,10 @@ class Composed:
 
 
 def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
-    """Raises each entry to the power `times`; those below e^-60 become 0: most of them, for many rounds."""
+    """Raises each entry to the power `times`.
+
+    Those below e^-60 become 0: most of them, for many rounds.
+    """
     result = np.zeros_like(transform)
     counts = np.abs(transform) > math.exp(-60 / times)
     result[counts] = transform[counts] ** times
@@ -273,7 +328,9 @@ def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex1
 
 
 def _discounted(masses: Floats, gap: float) -> Floats:
-    """Discounted sums E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, in blocks so short that no power overflows."""
+    """Discounted sums E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, in blocks so short that no power
+    overflows.
+    """
     block = max(1, int(LARGEST_EXPONENT / gap))
     result, carried = np.empty_like(masses), 0.0
     for stop in range(masses.size, 0, -block):

@@ -1,8 +1,9 @@
 """Lower bounds for noisy sums: the real mechanism, clamping included, on one concrete dataset.
 
-Everybody holds 0 and one user changes from 0 to d; the sum of the clamped reports is computed by FFT with a
-bound on its error and compared on threshold events, which any adversary can see (docs/accounting.md,
-Proposition S9). Where that is too large, the unclamped sum less δ1 (1 + e^E) is a lower bound (S6).
+Everybody holds 0 and one user changes from 0 to d; the sum of the clamped reports is computed by
+FFT with a bound on its error and compared on threshold events, which any adversary can see
+(docs/accounting.md, Proposition S9). Where that is too large, the unclamped sum less δ1 (1 + e^E)
+is a lower bound (S6).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _LOST = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """One user's clamped noise: pmf of N on -L..L (the mass beyond is below 1e-30), padding, largest value."""
+    """One user's clamped noise: pmf of N on -L..L (the mass beyond is below 1e-30), padding,
+    largest value.
+    """
 
     pmf: Floats
     padding: int
@@ -36,7 +39,10 @@ class Clamped:
     def report(self, value: int) -> tuple[int, Floats]:
         """Law of clamp(x + N, -c, k + c): its first point and its pmf."""
         reach = (len(self.pmf) - 1) // 2
-        first, last = max(value - reach, -self.padding), min(value + reach, self.max_value + self.padding)
+        first, last = (
+            max(value - reach, -self.padding),
+            min(value + reach, self.max_value + self.padding),
+        )
         left, right = first - (value - reach), last - (value - reach)
         law = self.pmf[left : right + 1].copy()
         law[0] += self.pmf[:left].sum()
@@ -55,7 +61,9 @@ class ClampedSum:
     relative: float
 
     def law(self, value: int) -> Floats:
-        """Pmf of the sum modulo `points`, index shifted by half a window, with one user at `value`."""
+        """Pmf of the sum modulo `points`, index shifted by half a window, with one user at
+        `value`.
+        """
         first, report = self.user.report(value)
         row = np.zeros(self.points)
         np.add.at(row, (first + np.arange(len(report))) % self.points, report)
@@ -63,8 +71,11 @@ class ClampedSum:
         return np.roll(np.maximum(joint, 0.0), self.points // 2)
 
     def events(self, distance: int) -> tuple[Floats, Floats]:
-        """Probabilities of all threshold events under one dataset and under the other, both orders."""
-        # Both tails and both orders of the datasets: the true δ is at least what any single event shows.
+        """Probabilities of all threshold events under one dataset and under the other, both
+        orders.
+        """
+        # Both tails and both orders of the datasets: the true δ is at least what any single event
+        # shows.
         near, far = self.law(0), self.law(distance)
         low = (np.cumsum(near), np.cumsum(far))
         high = (np.cumsum(far[::-1]), np.cumsum(near[::-1]))
@@ -73,7 +84,10 @@ class ClampedSum:
         return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
 
     def delta(self, distance: int, epsilon: float) -> float:
-        """Largest P(S) - e^E P'(S) over the events, less the error; E total, nats. Never above the truth."""
+        """Largest P(S) - e^E P'(S) over the events, less the error; E total, nats.
+
+        Never above the truth.
+        """
         if epsilon > 700:
             return 0.0
         near, far = self.events(distance)
@@ -92,11 +106,14 @@ class ClampedSum:
         return max(0.0, float(np.log(top[good] / (far[good] + self.error)).max()) - 1e-9)
 
 
-def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float, relative: float = 0.0) -> ClampedSum | None:
-    """Sum of `honest` reports of 0, or None where the window or the rounding error would be too large.
+def clamped_sum(
+    user: Clamped, honest: int, d_max: int, inexact: float, relative: float = 0.0
+) -> ClampedSum | None:
+    """Sum of `honest` reports of 0, or None where the window or the rounding error would be too
+    large.
 
-    The pmf of one user is that of a law whose every probability is off by at most the factor 1 + `relative`, and by
-    which `inexact` is lost in total variation.
+    The pmf of one user is that of a law whose every probability is off by at most the factor 1 +
+    `relative`, and by which `inexact` is lost in total variation.
     """
     first, report = user.report(0)
     support = first + np.arange(len(report), dtype=np.float64)
@@ -109,8 +126,9 @@ def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float, relative
     np.add.at(row, (first + np.arange(len(report))) % points, report)
     single = np.fft.rfft(row)
     others = single ** (honest - 1)
-    # Each value of the transform errs by at most eta; the power multiplies that by h, and Cauchy-Schwarz
-    # turns the 2-norm of the error of the pmf into one of its partial sums (Higham, Theorem 24.2).
+    # Each value of the transform errs by at most eta; the power multiplies that by h, and
+    # Cauchy-Schwarz turns the 2-norm of the error of the pmf into one of its partial sums (Higham,
+    # Theorem 24.2).
     eta = 16 * UNIT * math.log2(points)
     norm = math.sqrt(2 * float((np.abs(others) ** 2).sum()))
     power = (honest - 1) * eta * norm
@@ -119,22 +137,33 @@ def clamped_sum(user: Clamped, honest: int, d_max: int, inexact: float, relative
     error = power + 5 * eta * norm + 4 * _LOST + points * UNIT + honest * inexact
     # With a larger error the events show nothing at a small δ; the coupling of S6 then stands in.
     # A factor for every user is a factor for every event.
-    return ClampedSum(user, points, others, error, math.expm1(honest * relative)) if error < 1e-3 else None
+    return (
+        ClampedSum(user, points, others, error, math.expm1(honest * relative))
+        if error < 1e-3
+        else None
+    )
 
 
 def _many(
     modulus: Floats, support: Floats, report: Floats, others: int
 ) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.complex128]], float]:
-    """Power of the transform by its distance from 1, which keeps its digits, and the error of a partial sum (S9)."""
+    """Power of the transform by its distance from 1, which keeps its digits, and the error of a
+    partial sum (S9).
+    """
     points = 2 * (modulus.size - 1)
     power = np.zeros(modulus.size, dtype=np.complex128)
     # Only low frequencies are left of so many users; what is not is below e^-45 everywhere.
     nodes = np.flatnonzero(others * np.log(np.minimum(modulus, 1.0)) > -45.0)
     middle = round(float(report @ support))
     errors = np.full(modulus.size, math.exp(-45.0))
-    # All angles are multiples of 2π/points, and points is a power of 2: one table of them from -π to π is enough.
+    # All angles are multiples of 2π/points, and points is a power of 2: one table of them from -π
+    # to π is enough.
     half = np.pi / points * (np.arange(points) - points // 2)
-    versine, sine, large = 2 * np.sin(half) ** 2, np.sin(2 * half), np.minimum(2 * np.abs(half), 2.0)
+    versine, sine, large = (
+        2 * np.sin(half) ** 2,
+        np.sin(2 * half),
+        np.minimum(2 * np.abs(half), 2.0),
+    )
     offset = support.astype(np.int64) - middle
     for part in np.array_split(nodes, max(1, nodes.size * support.size // 2**20)):
         at = (np.outer(part, offset) + points // 2) & (points - 1)
@@ -144,7 +173,9 @@ def _many(
         turn = np.exp(-2j * np.pi * ((part * (middle * others % points)) % points) / points)
         power[part] = np.exp(others * np.log1p(-gap)) * turn
         # A term errs by a few roundings of its own size, and a logarithm's slope is at most 1/|φ|.
-        errors[part] = np.abs(power[part]) * (32 * UNIT * (others * size / np.maximum(modulus[part], 0.1) + 8))
+        errors[part] = np.abs(power[part]) * (
+            32 * UNIT * (others * size / np.maximum(modulus[part], 0.1) + 8)
+        )
     return power, math.sqrt(2 * float((errors**2).sum())) + UNIT
 
 
@@ -163,10 +194,14 @@ def reach(report: Floats, support: Floats, honest: int, sign: int) -> int:
     return math.ceil(min(best, 1e12))
 
 
-def attained_delta(exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float) -> float:
+def attained_delta(
+    exact: ClampedSum | None, noise: SumNoise, clamped: float, distance: int, epsilon: float
+) -> float:
     """Lower bound of δ for one distance at total ε, by the exact sum or by coupling (S6, S9)."""
     growth = math.exp(min(epsilon, 700.0))
-    low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (1 + growth)
+    low = float(noise.divergence(np.array([distance]), np.array([epsilon]))[1][0]) - clamped * (
+        1 + growth
+    )
     return max(0.0, low, 0.0 if exact is None else exact.delta(distance, epsilon))
 
 

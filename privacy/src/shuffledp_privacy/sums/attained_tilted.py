@@ -1,8 +1,10 @@
-"""Lower bounds for noisy sums where the total ε is large: the sum of clamped reports under an exponential tilt.
+"""Lower bounds for noisy sums where the total ε is large: the sum of clamped reports under an
+exponential tilt.
 
-A transform's error is absolute. At a total ε of E an event of the second dataset counts e^E times, so that the plain
-sum of `attained` shows nothing beyond E of about 15. Tilted by e^(sy) the laws of both datasets lie where they are
-compared, and the error is relative to that (docs/accounting.md, Proposition S9).
+A transform's error is absolute. At a total ε of E an event of the second dataset counts e^E times,
+so that the plain sum of `attained` shows nothing beyond E of about 15. Tilted by e^(sy) the laws of
+both datasets lie where they are compared, and the error is relative to that (docs/accounting.md,
+Proposition S9).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from shuffledp_privacy.primitives.contour import UNIT, Floats
 from shuffledp_privacy.sums.attained import LONGEST, reach
 
 PARTS = (0.0, 0.4, 0.7, 1.0)
-"""Parts of the way to the first mean by which tilts move the second; neighbouring windows overlap."""
+"""Parts of the way to the first mean by which tilts move the second; neighbouring windows overlap.
+"""
 
 MOST_RATES = 4.0
 """Largest tilt, in rates of the noise: from one rate on reports lie at the ends of their range."""
@@ -65,7 +68,8 @@ class Reports:
         log_tail: ln P(N >= m); same shape.
         padding: c.
         max_value: k.
-        rate: about how fast the noise falls, nats per unit; with a larger tilt reports lie at the ends.
+        rate: about how fast the noise falls, nats per unit; with a larger tilt reports lie at the
+            ends.
         relative: error of each logarithm, at most.
     """
 
@@ -82,7 +86,9 @@ class Reports:
         return self.max_value + 2 * self.padding + 1
 
     def tilted(self, value: int, tilt: float) -> tuple[Floats, Floats, float]:
-        """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), and the logarithm of its divisor."""
+        """Points of clamp(value + N, -c, k + c), their law times e^(tilt y), and the logarithm of
+        its divisor.
+        """
         support = np.arange(-self.padding, self.max_value + self.padding + 1, dtype=np.float64)
         steps = np.abs(support - value).astype(np.int64)
         logs = self.log_pmf[steps]
@@ -95,14 +101,21 @@ class Reports:
 
 
 def two_datasets(user: Reports, honest: int, distance: int) -> tuple[Compared, ...]:
-    """Lower bounds for one user's change by `distance`, all others at 0 or all in the middle, in both orders."""
-    return tuple(pair for held in (0, user.max_value // 2) for pair in compared(user, honest, held, distance))
+    """Lower bounds for one user's change by `distance`, all others at 0 or all in the middle, in
+    both orders.
+    """
+    return tuple(
+        pair for held in (0, user.max_value // 2) for pair in compared(user, honest, held, distance)
+    )
 
 
 def compared(user: Reports, honest: int, held: int, distance: int) -> list[Compared]:
-    """All others at `held`, one user at 0 against one at `distance`, in both orders; empty where a window is too long.
+    """All others at `held`, one user at 0 against one at `distance`, in both orders.
 
-    Any tilt gives valid bounds. P(y) is large about P's mean, far from Q's; each tilt moves Q's mean a part of the way.
+    Empty where a window is too long.
+
+    Any tilt gives valid bounds. P(y) is large about P's mean, far from Q's; each tilt moves Q's
+    mean a part of the way.
 
     Args:
         user: one user's report.
@@ -126,7 +139,9 @@ def compared(user: Reports, honest: int, held: int, distance: int) -> list[Compa
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The sum of all reports on two datasets: others at `held`, the changed user at the first or second of `values`."""
+    """The sum of all reports on two datasets: others at `held`, the changed user at the first or
+    second of `values`.
+    """
 
     user: Reports
     honest: int
@@ -140,7 +155,9 @@ class _Sums:
         return float(((self.honest - 1) * others + own) @ support)
 
     def tilt(self, part: float, largest: float) -> float:
-        """Tilt between 0 and `largest` that moves the second mean by a part of the way to the first."""
+        """Tilt between 0 and `largest` that moves the second mean by a part of the way to the
+        first.
+        """
         near, far = (self.mean(value, 0.0) for value in self.values)
         goal, sign = far + part * (near - far), math.copysign(1.0, largest)
         low, high = 0.0, 1.0
@@ -162,13 +179,20 @@ class _Sums:
 
 
 def _reaches(law: Floats, offset: Floats, honest: int) -> tuple[int, int]:
-    """How far the sum of `honest` reports is from its mean at most, down and up, but for a mass of `_LOST` each."""
+    """How far the sum of `honest` reports is from its mean at most, down and up, but for a mass of
+    `_LOST` each.
+    """
     down, up = (reach(law, sign * offset, honest, 1) for sign in (-1, 1))
-    return min(down, math.ceil(-honest * float(offset[0]))), min(up, math.ceil(honest * float(offset[-1])))
+    return min(down, math.ceil(-honest * float(offset[0]))), min(
+        up, math.ceil(honest * float(offset[-1]))
+    )
 
 
 def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
-    """Bounds of both laws at the `shown` sums by one transform; None where its window would be too long."""
+    """Bounds of both laws at the `shown` sums by one transform.
+
+    None where its window would be too long.
+    """
     user, honest, held = sums.user, sums.honest, sums.held
     support, common, log_common = user.tilted(held, tilt)
     mean = float(common @ support)

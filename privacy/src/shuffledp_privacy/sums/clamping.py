@@ -1,8 +1,10 @@
-"""Privacy cost of clamping the noisy values to [0, k + 2c], and the padding c that makes it small enough.
+"""Privacy cost of clamping the noisy values to [0, k + 2c], and the padding c that makes it small
+enough.
 
-Nobody is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability at most δ1,
-then δ(E) <= HS_E of the unclamped sum + δ1 (1 + e^E) (docs/accounting.md, Proposition S6). Only honest users
-count in δ1: the others' messages are independent of the honest noise and can be handed to the adversary.
+Nobody is clamped while every honest |N_i| <= c, whatever the data. If that fails with probability
+at most δ1, then δ(E) <= HS_E of the unclamped sum + δ1 (1 + e^E) (docs/accounting.md, Proposition
+S6). Only honest users count in δ1: the others' messages are independent of the honest noise and can
+be handed to the adversary.
 """
 
 from __future__ import annotations
@@ -26,23 +28,32 @@ LARGEST_TOTAL = 690.0
 """Total ε up to which δ1 e^E is computed in floats; beyond, closed forms in logarithms are used."""
 
 _UNDERFLOW = 1e-320
-"""Added to every probability of a tail: below 1e-308 roundings are absolute, at most 5e-324 each, and the last
+"""Added to every probability of a tail: below 1e-308 roundings are absolute, at most 5e-324 each,
+and the last
 one would be to 0, which claims that nobody is ever clamped."""
 
 
 def geo_tail(epsilon_geo: Fraction, padding: int) -> float:
-    """Tail P(|N| > c) = 2 φ^(c+1)/(1+φ) of discrete Laplace noise, φ = exp(-epsilon_geo); rounded up. In [0, 1].
+    """Tail P(|N| > c) = 2 φ^(c+1)/(1+φ) of discrete Laplace noise, φ = exp(-epsilon_geo).
 
-    Source: docs/accounting.md, Proposition S6 (Athanasiou et al. 2025, Proposition 2, sums from c instead of c + 1).
+    Rounded up. In [0, 1].
+
+    Source: docs/accounting.md, Proposition S6 (Athanasiou et al. 2025, Proposition 2, sums from c
+    instead of c + 1).
     """
-    return min(1.0, 2.0 * _power(epsilon_geo, padding + 1) / (1.0 + math.exp(-float(epsilon_geo))) * _OUTWARD)
+    return min(
+        1.0,
+        2.0 * _power(epsilon_geo, padding + 1) / (1.0 + math.exp(-float(epsilon_geo))) * _OUTWARD,
+    )
 
 
 @lru_cache(maxsize=8)
 def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
     """Law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
     rate = float(noise_epsilon)
-    ratio = math.exp(-rate) * (1.0 + (4 + 2 * rate) * 2.0**-53) + 1e-300  # the rounding of ε counts ε times
+    ratio = (
+        math.exp(-rate) * (1.0 + (4 + 2 * rate) * 2.0**-53) + 1e-300
+    )  # the rounding of ε counts ε times
     if ratio >= 1.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
         return None
     return build_table(math.nextafter(1.0 / shares, 1.0), ratio, table_length(1.0, ratio))
@@ -51,8 +62,8 @@ def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
 def sgdl_tail(noise_epsilon: Fraction, shares: int, padding: int) -> float:
     """Tail P(|N| > c) of one share N ~ SGDL(1/shares, exp(-noise_epsilon)); rounded up. In [0, 1].
 
-    The exact law by recurrence; where its table would be too long, 2 φ^(c+1), which holds for shares >= 1.
-    Source: docs/accounting.md, Propositions S2, S3 and S7.
+    The exact law by recurrence; where its table would be too long, 2 φ^(c+1), which holds for
+    shares >= 1. Source: docs/accounting.md, Propositions S2, S3 and S7.
     """
     if shares == 1:
         return geo_tail(noise_epsilon, padding)
@@ -80,12 +91,18 @@ def _any(tail: float, honest: int) -> float:
 
 
 def geo_any_clamped(epsilon_geo: Fraction, padding: int, honest: int) -> float:
-    """Probability δ1 = P(some honest |N_i| > c) for geo-shuffle noise, rounded up. Source: Proposition S6."""
+    """Probability δ1 = P(some honest |N_i| > c) for geo-shuffle noise, rounded up.
+
+    Source: Proposition S6.
+    """
     return _any(geo_tail(epsilon_geo, padding), honest)
 
 
 def sgdl_any_clamped(noise_epsilon: Fraction, shares: int, padding: int, honest: int) -> float:
-    """Probability δ1 = P(some honest |N_i| > c) for sgdl-shuffle noise, rounded up. Source: Propositions S6 and S7."""
+    """Probability δ1 = P(some honest |N_i| > c) for sgdl-shuffle noise, rounded up.
+
+    Source: Propositions S6 and S7.
+    """
     groups = -(-honest // shares)
     together = 2.0 * groups * _power(noise_epsilon, padding + 1)
     # Both hold: the exact tail of every share, and the union bound over whole noises (S7).
@@ -93,7 +110,10 @@ def sgdl_any_clamped(noise_epsilon: Fraction, shares: int, padding: int, honest:
 
 
 def clamping_delta(any_clamped: float, total_epsilon: float) -> float:
-    """Cost of clamping, δ1 (1 + e^E), rounded up; E in nats, total. Source: docs/accounting.md, Proposition S6."""
+    """Cost of clamping, δ1 (1 + e^E), rounded up; E in nats, total.
+
+    Source: docs/accounting.md, Proposition S6.
+    """
     if any_clamped == 0.0:
         return 0.0
     if total_epsilon > 700.0:
@@ -102,7 +122,8 @@ def clamping_delta(any_clamped: float, total_epsilon: float) -> float:
 
 
 def log_any_clamped(epsilon: Fraction, groups: int, padding: int) -> float:
-    """Logarithm of 2 g φ^(c+1), rounded up: an upper bound of δ1 that is never too small for a float.
+    """Logarithm of 2 g φ^(c+1), rounded up: an upper bound of δ1 that is never too small for a
+    float.
 
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
     """
@@ -113,18 +134,22 @@ def log_any_clamped(epsilon: Fraction, groups: int, padding: int) -> float:
 def log_clamping_delta(log_clamped: float, total_epsilon: float) -> float:
     """Cost of clamping, δ1 (1 + e^E), from ln δ1; in [0, inf], for any E >= 0; rounded up."""
     exponent = log_clamped + total_epsilon * (1 + 2.0**-50) + math.log1p(math.exp(-total_epsilon))
-    return math.exp(exponent + 2.0**-50 * abs(log_clamped)) * _OUTWARD if exponent < 700 else math.inf
+    return (
+        math.exp(exponent + 2.0**-50 * abs(log_clamped)) * _OUTWARD if exponent < 700 else math.inf
+    )
 
 
-def least_padding_geo(epsilon_geo: Fraction, honest: int, delta: float, total_epsilon: float) -> int:
+def least_padding_geo(
+    epsilon_geo: Fraction, honest: int, delta: float, total_epsilon: float
+) -> int:
     """Smallest c with δ1 (1 + e^E) <= delta for geo-shuffle noise, in bits on each side.
 
     Args:
         epsilon_geo: ε of one user's noise, nats.
         honest: largest number of honest reports that may arrive, 1..1e9.
         delta: budget for clamping, in (0, 1).
-        total_epsilon: E, nats: ε d_max under metric adjacency, ε under standard. Above `LARGEST_TOTAL` the padding is
-            that of `closed_padding`, which may be a few bits larger.
+        total_epsilon: E, nats: ε d_max under metric adjacency, ε under standard. Above
+            `LARGEST_TOTAL` the padding is that of `closed_padding`, which may be a few bits larger.
 
     Raises:
         UsageError: an argument out of range.
@@ -136,17 +161,25 @@ def least_padding_geo(epsilon_geo: Fraction, honest: int, delta: float, total_ep
     return _least(lambda c: geo_any_clamped(epsilon_geo, c, honest), delta, total_epsilon, roof)
 
 
-def least_padding_sgdl(noise_epsilon: Fraction, shares: int, honest: int, delta: float, total_epsilon: float) -> int:
-    """Smallest c with δ1 (1 + e^E) <= delta for sgdl-shuffle noise; arguments and errors as for geo-shuffle."""
+def least_padding_sgdl(
+    noise_epsilon: Fraction, shares: int, honest: int, delta: float, total_epsilon: float
+) -> int:
+    """Smallest c with δ1 (1 + e^E) <= delta for sgdl-shuffle noise.
+
+    Arguments and errors as for geo-shuffle.
+    """
     groups = -(-honest // shares)
     roof = closed_padding(float(noise_epsilon), groups, delta, total_epsilon)
     if total_epsilon > LARGEST_TOTAL:
         return roof
-    return _least(lambda c: sgdl_any_clamped(noise_epsilon, shares, c, honest), delta, total_epsilon, roof)
+    return _least(
+        lambda c: sgdl_any_clamped(noise_epsilon, shares, c, honest), delta, total_epsilon, roof
+    )
 
 
 def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: float) -> int:
-    """Padding in closed form, ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0: 2 g φ^(c+1) (1 + e^E) <= δ.
+    """Padding in closed form, ceil((ln(2g/δ) + ln(1 + e^E))/ε) - 1, at least 0: 2 g φ^(c+1) (1 +
+    e^E) <= δ.
 
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
 
@@ -169,13 +202,17 @@ def closed_padding(epsilon: float, groups: int, delta: float, total_epsilon: flo
     return max(0, math.ceil(needed) - 1)
 
 
-def _least(any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int) -> int:
+def _least(
+    any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int
+) -> int:
     """Smallest sufficient c by bisection; `roof` is enough up to rounding."""
     enough, short = roof, -1
     while clamping_delta(any_clamped(enough), total_epsilon) > delta:
         enough += 1
         if enough > MAX_DOMAIN:
-            raise CannotCertify(f"no padding up to {MAX_DOMAIN} keeps clamping below delta {delta:g}")
+            raise CannotCertify(
+                f"no padding up to {MAX_DOMAIN} keeps clamping below delta {delta:g}"
+            )
     while enough - short > 1:
         middle = (enough + short) // 2
         if clamping_delta(any_clamped(middle), total_epsilon) <= delta:

@@ -1,8 +1,10 @@
-"""Common analysis of geo-shuffle and sgdl-shuffle: noise that adds up, clamping, and the worst distance.
+"""Common analysis of geo-shuffle and sgdl-shuffle: noise that adds up, clamping, and the worst
+distance.
 
-A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and distance d is
-at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise (docs/accounting.md, Proposition S6), at most that of
-the noises that are not clamped (Proposition S6b), and zero from the ε on that one clamped report has by itself (S8).
+A `NoisySum` is the part of a spec and a setting that the analysis needs. Its δ at total ε = E and
+distance d is at most HS_E(Y || Y + d) + δ1 (1 + e^E), Y the honest users' noise
+(docs/accounting.md, Proposition S6), at most that of the noises that are not clamped (Proposition
+S6b), and zero from the ε on that one clamped report has by itself (S8).
 """
 
 from __future__ import annotations
@@ -23,21 +25,33 @@ from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_max
 from shuffledp_privacy.sums.clamping import LARGEST_TOTAL, clamping_delta, log_clamping_delta
 
 NODES = 320
-"""Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds (convexity)."""
+"""Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds
+(convexity).
+"""
 
 UNNOTICED = 1e-4
-"""Share of δ up to which nobody asks whether clamping could cost less: S6b has cells that cost about as much."""
+"""Share of δ up to which nobody asks whether clamping could cost less: S6b has cells that cost
+about as much.
+"""
 
 _DOWN = 1.0 - 1e-8
-"""Relative inward margin of attained numbers: φ is rounded down for them, too, which changes ε by at most 1e-10."""
+"""Relative inward margin of attained numbers: φ is rounded down for them, too, which changes ε by
+at most 1e-10.
+"""
 
 
 def distances(max_value: int, setting: Setting) -> int:
-    """Largest distance d_max: the whole domain unless the setting says less. Raises UsageError above the domain."""
+    """Largest distance d_max: the whole domain unless the setting says less.
+
+    Raises UsageError above the domain.
+    """
     if setting.max_distance is None:
         return max_value
     if setting.max_distance > max_value:
-        raise UsageError(f"max-distance must be at most the largest value, {max_value}, not {setting.max_distance}")
+        raise UsageError(
+            f"max-distance must be at most the largest value, {max_value}, not "
+            f"{setting.max_distance}"
+        )
     return setting.max_distance
 
 
@@ -60,12 +74,14 @@ class NoisySum:
     Attributes:
         noise: law of the honest users' unclamped noise.
         clamped: δ1, probability that some honest user's noise leaves [-c, c]; rounded up.
-        local: d -> total ε of one clamped report at distance d with δ = 0, rounded up; rises with d and
-            local(d)/d falls.
-        pure: ε per unit of the unclamped noise at δ = 0; inf where it has less than one whole noise.
+        local: d -> total ε of one clamped report at distance d with δ = 0, rounded up; rises with d
+            and local(d)/d falls.
+        pure: ε per unit of the unclamped noise at δ = 0; inf where it has less than one whole
+            noise.
         d_max: largest distance.
         metric: whether ε counts per unit of distance.
-        kept: the noises that are not clamped, their number known; None where Proposition S6b is not proved for them.
+        kept: the noises that are not clamped, their number known; None where Proposition S6b is not
+            proved for them.
         log_clamped: ln of an upper bound of δ1, for totals whose e^E is no float; inf for none.
     """
 
@@ -79,10 +95,13 @@ class NoisySum:
     log_clamped: float = math.inf
 
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
-        """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth. Proposition S6.
+        """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth.
 
-        δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in e^E' and
-        its smallest value is searched where the clamping term matters. There S6b is a bound as well.
+        Proposition S6.
+
+        δ falls with E, so that the two-term bound at any smaller E' is a bound too; it is convex in
+        e^E' and its smallest value is searched where the clamping term matters. There S6b is a
+        bound as well.
         """
         # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
         own = np.array([self.local(int(d)) for d in distance])
@@ -98,7 +117,9 @@ class NoisySum:
         if self.kept is not None:
             with np.errstate(over="ignore"):
                 rows = np.flatnonzero(self.clamped * (1.0 + np.exp(epsilon)) > UNNOTICED * total)
-            total[rows] = np.minimum(total[rows], self.kept.divergence(distance[rows], epsilon[rows])[0])
+            total[rows] = np.minimum(
+                total[rows], self.kept.divergence(distance[rows], epsilon[rows])[0]
+            )
         return total
 
     def _coupled(self, distance: Integers, epsilon: Floats) -> Floats:
@@ -115,30 +136,47 @@ class NoisySum:
         if math.isfinite(self.pure):
             alone = self.pure * distance
             with np.errstate(over="ignore"):
-                cost = self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12) if self.clamped > 0 else 0.0 * alone
-            # From the pure ε of a whole noise on only clamping costs anything (S6 with E' = `alone`).
+                cost = (
+                    self.clamped * (1.0 + np.exp(alone)) * (1.0 + 1e-12)
+                    if self.clamped > 0
+                    else 0.0 * alone
+                )
+            # From the pure ε of a whole noise on only clamping costs anything (S6 with E' =
+            # `alone`).
             total = np.where(epsilon >= alone, np.minimum(total, cost), total)
         return np.clip(total, 0.0, 1.0)
 
     @property
     def log_concave(self) -> bool:
-        """True if there is at least one whole noise, so that its law is log-concave (Proposition S2)."""
+        """True if there is at least one whole noise, so that its law is log-concave (Proposition
+        S2).
+        """
         return math.isfinite(self.pure)
 
     def unclamped(self, epsilons: Floats) -> Floats:
-        """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth (Proposition S1)."""
-        return self._thinned(epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0])
+        """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth
+        (Proposition S1).
+        """
+        return self._thinned(
+            epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0]
+        )
 
     def left(self, epsilons: Floats) -> Floats:
-        """Certified δ at d_max by the noises that are not clamped, whose number is told (Proposition S6b)."""
+        """Certified δ at d_max by the noises that are not clamped, whose number is told
+        (Proposition S6b).
+        """
         noise = self.noise if self.kept is None else self.kept
-        return self._thinned(epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0])
+        return self._thinned(
+            epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0]
+        )
 
     def _largest(self, epsilons: Floats) -> Integers:
         return np.full(epsilons.shape, self.d_max, dtype=np.int64)
 
     def least_delta(self) -> float:
-        """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition C12)."""
+        """Smallest value over E >= 0 of HS_E + δ1 (1 + e^E) at d_max, rounded up (Proposition
+        C12).
+        """
         if self.clamped >= 0.5:
             return 1.0
         if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left
@@ -147,7 +185,10 @@ class NoisySum:
         return min(1.0, found, self._pure_cost())
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
-        """Smallest value of the bound over 0..ε, by golden section; any point gives a valid bound."""
+        """Smallest value of the bound over 0..ε, by golden section.
+
+        Any point gives a valid bound.
+        """
         low = np.zeros_like(epsilon)
         # Beyond E = -ln δ1 the clamping term alone is 1.
         high = np.minimum(epsilon, -math.log(self.clamped))
@@ -174,19 +215,24 @@ class NoisySum:
             return 0.0
         most = self._pure_cost() if epsilon >= self.pure else 1.0
         total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
-        # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all are searched then.
+        # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all
+        # are searched then.
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
             return min(most, float(self._shuffled(np.array([self.d_max]), np.array([total]))[0]))
 
         def bound(boxes: Boxes) -> Floats:
-            # δ rises with the distance and falls with ε: the farthest change at the smallest total covers the box.
+            # δ rises with the distance and falls with ε: the farthest change at the smallest total
+            # covers the box.
             return self.curve(boxes.d_high, epsilon * boxes.d_low.astype(np.float64))
 
         probe = np.array(probes(self.d_max))
         start = float(self.curve(probe, epsilon * probe).max())
         boxes = distance_boxes(1, self.d_max)
-        return min(most, certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound))
+        return min(
+            most,
+            certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound),
+        )
 
     def _least(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""
@@ -245,7 +291,10 @@ class NoisySum:
         return self.pure if self._pure_cost() <= delta else math.inf
 
     def _pure_cost(self) -> float:
-        """δ of the pure ε of a whole noise at the largest distance, which only clamping costs; inf without one."""
+        """δ of the pure ε of a whole noise at the largest distance, which only clamping costs.
+
+        Inf without one.
+        """
         total = self.pure * self.d_max
         if math.isinf(total) or self.clamped == 0.0 or total <= LARGEST_TOTAL:
             return math.inf if math.isinf(total) else clamping_delta(self.clamped, total)
@@ -254,29 +303,40 @@ class NoisySum:
     def points(self, distance: int, epsilons: Floats) -> Floats:
         """Certified δ for one distance at many total ε of any sign.
 
-        Below 0 by HS_{-E} = 1 - e^{-E} (1 - HS_E), as the bound holds in both directions. Long requests are
-        computed on `NODES` points and joined by chords in e^E, which a convex curve never exceeds.
+        Below 0 by HS_{-E} = 1 - e^{-E} (1 - HS_E), as the bound holds in both directions. Long
+        requests are computed on `NODES` points and joined by chords in e^E, which a convex curve
+        never exceeds.
         """
         size = np.abs(epsilons)
         upper = self._thinned(size, lambda nodes: self.curve(np.full(len(nodes), distance), nodes))
-        return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
+        return np.where(
+            epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0)
+        )
 
     def _thinned(self, epsilons: Floats, curve: Callable[[Floats], Floats]) -> Floats:
         nodes = np.unique(epsilons)
         if len(nodes) > NODES:
-            nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]]))
+            nodes = np.unique(
+                np.concatenate([np.quantile(nodes, np.linspace(0, 1, NODES)), nodes[[0, -1]]])
+            )
         return chord(nodes, curve(nodes), epsilons)
 
 
 def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
-    """Interpolates on chords in e^E, rounded up; an upper bound where the curve is convex in e^E."""
+    """Interpolates on chords in e^E, rounded up.
+
+    An upper bound where the curve is convex in e^E.
+    """
     right = np.clip(np.searchsorted(nodes, wanted), 0, len(nodes) - 1)
     left = np.maximum(right - 1, 0)
     exact = nodes[right] == wanted
     gap = nodes[right] - nodes[left]
     with np.errstate(divide="ignore", invalid="ignore"):
-        # (e^w - e^l)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep their digits.
-        weight = -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
+        # (e^w - e^l)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep
+        # their digits.
+        weight = (
+            -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
+        )
     weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
     mixed = values[left] + weight * (values[right] - values[left])
     return np.where(exact, values[right], np.minimum(mixed * (1.0 + 1e-12), 1.0))

@@ -1,7 +1,9 @@
-"""Laws of the error of a debiased sum, and of the noise in it, to compare mechanisms by any measure of error.
+"""Laws of the error of a debiased sum, and of the noise in it, to compare mechanisms by any measure
+of error.
 
-Exact up to rounding where nobody is clamped. With a calibrated padding clamping moves a mean by at most its bias
-(docs/accounting.md, S17), which `standard_error` includes and these laws do not. No guarantee uses them.
+Exact up to rounding where nobody is clamped. With a calibrated padding clamping moves a mean by at
+most its bias (docs/accounting.md, S17), which `standard_error` includes and these laws do not. No
+guarantee uses them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DEVIATIONS = 9.0
-"""A binomial window reaches this many standard deviations, and 40 steps: Bernstein leaves less than 1e-15 outside."""
+"""A binomial window reaches this many standard deviations, and 40 steps: Bernstein leaves less than
+1e-15 outside.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class ErrorLaw:
         return math.sqrt(float(self.mass @ self.errors**2))
 
     def quantile(self, level: float) -> float:
-        """Least e among the sizes of the errors with P(|error| <= e) >= level, up to 1e-9 of probability.
+        """Least e among the sizes of the errors with P(|error| <= e) >= level, up to 1e-9 of
+        probability.
 
         Raises:
             UsageError: level outside [0, 1].
@@ -69,7 +74,8 @@ class ErrorLaw:
 
 
 def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
-    """Law of SGDL(r, exp(-epsilon)): the sum of n discrete Laplace noises for r = n, one such noise for r = 1.
+    """Law of SGDL(r, exp(-epsilon)): the sum of n discrete Laplace noises for r = n, one such noise
+    for r = 1.
 
     Args:
         shape: r > 0.
@@ -82,7 +88,9 @@ def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
         raise UsageError(f"shape and epsilon must be above 0, not {shape} and {epsilon}")
     half = probabilities(shape, epsilon)
     if half is None:
-        raise UsageError(f"the noise with shape {shape:g} and epsilon {epsilon:g} is too wide to tabulate")
+        raise UsageError(
+            f"the noise with shape {shape:g} and epsilon {epsilon:g} is too wide to tabulate"
+        )
     reach = np.arange(half.size, dtype=np.float64)
     return ErrorLaw(np.concatenate([-reach[:0:-1], reach]), np.concatenate([half[:0:-1], half]))
 
@@ -90,7 +98,8 @@ def sgdl_error(shape: float, epsilon: float) -> ErrorLaw:
 def sgdl_log_mass(shape: float, epsilon: float, points: NDArray[np.int64]) -> Floats:
     """ln P(Y = m) of Y ~ SGDL(r, exp(-epsilon)), far tails included; same shape as `points`.
 
-    Within 1e-9 of the truth for laws of up to a million points, by the recurrence of `primitives.table` (S3).
+    Within 1e-9 of the truth for laws of up to a million points, by the recurrence of
+    `primitives.table` (S3).
 
     Raises:
         UsageError: shape or epsilon not above 0, or a point beyond a million.
@@ -101,7 +110,8 @@ def sgdl_log_mass(shape: float, epsilon: float, points: NDArray[np.int64]) -> Fl
     if farthest > 10**6:
         raise UsageError(f"points must be at most a million from 0, not {farthest}")
     ratio = math.exp(-epsilon)
-    # A table has to reach beyond the bulk; a power of two, so that requests with like points share the cached one.
+    # A table has to reach beyond the bulk; a power of two, so that requests with like points share
+    # the cached one.
     length = max(farthest, table_length(shape, ratio))
     table = build_table(float(shape), ratio, 1 << length.bit_length())
     return np.asarray(table.log_pmf[np.abs(points)], dtype=np.float64)
@@ -119,8 +129,12 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
         UsageError: an argument out of range.
     """
     if not (0 <= ones <= bits and 0 <= randomise < 1):
-        raise UsageError(f"there must be 0 <= ones <= bits and 0 <= p < 1, not {ones}, {bits} and {randomise}")
-    from scipy.signal import fftconvolve  # here, as below: slow to import, and the noise of shares needs neither
+        raise UsageError(
+            f"there must be 0 <= ones <= bits and 0 <= p < 1, not {ones}, {bits} and {randomise}"
+        )
+    from scipy.signal import (
+        fftconvolve,
+    )  # here, as below: slow to import, and the noise of shares needs neither
 
     flip = randomise / 2
     first, kept = _binomial(ones, 1 - flip)
@@ -142,12 +156,15 @@ def _binomial(trials: int, chance: float) -> tuple[int, Floats]:
 
 @singledispatch
 def error_law(spec: object, users: int, total: int) -> ErrorLaw:
-    """Law of the error of the debiased sum of `users` reports whose true sum is `total`, if nobody is clamped.
+    """Law of the error of the debiased sum of `users` reports whose true sum is `total`, if nobody
+    is clamped.
 
     Raises:
         UsageError: a spec that is not of a sum, or whose law is too wide.
     """
-    raise UsageError(f"no law of the error of {type(spec).__name__} is known for {users} users with sum {total}")
+    raise UsageError(
+        f"no law of the error of {type(spec).__name__} is known for {users} users with sum {total}"
+    )
 
 
 @error_law.register

@@ -1,7 +1,10 @@
-"""Bounds for geo-shuffle (Athanasiou et al. 2025, Algorithm 3): every user's discrete Laplace noise, clamped, unary.
+"""Bounds for geo-shuffle (Athanasiou et al.
 
-Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md, Propositions S1-S8).
-Published: Theorem 4.1 at d = 1, as printed, which is its best case and no guarantee for larger d (S12).
+2025, Algorithm 3): every user's discrete Laplace noise, clamped, unary.
+
+Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md,
+Propositions S1-S8). Published: Theorem 4.1 at d = 1, as printed, which is its best case and no
+guarantee for larger d (S12).
 """
 
 from __future__ import annotations
@@ -45,12 +48,17 @@ _BASIS = (
     "S6: clamping, δ1 (1 + e^E), honest users only; S6b: or the noises that are not clamped alone",
     "S8: never more than one clamped report alone, ε_geo per unit",
 )
-_PUBLISHED = "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger distances (S12)"
+_PUBLISHED = (
+    "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger "
+    "distances (S12)"
+)
 
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
     """Parameters of a geo-shuffle round for the analysis."""
-    rate = float(spec.epsilon_geo) * (1 + 2.0**-52)  # up: it only enters guarantees, never the noise
+    rate = float(spec.epsilon_geo) * (
+        1 + 2.0**-52
+    )  # up: it only enters guarantees, never the noise
     d_max = distances(spec.max_value, setting)
     # What one user alone reports is a function of x + N: clamping costs nothing (S6).
     alone = setting.honest == 1
@@ -87,7 +95,10 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 @lru_cache(maxsize=8)
 def _compared(spec: GeoShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
-    """Tilted laws of a change by this distance, others at 0 or in the middle; none where they are too wide."""
+    """Tilted laws of a change by this distance, others at 0 or in the middle.
+
+    None where they are too wide.
+    """
     rate = float(spec.epsilon_geo)
     if 4 * (spec.max_value + spec.padding) > attained.LONGEST:
         return ()
@@ -137,7 +148,11 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
         near = min(certified * units, item.local(item.d_max))
         pairs = _compared(spec, setting.honest, item.d_max) if near > FROM else ()
         low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
-    published = published_epsilon(spec.epsilon_geo, setting.users, delta) if item.metric and delta > 0 else None
+    published = (
+        published_epsilon(spec.epsilon_geo, setting.users, delta)
+        if item.metric and delta > 0
+        else None
+    )
     return Bounds(certified, downward(low), published, (*_BASIS, _PUBLISHED))
 
 
@@ -145,14 +160,20 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
 def _(spec: GeoShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
     d_max = distances(spec.max_value, setting)
     total = math.nextafter(float(spec.epsilon_geo), math.inf) * (1 if is_metric(setting) else d_max)
-    return CorruptedBounds(math.nextafter(total, math.inf), 0.0, ("S8: one clamped report, pure ε_geo per unit",))
+    return CorruptedBounds(
+        math.nextafter(total, math.inf), 0.0, ("S8: one clamped report, pure ε_geo per unit",)
+    )
 
 
 @standard_error.register
 def _(spec: GeoShuffle, users: int) -> float:
-    """Root of the mean squared error at worst: sqrt(2 n φ)/(1 - φ), and clamping's bias (docs/accounting.md, S17)."""
+    """Root of the mean squared error at worst: sqrt(2 n φ)/(1 - φ), and clamping's bias
+    (docs/accounting.md, S17).
+    """
     rate = float(spec.epsilon_geo)
-    return math.hypot(math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate), users * spec.bias)
+    return math.hypot(
+        math.sqrt(2.0 * users) * math.exp(-rate / 2) / -math.expm1(-rate), users * spec.bias
+    )
 
 
 @certified_curve.register
@@ -164,29 +185,42 @@ def _(spec: GeoShuffle, setting: Setting, distance: int, epsilons: Floats) -> Fl
 
 
 def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
-    """Padding c as printed in Algorithm 3 of Athanasiou et al. 2025; sound for δ1 <= δ/2 (its Proposition 2)."""
+    """Padding c as printed in Algorithm 3 of Athanasiou et al.
+
+    2025; sound for δ1 <= δ/2 (its Proposition 2).
+    """
     rate = float(epsilon_geo)
     share = -math.expm1(math.log1p(-delta / 2) / users)
     return max(0, math.ceil(-math.log((1 + math.exp(-rate)) * share / 2) / rate))
 
 
-def published_epsilon(epsilon_geo: Fraction, users: int, delta: float, steepness: float = 2.0) -> float | None:
-    """ε of Theorem 4.1 of Athanasiou et al. 2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
+def published_epsilon(
+    epsilon_geo: Fraction, users: int, delta: float, steepness: float = 2.0
+) -> float | None:
+    """ε of Theorem 4.1 of Athanasiou et al.
 
-    ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where the
-    formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness` is the 2 in t.
+    2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
+
+    ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where
+    the formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness`
+    is the 2 in t.
     """
     rate = float(epsilon_geo)
     if users <= steepness**2 or rate > 700.0:
         return None
     tilt = steepness * rate / math.sqrt(users)
-    moment = -users * math.log1p(-4 * math.exp(-rate) * math.sinh(tilt / 2) ** 2 / math.expm1(-rate) ** 2)
+    moment = -users * math.log1p(
+        -4 * math.exp(-rate) * math.sinh(tilt / 2) ** 2 / math.expm1(-rate) ** 2
+    )
     quantile = (moment - math.log(delta / 4)) / tilt
     return _log_step(float(users), math.exp(-rate), math.ceil(quantile))
 
 
 def _log_step(shape: float, ratio: float, point: int) -> float:
-    """Log ratio ln P(r)/P(r + 1) by the downward recurrence from far enough above; for comparison only."""
+    """Log ratio ln P(r)/P(r + 1) by the downward recurrence from far enough above.
+
+    For comparison only.
+    """
     following, begin = ratio, point + 1 + math.ceil(40 / -math.log(ratio))
     if begin - point > 2_000_000:
         return math.nan

@@ -1,9 +1,11 @@
-"""Noise that is left to protect a sum when it is told whose noise was clamped: no factor e^E (Proposition S6b).
+"""Noise that is left to protect a sum when it is told whose noise was clamped: no factor e^E
+(Proposition S6b).
 
-The adversary is told for every honest user whether |N_i| > c, and the report of those where it is. That does not depend
-on the values. The others are not clamped at all, and their noises are discrete Laplace kept within [-c, c]. So
-δ(E) <= E HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c), W_m the sum of m such noises. Fewer noises protect
-less, so that numbers M may be counted as the smallest of a cell.
+The adversary is told for every honest user whether |N_i| > c, and the report of those where it is.
+That does not depend on the values. The others are not clamped at all, and their noises are discrete
+Laplace kept within [-c, c]. So δ(E) <= E HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c),
+W_m the sum of m such noises. Fewer noises protect less, so that numbers M may be counted as the
+smallest of a cell.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise, sum_noise
 from shuffledp_privacy.primitives.pairs import hockey_stick
 from shuffledp_privacy.primitives.tails import MARGIN, TAIL, binomial_window
-from shuffledp_privacy.primitives.truncated import ShortLaws, TruncatedLaw, TruncatedNoise, TruncatedPair
+from shuffledp_privacy.primitives.truncated import (
+    ShortLaws,
+    TruncatedLaw,
+    TruncatedNoise,
+    TruncatedPair,
+)
 from shuffledp_privacy.primitives.truncated_table import kept_table
 from shuffledp_privacy.sums.clamping import geo_tail
 
@@ -29,13 +36,15 @@ LOOSE = 2e-4
 """About the share of ε that the cells may cost altogether."""
 
 NARROW = 0.9
-"""A cell's smallest number of noises is at least this share of its largest, but for the farthest."""
+"""A cell's smallest number of noises is at least this share of its largest, but for the farthest.
+"""
 
 NEVER = 1e-18
 """Chance of so few noises that they are counted as none."""
 
 LARGEST_RATE = 100.0
-"""ε of one noise beyond which it is next to nothing, and everything rests on one report alone (S8)."""
+"""ε of one noise beyond which it is next to nothing, and everything rests on one report alone (S8).
+"""
 
 REACH = 0.85
 """E is looked at up to this share of d times the largest tilt: near the end few digits are left."""
@@ -57,7 +66,10 @@ _AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Numbers of noises that are left, in cells: the smallest of each, and its mass, rounded up; the rest has none."""
+    """Numbers of noises that are left, in cells: the smallest of each, and its mass, rounded up.
+
+    The rest has none.
+    """
 
     counts: Floats
     masses: Floats
@@ -65,9 +77,12 @@ class Cells:
 
 
 def cells(honest: int, tail: float) -> Cells:
-    """Cells of M = honest - F, F ~ Bin(honest, tail); `tail` rounded up, so that M is smaller in law than in truth.
+    """Cells of M = honest - F, F ~ Bin(honest, tail).
 
-    Each takes in smaller M until it costs its share of `LOOSE`: x noises less of h cost about x/(2h) of ε.
+    `tail` rounded up, so that M is smaller in law than in truth.
+
+    Each takes in smaller M until it costs its share of `LOOSE`: x noises less of h cost about
+    x/(2h) of ε.
     """
     law = binomial_window(honest, tail)
     masses, counts = law.pmf * (1.0 + MARGIN), honest - law.support
@@ -88,7 +103,9 @@ def cells(honest: int, tail: float) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class KeptNoise:
-    """`SumNoise` of the noises that are not clamped, M of them known: what Proposition S6b bounds δ by."""
+    """`SumNoise` of the noises that are not clamped, M of them known: what Proposition S6b bounds δ
+    by.
+    """
 
     noise: TruncatedNoise
     cells: Cells
@@ -135,8 +152,13 @@ class KeptNoise:
         found = hockey_stick(pair, np.tile(inside, size)).upper
         return np.asarray(self.cells.masses @ found.reshape(size, epsilon.size), dtype=np.float64)
 
-    def least(self, distance: NDArray[np.int64], delta: Floats | float, clamped: float) -> tuple[Floats, Floats]:
-        """Smallest E, about, with δ(E) <= δ, row by row, else inf; `clamped` is 0, and nothing is attained."""
+    def least(
+        self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
+    ) -> tuple[Floats, Floats]:
+        """Smallest E, about, with δ(E) <= δ, row by row, else inf.
+
+        `clamped` is 0, and nothing is attained.
+        """
         if clamped != 0.0:
             raise ValueError("clamping is inside this noise, it does not cost a second time")
         goals = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
@@ -144,7 +166,10 @@ class KeptNoise:
         return np.array(found), np.zeros(distance.shape)
 
     def _least(self, distance: int, delta: float) -> float:
-        """Certified is a point whose bound was seen to be small enough; the search decides tightness alone."""
+        """Certified is a point whose bound was seen to be small enough.
+
+        The search decides tightness alone.
+        """
         if self.cells.lost > delta:
             return math.inf  # no E takes that away
 
@@ -182,9 +207,11 @@ class KeptNoise:
 
 
 def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
-    """At most `honest`: so many noises that rounding does not hide how likelihoods of a change by `distance` differ.
+    """At most `honest`: so many noises that rounding does not hide how likelihoods of a change by
+    `distance` differ.
 
-    Of more, whose roundings add up while a change shows less, some are given away (Proposition S6b (d)).
+    Of more, whose roundings add up while a change shows less, some are given away (Proposition S6b
+    (d)).
     """
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
@@ -200,7 +227,10 @@ def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
 
 @lru_cache(maxsize=32)
 def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
-    """The noise of geo-shuffle that is left; None where so much is cut off that digits would be lost."""
+    """The noise of geo-shuffle that is left.
+
+    None where so much is cut off that digits would be lost.
+    """
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
         return None

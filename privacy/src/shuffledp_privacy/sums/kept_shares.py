@@ -1,8 +1,10 @@
-"""Shares of noise that are left to protect a sum when it is told whose share was clamped, at large δ (Proposition S6b).
+"""Shares of noise that are left to protect a sum when it is told whose share was clamped, at large
+δ (Proposition S6b).
 
-At a large δ what clamping adds to it, δ1 (1 + e^E), is much of ε, since the curve is flat there. The kept shares have
-no log-concave law, but one that is symmetric and falls to both sides, so that the farthest change is the worst at
-every E (Proposition S1(d)); per unit of distance every distance is looked at.
+At a large δ what clamping adds to it, δ1 (1 + e^E), is much of ε, since the curve is flat there.
+The kept shares have no log-concave law, but one that is symmetric and falls to both sides, so that
+the farthest change is the worst at every E (Proposition S1(d)); per unit of distance every distance
+is looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from shuffledp_privacy.primitives.truncated import ShortLaws
 from shuffledp_privacy.sums.kept import Cells, cells
 
 LARGE = 0.01
-"""δ from which on this is asked, a choice: no calibrated case of the fuzz that S6 left loose had a smaller one."""
+"""δ from which on this is asked, a choice: no calibrated case of the fuzz that S6 left loose had a
+smaller one.
+"""
 
 LONGEST = 12_000
 """Most points of a law that is tabulated."""
@@ -31,18 +35,28 @@ STEPS = 24
 
 @dataclass(frozen=True, slots=True)
 class KeptShares:
-    """E HS_E(W_M‖W_M+d), W_m the sum of m shares kept within [-c, c], M of the honest ones; never below the truth."""
+    """E HS_E(W_M‖W_M+d), W_m the sum of m shares kept within [-c, c], M of the honest ones.
+
+    Never below the truth.
+    """
 
     cells: Cells
     laws: ShortLaws
 
     def _divergence(self, distance: int, total: float) -> float:
         at = np.array([total])
-        parts = [self.laws.divergence(index, distance, at)[0] for index in range(self.cells.counts.size)]
-        return float(min(1.0, (self.cells.masses @ np.array(parts) + self.cells.lost) * (1 + 1e-13)))
+        parts = [
+            self.laws.divergence(index, distance, at)[0] for index in range(self.cells.counts.size)
+        ]
+        return float(
+            min(1.0, (self.cells.masses @ np.array(parts) + self.cells.lost) * (1 + 1e-13))
+        )
 
     def delta(self, d_max: int, epsilon: float, *, metric: bool) -> float:
-        """Certified δ at ε (per unit if `metric`) for every change by at most d_max; 1 where that is too much to do."""
+        """Certified δ at ε (per unit if `metric`) for every change by at most d_max.
+
+        1 where that is too much to do.
+        """
         if not metric:
             return self._at(d_max, 1, epsilon)
         if d_max > MOST_DISTANCES:
@@ -50,7 +64,10 @@ class KeptShares:
         return max(self._at(d, d, epsilon) for d in range(1, d_max + 1))
 
     def epsilon(self, d_max: int, delta: float, known: float, *, metric: bool) -> float:
-        """Certified ε at δ, at most the `known` one; what is returned was seen to be enough at every distance."""
+        """Certified ε at δ, at most the `known` one.
+
+        What is returned was seen to be enough at every distance.
+        """
         if known == 0.0 or self.delta(d_max, known, metric=metric) > delta:
             return known
         found = 0.0
@@ -76,7 +93,8 @@ def kept_shares(law: NoiseTable, padding: int, honest: int, tail: float) -> Kept
     """The shares that are left; None where their law is too long.
 
     Args:
-        law: of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places at most.
+        law: of one share, φ and r <= 1 rounded down by 16 units and ε more of their last places at
+            most.
         padding: c.
         honest: users.
         tail: P(|N| > c), rounded up.

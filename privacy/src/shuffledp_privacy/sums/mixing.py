@@ -1,7 +1,10 @@
-"""How well the pieces of split values mix: the distance of their shuffle from one that shows their sum alone.
+"""How well the pieces of split values mix: the distance of their shuffle from one that shows their
+sum alone.
 
-Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi, Manurangsi, Pagh and Velingker
-2020. The bound here is our own (docs/accounting.md, Proposition S19): a collision probability that is a function of the
+Ishai, Kushilevitz, Ostrovsky and Sahai 2006; Balle, Bell, Gascón and Nissim 2020; Ghazi,
+Manurangsi, Pagh and Velingker
+2020. The bound here is our own (docs/accounting.md, Proposition S19): a collision probability that
+      is a function of the
 connected components of a random bipartite graph, summed with no constants lost.
 """
 
@@ -27,19 +30,25 @@ SMALLEST: Final = 1e-300
 """Added to every distance, so that none is rounded to 0."""
 
 _CROWDS: Final = 256
-"""Most users of a crowd that is summed over by itself; where more would be needed, the pieces are too few to hide."""
+"""Most users of a crowd that is summed over by itself; where more would be needed, the pieces are
+too few to hide.
+"""
 
 _ROUNDINGS: Final = 1e-4
-"""Allowance for all roundings together, relative. A running sum of n logarithms errs by n 2^-53 of its largest value at
-most: 256 sums of crowds together by less than 1e-7 wherever the distance is above `SMALLEST`, which covers the rest."""
+"""Allowance for all roundings together, relative. A running sum of n logarithms errs by n 2^-53 of
+its largest value at
+most: 256 sums of crowds together by less than 1e-7 wherever the distance is above `SMALLEST`, which
+covers the rest.
+"""
 
 
 @lru_cache(maxsize=1024)
 def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
-    """τ: total variation distance between the shuffled pieces of these users and uniform ones of the same sum.
+    """τ: total variation distance between the shuffled pieces of these users and uniform ones of
+    the same sum.
 
-    Holds for all values that they may hold, noise included; other users' pieces change nothing. Rounded up, at most 1.
-    Docs/accounting.md, Proposition S19. Time does not depend on `honest`.
+    Holds for all values that they may hold, noise included; other users' pieces change nothing.
+    Rounded up, at most 1. Docs/accounting.md, Proposition S19. Time does not depend on `honest`.
 
     Args:
         honest: h >= 1, users whose pieces are drawn as they should be, and all arrive.
@@ -47,8 +56,11 @@ def mixing_distance(honest: int, modulus: int, pieces: int) -> float:
         pieces: m >= 1 of each user.
     """
     if honest < 1 or modulus < 2 or pieces < 1:
-        raise ValueError(f"h, q and m must be at least 1, 2 and 1, not {honest}, {modulus} and {pieces}")
-    # S19 (c) is proved from three pieces on; a crowd of one has nobody to mix with, and its sum is its own.
+        raise ValueError(
+            f"h, q and m must be at least 1, 2 and 1, not {honest}, {modulus} and {pieces}"
+        )
+    # S19 (c) is proved from three pieces on; a crowd of one has nobody to mix with, and its sum is
+    # its own.
     if pieces < 3 and honest > 1:
         return 1.0
     log_excess = _log_excess(honest, modulus, pieces)
@@ -70,31 +82,43 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
         CannotCertify: no number of pieces that a round carries is enough.
     """
     if not 0 < security <= MOST_SECURITY:
-        raise UsageError(f"the bits of security must be above 0 and at most {MOST_SECURITY}, not {security:g}")
+        raise UsageError(
+            f"the bits of security must be above 0 and at most {MOST_SECURITY}, not {security:g}"
+        )
     goal = 2.0**-security
     low, high = 2, 4
     while mixing_distance(honest, modulus, high) > goal:
         if high > MAX_PIECES:
-            raise CannotCertify(f"{honest} honest users cannot mix to 2^-{security:g}; ask for more of them")
+            raise CannotCertify(
+                f"{honest} honest users cannot mix to 2^-{security:g}; ask for more of them"
+            )
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if mixing_distance(honest, modulus, middle) <= goal else (middle, high)
+        low, high = (
+            (low, middle) if mixing_distance(honest, modulus, middle) <= goal else (middle, high)
+        )
     return high
 
 
 def published_pieces(honest: int, modulus: int, security: float) -> int:
-    """Pieces by the formula of Balle, Bell, Gascón and Nissim 2020, ceil((2σ + log q)/(log h - log e) + 2), to compare.
+    """Pieces by the formula of Balle, Bell, Gascón and Nissim 2020, ceil((2σ + log q)/(log h - log
+    e) + 2), to compare.
 
     Logarithms to the base 2; stated for h >= 19.
     """
     if honest < 19:
         raise UsageError(f"the formula is stated for at least 19 honest users, not {honest}")
-    return math.ceil((2 * security + math.log2(modulus)) / (math.log2(honest) - math.log2(math.e)) + 2)
+    return math.ceil(
+        (2 * security + math.log2(modulus)) / (math.log2(honest) - math.log2(math.e)) + 2
+    )
 
 
 def _log_excess(honest: int, modulus: int, pieces: int) -> float:
-    """ln of an upper bound of E[q^(C-1)] - 1, C the components of the graph (S19); inf where none is computed."""
+    """ln of an upper bound of E[q^(C-1)] - 1, C the components of the graph (S19).
+
+    Inf where none is computed.
+    """
     grow = math.log(modulus)
     # ln(1 + w_i) for i = 1, 2, ...; S19 (c).
     known = [0.0]
@@ -121,7 +145,13 @@ def _large(users: int, grow: float, pieces: int, known: list[float]) -> float:
     if users <= len(known) + 1:
         return _log_sum(users, pieces, known[: users - 1]) + grow
     closed = _log_closed(users, pieces, 3)
-    others = np.array([closed[0] - math.log(users), closed[1] + math.log(2 / users), closed[2] + math.log(users / 2)])
+    others = np.array(
+        [
+            closed[0] - math.log(users),
+            closed[1] + math.log(2 / users),
+            closed[2] + math.log(users / 2),
+        ]
+    )
     others += math.log(2)
     return float(np.logaddexp(_log_sum(users, pieces, known), np.logaddexp.reduce(others))) + grow
 
@@ -129,18 +159,24 @@ def _large(users: int, grow: float, pieces: int, known: list[float]) -> float:
 def _log_sum(users: int, pieces: int, known: list[float]) -> float:
     """ln Σ_i (j-i)/j c_{j,i} (1 + w_i), over the i that are known, j = users."""
     sizes = np.arange(1, len(known) + 1)
-    terms = np.log((users - sizes) / users) + _log_closed(users, pieces, len(known)) + np.array(known)
+    terms = (
+        np.log((users - sizes) / users) + _log_closed(users, pieces, len(known)) + np.array(known)
+    )
     return float(np.logaddexp.reduce(terms))
 
 
 def _log_closed(users: int, pieces: int, most: int) -> Floats:
-    """ln c_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no edge to others."""
+    """ln c_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no
+    edge to others.
+    """
     whole = _log_binomials(users, most)
     parts = _log_binomials(users * pieces, most * pieces)[pieces - 1 :: pieces]
     return 2.0 * whole - parts
 
 
 def _log_binomials(top: int, most: int) -> Floats:
-    """ln C(top, i) for i = 1..most <= top, by a sum of logarithms: those of large factorials would lose its digits."""
+    """ln C(top, i) for i = 1..most <= top, by a sum of logarithms: those of large factorials would
+    lose its digits.
+    """
     steps = np.arange(most, dtype=np.float64)
     return np.asarray(np.cumsum(np.log((top - steps) / (steps + 1))), dtype=np.float64)

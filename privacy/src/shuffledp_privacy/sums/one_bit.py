@@ -1,7 +1,9 @@
-"""Bounds for the one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled: binary randomised response, diluted.
+"""Bounds for the one-bit mean (Ding, Kulkarni, Yekhanin 2017), shuffled: binary randomised
+response, diluted.
 
-A value x of {0..k} is rounded at random to a bit that is 1 with probability x/k, and that bit is sent by binary
-randomised response. A change by d reaches the bit with probability d/k at most, and at a worst dataset exactly so:
+A value x of {0..k} is rounded at random to a bit that is 1 with probability x/k, and that bit is
+sent by binary randomised response. A change by d reaches the bit with probability d/k at most, and
+at a worst dataset exactly so:
 
     δ_d(E) = (d/k) δ_2RR(ln(1 + (e^E - 1) k/d)),
 
@@ -35,7 +37,12 @@ from shuffledp_privacy.histogram.blanket import Law, law_of
 from shuffledp_privacy.histogram.krr import attained_delta, certified_delta
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, down
-from shuffledp_privacy.rounds.subsampling import ROUNDING, reflected, subsampled_curve, subsampled_epsilon
+from shuffledp_privacy.rounds.subsampling import (
+    ROUNDING,
+    reflected,
+    subsampled_curve,
+    subsampled_epsilon,
+)
 from shuffledp_privacy.sums.common import (
     check_delta,
     check_epsilon,
@@ -46,10 +53,13 @@ from shuffledp_privacy.sums.common import (
 )
 
 NODES = 257
-"""Points at which the curve of binary randomised response is computed for a search over distances."""
+"""Points at which the curve of binary randomised response is computed for a search over distances.
+"""
 
 MOST_DISTANCES = 20_000
-"""Distances up to which each is looked at by itself; beyond, intervals that lose less than a thousandth."""
+"""Distances up to which each is looked at by itself; beyond, intervals that lose less than a
+thousandth.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,15 @@ class OneBitRound:
         return Fraction(distance, self.max_value)
 
     def pure(self, distance: int) -> float:
-        """ln(1 + (d/k)(e^ε0 - 1)), total ε of one report for a change by d at δ = 0, rounded up; falls per unit."""
-        return subsampled_epsilon(self.law.epsilon0, self.rate(distance)) if self.law.epsilon0 > 0 else 0.0
+        """ln(1 + (d/k)(e^ε0 - 1)), total ε of one report for a change by d at δ = 0, rounded up.
+
+        Falls per unit.
+        """
+        return (
+            subsampled_epsilon(self.law.epsilon0, self.rate(distance))
+            if self.law.epsilon0 > 0
+            else 0.0
+        )
 
     def local(self) -> float:
         """ε at δ = 0, whatever the others do, as the adjacency counts it."""
@@ -115,7 +132,8 @@ class OneBitRound:
         lows, highs = _intervals(self.d_max - 1)
         with np.errstate(over="ignore"):
             asked = np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)) * (1 - ROUNDING)
-        # δ rises with d and falls with ε: the farthest change at the smallest total covers an interval.
+        # δ rises with d and falls with ε: the farthest change at the smallest total covers an
+        # interval.
         asked = np.minimum(asked, self.law.epsilon0)
         places = np.unique(np.geomspace(1, len(asked), NODES).round().astype(np.int64)) - 1
         nodes = np.unique(asked[places])
@@ -127,7 +145,10 @@ class OneBitRound:
         if delta == 0.0 or self.law.epsilon0 == 0.0:
             return self.local()
         units = self.units(self.d_max)
-        found = certified_epsilon(partial(self.certified, self.d_max), delta, self.pure(self.d_max)) / units
+        found = (
+            certified_epsilon(partial(self.certified, self.d_max), delta, self.pure(self.d_max))
+            / units
+        )
         if self.metric and self.d_max > 1:
             found = max(found, self._nearer(delta))
         return min(found * (1 + ROUNDING), self.local())
@@ -135,8 +156,8 @@ class OneBitRound:
     def _nearer(self, delta: float) -> float:
         """Certified ε per unit for all changes by less than d_max.
 
-        E(d) = ln(1 + (d/k)(e^e - 1)), e the ε at which the randomised response has δ k/d. On an interval a..b of
-        distances E(d)/d is at most E(b)/a.
+        E(d) = ln(1 + (d/k)(e^e - 1)), e the ε at which the randomised response has δ k/d. On an
+        interval a..b of distances E(d)/d is at most E(b)/a.
         """
         upper, _ = certified_delta(self.law, self.honest)
         # What is asked for has a larger δ than the target, hence a smaller ε.
@@ -147,14 +168,19 @@ class OneBitRound:
         values = self._curve(nodes)
         values[-1] = min(values[-1], delta)
         lows, highs = _intervals(self.d_max - 1)
-        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ k/d is sound.
-        grown = np.interp(delta * (self.max_value / highs) * (1 - ROUNDING), values[::-1], np.expm1(nodes)[::-1])
+        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ
+        # k/d is sound.
+        grown = np.interp(
+            delta * (self.max_value / highs) * (1 - ROUNDING), values[::-1], np.expm1(nodes)[::-1]
+        )
         totals = np.log1p(grown * highs / self.max_value)
         return float((totals / lows).max())
 
     def _curve(self, nodes: Floats) -> Floats:
         """Certified δ of the randomised response at rising ε >= 0."""
-        return np.minimum.accumulate(certified_curve(self.binary, Setting(self.honest, self.honest), 1, nodes))
+        return np.minimum.accumulate(
+            certified_curve(self.binary, Setting(self.honest, self.honest), 1, nodes)
+        )
 
     # Attained.
 
@@ -194,12 +220,21 @@ def _intervals(last: int) -> tuple[Floats, Floats]:
 def one_bit_round(spec: OneBitShuffle, setting: Setting) -> OneBitRound:
     """Parameters of a round for the analysis."""
     binary = KRRHistogram(symbols=2, blanket=spec.randomise)
-    return OneBitRound(binary, setting.honest, spec.max_value, distances(spec.max_value, setting), is_metric(setting))
+    return OneBitRound(
+        binary,
+        setting.honest,
+        spec.max_value,
+        distances(spec.max_value, setting),
+        is_metric(setting),
+    )
 
 
 def _basis(item: OneBitRound) -> tuple[str, ...]:
     _, words = certified_delta(item.law, item.honest)
-    return ("S18: a change by d reaches the bit with chance d/k; exact", f"its randomised response: {words}")
+    return (
+        "S18: a change by d reaches the bit with chance d/k; exact",
+        f"its randomised response: {words}",
+    )
 
 
 @delta_bounds.register
@@ -224,22 +259,34 @@ def _(spec: OneBitShuffle, setting: Setting, delta: float) -> Bounds:
 
 @corrupted_bounds.register
 def _(spec: OneBitShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    basis = "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is at d = 1"
+    basis = (
+        "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is at "
+        "d = 1"
+    )
     return CorruptedBounds(one_bit_round(spec, setting).local(), 0.0, (basis,))
 
 
 @standard_error.register
 def _(spec: OneBitShuffle, users: int) -> float:
-    """Standard error of the sum where all hold the value in the middle, the worst: about k √n/(2(1 - p))."""
+    """Standard error of the sum where all hold the value in the middle, the worst: about k √n/(2(1
+    - p)).
+    """
     if spec.randomise == 1:
         return math.inf
-    share = float(spec.randomise / 2 + (1 - spec.randomise) * Fraction(spec.max_value // 2, spec.max_value))
+    share = float(
+        spec.randomise / 2 + (1 - spec.randomise) * Fraction(spec.max_value // 2, spec.max_value)
+    )
     return spec.max_value * math.sqrt(users * share * (1 - share)) / float(1 - spec.randomise)
 
 
 @certified_curve.register
-def _(spec: OneBitShuffle, setting: Setting, distance: int, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The curve of the randomised response, diluted; of both orders (S18), so that C2 gives negative ε."""
+def _(
+    spec: OneBitShuffle, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The curve of the randomised response, diluted.
+
+    Of both orders (S18), so that C2 gives negative ε.
+    """
     if not 1 <= distance <= spec.max_value:
         raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
     item = one_bit_round(spec, setting)

@@ -27,12 +27,19 @@ class Guarantee:
 
 
 def axis_budget(plane: Guarantee) -> Guarantee:
-    """Budget of each axis for a guarantee of the plane: (ε/√2, δ/2), rounded down. Proposition S15."""
-    return Guarantee(math.nextafter(plane.epsilon / math.sqrt(2) * (1 - 2.0**-51), 0.0), plane.delta / 2)
+    """Budget of each axis for a guarantee of the plane: (ε/√2, δ/2), rounded down.
+
+    Proposition S15.
+    """
+    return Guarantee(
+        math.nextafter(plane.epsilon / math.sqrt(2) * (1 - 2.0**-51), 0.0), plane.delta / 2
+    )
 
 
 def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
-    """Guarantee of two axes for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up. Proposition S15.
+    """Guarantee of two axes for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up.
+
+    Proposition S15.
 
     ε1 d1 + ε2 d2 <= sqrt(ε1² + ε2²) sqrt(d1² + d2²) by Cauchy and Schwarz; equal axes give √2 ε.
 
@@ -41,4 +48,7 @@ def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
     """
     epsilon = math.hypot(first.epsilon, second.epsilon) * (1 + 2.0**-50)
     # The sum of two zeros is exact, and the guarantee stays pure.
-    return Guarantee(epsilon, math.nextafter(first.delta + second.delta, 1.0) if first.delta + second.delta else 0.0)
+    return Guarantee(
+        epsilon,
+        math.nextafter(first.delta + second.delta, 1.0) if first.delta + second.delta else 0.0,
+    )

@@ -1,12 +1,16 @@
-"""Unary codes in steps of Q (Athanasiou et al. 2025, Algorithm 8): what rounding at random to a step does to privacy.
+"""Unary codes in steps of Q (Athanasiou et al.
 
-x = Q (q + s) is rounded to q + 1 with probability s, to q otherwise, and the result is made private. A change of x by
-d = Q (a + b), 0 <= b < 1, is then one by a + 1 steps with probability b, by a otherwise. With λ and λ' at which the
-code shows (1-b) λ + b λ' = e^E, and δ_j its curve for a change by j steps,
+2025, Algorithm 8): what rounding at random to a step does to privacy.
+
+x = Q (q + s) is rounded to q + 1 with probability s, to q otherwise, and the result is made
+private. A change of x by d = Q (a + b), 0 <= b < 1, is then one by a + 1 steps with probability b,
+by a otherwise. With λ and λ' at which the code shows (1-b) λ + b λ' = e^E, and δ_j its curve for a
+change by j steps,
 
     δ(E) <= (1 - b) δ_a(ln λ) + b δ_{a+1}(ln λ')
 
-(docs/accounting.md, Propositions S14 and S20). Bounds for quantised-rr follow from those of rr-shuffle.
+(docs/accounting.md, Propositions S14 and S20). Bounds for quantised-rr follow from those of
+rr-shuffle.
 """
 
 from __future__ import annotations
@@ -55,10 +59,14 @@ NODES = 129
 """Points at which the curve of one step is computed for a search over distances below it."""
 
 CELLS = 2_000
-"""Intervals that cover the distances between two numbers of steps, or below one; each loses less than a thousandth."""
+"""Intervals that cover the distances between two numbers of steps, or below one; each loses less
+than a thousandth.
+"""
 
 LOOKED_AT = 12
-"""Numbers of steps that are looked at one by one; beyond, the bound for all of them is loose by less than η/100."""
+"""Numbers of steps that are looked at one by one; beyond, the bound for all of them is loose by
+less than η/100.
+"""
 
 TABLE_NODES = 96
 """Points of a code's curve that is read off chords; they add about a tenth of a percent to ε."""
@@ -94,22 +102,33 @@ def quantised_epsilon(epsilon_q: float, granularity: int) -> float:
     _check(epsilon_q, granularity)
     if epsilon_q > 30:
         # e^ε_Q - 1 + Q = e^ε_Q (1 + (Q - 1) e^-ε_Q)
-        value = epsilon_q + math.log1p((granularity - 1) * math.exp(-epsilon_q)) - math.log(granularity)
+        value = (
+            epsilon_q + math.log1p((granularity - 1) * math.exp(-epsilon_q)) - math.log(granularity)
+        )
         return min(epsilon_q, value + _OUTWARD * (1 + epsilon_q))
     return min(epsilon_q, math.log1p(math.expm1(epsilon_q) / granularity) * (1 + _OUTWARD))
 
 
 def quantised_parameter(epsilon: float, granularity: int) -> float:
-    """Largest ε_Q that gives ε per unit of x: ln(1 + Q (e^ε - 1)), rounded down. Errors as above."""
+    """Largest ε_Q that gives ε per unit of x: ln(1 + Q (e^ε - 1)), rounded down.
+
+    Errors as above.
+    """
     _check(epsilon, granularity)
     if epsilon > 30:
-        value = epsilon + math.log(granularity) + math.log1p(-math.exp(-epsilon) * (granularity - 1) / granularity)
+        value = (
+            epsilon
+            + math.log(granularity)
+            + math.log1p(-math.exp(-epsilon) * (granularity - 1) / granularity)
+        )
         return max(epsilon, value * (1 - _OUTWARD))
     return max(epsilon, math.log1p(granularity * math.expm1(epsilon)) * (1 - _OUTWARD))
 
 
 def between(low: float, high: float, share: Floats | float) -> Floats:
-    """ln((1 - b) e^low + b e^high), rounded up: ε of a change by a + b steps from those of a and a + 1. Any shape."""
+    """ln((1 - b) e^low + b e^high), rounded up: ε of a change by a + b steps from those of a and a
+    + 1. Any shape.
+    """
     # 1 + b (e^gap - 1), written so that nothing overflows.
     gap = high - low
     mixed = np.where(
@@ -164,7 +183,10 @@ class QuantisedRound:
         return (whole * self.step + rest) * (1 + ROUNDING)
 
     def local(self) -> float:
-        """ε at δ = 0, whatever the others do, as the adjacency counts it; per unit the largest is at d = 1."""
+        """ε at δ = 0, whatever the others do, as the adjacency counts it.
+
+        Per unit the largest is at d = 1.
+        """
         return self.pure(1) if self.metric else self.pure(self.d_max)
 
     # Certified.
@@ -202,7 +224,10 @@ class QuantisedRound:
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
         """The same at many total ε, shape alike."""
-        (whole, share), item = self.steps(distance), self.of_code(min(self.steps(distance)[0] + 1, self.code.max_value))
+        (whole, share), item = (
+            self.steps(distance),
+            self.of_code(min(self.steps(distance)[0] + 1, self.code.max_value)),
+        )
         if not share:
             return np.where(epsilons < self.pure(distance), item.ends_curve(whole, epsilons), 0.0)
         low, high = _split(whole, share, epsilons)
@@ -218,7 +243,11 @@ class QuantisedRound:
         if not share:
             return code(whole, epsilon)
         low, high = (float(at[0]) for at in _split(whole, share, np.array([epsilon])))
-        return min(1.0, ((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high)) * (1 + ROUNDING))
+        return min(
+            1.0,
+            ((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high))
+            * (1 + ROUNDING),
+        )
 
     def certified_epsilon(self, distance: int, delta: float) -> float:
         """Total ε at δ for a change by d, never below the truth."""
@@ -226,7 +255,11 @@ class QuantisedRound:
         if not share:
             found = self.code_epsilon(whole, delta)
         elif whole == 0:
-            found = float(between(0.0, self.code_epsilon(1, delta / float(share) * (1 - ROUNDING)), float(share)))
+            found = float(
+                between(
+                    0.0, self.code_epsilon(1, delta / float(share) * (1 - ROUNDING)), float(share)
+                )
+            )
         else:
             found = certified_epsilon(partial(self.certified, distance), delta, self.pure(distance))
         return min(found, self.pure(distance))
@@ -251,10 +284,14 @@ class QuantisedRound:
 
     def _first(self, nodes: Floats) -> Floats:
         """Certified δ of the code for a change by one step, at rising ε >= 0."""
-        return np.minimum.accumulate(certified_curve(self.code, Setting(self.honest, self.honest), 1, nodes))
+        return np.minimum.accumulate(
+            certified_curve(self.code, Setting(self.honest, self.honest), 1, nodes)
+        )
 
     def _shares(self) -> tuple[Floats, Floats]:
-        """First and last b of each interval of a cover of the distances below one step and up to d_max."""
+        """First and last b of each interval of a cover of the distances below one step and up to
+        d_max.
+        """
         last = min(self.d_max, math.ceil(Fraction(self.max_value, self.code.max_value)) - 1)
         lows, highs = _cover(last)
         scale = self.code.max_value / self.max_value
@@ -266,25 +303,38 @@ class QuantisedRound:
         if not lows.size:
             return 0.0
         per_step = epsilon * self.max_value / self.code.max_value
-        # δ rises with b and falls with ε: the farthest change at the smallest total covers an interval.
+        # δ rises with b and falls with ε: the farthest change at the smallest total covers an
+        # interval.
         with np.errstate(over="ignore"):
-            asked = np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs) * (1 - 4 * ROUNDING)
+            asked = np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs) * (
+                1 - 4 * ROUNDING
+            )
         asked = np.minimum(asked, self.step)
-        nodes = np.unique(np.concatenate([np.linspace(asked.min(), asked.max(), NODES), asked[[0, -1]]]))
+        nodes = np.unique(
+            np.concatenate([np.linspace(asked.min(), asked.max(), NODES), asked[[0, -1]]])
+        )
         found = chord(nodes, self._first(nodes), asked) * highs
         return float(found.max()) * (1 + 4 * ROUNDING)
 
     def _nearer(self, delta: float) -> float:
-        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step has at δ/b."""
+        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step
+        has at δ/b.
+        """
         lows, highs = self._shares()
         if not lows.size:
             return 0.0
         nodes = np.linspace(0.0, self.code_epsilon(1, delta), NODES)
         values = self._first(nodes)
         values[-1] = min(values[-1], delta)
-        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ/b is sound.
+        # Chords in e^e between the nodes are above the curve, and so the point where a chord has
+        # δ/b is sound.
         grown = np.interp(delta / highs * (1 - 4 * ROUNDING), values[::-1], np.expm1(nodes)[::-1])
-        return float((np.log1p(grown * highs) / lows).max()) * self.code.max_value / self.max_value * (1 + 4 * ROUNDING)
+        return (
+            float((np.log1p(grown * highs) / lows).max())
+            * self.code.max_value
+            / self.max_value
+            * (1 + 4 * ROUNDING)
+        )
 
     def _rests(self) -> tuple[Floats, Floats]:
         """First and last b of each interval of a cover of all that occur, and of 1."""
@@ -305,7 +355,10 @@ class QuantisedRound:
         return whole + bool(share)
 
     def _farther(self, delta: float, known: float) -> float:
-        """ε per unit at δ of all changes by a step or more, from the code's at each number; `known` if that is more."""
+        """ε per unit at δ of all changes by a step or more, from the code's at each number.
+
+        `known` if that is more.
+        """
         most = self._whole()
         if most < 2:
             return known
@@ -321,7 +374,9 @@ class QuantisedRound:
             low, high = np.minimum.accumulate(totals[[whole, whole - 1]])[::-1].tolist()
             if (found := self._worst_between(whole, low, high)) > worst * (1 + SLACK):
                 high = min(high, self.code_epsilon(whole + 1, delta))
-                found = self._worst_between(whole, min(low, high, self.code_epsilon(whole, delta)), high)
+                found = self._worst_between(
+                    whole, min(low, high, self.code_epsilon(whole, delta)), high
+                )
             worst = max(worst, found)
         if most > few:
             worst = max(worst, self._worst_between(few, few * per_step, (few + 1) * per_step))
@@ -334,8 +389,8 @@ class QuantisedRound:
             return known
         per_step = epsilon * self.max_value / self.code.max_value
         first, last = self._rests()
-        # By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most: asked so much below η j for j
-        # steps, the code's curves are asked where S20 allows it.
+        # By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most: asked so much
+        # below η j for j steps, the code's curves are asked where S20 allows it.
         excess = float((between(0.0, per_step, last) - per_step * first).max())
         few = min(most, LOOKED_AT)
         steps = np.arange(1, few + 1)
@@ -349,7 +404,11 @@ class QuantisedRound:
             worst = max(worst, self.code_delta(at + 1, float(asked[at])))
         if most > few:
             rest = per_step - excess / few
-            beyond = self.of_code(most, metric=True).delta(rest)[0] if 0 < rest < self.step else float(rest <= 0)
+            beyond = (
+                self.of_code(most, metric=True).delta(rest)[0]
+                if 0 < rest < self.step
+                else float(rest <= 0)
+            )
             worst = max(worst, beyond)
         return worst * (1 + ROUNDING)
 
@@ -357,10 +416,15 @@ class QuantisedRound:
 
     def attained(self, epsilon: float) -> float:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
-        whole = [self.code_known(j, epsilon * self.units(self._reaching(j)) * (1 + ROUNDING)) for j in self._tried()]
+        whole = [
+            self.code_known(j, epsilon * self.units(self._reaching(j)) * (1 + ROUNDING))
+            for j in self._tried()
+        ]
         values = [float(found.lower.max()) for found in whole if found]
         distances, shares = self._short()
-        totals = np.minimum(epsilon * (distances if self.metric else np.ones_like(distances)), 700.0)
+        totals = np.minimum(
+            epsilon * (distances if self.metric else np.ones_like(distances)), 700.0
+        )
         with np.errstate(over="ignore"):  # beyond the step, where nothing is seen
             inner = np.log1p(np.expm1(totals) / shares) * (1 + ROUNDING)
         if (seen := inner < self.step).any():
@@ -374,7 +438,9 @@ class QuantisedRound:
         found = [0.0]
         if tried.size:
             totals = self.of_code(int(tried.max())).attained(tried, delta)
-            found += (totals / np.array([self.units(self._reaching(int(j))) for j in tried])).tolist()
+            found += (
+                totals / np.array([self.units(self._reaching(int(j))) for j in tried])
+            ).tolist()
         distances, shares = self._short()
         if (seen := delta < shares).any():
             distances, shares = distances[seen], shares[seen]
@@ -385,29 +451,41 @@ class QuantisedRound:
         return downward(max(found))
 
     def _raised(self, times: int) -> BitPair:
-        """One step: the least value that is a whole number of steps is lowered, all others hold k, or 0; `times` alike.
+        """One step: the least value that is a whole number of steps is lowered, all others hold k,
+        or 0; `times` alike.
 
         To raise the largest such value below k is the mirror image.
         """
         bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
         own = bits // math.gcd(bits, self.max_value)
-        zeros, ones = np.array([bits - own, others + bits - own]), np.array([others + own - 1, own - 1])
+        zeros, ones = (
+            np.array([bits - own, others + bits - own]),
+            np.array([others + own - 1, own - 1]),
+        )
         zeros, ones = (np.tile(bits.astype(np.float64), times) for bits in (zeros, ones))
         return BitPair(zeros, ones, np.ones(2 * times), self.of_code(1).flip)
 
     def _reaching(self, steps: int) -> int:
-        """The smallest distance of so many steps; some dataset changes by them, and what is more shows more."""
+        """The smallest distance of so many steps.
+
+        Some dataset changes by them, and what is more shows more.
+        """
         return -(-steps * self.max_value // self.code.max_value)
 
     def _tried(self) -> list[int]:
-        """Numbers of steps at which datasets are tried; the largest alone under standard adjacency."""
+        """Numbers of steps at which datasets are tried.
+
+        The largest alone under standard adjacency.
+        """
         most = self.steps(self.d_max)[0]
         if most == 0:
             return []
         return probes(most) if self.metric else [most]
 
     def _short(self) -> tuple[Floats, Floats]:
-        """Distances below a step and their b: a whole number of steps that is lowered by them shows b δ_1 exactly."""
+        """Distances below a step and their b: a whole number of steps that is lowered by them shows
+        b δ_1 exactly.
+        """
         below = min(self.d_max, self._reaching(1) - 1)
         if below < 1 or (not self.metric and self.d_max > below):
             return np.empty(0), np.empty(0)
@@ -417,14 +495,20 @@ class QuantisedRound:
 
 def _cover(last: int) -> tuple[Floats, Floats]:
     """First and last distance of each interval of a cover of 1..last, empty for 0."""
-    lows = np.arange(1.0, last + 1) if last <= CELLS else np.unique(np.geomspace(1, last, 4 * CELLS).round())
+    lows = (
+        np.arange(1.0, last + 1)
+        if last <= CELLS
+        else np.unique(np.geomspace(1, last, 4 * CELLS).round())
+    )
     return lows, np.append(lows[1:] - 1, float(last))[: lows.size]
 
 
 def _split(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
-    """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <= e^E (S20).
+    """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <=
+    e^E (S20).
 
-    ln λ and ln λ' are in the ratio of a to a + 1, about; of no step nothing is seen at λ = 1, and λ' has the rest.
+    ln λ and ln λ' are in the ratio of a to a + 1, about; of no step nothing is seen at λ = 1, and
+    λ' has the rest.
     """
     b = float(share)
     if whole == 0:
@@ -433,30 +517,47 @@ def _split(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Float
         return np.zeros_like(epsilons), high * (1 - 4 * ROUNDING)
     each = epsilons / (whole + b)
     low = epsilons - np.array([float(between(0.0, step, b)) for step in each.tolist()])
-    return np.maximum(low - ROUNDING * epsilons, 0.0), np.maximum(low + each - ROUNDING * epsilons, 0.0)
+    return np.maximum(low - ROUNDING * epsilons, 0.0), np.maximum(
+        low + each - ROUNDING * epsilons, 0.0
+    )
 
 
 def quantised_round(spec: QuantisedRR, setting: Setting) -> QuantisedRound:
     """Parameters of a round for the analysis."""
     return QuantisedRound(
-        spec.code, setting.honest, spec.max_value, distances(spec.max_value, setting), is_metric(setting)
+        spec.code,
+        setting.honest,
+        spec.max_value,
+        distances(spec.max_value, setting),
+        is_metric(setting),
     )
 
 
 @lru_cache(maxsize=1024)
 def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Floats]:
-    """Points and the code's curve there, for a change by so many steps: every distance asks for two of a few."""
+    """Points and the code's curve there, for a change by so many steps: every distance asks for two
+    of a few.
+    """
     item = rr.bit_shuffle(code, Setting(honest, honest, max_distance=steps))
-    reach = min(1.1 * float(item.attained(np.array([steps]), TABLE_TAIL)[0]) + 1e-9, item.per_unit * steps)
+    reach = min(
+        1.1 * float(item.attained(np.array([steps]), TABLE_TAIL)[0]) + 1e-9, item.per_unit * steps
+    )
     nodes = np.linspace(0.0, reach, TABLE_NODES)
-    return nodes, np.minimum.accumulate(certified_curve(code, Setting(honest, honest), steps, nodes))
+    return nodes, np.minimum.accumulate(
+        certified_curve(code, Setting(honest, honest), steps, nodes)
+    )
 
 
 def _code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> Floats:
-    """The code's curve at ε >= 0 from chords, which are above it; beyond the table its last value, as it falls."""
+    """The code's curve at ε >= 0 from chords, which are above it.
+
+    Beyond the table its last value, as it falls.
+    """
     nodes, values = _code_table(code, honest, steps)
     found = chord(nodes, values, np.minimum(epsilons, nodes[-1]))
-    return np.asarray(np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, found), dtype=np.float64)
+    return np.asarray(
+        np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, found), dtype=np.float64
+    )
 
 
 _BASIS = (
@@ -470,7 +571,9 @@ def _(spec: QuantisedRR, setting: Setting, epsilon: float) -> Bounds:
     check_epsilon(epsilon)
     item = quantised_round(spec, setting)
     certified = item.delta(epsilon)
-    return Bounds(certified, min(item.attained(epsilon), certified) if certified > 0 else 0.0, None, _BASIS)
+    return Bounds(
+        certified, min(item.attained(epsilon), certified) if certified > 0 else 0.0, None, _BASIS
+    )
 
 
 @epsilon_bounds.register
@@ -485,19 +588,29 @@ def _(spec: QuantisedRR, setting: Setting, delta: float) -> Bounds:
 
 @corrupted_bounds.register
 def _(spec: QuantisedRR, setting: Setting, delta: float) -> CorruptedBounds:
-    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes (S10 (g))."""
+    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes
+    (S10 (g)).
+    """
     pure = quantised_round(spec, setting).local()
     if delta > 0.0:
         epsilon = quantised_round(spec, alone(setting)).epsilon(delta)
         if epsilon < rr.WORTH_A_DELTA * pure:
-            return CorruptedBounds(epsilon, delta, ("S20: one report is a number of ones, analysed as one user's sum",))
-    basis = "S20: one report, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p)"
+            return CorruptedBounds(
+                epsilon, delta, ("S20: one report is a number of ones, analysed as one user's sum",)
+            )
+    basis = (
+        "S20: one report, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = "
+        "ln((2-p)/p)"
+    )
     return CorruptedBounds(pure, 0.0, (basis,))
 
 
 @standard_error.register
 def _(spec: QuantisedRR, users: int) -> float:
-    """Standard error Q sqrt(n (r (p/2)(1 - p/2)/(1 - p)² + s (1 - s))) at the worst s; infinite at p = 1."""
+    """Standard error Q sqrt(n (r (p/2)(1 - p/2)/(1 - p)² + s (1 - s))) at the worst s.
+
+    Infinite at p = 1.
+    """
     p = float(spec.randomise)
     if p == 1.0:
         return math.inf
@@ -507,7 +620,10 @@ def _(spec: QuantisedRR, users: int) -> float:
 
 @certified_curve.register
 def _(spec: QuantisedRR, setting: Setting, distance: int, epsilons: Floats) -> Floats:
-    """The curves of a and of a + 1 steps, mixed; of both orders (S20), so that C2 gives negative ε."""
+    """The curves of a and of a + 1 steps, mixed.
+
+    Of both orders (S20), so that C2 gives negative ε.
+    """
     if not 1 <= distance <= spec.max_value:
         raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
     item = quantised_round(spec, setting)

@@ -1,8 +1,11 @@
-"""Bounds for rr-shuffle (Athanasiou et al. 2025, Algorithm 2): each bit of each unary code is randomised by itself.
+"""Bounds for rr-shuffle (Athanasiou et al.
 
-With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and the sum of
-all bits has an exact divergence; the certificate takes the worst j and the worst d (docs/accounting.md,
-Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of Athanasiou et al. 2025 (S11).
+2025, Algorithm 2): each bit of each unary code is randomised by itself.
+
+With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and
+the sum of all bits has an exact divergence; the certificate takes the worst j and the worst d
+(docs/accounting.md, Propositions S1, S3, S4, S5, S10). Published: Theorem 3.1 of Athanasiou et al.
+2025 (S11).
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ BLOCKS = 16
 """Number of blocks into which the numbers of ones are first cut; more where the maximum is."""
 
 TILTED = 64
-"""Most intervals of the numbers of zeros that C12 (c) asks about; each adds 1/64 of the distance, if it counts."""
+"""Most intervals of the numbers of zeros that C12 (c) asks about; each adds 1/64 of the distance,
+if it counts.
+"""
 
 FARTHEST_TILT = 600.0
 """Largest tilt of a flip's chance, nats."""
@@ -62,7 +67,8 @@ WORTH_A_DELTA = 0.99
 
 _BASIS = (
     "S10: exact divergence for every number of ones among the other bits, both directions",
-    "S4-S5: certified maximum over them; the largest distance is the worst, or all other bits are 1",
+    "S4-S5: certified maximum over them; the largest distance is the worst, or all other bits are "
+    "1",
     "S10: never more than ln((2-p)/p) per unit, at δ = 0",
 )
 _PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
@@ -70,7 +76,9 @@ _PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger
 
 @dataclass(frozen=True, slots=True)
 class BitShuffle:
-    """Parameters of an rr-shuffle round for the analysis: honest bits, flip probability p/2, d_max, adjacency."""
+    """Parameters of an rr-shuffle round for the analysis: honest bits, flip probability p/2, d_max,
+    adjacency.
+    """
 
     bits: int
     flip: float
@@ -79,18 +87,28 @@ class BitShuffle:
     metric: bool
 
     def pair(self, first: Integers, last: Integers, distance: int) -> BitPair:
-        """Dominating pair for first..last ones among the others: only bits alike in all of them are kept (S10)."""
+        """Dominating pair for first..last ones among the others: only bits alike in all of them are
+        kept (S10).
+        """
         steps = np.full(len(first), distance, dtype=np.int64)
         return self._pairs(Boxes(steps, steps, first, last))
 
     def _cover(self) -> tuple[Boxes, Boxes]:
-        """All numbers of ones at the largest distance, and the largest number of ones at the smaller distances.
+        """All numbers of ones at the largest distance, and the largest number of ones at the
+        smaller distances.
 
-        No other point is worse (S10 (f)). Under standard adjacency the largest distance is the worst (S10 (c)).
+        No other point is worse (S10 (f)). Under standard adjacency the largest distance is the
+        worst (S10 (c)).
         """
         largest = distance_boxes(self.d_max, self.d_max, self.bits - self.d_max, BLOCKS)
-        smaller = distance_boxes(1, self.d_max - 1) if self.metric and self.d_max > 1 else largest.take(np.arange(0))
-        all_ones = np.full(len(smaller), self.bits, dtype=np.int64)  # clipped to what exists at each distance
+        smaller = (
+            distance_boxes(1, self.d_max - 1)
+            if self.metric and self.d_max > 1
+            else largest.take(np.arange(0))
+        )
+        all_ones = np.full(
+            len(smaller), self.bits, dtype=np.int64
+        )  # clipped to what exists at each distance
         return largest, Boxes(smaller.d_low, smaller.d_high, all_ones, all_ones)
 
     def _maximum(
@@ -106,11 +124,16 @@ class BitShuffle:
         # Rarely the worst: that it is below the first is all there is to see.
         if not len(smaller) or bool(holds(smaller, found).all()):
             return found
-        return max(found, certified_maximum(smaller, max(start, found / (1 + slack)), slack, holds, needed))
+        return max(
+            found, certified_maximum(smaller, max(start, found / (1 + slack)), slack, holds, needed)
+        )
 
     def _pairs(self, boxes: Boxes) -> BitPair:
-        """Dominating pair of each box: d_high bits differ, compositions as far as they exist for d_high."""
-        # Bits whose value differs between the compositions of a box are given to the adversary: less noise, so a bound.
+        """Dominating pair of each box: d_high bits differ, compositions as far as they exist for
+        d_high.
+        """
+        # Bits whose value differs between the compositions of a box are given to the adversary:
+        # less noise, so a bound.
         others = self.bits - boxes.d_high
         last = np.minimum(boxes.j_high, others)
         first = np.minimum(boxes.j_low, last)
@@ -118,7 +141,9 @@ class BitShuffle:
         return BitPair(zeros, ones, boxes.d_high.astype(np.float64), self.flip)
 
     def _ends(self, distance: Integers) -> BitPair:
-        """Pairs of two concrete datasets for each distance: all other bits 0, and all 1 (the other direction)."""
+        """Pairs of two concrete datasets for each distance: all other bits 0, and all 1 (the other
+        direction).
+        """
         steps = np.repeat(distance, 2).astype(np.float64)
         others = self.bits - steps
         zero = np.tile([True, False], len(distance))
@@ -144,7 +169,8 @@ class BitShuffle:
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
-        # Attained by concrete datasets, and where the search begins: the cover below is sound whatever it begins with.
+        # Attained by concrete datasets, and where the search begins: the cover below is sound
+        # whatever it begins with.
         probe = self._probes()
         low = float((self.attained(probe, delta) / self._unit(probe)).max())
         limit = self.per_unit * (1 if self.metric else self.d_max)
@@ -164,45 +190,59 @@ class BitShuffle:
         return min(self._maximum(start, SLACK, holds, needed), limit), low
 
     def covered(self, distance: Integers) -> tuple[BitPair, int]:
-        """Dominating pairs of a fixed cover of all numbers of ones, some rows for each distance: quick, and looser."""
+        """Dominating pairs of a fixed cover of all numbers of ones, some rows for each distance:
+        quick, and looser.
+        """
         first, last = _blocks(self.bits)
         steps, rows = np.repeat(distance, len(first)), len(distance)
-        return self._pairs(Boxes(steps, steps, np.tile(first, rows), np.tile(last, rows))), len(first)
+        return self._pairs(Boxes(steps, steps, np.tile(first, rows), np.tile(last, rows))), len(
+            first
+        )
 
     def known(self, distance: Integers, epsilon: Floats) -> Divergence:
-        """Divergence at total ε for each distance, two rows: the others' bits are all 0, or all 1."""
+        """Divergence at total ε for each distance, two rows: the others' bits are all 0, or all
+        1.
+        """
         return hockey_stick(self._ends(distance), np.repeat(epsilon, 2))
 
     def attained(self, distance: Integers, delta: float) -> Floats:
-        """Total ε that a change by each of these distances is known to cost at δ, the others' bits being all alike."""
+        """Total ε that a change by each of these distances is known to cost at δ, the others' bits
+        being all alike.
+        """
         found: Floats = least_epsilon(self._ends(distance), delta)[1].reshape(-1, 2).max(axis=1)
         return found
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
-        """δ at total ε, shape alike, of the datasets whose other bits are all 0, or all 1: nearly always the worst."""
+        """δ at total ε, shape alike, of the datasets whose other bits are all 0, or all 1: nearly
+        always the worst.
+        """
         pairs = self._ends(np.full(len(epsilons), distance, dtype=np.int64))
         found = hockey_stick(pairs, np.repeat(epsilons, 2)).upper.reshape(-1, 2).max(axis=1)
         return np.where(epsilons < self.per_unit * distance, found, 0.0)
 
     def farthest(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0, shape alike: with it rounds at d_max cover rounds at every distance (C12 (c)).
+        """Certified δ at total ε >= 0, shape alike: with it rounds at d_max cover rounds at every
+        distance (C12 (c)).
 
-        The curve at d_max; and for datasets at smaller distances whose other bits are nearly all 1 that of what C12
-        makes of them at d_max, which is hardly ever more.
+        The curve at d_max; and for datasets at smaller distances whose other bits are nearly all 1
+        that of what C12 makes of them at d_max, which is hardly ever more.
         """
         nodes, spread = nodes_of(epsilons)
         few, chords = nodes_of(nodes, CONTINUED_NODES)
         return spread(np.maximum(_curve(self, self.d_max, nodes), chords(self._continued(few))))
 
     def _continued(self, nodes: Floats) -> Floats:
-        """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in both orders."""
+        """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in
+        both orders.
+        """
         best = np.zeros_like(nodes)
         if self.d_max == 1 or self.flip >= 0.5 or not len(nodes):
             return best
         edges = np.unique(np.linspace(1, self.d_max, min(self.d_max - 1, TILTED) + 1).round())
         low, high = edges[:-1], edges[1:] - 1
         whole = np.full(len(low), float(self.bits))
-        # Of all i in an interval the most zeros and the most tilts are the worst, and so are fewer flips of these.
+        # Of all i in an interval the most zeros and the most tilts are the worst, and so are fewer
+        # flips of these.
         odds = self.flip / (1 - self.flip) * np.exp(-(self.d_max - low) * self._tilt())
         fewer = odds / (1 + odds) * (1 - 2.0**-40)
         orders = (
@@ -221,7 +261,9 @@ class BitShuffle:
         return self.flip >= 0.5 or self.d_max * self._tilt() < FARTHEST_TILT
 
     def _tilt(self) -> float:
-        """c = (1 - 2a)/(a (1-a) N): by so much a bit more at 0 changes ln P with each flip, about."""
+        """c = (1 - 2a)/(a (1-a) N): by so much a bit more at 0 changes ln P with each flip,
+        about.
+        """
         return (1 - 2 * self.flip) / (self.flip * (1 - self.flip) * self.bits)
 
     def _probes(self) -> Integers:
@@ -243,14 +285,18 @@ def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
 
 
 def local_epsilon(spec: RRShuffle) -> float:
-    """Local ε = ln((2-p)/p) of one bit, hence of one unit, at δ = 0, whatever the others do; rounded up (S10)."""
+    """Local ε = ln((2-p)/p) of one bit, hence of one unit, at δ = 0, whatever the others do.
+
+    Rounded up (S10).
+    """
     p = spec.randomise
     # (2-p)/p = 1 + 2(1-p)/p, divided as rationals: near p = 1 the logarithm keeps its digits.
     return math.log1p(float(2 * (1 - p) / p)) * (1 + 2.0**-50)
 
 
 def pure_randomise(epsilon: float) -> float:
-    """Smallest p with ln((2-p)/p) <= ε: p >= 2/(1+e^ε) gives ε per unit at δ = 0 for any number of users (S10).
+    """Smallest p with ln((2-p)/p) <= ε: p >= 2/(1+e^ε) gives ε per unit at δ = 0 for any number of
+    users (S10).
 
     Raises:
         UsageError: ε not above 0.
@@ -261,11 +307,16 @@ def pure_randomise(epsilon: float) -> float:
 
 
 def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:
-    """ε of Theorem 3.1 of Athanasiou et al. 2025 where nk >= λ >= 14 ln(4/δ), λ = pnk; None elsewhere (S11)."""
+    """ε of Theorem 3.1 of Athanasiou et al.
+
+    2025 where nk >= λ >= 14 ln(4/δ), λ = pnk; None elsewhere (S11).
+    """
     expected = float(spec.randomise) * users * spec.max_value
     if expected < 14 * math.log(4 / delta):
         return None
-    return math.sqrt(32 * math.log(4 / delta) / (expected - math.sqrt(2 * expected * math.log(2 / delta))))
+    return math.sqrt(
+        32 * math.log(4 / delta) / (expected - math.sqrt(2 * expected * math.log(2 / delta)))
+    )
 
 
 @delta_bounds.register
@@ -293,14 +344,20 @@ def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
 
 @corrupted_bounds.register
 def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:
-    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes (S10 (g))."""
+    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes
+    (S10 (g)).
+    """
     d_max = distances(spec.max_value, setting)
     pure = local_epsilon(spec) * (1 if is_metric(setting) else d_max)
     if delta > 0.0:
         epsilon = epsilon_bounds(spec, alone(setting), delta).certified
         if epsilon < WORTH_A_DELTA * pure:
-            return CorruptedBounds(epsilon, delta, ("S10: one report is a number of ones, analysed as one user's sum",))
-    return CorruptedBounds(pure, 0.0, ("S10: one report is a number of ones, d ln((2-p)/p) at δ = 0, exact",))
+            return CorruptedBounds(
+                epsilon, delta, ("S10: one report is a number of ones, analysed as one user's sum",)
+            )
+    return CorruptedBounds(
+        pure, 0.0, ("S10: one report is a number of ones, d ln((2-p)/p) at δ = 0, exact",)
+    )
 
 
 @standard_error.register
@@ -324,10 +381,14 @@ def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Flo
 
 
 def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """Points at which a convex curve is computed, about `most`, and how its values there are spread over all."""
+    """Points at which a convex curve is computed, about `most`, and how its values there are spread
+    over all.
+    """
     nodes = np.unique(epsilons)
     if len(nodes) > most:
-        nodes = np.unique(np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]]))
+        nodes = np.unique(
+            np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]])
+        )
     return nodes, lambda values: chord(nodes, values, epsilons)
 
 

@@ -1,7 +1,10 @@
-"""Bounds for split-mix (Balle et al. 2020): a sum with one discrete Laplace noise that nothing clamps, seen alone.
+"""Bounds for split-mix (Balle et al.
 
-Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle, and, where clamping has its cost
-there, the distance τ of the shuffled pieces from uniform ones of the same sum (docs/accounting.md, Proposition S19).
+2020): a sum with one discrete Laplace noise that nothing clamps, seen alone.
+
+Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle, and, where
+clamping has its cost there, the distance τ of the shuffled pieces from uniform ones of the same sum
+(docs/accounting.md, Proposition S19).
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ from shuffledp_privacy.sums.mixing import mixing_distance
 
 
 def noisy_sum(spec: SplitMix, setting: Setting) -> NoisySum:
-    """Parameters of a split-mix round for the analysis; `clamped` is τ, which costs as much as a δ1 of S6 does (S19).
+    """Parameters of a split-mix round for the analysis.
+
+    `clamped` is τ, which costs as much as a δ1 of S6 does (S19).
 
     Raises:
         UsageError: the modulus is too small for so many users.
@@ -57,10 +62,12 @@ def _basis(spec: SplitMix, setting: Setting, item: NoisySum) -> tuple[str, ...]:
     return (
         sgdl.noise_basis(spec.shares, setting.honest),
         "S1-S5: exact divergence, worst distance",
-        f"S19: {spec.pieces} pieces of {setting.honest} honest users show their sum and no more, but for "
+        f"S19: {spec.pieces} pieces of {setting.honest} honest users show their sum and no more, "
+        f"but for "
         f"{item.clamped:.2g} (1 + e^E)",
         "S8: never more than one noisy value alone",
-        "one lost, doubled or altered message voids the sum, and one user who lies moves it anywhere",
+        "one lost, doubled or altered message voids the sum, and one user who lies moves it "
+        "anywhere",
     )
 
 
@@ -83,7 +90,8 @@ def _(spec: SplitMix, setting: Setting, delta: float) -> Bounds:
     low = 0.0
     if delta > 0.0:
         steps = _probes(item)
-        # The sum modulo q on threshold events, less what wraps: S9 with that in the place of what is clamped.
+        # The sum modulo q on threshold events, less what wraps: S9 with that in the place of what
+        # is clamped.
         totals = attained.attained_totals(None, item.noise, WRAPPED, steps, delta)
         low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
     certified = item.epsilon(delta)
@@ -99,7 +107,8 @@ def _(spec: SplitMix, setting: Setting, delta: float) -> CorruptedBounds:  # noq
     d_max = distances(spec.max_value, setting)
     epsilon = sgdl.local_total(spec.noise_epsilon, spec.shares, 1 if is_metric(setting) else d_max)
     words = (
-        "S8: one user's pieces add up to its value and its own share of the noise, which is 0 for nearly everybody: "
+        "S8: one user's pieces add up to its value and its own share of the noise, which is 0 for "
+        "nearly everybody: "
         "ln P(N=0)/P(N=d)"
     )
     return CorruptedBounds(epsilon, 0.0, (words,))
@@ -107,7 +116,10 @@ def _(spec: SplitMix, setting: Setting, delta: float) -> CorruptedBounds:  # noq
 
 @standard_error.register
 def _(spec: SplitMix, users: int) -> float:
-    """Standard deviation of the noise of all users: sqrt(2 n β φ)/(1 - φ). Nothing is clamped, so there is no bias."""
+    """Standard deviation of the noise of all users: sqrt(2 n β φ)/(1 - φ).
+
+    Nothing is clamped, so there is no bias.
+    """
     rate = float(spec.noise_epsilon)
     return math.sqrt(2.0 * users / spec.shares) * math.exp(-rate / 2) / -math.expm1(-rate)
 

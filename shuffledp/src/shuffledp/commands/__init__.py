@@ -1,1 +1,3 @@
-"""The library on the command line: `shuffledp certify`, `calibrate`, `advise`, `compose`, `verify` and `simulate`."""
+"""The library on the command line: `shuffledp certify`, `calibrate`, `advise`, `compose`, `verify`
+and `simulate`.
+"""

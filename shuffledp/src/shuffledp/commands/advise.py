@@ -48,7 +48,9 @@ def advise(
     max_messages: MaxMessages = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party, and one to take."""
+    """Which mechanism for (ε, δ): errors beside those without a shuffler and with a trusted party,
+    and one to take.
+    """
     from shuffledp.commands import targets
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
@@ -64,7 +66,9 @@ def advise(
 
 
 def _answer(found: Comparison) -> Iterator[RenderableType]:
-    """A table and a recommendation for each kind of answer, then what the columns and the parameters are."""
+    """A table and a recommendation for each kind of answer, then what the columns and the
+    parameters are.
+    """
     for one in found.recommendations:
         yield _table(found, one)
         yield f"Take [bold cyan]{one.choice.kind}[/bold cyan]: {one.reason}."
@@ -85,7 +89,8 @@ def _table(found: Comparison, one: Recommendation) -> Table:
     counts = one.answers is Answers.HISTOGRAM
     what = f"Histogram of {target.bins:,} values" if counts else f"Sum of 0..{target.max_value:,}"
     table = Table(
-        title=f"{what}: ε = {target.epsilon:g}{unit}, δ = {target.delta:g}, {target.users:,} users{over}",
+        title=f"{what}: ε = {target.epsilon:g}{unit}, δ = {target.delta:g}, {target.users:,} "
+        f"users{over}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -96,7 +101,9 @@ def _table(found: Comparison, one: Recommendation) -> Table:
     for row in one.rows:
         numbers = (row.corrupted_epsilon, row.certified, row.attained)
         name = f"[{'bold ' if row is one.choice else ''}cyan]{row.kind}[/]"
-        table.add_row(name, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers))
+        table.add_row(
+            name, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers)
+        )
     for name, error in (("no shuffler", one.beside.local), ("trusted party", one.beside.central)):
         table.add_row(f"[dim]{name}[/]", f"[dim]{error:,.4g}[/]", *[""] * 4)
     return table
@@ -109,7 +116,9 @@ def _notes(found: Comparison) -> Table:
     from shuffledp.plans import exact
 
     notes = Table.grid(padding=(0, 1))
-    notes.add_row("error", "standard error of one round: of the sum, or of one count of a histogram at worst")
+    notes.add_row(
+        "error", "standard error of one round: of the sum, or of one count of a histogram at worst"
+    )
     notes.add_row("messages", "per user and round")
     notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
     local, central = (
@@ -120,6 +129,7 @@ def _notes(found: Comparison) -> Table:
     notes.add_row("trusted party", f"who sees every value and adds noise once, by {central}")
     for row in found:
         notes.add_row(
-            f"[cyan]{row.kind}[/cyan]", ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items())
+            f"[cyan]{row.kind}[/cyan]",
+            ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items()),
         )
     return notes

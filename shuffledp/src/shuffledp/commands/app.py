@@ -1,4 +1,7 @@
-"""The library's own commands, ready to be added to `shuffledp`. Importing this costs no numerics."""
+"""The library's own commands, ready to be added to `shuffledp`.
+
+Importing this costs no numerics.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From a mechanism's own options to a question about it: for every mechanism that is installed.
 
-Without a function of its own here a mechanism is asked about by its exact parameters, an option for each field of its
-spec. Importing this costs no numerics.
+Without a function of its own here a mechanism is asked about by its exact parameters, an option for
+each field of its spec. Importing this costs no numerics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from shuffledp.commands.options import (
     decimal,
     whole,
 )
-from shuffledp_core.mechanisms import MECHANISMS, GeoShuffle, KRRHistogram, SGDLShuffle, Spec, SplitMix
+from shuffledp_core.mechanisms import (
+    MECHANISMS,
+    GeoShuffle,
+    KRRHistogram,
+    SGDLShuffle,
+    Spec,
+    SplitMix,
+)
 
 if TYPE_CHECKING:
     from shuffledp.commands.questions import Question
@@ -84,7 +91,9 @@ _OWN: Final[dict[str, Callable[..., Question]]] = {
     SGDLShuffle.kind: _sgdl_shuffle,
     SplitMix.kind: _split_mix,
 }
-"""Those that are asked about by something else than their fields, or choose some of these themselves."""
+"""Those that are asked about by something else than their fields, or choose some of these
+themselves.
+"""
 
 _WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: values are 0..k."}
 """Help for the fields that specs inherit; a field of its own is annotated with its words."""
@@ -125,6 +134,10 @@ def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
     elif kind is Fraction:
         option = typer.Option(parser=decimal, metavar="DECIMAL", help=words)
     else:
-        raise TypeError(f"{spec.kind}: {field.name} must be an int or a Fraction to be an option, not {kind}")
+        raise TypeError(
+            f"{spec.kind}: {field.name} must be an int or a Fraction to be an option, not {kind}"
+        )
     default = Parameter.empty if field.default is NODEFAULT else str(field.default)
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+    return Parameter(
+        field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )

@@ -30,7 +30,10 @@ from shuffledp_core.privacy import Adjacency
 
 def calibrate(
     mechanism: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(MECHANISMS)}.", autocompletion=lambda: list(MECHANISMS))
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(MECHANISMS)}.", autocompletion=lambda: list(MECHANISMS)
+        ),
     ],
     *,
     users: Users,
@@ -47,7 +50,9 @@ def calibrate(
     output: Format = OutputFormat.TEXT,
     plot: Plot = None,
 ) -> None:
-    """Find the mechanism of this kind with the least error that satisfies (ε, δ), and certify it."""
+    """Find the mechanism of this kind with the least error that satisfies (ε, δ), and certify
+    it.
+    """
     from shuffledp.commands import targets
     from shuffledp.commands.respond import respond
     from shuffledp.progress import working

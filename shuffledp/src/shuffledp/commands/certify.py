@@ -26,7 +26,8 @@ from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
 
 certify_app = typer.Typer(
-    help="Compute a mechanism's guarantee: a proved upper bound and an attained lower bound.", no_args_is_help=True
+    help="Compute a mechanism's guarantee: a proved upper bound and an attained lower bound.",
+    no_args_is_help=True,
 )
 
 
@@ -49,7 +50,9 @@ class LocalModel(Scenario):
 
 
 def _certify(kind: str) -> Callable[..., None]:
-    def command(*, scenario: Scenario, shown: Presentation, other: OtherWords, **parameters: Any) -> None:
+    def command(
+        *, scenario: Scenario, shown: Presentation, other: OtherWords, **parameters: Any
+    ) -> None:
         from shuffledp.commands.respond import respond
 
         respond(ask(kind, scenario, **parameters), shown, other)
@@ -71,7 +74,9 @@ def local(
     shown: Presentation,
     other: OtherWords,
 ) -> None:
-    """Any local randomiser with shuffling, given its ε0 only, or the matrix of its probabilities."""
+    """Any local randomiser with shuffling, given its ε0 only, or the matrix of its
+    probabilities.
+    """
     from shuffledp.commands import questions, respond
 
     respond.respond(questions.question(questions.local(epsilon0, matrix), scenario), shown, other)
@@ -80,24 +85,36 @@ def local(
 @certify_app.command("one-bit-local")
 @spread
 def one_bit_local(
-    *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
+    *,
+    max_value: MaxValue,
+    epsilon0: Epsilon0,
+    scenario: LocalModel,
+    output: Format = OutputFormat.TEXT,
 ) -> None:
-    """A mean from one bit per user in the local model (--max-value 1: binary randomised response)."""
+    """A mean from one bit per user in the local model (--max-value 1: binary randomised
+    response).
+    """
     from shuffledp.commands import questions, respond
 
     respond.respond(
-        questions.question(questions.one_bit_local(epsilon0, max_value), scenario), Presentation(output, None)
+        questions.question(questions.one_bit_local(epsilon0, max_value), scenario),
+        Presentation(output, None),
     )
 
 
 @certify_app.command("laplace-mean")
 @spread
 def laplace_mean(
-    *, max_value: MaxValue, epsilon0: Epsilon0, scenario: LocalModel, output: Format = OutputFormat.TEXT
+    *,
+    max_value: MaxValue,
+    epsilon0: Epsilon0,
+    scenario: LocalModel,
+    output: Format = OutputFormat.TEXT,
 ) -> None:
     """A mean with Laplace noise per user in the local model."""
     from shuffledp.commands import questions, respond
 
     respond.respond(
-        questions.question(questions.laplace_mean(epsilon0, max_value), scenario), Presentation(output, None)
+        questions.question(questions.laplace_mean(epsilon0, max_value), scenario),
+        Presentation(output, None),
     )

@@ -13,7 +13,10 @@ from shuffledp.commands.options import Format, OutputFormat, TotalDelta, whole
 def compose(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Signed certificates, manifests or results, or JSON output of certify and calibrate."),
+        typer.Argument(
+            help="Signed certificates, manifests or results, or JSON output of certify and "
+            "calibrate."
+        ),
     ],
     *,
     delta: TotalDelta,
@@ -25,12 +28,20 @@ def compose(
             help="Number of rounds: one number for all files, or one per file in order.",
         ),
     ] = None,
-    roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside a FILE.")] = None,
-    root_key: Annotated[str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")] = None,
-    key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="The signed roster; default: roster.json beside a FILE.")
+    ] = None,
+    root_key: Annotated[
+        str | None, typer.Option(help="Root key in hex; default: root.pub beside the roster.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Compose rounds about the same people: signed certificates, which are verified first, or planned rounds."""
+    """Compose rounds about the same people: signed certificates, which are verified first, or
+    planned rounds.
+    """
     from shuffledp.commands import files as documents
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.commands.tables import basis_of, rows_table
@@ -39,10 +50,15 @@ def compose(
 
     counts = documents.spread_times(files, times or [1])
     with working("composing"):
-        plans = [documents.plan_in(file, roster=roster, root_key=root_key, key=key) for file in files]
+        plans = [
+            documents.plan_in(file, roster=roster, root_key=root_key, key=key) for file in files
+        ]
         found = compose_plans(documents.repeated(plans, counts), delta=delta)
     if output is OutputFormat.JSON:
         print_json(found.to_dict())
     else:
-        rounds = f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same people"
+        rounds = (
+            f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same "
+            f"people"
+        )
         print_rich(rows_table(rounds, found.rows()), *basis_of(found.basis))

@@ -1,4 +1,6 @@
-"""Files that hold a plan: a signed document with a certificate, or an answer of `certify` or `calibrate` in JSON."""
+"""Files that hold a plan: a signed document with a certificate, or an answer of `certify` or
+`calibrate` in JSON.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from shuffledp_privacy.bounds import Setting
 def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str | None) -> Plan:
     """The plan that a file holds; of a result, that of its final certificate.
 
-    A signed document is checked as `shuffledp verify` does. Nobody has signed an answer: of it only the parameters are
-    read, and every number is computed again.
+    A signed document is checked as `shuffledp verify` does. Nobody has signed an answer: of it only
+    the parameters are read, and every number is computed again.
 
     Raises:
         ConfigError: a file or key cannot be read.
@@ -51,12 +53,16 @@ def _asked(answer: dict[str, Any], file: Path) -> Plan:
     try:
         spec_type = MECHANISMS[answer["mechanism"]]
         own = {name: answer["parameters"][name] for name in spec_type.__struct_fields__}
-        spec = msgspec.convert({"mechanism": answer["mechanism"], **own}, spec_type, dec_hook=decode_value)
+        spec = msgspec.convert(
+            {"mechanism": answer["mechanism"], **own}, spec_type, dec_hook=decode_value
+        )
         adjacency = Adjacency(answer["adjacency"])
         setting = Setting(answer["users"], answer["honest"], adjacency, answer["max_distance"])
         return Plan(spec, setting, answer["delta"], answer["rounds"])
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise MalformedDocumentError(f"{file} is not JSON output of certify or calibrate: {error!r}") from error
+        raise MalformedDocumentError(
+            f"{file} is not JSON output of certify or calibrate: {error!r}"
+        ) from error
 
 
 def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
@@ -67,11 +73,14 @@ def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
     """
     if len(times) not in {1, len(files)}:
         raise UsageError(
-            f"name --times once for all, or once for each of the {len(files)} files, not {len(times)} times"
+            f"name --times once for all, or once for each of the {len(files)} files, not "
+            f"{len(times)} times"
         )
     return list(times) * (len(files) if len(times) == 1 else 1)
 
 
 def repeated(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
     """Each plan with its rounds run so often. Raises `UsageError` for a number out of range."""
-    return [replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)]
+    return [
+        replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)
+    ]

@@ -11,18 +11,31 @@ from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
 
 
 def location(
-    data: Annotated[Path, typer.Argument(help="CSV file (or .csv.gz) with columns lat and lon, in degrees.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV file (or .csv.gz) with columns lat and lon, in degrees.")
+    ],
     *,
     box: Annotated[
-        str, typer.Option(metavar="S,W,N,E", help="Edges of the map in degrees, for example 48.82,2.28,48.88,2.40.")
+        str,
+        typer.Option(
+            metavar="S,W,N,E",
+            help="Edges of the map in degrees, for example 48.82,2.28,48.88,2.40.",
+        ),
     ],
     side: Annotated[float, typer.Option(help="Side of the map's grid squares, in metres.")] = 100.0,
-    radius: Annotated[float, typer.Option(help="Distance in metres at which two points are protected with ε.")] = 500.0,
-    epsilon: Annotated[float, typer.Option(help="Target ε for points at that distance, in nats.")] = 1.0,
+    radius: Annotated[
+        float, typer.Option(help="Distance in metres at which two points are protected with ε.")
+    ] = 500.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Target ε for points at that distance, in nats.")
+    ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ of both rounds together.")] = 1e-6,
     users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
     honest: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%.")
+        int | None,
+        typer.Option(
+            parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%."
+        ),
     ] = None,
     mechanism: Mechanism = "geo-shuffle",
     seed: Annotated[
@@ -33,10 +46,14 @@ def location(
             help="Seed for fast, repeatable noise; default: the clients' exact samplers.",
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Also plot the map into this file (.png, .svg or .pdf).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also plot the map into this file (.png, .svg or .pdf).")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Estimate the mean location of people with two rounds under metric privacy, one per axis of a map."""
+    """Estimate the mean location of people with two rounds under metric privacy, one per axis of a
+    map.
+    """
     from shuffledp.columns import load_points
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.commands.tables import rows_table
@@ -78,5 +95,7 @@ def _edges(box: str) -> tuple[float, float, float, float]:
     try:
         south, west, north, east = map(float, box.split(","))
     except ValueError as error:
-        raise typer.BadParameter(f"{box!r} is not four degrees south,west,north,east", param_hint="--box") from error
+        raise typer.BadParameter(
+            f"{box!r} is not four degrees south,west,north,east", param_hint="--box"
+        ) from error
     return south, west, north, east

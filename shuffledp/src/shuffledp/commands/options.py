@@ -23,7 +23,9 @@ from shuffledp_core.vocabulary import Mix
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_DECIMAL: Final = re.compile(r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})([eE][+-]?\d{1,2})?|[+-]?\d{1,19}/\d{1,19}")
+_DECIMAL: Final = re.compile(
+    r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})([eE][+-]?\d{1,2})?|[+-]?\d{1,19}/\d{1,19}"
+)
 
 
 def decimal(text: str | Fraction) -> Fraction:
@@ -45,11 +47,16 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-Suite = Annotated[str, typer.Option(help="Encryption of onions: sealed-box, hpke or hpke-mlkem768-x25519.")]
+Suite = Annotated[
+    str, typer.Option(help="Encryption of onions: sealed-box, hpke or hpke-mlkem768-x25519.")
+]
 
 
 Mixing = Annotated[
-    Mix, typer.Option("--mix", help="plain, or verified: anyone can check the mixing, at a higher cost.")
+    Mix,
+    typer.Option(
+        "--mix", help="plain, or verified: anyone can check the mixing, at a higher cost."
+    ),
 ]
 
 
@@ -77,7 +84,9 @@ class NamedCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See `click.Group.resolve_command`; raises `UsageError` for an unknown name."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UsageError(f"no command {args[0]!r}; choose one of {', '.join(self.list_commands(ctx))}")
+            raise UsageError(
+                f"no command {args[0]!r}; choose one of {', '.join(self.list_commands(ctx))}"
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -113,7 +122,9 @@ Users = Annotated[int, _whole("n, reports that arrive.")]
 Delta = Annotated[float, _real("δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
 TotalDelta = Annotated[float, _real("δ over all rounds together, 1e-12 to below 1.")]
 TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
-Epsilon = Annotated[float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")]
+Epsilon = Annotated[
+    float, _real("Target ε over all rounds, in nats; per unit under metric adjacency.")
+]
 Epsilon0 = Annotated[float, _real("ε0 of one user's report, in nats.")]
 AnyEpsilon0 = Annotated[float | None, _real("ε0 of one user's report, in nats.")]
 Blanket = Annotated[
@@ -123,29 +134,44 @@ Blanket = Annotated[
 Matrix = Annotated[
     Path | None,
     typer.Option(
-        help="Instead of --epsilon0: a CSV of probabilities, one row per value, one column per output.", metavar="FILE"
+        help="Instead of --epsilon0: a CSV of probabilities, one row per value, one column per "
+        "output.",
+        metavar="FILE",
     ),
 ]
 Neighbours = Annotated[
-    Adjacency, typer.Option("--adjacency", help="standard: any change of a value; metric: ε per unit of change.")
+    Adjacency,
+    typer.Option(
+        "--adjacency", help="standard: any change of a value; metric: ε per unit of change."
+    ),
 ]
 MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
 Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
 Rounds = Annotated[int, _whole("Rounds on the same people.")]
-CorruptNodes = Annotated[str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")]
+CorruptNodes = Annotated[
+    str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")
+]
 Nodes = Annotated[int, _whole("Mix nodes of the route.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="Output format: text or json.")]
-Plot = Annotated[Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")]
+Plot = Annotated[
+    Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")
+]
 MaxValue = Annotated[int, _whole("k: values are 0..k.")]
 Symbols = Annotated[int, _whole("k, symbols of the histogram.")]
 TargetMaxValue = Annotated[int | None, _whole("k: values are 0..k; without it only histograms.")]
 TargetSymbols = Annotated[int | None, _whole("Symbols of a histogram; default: k + 1.")]
 EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
-NoiseEpsilon = Annotated[Fraction, _exact("ε of all shares of the noise together, in nats per unit.")]
+NoiseEpsilon = Annotated[
+    Fraction, _exact("ε of all shares of the noise together, in nats per unit.")
+]
 Shares = Annotated[int | None, _whole("Honest users who make one noise; default: all of them.")]
 Padding = Annotated[int | None, _whole("c, bits added on each side; default: the least sound one.")]
-Modulus = Annotated[int | None, _whole("q: sums are taken modulo q; default: the least power of two with room.")]
-Pieces = Annotated[int | None, _whole("m, messages that a value is split into; default: the fewest that mix well.")]
+Modulus = Annotated[
+    int | None, _whole("q: sums are taken modulo q; default: the least power of two with room.")
+]
+Pieces = Annotated[
+    int | None, _whole("m, messages that a value is split into; default: the fewest that mix well.")
+]
 MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
 MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
 
@@ -194,12 +220,17 @@ class OtherWords:
     view: Annotated[
         ViewName | None,
         typer.Option(
-            help="Also state it as Rényi DP, as a trade-off function, for several reports, for a random subset, or in "
+            help="Also state it as Rényi DP, as a trade-off function, for several reports, for a "
+            "random subset, or in "
             "the terms of a paper: see the library's page."
         ),
     ] = None
-    reports: Annotated[int | None, _whole("With --view group: reports of one user in a round; default 2.")] = None
-    rate: Annotated[Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")] = None
+    reports: Annotated[
+        int | None, _whole("With --view group: reports of one user in a round; default 2.")
+    ] = None
+    rate: Annotated[
+        Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")
+    ] = None
 
     at_x0: Annotated[
         int | None,
@@ -215,7 +246,9 @@ class OtherWords:
         try:
             return [int(part) for part in (self.changes or "").split(",")]
         except ValueError as error:
-            raise UsageError(f"--changes takes whole numbers such as 5,1,20, not {self.changes!r}") from error
+            raise UsageError(
+                f"--changes takes whole numbers such as 5,1,20, not {self.changes!r}"
+            ) from error
 
     def __post_init__(self) -> None:
         if (self.at_x0 is None) == (self.view is ViewName.PRIMARY):
@@ -229,19 +262,25 @@ class OtherWords:
 
 
 def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., None]:
-    """The command with an option for each field of its dataclass parameters, in the place of each such parameter.
+    """The command with an option for each field of its dataclass parameters, in the place of each
+    such parameter.
 
-    A field's annotation says how its option is read and explained, its default what holds without it; a field with
-    `init=False` is no option. Options that are only known as parameters come `first`; the command takes them by `**`.
+    A field's annotation says how its option is read and explained, its default what holds without
+    it; a field with `init=False` is no option. Options that are only known as parameters come
+    `first`; the command takes them by `**`.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    groups = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
     options = {name: list(_options(kind)) for name, kind in groups.items()}
     declared = signature(command).parameters.values()
     parameters = [
         option
         for given in (*first, *(own for own in declared if own.kind is not Parameter.VAR_KEYWORD))
-        for option in options.get(given.name, [given.replace(annotation=hints.get(given.name, given.annotation))])
+        for option in options.get(
+            given.name, [given.replace(annotation=hints.get(given.name, given.annotation))]
+        )
     ]
 
     @wraps(command)
@@ -259,4 +298,6 @@ def _options(kind: type[DataclassInstance]) -> Iterator[Parameter]:
     for field in fields(kind):
         if field.init:
             default = Parameter.empty if field.default is MISSING else field.default
-            yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+            yield Parameter(
+                field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
+            )

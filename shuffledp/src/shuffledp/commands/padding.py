@@ -1,9 +1,10 @@
 """The least padding for which clamping costs next to nothing, where nobody named one. Pure.
 
-For geo-shuffle the least whose certificate is next to that of unclamped noise (docs/accounting.md, Proposition S6b),
-and whose bias is small. For sgdl-shuffle a share of δ goes to clamping, the rest to the noise; the noise alone says
-which total ε the largest change costs, and from it follows the padding (S6). Only tightness rests on this choice: the
-certificate is computed for the padding that was chosen, whatever it is.
+For geo-shuffle the least whose certificate is next to that of unclamped noise (docs/accounting.md,
+Proposition S6b), and whose bias is small. For sgdl-shuffle a share of δ goes to clamping, the rest
+to the noise; the noise alone says which total ε the largest change costs, and from it follows the
+padding (S6). Only tightness rests on this choice: the certificate is computed for the padding that
+was chosen, whatever it is.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from shuffledp_privacy.sums.clamping import least_padding_geo, least_padding_sgd
 from shuffledp_privacy.sums.geo import noisy_sum
 
 WASTED: Final = 0.01
-"""Share of ε that clamping may cost where a padding is chosen: a tenth of the messages of one that costs nothing."""
+"""Share of ε that clamping may cost where a padding is chosen: a tenth of the messages of one that
+costs nothing.
+"""
 
 
 def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
-    """c for geo-shuffle, in bits on each side: ε and error grow by 1 % at most; `delta` is one round's.
+    """c for geo-shuffle, in bits on each side: ε and error grow by 1 % at most.
+
+    `delta` is one round's.
 
     Raises:
         UsageError: `delta` is 0, or the padding would be beyond every domain.
@@ -51,15 +56,22 @@ def geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: 
     return high
 
 
-def unnoticed_geo_padding(epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float) -> int:
-    """c for geo-shuffle with which next to nobody is ever clamped; arguments and errors as `geo_padding`."""
+def unnoticed_geo_padding(
+    epsilon_geo: Fraction, max_value: int, setting: Setting, delta: float
+) -> int:
+    """c for geo-shuffle with which next to nobody is ever clamped.
+
+    Arguments and errors as `geo_padding`.
+    """
     _check(epsilon_geo, delta)
     total = _total(epsilon_geo, Fraction(setting.honest), max_value, setting, delta)
     share = between_clamping_and_noise(delta).clamping
     return least_padding_geo(epsilon_geo, setting.honest, share, total)
 
 
-def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: Setting, delta: float) -> int:
+def sgdl_padding(
+    noise_epsilon: Fraction, shares: int, max_value: int, setting: Setting, delta: float
+) -> int:
     """c for sgdl-shuffle; arguments and errors as `geo_padding`."""
     _check(noise_epsilon, delta)
     if shares < 1:
@@ -71,13 +83,17 @@ def sgdl_padding(noise_epsilon: Fraction, shares: int, max_value: int, setting: 
 
 def geo_padding_note(padding: int) -> str:
     """The chosen padding, in words."""
-    return f"padding = {padding} was chosen: the least that costs at most {WASTED:.0%} of epsilon, with little bias"
+    return (
+        f"padding = {padding} was chosen: the least that costs at most {WASTED:.0%} of epsilon, "
+        f"with little bias"
+    )
 
 
 def padding_note(padding: int) -> str:
     """The chosen padding of shared noise, in words."""
     return (
-        f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, so that "
+        f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, "
+        f"so that "
         "the guarantee is that of unclamped noise at the rest"
     )
 
@@ -86,10 +102,15 @@ def _check(epsilon: Fraction, delta: float) -> None:
     if epsilon <= 0:
         raise UsageError(f"the noise's epsilon must be above 0, not {float(epsilon):g}")
     if not 0 < delta < 1:
-        raise UsageError(f"to choose a padding, delta must be above 0 and below 1, not {delta}; or name --padding")
+        raise UsageError(
+            f"to choose a padding, delta must be above 0 and below 1, not {delta}; or name "
+            f"--padding"
+        )
 
 
-def _total(epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting, delta: float) -> float:
+def _total(
+    epsilon: Fraction, shape: Fraction, max_value: int, setting: Setting, delta: float
+) -> float:
     """Total ε of the largest change with unclamped noise at what clamping leaves of δ."""
     reach = min(setting.max_distance or max_value, max_value)
     rest = between_clamping_and_noise(delta).noise

@@ -81,11 +81,16 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
     check_finite("epsilon0", epsilon0)
     blanket = epsilon0_to_blanket(epsilon0, symbols)
     spec = checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket))
-    note = f"blanket = {blanket} is the exact rational that users sample; its local epsilon is at most {epsilon0:g}"
+    note = (
+        f"blanket = {blanket} is the exact rational that users sample; its local epsilon is at "
+        f"most {epsilon0:g}"
+    )
     return spec, (note,)
 
 
-def krr_question(symbols: int, epsilon0: float | None, blanket: Fraction | None, scenario: Scenario) -> Question:
+def krr_question(
+    symbols: int, epsilon0: float | None, blanket: Fraction | None, scenario: Scenario
+) -> Question:
     """The checked question about k-ary randomised response, given either ε0 or its exact blanket.
 
     Raises:
@@ -96,7 +101,9 @@ def krr_question(symbols: int, epsilon0: float | None, blanket: Fraction | None,
         return question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
     if blanket is not None and epsilon0 is None:
         return question(checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario)
-    raise UsageError("give either --epsilon0 or --blanket, the exact parameter that calibrate prints")
+    raise UsageError(
+        "give either --epsilon0 or --blanket, the exact parameter that calibrate prints"
+    )
 
 
 def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser | LocalMatrix:
@@ -114,7 +121,9 @@ def local(epsilon0: float | None, matrix: Path | None = None) -> LocalRandomiser
     try:
         return parse_matrix(read_file(matrix, "matrix").decode())
     except UnicodeDecodeError as error:
-        raise UsageError(f"{matrix} is not a text file; expected comma-separated probabilities in UTF-8") from error
+        raise UsageError(
+            f"{matrix} is not a text file; expected comma-separated probabilities in UTF-8"
+        ) from error
     except UsageError as error:
         raise UsageError(f"{matrix}: {error}") from error
 
@@ -138,29 +147,46 @@ def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
 
 def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
     """The spec, checked."""
-    return checked(lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding))
+    return checked(
+        lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
+    )
 
 
 def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
     """The spec, checked."""
     return checked(
-        lambda: SGDLShuffle(max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding)
+        lambda: SGDLShuffle(
+            max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding
+        )
     )
 
 
-def geo_question(max_value: int, epsilon_geo: Fraction, padding: int | None, scenario: Scenario) -> Question:
+def geo_question(
+    max_value: int, epsilon_geo: Fraction, padding: int | None, scenario: Scenario
+) -> Question:
     """The question about geo-shuffle; without a padding, the least sound one."""
     draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), scenario)
     if padding is not None:
         return draft
-    chosen = geo_padding(epsilon_geo, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds))
-    return replace(draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(geo_padding_note(chosen),))
+    chosen = geo_padding(
+        epsilon_geo, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds)
+    )
+    return replace(
+        draft, spec=geo_shuffle(max_value, epsilon_geo, chosen), notes=(geo_padding_note(chosen),)
+    )
 
 
 def sgdl_question(
-    max_value: int, noise_epsilon: Fraction, shares: int | None, padding: int | None, scenario: Scenario
+    max_value: int,
+    noise_epsilon: Fraction,
+    shares: int | None,
+    padding: int | None,
+    scenario: Scenario,
 ) -> Question:
-    """The question about sgdl-shuffle; without shares, the honest users; without a padding, the least sound one."""
+    """The question about sgdl-shuffle; without shares, the honest users.
+
+    Without a padding, the least sound one.
+    """
     honest = scenario.honest if scenario.honest is not None else scenario.users
     parts = shares if shares is not None else honest
     # The setting is checked first: fewer than one honest user is its complaint, not the shares'.
@@ -169,7 +195,11 @@ def sgdl_question(
     notes = () if shares is not None else (_shares_note(parts),)
     if padding is None:
         padding = sgdl_padding(
-            noise_epsilon, parts, max_value, draft.setting, among_rounds(scenario.delta, scenario.rounds)
+            noise_epsilon,
+            parts,
+            max_value,
+            draft.setting,
+            among_rounds(scenario.delta, scenario.rounds),
         )
         notes = (*notes, padding_note(padding))
     return replace(draft, spec=sgdl_shuffle(max_value, noise_epsilon, parts, padding), notes=notes)
@@ -182,25 +212,43 @@ def split_question(
     mixing: tuple[int | None, int | None],
     scenario: Scenario,
 ) -> Question:
-    """The question about split-mix; without shares, the honest users; without modulus or pieces, the least sound."""
+    """The question about split-mix; without shares, the honest users.
+
+    Without modulus or pieces, the least sound.
+    """
     setting = setting_of(scenario, None)
     parts, (modulus, pieces) = setting.honest if shares is None else shares, mixing
     notes: tuple[str, ...] = () if shares is not None else (_shares_note(parts),)
     # The noise is checked first: what it needs room for is computed from it.
-    checked(lambda: SplitMix(max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=2**31, pieces=2))
+    checked(
+        lambda: SplitMix(
+            max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=2**31, pieces=2
+        )
+    )
     if modulus is None:
         modulus = wide_modulus(max_value, noise_epsilon, parts, setting.users)
-        notes = (*notes, f"modulus = {modulus} was chosen: the least power of two with room for the sum and its noise")
+        notes = (
+            *notes,
+            f"modulus = {modulus} was chosen: the least power of two with room for the sum and "
+            f"its noise",
+        )
     if pieces is None:
         reach = min(scenario.max_distance or max_value, max_value)
         security = mixing_security(float(noise_epsilon) * reach, scenario.delta, scenario.rounds)
         pieces = least_pieces(setting.honest, modulus, security)
         notes = (
             *notes,
-            f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{security:.4g} of the sum alone",
+            f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{security:.4g} "
+            f"of the sum alone",
         )
     spec = checked(
-        lambda: SplitMix(max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=modulus, pieces=pieces)
+        lambda: SplitMix(
+            max_value=max_value,
+            noise_epsilon=noise_epsilon,
+            shares=parts,
+            modulus=modulus,
+            pieces=pieces,
+        )
     )
     return question(spec, scenario, notes=notes)
 

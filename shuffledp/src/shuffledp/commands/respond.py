@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 
 def respond(asked: Plan, view: Presentation, other: OtherWords | None = None) -> None:
-    """Prints the plan's guarantee, after drawing it where a file is named; then in other words where asked for.
+    """Prints the plan's guarantee, after drawing it where a file is named.
+
+    Then in other words where asked for.
 
     Raises:
-        UsageError: a parameter is outside its range, or the picture's file name has no known ending.
+        UsageError: a parameter is outside its range, or the picture's file name has no known
+            ending.
         ConfigError: the picture cannot be written, or there is nothing to draw it with.
     """
     if view.plot is not None:

@@ -1,4 +1,6 @@
-"""`shuffledp simulate`: a round's answer from a column of a file, without nodes, keys or network."""
+"""`shuffledp simulate`: a round's answer from a column of a file, without nodes, keys or
+network.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,32 @@ def simulate(
     *,
     users: Annotated[int, typer.Option(min=2, help="Simulated users.")] = 2000,
     mechanism: Mechanism = "geo-shuffle",
-    epsilon: Annotated[float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")] = 1.0,
+    epsilon: Annotated[
+        float, typer.Option(help="Target ε in nats (per unit under metric adjacency).")
+    ] = 1.0,
     delta: Annotated[float, typer.Option(help="Target δ.")] = 1e-6,
-    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring values.")] = Adjacency.STANDARD,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Definition of neighbouring values.")
+    ] = Adjacency.STANDARD,
     max_distance: Annotated[
-        int | None, typer.Option(min=1, help="Largest change of a value that the guarantee covers; default: any.")
+        int | None,
+        typer.Option(
+            min=1, help="Largest change of a value that the guarantee covers; default: any."
+        ),
     ] = None,
     honest: Annotated[
-        int | None, typer.Option(parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%.")
+        int | None,
+        typer.Option(
+            parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%."
+        ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits.")
+        Path | None,
+        typer.Option(help="CSV file (or .csv.gz) with a header; default: doctor visits."),
     ] = None,
-    column: Annotated[str | None, typer.Option(help="Column to use: non-negative integers.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column to use: non-negative integers.")
+    ] = None,
     max_value: Annotated[int, typer.Option(min=1, help="Values above are capped.")] = 20,
     seed: Annotated[
         int | None,
@@ -46,11 +61,14 @@ def simulate(
     estimator: Annotated[
         Estimator,
         typer.Option(
-            help="Histogram estimator: inverted (unbiased), projected (nearest valid histogram) or ibu (maximum "
+            help="Histogram estimator: inverted (unbiased), projected (nearest valid histogram) "
+            "or ibu (maximum "
             "likelihood). The standard error is always that of the inverted one."
         ),
     ] = Estimator.INVERTED,
-    plot: Annotated[Path | None, typer.Option(help="Also plot the answer into this file (.png, .svg or .pdf).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also plot the answer into this file (.png, .svg or .pdf).")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
     """Simulate the answer of one round and its error, without nodes, keys or network."""
@@ -66,10 +84,14 @@ def simulate(
         from shuffledp.drawing import check_plot
 
         check_plot(plot)
-    group = Setting(users, users - users // 20 if honest is None else honest, adjacency, max_distance)
+    group = Setting(
+        users, users - users // 20 if honest is None else honest, adjacency, max_distance
+    )
     held = load_column(data, column, users=users, max_value=max_value, draw=True)
     with working(f"calibrating {mechanism}"):
-        plan = calibrate(mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value)
+        plan = calibrate(
+            mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value
+        )
         bounds = guarantee_of(plan)
     with working("simulating"):
         found = simulate_round(plan, held.values, seed, estimator)
@@ -80,7 +102,9 @@ def simulate(
     if output is OutputFormat.JSON:
         print_json({**found.to_dict(), "capped": held.capped, "guarantee": bounds.to_dict()})
         return
-    print_rich(_table(found, held.capped), f"ε certified {number(bounds.certified)} at δ = {delta:g}")
+    print_rich(
+        _table(found, held.capped), f"ε certified {number(bounds.certified)} at δ = {delta:g}"
+    )
     if plot is not None:
         typer.echo(f"drawn into {plot}")
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
-    """Both sides of the truth, what the paper prints, what is left without a shuffler, what it costs, and why."""
+    """Both sides of the truth, what the paper prints, what is left without a shuffler, what it
+    costs, and why.
+    """
     asked = found.plan
     settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
     table = rows_table(f"[bold]{asked.kind}[/bold]: {escape(settings)}")
@@ -30,9 +32,13 @@ def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
     return table, *basis_of(line for line in found.basis if not line.startswith(PUBLISHED))
 
 
-def rows_table(title: str, rows: Iterable[tuple[str, str, str]] = (), *, justify: JustifyMethod = "right") -> Table:
+def rows_table(
+    title: str, rows: Iterable[tuple[str, str, str]] = (), *, justify: JustifyMethod = "right"
+) -> Table:
     """A table of name, value and remark without a header; `justify` is the value's."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=False, pad_edge=False
+    )
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify=justify, no_wrap=True)
     table.add_column(style="dim")
@@ -60,12 +66,26 @@ def _add_guarantee(table: Table, found: Guarantee) -> None:
     unit = " per unit of distance" if asked.setting.adjacency is Adjacency.METRIC else ""
     over = f", over {asked.rounds:,} rounds" if asked.rounds > 1 else ""
     table.add_row(
-        "ε certified", f"[bold]{number(found.certified)}[/bold]", f"the guarantee: true for every dataset{unit}{over}"
+        "ε certified",
+        f"[bold]{number(found.certified)}[/bold]",
+        f"the guarantee: true for every dataset{unit}{over}",
     )
-    table.add_row("ε attained", number(found.attained), "some dataset really costs this much: the truth lies between")
+    table.add_row(
+        "ε attained",
+        number(found.attained),
+        "some dataset really costs this much: the truth lies between",
+    )
     if found.published is not None:
-        reasons = [line.removeprefix(PUBLISHED).strip() for line in found.basis if line.startswith(PUBLISHED)]
-        table.add_row("ε published", number(found.published), escape("; ".join(reasons) or "for comparison only"))
+        reasons = [
+            line.removeprefix(PUBLISHED).strip()
+            for line in found.basis
+            if line.startswith(PUBLISHED)
+        ]
+        table.add_row(
+            "ε published",
+            number(found.published),
+            escape("; ".join(reasons) or "for comparison only"),
+        )
     table.add_row("δ", f"{asked.delta:g}", neighbours(asked), end_section=True)
 
 

@@ -1,4 +1,6 @@
-"""`shuffledp verify FILE`: is a certificate genuine, and do its numbers follow from its own parameters?"""
+"""`shuffledp verify FILE`: is a certificate genuine, and do its numbers follow from its own
+parameters?
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,31 @@ from shuffledp.commands.options import Format, OutputFormat
 def verify(
     file: Annotated[
         Path,
-        typer.Argument(help="A signed certificate, manifest, announcement or result (JSON), or the folder of a round."),
+        typer.Argument(
+            help="A signed certificate, manifest, announcement or result (JSON), or the folder of "
+            "a round."
+        ),
     ],
     *,
-    roster: Annotated[Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="The signed roster; default: roster.json beside FILE.")
+    ] = None,
     root_key: Annotated[
         str | None,
-        typer.Option(help="The root key that you trust, in hex or as a file; default: root.pub beside the roster."),
+        typer.Option(
+            help="The root key that you trust, in hex or as a file; default: root.pub beside the "
+            "roster."
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The accountant's public key in hex, instead of a roster.")
+    ] = None,
     output: Format = OutputFormat.TEXT,
 ) -> None:
-    """Verify the signature and recompute every number of a certificate; exit code 1 if anything is wrong."""
+    """Verify the signature and recompute every number of a certificate.
+
+    Exit code 1 if anything is wrong.
+    """
     from shuffledp import verification
     from shuffledp.commands.respond import print_json
     from shuffledp.progress import working

@@ -15,13 +15,14 @@ _FILES = ("token", "certificate", "key", "authority")
 
 
 class EngineConfig(Section, frozen=True, kw_only=True):
-    """Where the batches of a node are mixed: `local`, in its own processes, or on a `ray` cluster of several machines.
+    """Where the batches of a node are mixed: `local`, in its own processes, or on a `ray` cluster
+    of several machines.
 
-    With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM files of this
-    machine's `certificate` and `key`, and of the `authority` that signs those of all machines of the cluster, and of
-    no other. A task on a worker takes at most about `task_memory` bytes. A head, or the first worker, may be away
-    `wait_seconds`; a cluster that finishes nothing in `stall_seconds` is given up. docs/operations.md, "Several
-    machines".
+    With `ray`: the head's `address`, host:port; the file with the cluster's `token`; and the PEM
+    files of this machine's `certificate` and `key`, and of the `authority` that signs those of all
+    machines of the cluster, and of no other. A task on a worker takes at most about `task_memory`
+    bytes. A head, or the first worker, may be away `wait_seconds`; a cluster that finishes nothing
+    in `stall_seconds` is given up. docs/operations.md, "Several machines".
     """
 
     kind: Literal["local", "ray"] = "local"
@@ -38,19 +39,30 @@ class EngineConfig(Section, frozen=True, kw_only=True):
         if self.kind == "ray":
             for name in ("address", *_FILES):
                 if not getattr(self, name):
-                    raise ValueError(f"engine.{name} is missing, which kind ray needs: docs/operations.md")
+                    raise ValueError(
+                        f"engine.{name} is missing, which kind ray needs: docs/operations.md"
+                    )
             if not is_address(self.address):
                 raise ValueError(f"engine.address must be {ADDRESS_FORM}, not {self.address!r}")
         elif given := [name for name in ("address", *_FILES) if getattr(self, name)]:
-            raise ValueError(f'engine.{given[0]} is of a Ray cluster, and engine.kind is local: say kind = "ray"')
+            raise ValueError(
+                f'engine.{given[0]} is of a Ray cluster, and engine.kind is local: say kind = "ray"'
+            )
         if not _LEAST_TASK_BYTES <= self.task_memory <= 2**40:
-            raise ValueError(f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40, not {self.task_memory}")
+            raise ValueError(
+                f"engine.task_memory must be from {_LEAST_TASK_BYTES} to 2^40, not "
+                f"{self.task_memory}"
+            )
         for name in ("wait_seconds", "stall_seconds"):
             if not 0 < getattr(self, name) <= 86_400:
-                raise ValueError(f"engine.{name} must be above 0 and at most a day, not {getattr(self, name)}")
+                raise ValueError(
+                    f"engine.{name} must be above 0 and at most a day, not {getattr(self, name)}"
+                )
 
     def check_files(self) -> None:
-        """Raises `ConfigError` when a file that `ray` needs cannot be used, or others may read what is secret."""
+        """Raises `ConfigError` when a file that `ray` needs cannot be used, or others may read what
+        is secret.
+        """
         for name in _FILES:
             path = getattr(self, name)
             if not path.is_file():
@@ -62,12 +74,16 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             self.tls()
         except OSError as error:  # of which SSLError is one
             raise ConfigError(
-                f"engine.certificate, key and authority cannot be used ({error.strerror or error}): each must be a PEM "
+                f"engine.certificate, key and authority cannot be used "
+                f"({error.strerror or error}): each must be a PEM "
                 "file, and the key the certificate's"
             ) from error
 
     def tls(self) -> ssl.SSLContext:
-        """What shows this machine to the head, and knows it. Raises `OSError` for files that cannot be used."""
+        """What shows this machine to the head, and knows it.
+
+        Raises `OSError` for files that cannot be used.
+        """
         context = ssl.create_default_context(cafile=self.authority)
         context.load_cert_chain(str(self.certificate), self.key)
         context.set_alpn_protocols(["h2"])

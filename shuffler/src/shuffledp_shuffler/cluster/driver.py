@@ -1,7 +1,10 @@
-"""The process that directs a node's Ray cluster for one mixing. Its node may lose it without coming to harm.
+"""The process that directs a node's Ray cluster for one mixing.
 
-A process of its own, because Ray ends a driver whose head is gone, and wants its secrets in the environment. It gets a
-`Work` and the other end of a pipe, tells its progress there, asks before it writes, and ends.
+Its node may lose it without coming to harm.
+
+A process of its own, because Ray ends a driver whose head is gone, and wants its secrets in the
+environment. It gets a `Work` and the other end of a pipe, tells its progress there, asks before it
+writes, and ends.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class ClusterFault(WorkersLost):
-    """The cluster, or a machine of it, does not do its part. The work on disk is intact and can be done again."""
+    """The cluster, or a machine of it, does not do its part.
+
+    The work on disk is intact and can be done again.
+    """
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,12 @@ class Work:
 
 
 def drive(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
-    """Runs in a process of its own: mixes, or without `work` only looks whether the cluster is there."""
+    """Runs in a process of its own: mixes, or without `work` only looks whether the cluster is
+    there.
+    """
     begin()
-    # Ray says much, and names of files and addresses with it; what a node should know comes through the pipe.
+    # Ray says much, and names of files and addresses with it; what a node should know comes through
+    # the pipe.
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
@@ -88,20 +97,24 @@ class Cluster:
         try:
             import ray  # after its environment, which it reads once
         except ImportError as error:
-            raise ConfigError("`[engine] kind` is ray, which is not installed: shuffledp-shuffler[ray]") from error
+            raise ConfigError(
+                "`[engine] kind` is ray, which is not installed: shuffledp-shuffler[ray]"
+            ) from error
         self.ray = ray
         try:
             ray.init(address=config.address, log_to_driver=False, configure_logging=False)
-        # RuntimeError for another version; for a head that does not let us in ConnectionError, and more; SystemExit
-        # where Ray gives up otherwise.
+        # RuntimeError for another version; for a head that does not let us in ConnectionError, and
+        # more; SystemExit where Ray gives up otherwise.
         except (Exception, SystemExit) as error:
             if "ersion mismatch" in str(error):
                 raise ClusterFault(
-                    f"the Ray head at {config.address} is of another version than this node, which has Ray "
+                    f"the Ray head at {config.address} is of another version than this node, "
+                    f"which has Ray "
                     f"{ray.__version__}: install the same Ray and Python on all machines"
                 ) from error
             raise ClusterFault(
-                f"the Ray head at {config.address} does not let this node in: compare the token, and start Ray on this "
+                f"the Ray head at {config.address} does not let this node in: compare the token, "
+                f"and start Ray on this "
                 "machine, too (docs/operations.md, `Several machines`)"
             ) from error
         return self
@@ -111,23 +124,31 @@ class Cluster:
             self.ray.shutdown()
 
     def processors(self) -> int:
-        """Processors of all workers together; waits for the first. Raises `ClusterFault` when none comes."""
+        """Processors of all workers together; waits for the first.
+
+        Raises `ClusterFault` when none comes.
+        """
         while not (count := int(self.ray.cluster_resources().get("CPU", 0))):
             if time.monotonic() > self._deadline:
-                raise ClusterFault(f"the Ray cluster at {self._config.address} has no worker: start Ray on one")
+                raise ClusterFault(
+                    f"the Ray cluster at {self._config.address} has no worker: start Ray on one"
+                )
             time.sleep(_LOOK_SECONDS)
         return count
 
     def wait(self, refs: list[Any]) -> tuple[list[Any], list[Any]]:
         """One that is done, and the others. Raises `ClusterFault` when none is for long."""
-        done, others = self.ray.wait(refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False)
+        done, others = self.ray.wait(
+            refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False
+        )
         if not done:
             raise self._stalled()
         return done, others
 
     def _stalled(self) -> ClusterFault:
         return ClusterFault(
-            f"the Ray cluster at {self._config.address} finished nothing in {self._config.stall_seconds:g} seconds: "
+            f"the Ray cluster at {self._config.address} finished nothing in "
+            f"{self._config.stall_seconds:g} seconds: "
             "see `ray status` there, or raise `[engine] stall_seconds`"
         )
 
@@ -142,7 +163,8 @@ class Cluster:
             raise _task_failed(error.cause) from error
         except errors.RayError as error:
             raise ClusterFault(
-                f"the Ray cluster at {self._config.address} lost work for good ({type(error).__name__}): see `ray "
+                f"the Ray cluster at {self._config.address} lost work for good "
+                f"({type(error).__name__}): see `ray "
                 "status` there; a machine that is short of memory needs less `[engine] task_memory`"
             ) from error
 
@@ -164,10 +186,13 @@ class Mixing:
             cluster.ray.get_runtime_context().get_node_id(), soft=False
         )
         job = self._job
-        # A task, not a value put into the cluster: it can be done again, too. The disk with the batch is here.
+        # A task, not a value put into the cluster: it can be done again, too. The disk with the
+        # batch is here.
         self._read = remote(read).options(num_cpus=0, scheduling_strategy=here, max_retries=RETRIES)
         self._split = remote(self.opens).options(
-            num_returns=1 + job.groups + job.buckets, scheduling_strategy="SPREAD", max_retries=RETRIES
+            num_returns=1 + job.groups + job.buckets,
+            scheduling_strategy="SPREAD",
+            max_retries=RETRIES,
         )
         self._again = remote(repeats).options(max_retries=RETRIES)
         self._ordered = remote(bucketful).options(num_returns=2, max_retries=RETRIES)
@@ -218,7 +243,10 @@ class Mixing:
     def _repeated(self, groups: list[list[Any]]) -> list[NDArray[np.void]]:
         """The entries that are left out, by buckets."""
         job = self._job
-        tasks = (self._again.remote(job, group, *(parts[group] for parts in groups)) for group in range(job.groups))
+        tasks = (
+            self._again.remote(job, group, *(parts[group] for parts in groups))
+            for group in range(job.groups)
+        )
         found = [np.empty(0, dtype=ENTRY)]
         for entries in self._in_turn(tasks):
             found.append(entries)
@@ -226,11 +254,15 @@ class Mixing:
                 self._drop(len(entries))
         return by_buckets(job, np.concatenate(found))
 
-    def _written(self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]) -> tuple[str, Sum]:
+    def _written(
+        self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]
+    ) -> tuple[str, Sum]:
         """Writes the target; gives its digest and its records."""
         job, digest, out, written = self._job, hashlib.sha256(), Sum(), Sum()
         tasks = (
-            self._ordered.remote(job, bucket, left_out[bucket], *(parts[bucket] for parts in buckets))
+            self._ordered.remote(
+                job, bucket, left_out[bucket], *(parts[bucket] for parts in buckets)
+            )
             for bucket in range(job.buckets)
         )
         with open_part(self._target) as file:
@@ -243,7 +275,8 @@ class Mixing:
                     parts[bucket] = None  # the cluster forgets it
             if written + out != self._in or out.records != sum(map(len, left_out)):
                 raise ClusterFault(
-                    f"the Ray cluster gave back {written.records} records, which are not those {self._in.records} that "
+                    f"the Ray cluster gave back {written.records} records, which are not those "
+                    f"{self._in.records} that "
                     f"it was given less {out.records} repeated ones: nothing of it goes out"
                 )
             commit_part(self._target, file)
@@ -271,9 +304,12 @@ def _task_failed(cause: BaseException) -> ShuffleDPError:
         return NodeFault(str(cause))
     if isinstance(cause, ImportError) or "failed to import" in str(cause):  # in Ray's words
         return ClusterFault(
-            "a worker of the Ray cluster lacks this node's packages: install the same shuffledp-shuffler[ray] there"
+            "a worker of the Ray cluster lacks this node's packages: install the same "
+            "shuffledp-shuffler[ray] there"
         )
-    return ClusterFault(f"a task on the Ray cluster failed ({type(cause).__name__}): see the logs of Ray there")
+    return ClusterFault(
+        f"a task on the Ray cluster failed ({type(cause).__name__}): see the logs of Ray there"
+    )
 
 
 def _environment(config: EngineConfig) -> dict[str, str]:
@@ -290,7 +326,10 @@ def _environment(config: EngineConfig) -> dict[str, str]:
 
 
 def _unanswered(config: EngineConfig) -> str | None:
-    """Why nobody answers with TLS at the head's address; None if somebody does. Ray itself takes minutes to say it."""
+    """Why nobody answers with TLS at the head's address; None if somebody does.
+
+    Ray itself takes minutes to say it.
+    """
     host, port = host_and_port(config.address)
     try:
         with (
@@ -300,11 +339,14 @@ def _unanswered(config: EngineConfig) -> str | None:
             return None
     except ssl.SSLError as error:
         return (
-            f"what listens at {config.address} is no Ray head with a certificate of `[engine] authority` for {host} "
-            f"({error.reason or error.strerror}): set RAY_USE_TLS=1 there, and compare the certificates"
+            f"what listens at {config.address} is no Ray head with a certificate of `[engine] "
+            f"authority` for {host} "
+            f"({error.reason or error.strerror}): set RAY_USE_TLS=1 there, and compare the "
+            f"certificates"
         )
     except OSError as error:
         return (
-            f"no Ray head answers at {config.address} ({error.strerror or error}): start it, or correct "
+            f"no Ray head answers at {config.address} ({error.strerror or error}): start it, or "
+            f"correct "
             "`[engine] address`"
         )

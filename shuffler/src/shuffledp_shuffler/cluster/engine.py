@@ -1,4 +1,6 @@
-"""Mixing on a node's cluster, as the node sees it: a process that directs it, followed through a pipe."""
+"""Mixing on a node's cluster, as the node sees it: a process that directs it, followed through a
+pipe.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,19 @@ class RayEngine:
     """Mixes batches on the Ray cluster of the configuration."""
 
     def __init__(self, config: EngineConfig, drive: Drive = drive) -> None:
-        """`drive`: see there; another one for measurements. Raises `ConfigError` when a file cannot be used."""
+        """`drive`: see there; another one for measurements.
+
+        Raises `ConfigError` when a file cannot be used.
+        """
         config.check_files()
         self._config = config
         self._drive = drive
 
     async def check(self) -> None:
-        """Connects once. Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray."""
+        """Connects once.
+
+        Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray.
+        """
         async with self._driven(None) as pipe:
             await _received(pipe)
 
@@ -50,15 +58,21 @@ class RayEngine:
         measured: Measured = lambda _stage, _records, _seconds: None,
         allowed: Allowed = lambda _: None,
     ) -> Mixed:
-        """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records those here.
+        """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records
+        those here.
 
         Raises:
-            ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried again.
-            NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever `allowed` raises.
+            ClusterFault: the cluster, or a machine of it, does not do its part; mixing can be tried
+                again.
+            NodeFault: lost data, or too little `task_memory` for so large a batch. Whatever
+                `allowed` raises.
         """
         if (await in_thread(source.stat)).st_size < units * layer.unit_bytes:
-            raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
-        # Fresh for every attempt: what an earlier one sealed and ordered has nothing to do with this one.
+            raise NodeFault(
+                f"{source.name} of round {layer.round_id} lost data on this node's disk"
+            )
+        # Fresh for every attempt: what an earlier one sealed and ordered has nothing to do with
+        # this one.
         job = Job(layer, units, self._config.task_memory, random(SECRET_BYTES))
         stages: list[Stage] = []
         async with self._driven(Work(job, source, target)) as pipe:
@@ -77,10 +91,17 @@ class RayEngine:
 
     @asynccontextmanager
     async def _driven(self, work: Work | None) -> AsyncIterator[Connection]:
-        """A process at work, and this end of its pipe; it is ended in the end, and with it all of its tasks."""
-        context = multiprocessing.get_context("spawn")  # a fork would copy gRPC's threads, locks and sockets
+        """A process at work, and this end of its pipe.
+
+        It is ended in the end, and with it all of its tasks.
+        """
+        context = multiprocessing.get_context(
+            "spawn"
+        )  # a fork would copy gRPC's threads, locks and sockets
         ours, theirs = context.Pipe()
-        process = context.Process(target=self._drive, args=(theirs, self._config, work), daemon=True)
+        process = context.Process(
+            target=self._drive, args=(theirs, self._config, work), daemon=True
+        )
         try:
             await in_thread(process.start)
             theirs.close()  # so that the end of the process is the end of the pipe
@@ -101,7 +122,8 @@ async def _received(pipe: Connection) -> Message:
         message: Message = pipe.recv()
     except (EOFError, OSError) as error:
         raise ClusterFault(
-            "the process that directs the Ray cluster died; Ray ends it when the head is gone, or the Ray of this "
+            "the process that directs the Ray cluster died; Ray ends it when the head is gone, or "
+            "the Ray of this "
             "machine: see `ray status`, and start them again"
         ) from error
     if isinstance(message, Failed):

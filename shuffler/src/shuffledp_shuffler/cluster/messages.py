@@ -1,4 +1,6 @@
-"""Messages between a node and the process that directs its cluster, pickled through a pipe between the two."""
+"""Messages between a node and the process that directs its cluster, pickled through a pipe between
+the two.
+"""
 
 from __future__ import annotations
 

@@ -21,10 +21,15 @@ def read(source: str, start: int, end: int) -> NDArray[np.uint8]:
         return np.frombuffer(os.pread(file.fileno(), end - start, start), dtype=np.uint8)
 
 
-def opened(release: str, job: Job, block: int, packed: NDArray[np.uint8]) -> tuple[Sum | Sealed, ...]:
+def opened(
+    release: str, job: Job, block: int, packed: NDArray[np.uint8]
+) -> tuple[Sum | Sealed, ...]:
     """`split`, its results one by one: Ray keeps each where it is until somebody wants it."""
     if (here := version(DISTRIBUTION)) != release:
-        raise NodeFault(f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all machines")
+        raise NodeFault(
+            f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all "
+            f"machines"
+        )
     summed, groups, buckets = split(job, block, packed.tobytes())
     return (summed, *groups, *buckets)
 
@@ -34,6 +39,8 @@ def repeats(job: Job, group: int, *parts: Sealed) -> NDArray[np.void]:
     return again(job, group, list(parts))
 
 
-def bucketful(job: Job, bucket: int, left_out: NDArray[np.void], *parts: Sealed) -> tuple[Sum, Sealed]:
+def bucketful(
+    job: Job, bucket: int, left_out: NDArray[np.void], *parts: Sealed
+) -> tuple[Sum, Sealed]:
     """`ordered`, in the same way."""
     return ordered(job, bucket, left_out, list(parts))

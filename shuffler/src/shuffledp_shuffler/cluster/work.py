@@ -1,9 +1,10 @@
-"""What the machines of a cluster compute: pure functions of a job, so that doing one again gives the same bytes.
+"""What the machines of a cluster compute: pure functions of a job, so that doing one again gives
+the same bytes.
 
-An engine runs a task again when a machine is lost, also one whose results others have read in part. Every label and
-order is therefore drawn from ChaCha20 under the job's secret and the number of the block or bucket, never fresh in a
-task: with fresh ones some records of a round would be lost and others doubled. docs/protocol.md, "Mixing", under
-"Several machines".
+An engine runs a task again when a machine is lost, also one whose results others have read in part.
+Every label and order is therefore drawn from ChaCha20 under the job's secret and the number of the
+block or bucket, never fresh in a task: with fresh ones some records of a round would be lost and
+others doubled. docs/protocol.md, "Mixing", under "Several machines".
 """
 
 from __future__ import annotations
@@ -32,16 +33,24 @@ from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_perm
 SECRET_BYTES: Final = 32
 
 Sealed = NDArray[np.uint8]
-"""Rows under AES-256-GCM. What a machine keeps for others may be written to its disk, and engines do not encrypt."""
+"""Rows under AES-256-GCM. What a machine keeps for others may be written to its disk, and engines
+do not encrypt.
+"""
 
-ENTRY: Final = np.dtype([("tag", np.uint64, (2,)), ("place", np.uint64), ("slot", np.uint32), ("bucket", np.uint16)])
-"""Of a record: the tag by which equal ones meet, its place in the batch, and its slot in its part of its bucket."""
+ENTRY: Final = np.dtype(
+    [("tag", np.uint64, (2,)), ("place", np.uint64), ("slot", np.uint32), ("bucket", np.uint16)]
+)
+"""Of a record: the tag by which equal ones meet, its place in the batch, and its slot in its part
+of its bucket.
+"""
 
 _ENTRY_WORKING: Final = 64
 """Bytes that looking for equal tags takes for an entry, beside the entry."""
 
 _BLOCK_SHARE: Final = 4
-"""A block's units are this part of a task's memory: beside them are its records, their sorted copy, and tags."""
+"""A block's units are this part of a task's memory: beside them are its records, their sorted copy,
+and tags.
+"""
 
 _MOST_PARTS: Final = 2**21
 """Most parts of a job. The driver holds a reference to each, of about a kilobyte."""
@@ -54,7 +63,8 @@ _LABELS, _ORDERS, _PARTS, _ENTRIES, _BUCKETS, _MEETING, _RECORDS, _REPEATED = ra
 class Job:
     """One mixing: `units` packed units in blocks of `block`, the last of which may be shorter.
 
-    `secret` are fresh uniform bytes, for one mixing only. `memory`: bytes that a task takes at most, about.
+    `secret` are fresh uniform bytes, for one mixing only. `memory`: bytes that a task takes at
+    most, about.
     """
 
     layer: Layer
@@ -67,7 +77,8 @@ class Job:
             raise ValueError(f"a job's secret has {SECRET_BYTES} bytes, not {len(self.secret)}")
         if self.blocks * (self.buckets + self.groups) > _MOST_PARTS:
             raise NodeFault(
-                f"{self.records} records are {self.blocks * (self.buckets + self.groups)} parts, more than one process "
+                f"{self.records} records are {self.blocks * (self.buckets + self.groups)} parts, "
+                f"more than one process "
                 "can direct: raise `[engine] task_memory`"
             )
 
@@ -99,7 +110,11 @@ class Job:
     @property
     def groups(self) -> int:
         """Number of groups in which equal records meet; one block needs none."""
-        return layout(self.records, ENTRY.itemsize, _ENTRY_WORKING, self.memory).buckets if self.blocks > 1 else 0
+        return (
+            layout(self.records, ENTRY.itemsize, _ENTRY_WORKING, self.memory).buckets
+            if self.blocks > 1
+            else 0
+        )
 
     @property
     def capacity(self) -> int:
@@ -109,11 +124,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Sum:
-    """A multiset of records: how many, and the sum of their tags under a key of the job, in two words modulo 2^64.
+    """A multiset of records: how many, and the sum of their tags under a key of the job, in two
+    words modulo 2^64.
 
-    With tags of a random function, multisets that differ have equal sums with probability at most (d / 2^64)^2, d the
-    largest power of two that divides every difference of multiplicities (Clarke et al. 2003); `wide_tagger` is such a
-    function up to the bound of CBC-MAC. A count alone does not see that one record was lost and another doubled.
+    With tags of a random function, multisets that differ have equal sums with probability at most
+    (d / 2^64)^2, d the largest power of two that divides every difference of multiplicities (Clarke
+    et al. 2003); `wide_tagger` is such a function up to the bound of CBC-MAC. A count alone does
+    not see that one record was lost and another doubled.
     """
 
     records: int = 0
@@ -121,7 +138,11 @@ class Sum:
     high: int = 0
 
     def __add__(self, other: Sum) -> Sum:
-        return Sum(self.records + other.records, (self.low + other.low) % 2**64, (self.high + other.high) % 2**64)
+        return Sum(
+            self.records + other.records,
+            (self.low + other.low) % 2**64,
+            (self.high + other.high) % 2**64,
+        )
 
 
 def sum_of(job: Job, records: Records) -> Sum:
@@ -134,7 +155,8 @@ def sum_of(job: Job, records: Records) -> Sum:
 def split(
     job: Job, block: int, packed: bytes, peel: Callable[[Layer, bytes], Peeled] = peel_chunk
 ) -> tuple[Sum, list[Sealed], list[Sealed]]:
-    """Opens a block, drops what does not open or is there twice, and gives each record a random bucket.
+    """Opens a block, drops what does not open or is there twice, and gives each record a random
+    bucket.
 
     `peel` is another function where only the moving of records is measured.
 
@@ -147,7 +169,8 @@ def split(
     layer, each, entry = job.layer, job.layer.records_per_unit, job.layer.position == 1
     units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
     kept: NDArray[np.intp] = np.arange(len(units))
-    # As on one machine: before peeling where units can be equal, after it where only what is inside them can.
+    # As on one machine: before peeling where units can be equal, after it where only what is inside
+    # them can.
     if not entry:
         kept = np.delete(kept, repeated(units, _stream(job, _REPEATED, block)))
     peeled = peel(layer, units[kept].tobytes())
@@ -164,21 +187,30 @@ def split(
     ]
     entries = np.empty(len(records) if job.groups else 0, dtype=ENTRY)
     if job.groups:
-        entries["tag"] = wide_tagger(_key(job.secret, _MEETING)[:WIDE_BYTES])(records if entry else units[rows])
+        entries["tag"] = wide_tagger(_key(job.secret, _MEETING)[:WIDE_BYTES])(
+            records if entry else units[rows]
+        )
         entries["place"] = block * job.block * each + rows
-        entries["slot"][order] = np.arange(len(order)) - np.repeat([0, *ends[:-1]], np.diff([0, *ends]))
+        entries["slot"][order] = np.arange(len(order)) - np.repeat(
+            [0, *ends[:-1]], np.diff([0, *ends])
+        )
         entries["bucket"] = labels
     return sum_of(job, records), _grouped(job, block, entries), parts
 
 
 def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
-    """Entries of one group whose record is equal to one at an earlier place; `parts` are those of all blocks.
+    """Entries of one group whose record is equal to one at an earlier place.
+
+    `parts` are those of all blocks.
 
     Raises:
         NodeFault: a part that was changed.
     """
     entries = np.concatenate(
-        [_unseal(job, (_ENTRIES, block, group), part, ENTRY.itemsize) for block, part in enumerate(parts)]
+        [
+            _unseal(job, (_ENTRIES, block, group), part, ENTRY.itemsize)
+            for block, part in enumerate(parts)
+        ]
     )
     found: NDArray[np.void] = np.ascontiguousarray(entries).view(ENTRY).ravel()
     order = np.lexsort((found["place"], found["tag"][:, 0], found["tag"][:, 1]))
@@ -194,19 +226,28 @@ def by_buckets(job: Job, entries: NDArray[np.void]) -> list[NDArray[np.void]]:
     return np.split(entries[order], ends[:-1])
 
 
-def ordered(job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Sealed]) -> tuple[Sum, Sealed]:
+def ordered(
+    job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Sealed]
+) -> tuple[Sum, Sealed]:
     """The records of one bucket, but those of the entries `left_out`, in a uniformly random order.
 
     Returns:
         The multiset of what was left out; and the records that go out.
 
     Raises:
-        NodeFault: a part that was changed, or a bucket that does not fit into memory (probability below 2^-64).
+        NodeFault: a part that was changed, or a bucket that does not fit into memory (probability
+            below 2^-64).
     """
-    opened = [_unseal(job, (_PARTS, block, bucket), part, job.record_bytes) for block, part in enumerate(parts)]
+    opened = [
+        _unseal(job, (_PARTS, block, bucket), part, job.record_bytes)
+        for block, part in enumerate(parts)
+    ]
     starts = np.cumsum([0, *map(len, opened)])
     if starts[-1] > job.capacity:
-        raise NodeFault("the labels of a batch are not spread evenly: mix again, or raise `[engine] task_memory`")
+        raise NodeFault(
+            "the labels of a batch are not spread evenly: mix again, or raise `[engine] "
+            "task_memory`"
+        )
     records = np.concatenate([np.empty((0, job.record_bytes), dtype=np.uint8), *opened])
     blocks = left_out["place"] // np.uint64(job.block * job.layer.records_per_unit)
     rows = starts[blocks.astype(np.intp)] + left_out["slot"].astype(np.intp)
@@ -216,7 +257,10 @@ def ordered(job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Seale
 
 
 def opened_bucket(job: Job, bucket: int, sealed: Sealed) -> Records:
-    """The records of a bucket as `ordered` gave them. Raises `NodeFault` for one that was changed."""
+    """The records of a bucket as `ordered` gave them.
+
+    Raises `NodeFault` for one that was changed.
+    """
     return _unseal(job, (_BUCKETS, 0, bucket), sealed, job.record_bytes)
 
 
@@ -234,8 +278,13 @@ def _grouped(job: Job, block: int, entries: NDArray[np.void]) -> list[Sealed]:
 
 
 def _sorted_by(labels: NDArray[np.uint16], count: int) -> tuple[NDArray[np.intp], list[int]]:
-    """An order that puts rows of equal labels together, as they came; and where each label's rows end."""
-    return np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels, minlength=count)).tolist()
+    """An order that puts rows of equal labels together, as they came.
+
+    And where each label's rows end.
+    """
+    return np.argsort(labels, kind="stable"), np.cumsum(
+        np.bincount(labels, minlength=count)
+    ).tolist()
 
 
 @lru_cache(maxsize=16)
@@ -244,8 +293,13 @@ def _key(secret: bytes, use: int) -> bytes:
 
 
 def _stream(job: Job, use: int, number: int) -> RandomBytes:
-    """The key stream of ChaCha20 for one block or bucket, from its beginning; a counter of 8 bytes, then the nonce."""
-    cipher = Cipher(algorithms.ChaCha20(_key(job.secret, use), bytes(8) + number.to_bytes(8, "little")), None)
+    """The key stream of ChaCha20 for one block or bucket, from its beginning.
+
+    A counter of 8 bytes, then the nonce.
+    """
+    cipher = Cipher(
+        algorithms.ChaCha20(_key(job.secret, use), bytes(8) + number.to_bytes(8, "little")), None
+    )
     stream = cipher.encryptor()
     return lambda size: stream.update(bytes(size))
 
@@ -257,7 +311,9 @@ def _nonce(name: tuple[int, int, int]) -> bytes:
 
 
 def _seal(job: Job, name: tuple[int, int, int], rows: Records) -> Sealed:
-    sealed = AESGCM(_key(job.secret, name[0])).encrypt(_nonce(name), np.ascontiguousarray(rows).tobytes(), None)
+    sealed = AESGCM(_key(job.secret, name[0])).encrypt(
+        _nonce(name), np.ascontiguousarray(rows).tobytes(), None
+    )
     return np.frombuffer(sealed, dtype=np.uint8)
 
 
@@ -266,6 +322,7 @@ def _unseal(job: Job, name: tuple[int, int, int], sealed: Sealed, width: int) ->
         rows = AESGCM(_key(job.secret, name[0])).decrypt(_nonce(name), sealed.tobytes(), None)
     except InvalidTag as error:
         raise NodeFault(
-            "what a machine of this node's cluster kept was changed: replace its memory or disk, and mix again"
+            "what a machine of this node's cluster kept was changed: replace its memory or disk, "
+            "and mix again"
         ) from error
     return np.frombuffer(rows, dtype=np.uint8).reshape(-1, width)

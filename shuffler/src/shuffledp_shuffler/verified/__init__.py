@@ -1,1 +1,3 @@
-"""A mix node's part in rounds whose mixing can be verified: docs/mixing.md, docs/protocol.md, "Verified rounds"."""
+"""A mix node's part in rounds whose mixing can be verified: docs/mixing.md, docs/protocol.md,
+"Verified rounds".
+"""

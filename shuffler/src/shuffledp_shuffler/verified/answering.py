@@ -16,7 +16,10 @@ from shuffledp_shuffler.verified.mixing import resumed
 
 
 def accusation_of(live: LiveRound) -> bytes:
-    """The accusation that waits for a transcript, packed. Raises `RoundStateError` where none does."""
+    """The accusation that waits for a transcript, packed.
+
+    Raises `RoundStateError` where none does.
+    """
     if not live.settlement.accused:
         raise RoundStateError(f"this node accuses nobody in round {live.record.round_id}")
     return live.folder.accusation.read_bytes()
@@ -29,20 +32,24 @@ def answered(
 
     T7 is the core's: nothing is shown before all that was shown is checked.
 
-    `kept` is what the last inquiry about this round was answered from. None: the disk, as after a restart; all claims
-    are then verified, and the whole batch is opened, again. The answers are the same.
+    `kept` is what the last inquiry about this round was answered from. None: the disk, as after a
+    restart; all claims are then verified, and the whole batch is opened, again. The answers are the
+    same.
 
     Returns:
         The answer, packed; and what it was made from, for the next inquiry.
 
     Raises:
         MalformedDocumentError: the inquiry cannot be read.
-        BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and `Hop.show_passage`.
+        BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and
+            `Hop.show_passage`.
     """
     asked = unpacked(inquiry, Inquiry)
     hop = kept or resumed(live, identity, roster)
     if asked.passages:
-        return packed(replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages))), hop
+        return packed(
+            replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages))
+        ), hop
     shown = tuple(hop.show(_question(asked, each), system_random) for each in asked.traces)
     return packed(replace(asked, traces=shown)), hop
 

@@ -11,7 +11,12 @@ from shuffledp_core.errors import BadBatchError, BadClaimError, InvalidSubmissio
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.verified.claiming import EnrolledClaim, Enrolment, read_withdrawals, unpack_claim
+from shuffledp_core.verified.claiming import (
+    EnrolledClaim,
+    Enrolment,
+    read_withdrawals,
+    unpack_claim,
+)
 from shuffledp_core.verified.claims import check_claim, open_submission
 from shuffledp_core.verified.faults import user
 from shuffledp_core.verified.manifests import mixing_part
@@ -20,7 +25,9 @@ from shuffledp_core.verified.terms import MixTerms
 
 def split_submission(geometry: Geometry, submission: bytes) -> tuple[EnrolledClaim, bytes]:
     """The claim, and the sealed envelope behind it."""
-    return unpack_claim(geometry, submission[: geometry.claim_bytes]), submission[geometry.claim_bytes :]
+    return unpack_claim(geometry, submission[: geometry.claim_bytes]), submission[
+        geometry.claim_bytes :
+    ]
 
 
 def open_sealed(geometry: Geometry, round_id: str, private_key: bytes, sealed: bytes) -> bytes:
@@ -29,13 +36,17 @@ def open_sealed(geometry: Geometry, round_id: str, private_key: bytes, sealed: b
         return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(sealed)
     except BadBatchError as error:
         raise InvalidSubmissionError(
-            "the envelope does not open under this round's key: it is damaged or sealed for another round"
+            "the envelope does not open under this round's key: it is damaged or sealed for "
+            "another round"
         ) from error
 
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """Checks of one round at its entry node. `check` may be called from any thread, `guard` from one alone."""
+    """Checks of one round at its entry node.
+
+    `check` may be called from any thread, `guard` from one alone.
+    """
 
     manifest: Manifest
     mixing: MixTerms
@@ -44,9 +55,17 @@ class ClaimCheck:
 
     @classmethod
     def of(
-        cls, manifest: Manifest, mixing: MixTerms, population: Population, own_key: RoundKey, withdrawals: bytes
+        cls,
+        manifest: Manifest,
+        mixing: MixTerms,
+        population: Population,
+        own_key: RoundKey,
+        withdrawals: bytes,
     ) -> ClaimCheck:
-        """The checks of a round by the list of withdrawals that `own_key` names; `DocumentError` for another one."""
+        """The checks of a round by the list of withdrawals that `own_key` names.
+
+        `DocumentError` for another one.
+        """
         withdrawn = read_withdrawals(withdrawals, population, mixing_part(own_key))
         return cls(manifest, mixing, Enrolment(population, manifest.closes_at, withdrawn))
 
@@ -54,7 +73,8 @@ class ClaimCheck:
         """Checks a submission whose credential and length are checked already.
 
         1. The claim is the credential's, whose document is the one that everybody will check.
-        2. C1: it is enrolled when the round closes, by the list of withdrawals that the round goes by.
+        2. C1: it is enrolled when the round closes, by the list of withdrawals that the round goes
+           by.
         3. C1 to C3, as everybody checks them.
         4. C4: the envelope opens to the records of the claim.
 
@@ -65,7 +85,9 @@ class ClaimCheck:
         geometry = self.manifest.geometry
         enrolled, sealed = split_submission(geometry, submission)
         if enrolled.credential(self.enrolment.population.name) != credential:  # 1
-            raise BadClaimError("the claim is not of the credential that came with it; send it again unchanged")
+            raise BadClaimError(
+                "the claim is not of the credential that came with it; send it again unchanged"
+            )
         refusal = self.enrolment.refusal(enrolled)  # 2
         if refusal is not None:
             raise refusal
@@ -74,14 +96,19 @@ class ClaimCheck:
         open_submission(self.mixing, enrolled.claim, opened)  # 4
 
     def guard(self, credential: str, submission: bytes) -> BadClaimError | None:
-        """The refusal of a claim with a key that an accepted one has, L4; the keys of others count from here on.
+        """The refusal of a claim with a key that an accepted one has, L4.
+
+        The keys of others count from here on.
 
         Two such claims cannot stand on one list, and both would have a receipt.
         """
         keys = split_submission(self.manifest.geometry, submission)[0].claim.key_list
-        # The same credential again: what it was admitted with before may never have reached the disk.
+        # The same credential again: what it was admitted with before may never have reached the
+        # disk.
         if any(self.owners.get(key, credential) != credential for key in keys):
-            return BadClaimError(f"{user(bytes.fromhex(credential))}: claims a key that another user claimed before")
+            return BadClaimError(
+                f"{user(bytes.fromhex(credential))}: claims a key that another user claimed before"
+            )
         self.owners.update(dict.fromkeys(keys, credential))
         return None
 

@@ -38,16 +38,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def mixed_verified(live: LiveRound, identity: Identity, roster: Roster, patience: float) -> BatchHeader:
+async def mixed_verified(
+    live: LiveRound, identity: Identity, roster: Roster, patience: float
+) -> BatchHeader:
     """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
 
-    Records that do not open are accused, and the node waits for `patience` seconds until all are traced to their users,
-    who are left out. Nothing leaves a node before. A crash before the batch is committed begins anew, with another
-    order: nobody has seen the first one. The accusation stays the same.
+    Records that do not open are accused, and the node waits for `patience` seconds until all are
+    traced to their users, who are left out. Nothing leaves a node before. A crash before the batch
+    is committed begins anew, with another order: nobody has seen the first one. The accusation
+    stays the same.
 
     Raises:
-        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came does not stand; the
-            message names the party at fault, if there is one.
+        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
+            does not stand; the message names the party at fault, if there is one.
         NodeFault: work on the batch has ended this node's process every time.
     """
     total = live.record.accepted * live.require_terms().geometry.messages_per_user
@@ -73,7 +76,8 @@ def _accused(live: LiveRound, hop: Hop) -> int:
     accused = hop.accuse(system_random)
     if len(accused) > most:
         raise TooFewReportsError(
-            f"{len(accused)} records do not open at position {hop.position}, more than the {most} that may be left "
+            f"{len(accused)} records do not open at position {hop.position}, more than the {most} "
+            f"that may be left "
             "out: nothing is forwarded, and nobody is named"
         )
     if accused:
@@ -87,7 +91,8 @@ def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
     most = most_bytes(live.require_terms().manifest)
     if len(passed_on) > most:
         raise BadBatchError(
-            f"the history would have {len(passed_on)} bytes, the next party takes {most}: not forwarded"
+            f"the history would have {len(passed_on)} bytes, the next party takes {most}: not "
+            f"forwarded"
         )
     batch = passed_on + b"".join(records)
     # The order first: a batch that is committed can then be answered for after every crash.
@@ -117,14 +122,17 @@ def _history_bytes(signed: Signed | None) -> int:
 
 
 def _attempted(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The work on the batch, unless it ended the node's process every time, as one beyond its memory does.
+    """The work on the batch, unless it ended the node's process every time, as one beyond its
+    memory does.
 
-    What ended the process before counts until the batch is out: a process that ends while it puts the batch out has
-    taken it in well each time.
+    What ended the process before counts until the batch is out: a process that ends while it puts
+    the batch out has taken it in well each time.
     """
     before = live.folder.attempts
     if before >= MIXING_ATTEMPTS:
-        raise NodeFault(f"mixing was given up: this node ended {before} times while it worked on the batch")
+        raise NodeFault(
+            f"mixing was given up: this node ended {before} times while it worked on the batch"
+        )
     live.folder.count_attempts(before + 1)
     try:
         return work(*args, **kwargs)
@@ -138,7 +146,9 @@ def taken(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, His
 
 
 def require_output(live: LiveRound) -> None:
-    """Raises `RoundStateError` where this node has put nothing out, or has erased what it needs for an answer."""
+    """Raises `RoundStateError` where this node has put nothing out, or has erased what it needs for
+    an answer.
+    """
     live.require_secret()
     if live.record.outgoing is None:
         raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")
@@ -154,7 +164,10 @@ def resumed(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
     record = live.record
     hop, _ = taken(live, identity, roster)
     data, length = live.folder.outgoing.read_bytes(), _history_bytes(record.outgoing)
-    places, width = live.folder.order.read_bytes(), live.require_terms().geometry.record_bytes(record.position + 1)
+    places, width = (
+        live.folder.order.read_bytes(),
+        live.require_terms().geometry.record_bytes(record.position + 1),
+    )
     order = [int.from_bytes(places[at : at + 4], "big") for at in range(0, len(places), 4)]
     records = [data[at : at + width] for at in range(length, len(data), width)]
     hop.resume_output(order, History.from_bytes(data[:length]).headers[-1], records)
@@ -175,12 +188,17 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
         raise NodeFault(f"the claims of round {live.record.round_id} cannot be checked here")
     geometry, spooled = check.manifest.geometry, live.folder.envelopes.read_bytes()
     size = geometry.envelope_bytes
-    accepted = (spooled[start : start + size] for start in range(0, live.record.accepted * size, size))
+    accepted = (
+        spooled[start : start + size] for start in range(0, live.record.accepted * size, size)
+    )
     submissions = sorted(
-        (split_submission(geometry, each) for each in accepted), key=lambda each: each[0].claim.credential
+        (split_submission(geometry, each) for each in accepted),
+        key=lambda each: each[0].claim.credential,
     )
     claims = [enrolled for enrolled, _ in submissions]
-    signature = identity.sign_bytes(signed_list(terms, list_digest(terms, [each.claim for each in claims])))
+    signature = identity.sign_bytes(
+        signed_list(terms, list_digest(terms, [each.claim for each in claims]))
+    )
     known = listed(terms, claims, check.enrolment, signature)
     hop = Hop(terms, known, 1, live.require_secret(), identity.sign_bytes)
     key = live.require_key()
@@ -191,7 +209,9 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
         }
     )
     enrolments = identity.sign_bytes(signed_enrolments(terms, claims))
-    return hop, History(_withdrawals(live), signature, enrolments, tuple(pack_claim(each) for each in claims))
+    return hop, History(
+        _withdrawals(live), signature, enrolments, tuple(pack_claim(each) for each in claims)
+    )
 
 
 def _withdrawals(live: LiveRound) -> bytes:
@@ -208,16 +228,25 @@ def _received(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop,
     with live.folder.incoming.open("rb") as file:
         history = History.signed_by(record.incoming.signer, file.read(length), terms.manifest)
         data = file.read()
-    if history.board_signature:  # nobody has read it, and what is passed on with it could be too long for the next node
-        raise BadBatchError("the history of a batch on its way has the signature of a board that there is not yet")
+    if (
+        history.board_signature
+    ):  # nobody has read it, and what is passed on with it could be too long for the next node
+        raise BadBatchError(
+            "the history of a batch on its way has the signature of a board that there is not yet"
+        )
     population = roster.population(terms.certificate.population)
     known = check_history(history, terms.manifest, mixing, population, mixing_part(terms.route[0]))
     hop = Hop(mixing, known, record.position, live.require_secret(), identity.sign_bytes)
     width = terms.geometry.record_bytes(record.position)
-    hop.receive(history.headers, history.transcripts, [data[at : at + width] for at in range(0, len(data), width)])
+    hop.receive(
+        history.headers,
+        history.transcripts,
+        [data[at : at + width] for at in range(0, len(data), width)],
+    )
     if hop.chain.users != header.users:
         raise BadBatchError(
-            f"{terms.predecessor()} signed for {header.users} reports, list and exclusions leave {hop.chain.users}"
+            f"{terms.predecessor()} signed for {header.users} reports, list and exclusions leave "
+            f"{hop.chain.users}"
         )
     return hop, history
 
@@ -228,4 +257,6 @@ def claim_check(live: LiveRound, roster: Roster) -> ClaimCheck | None:
     if terms.mixing is None:
         return None
     population = roster.population(terms.certificate.population)
-    return ClaimCheck.of(terms.manifest, terms.mixing, population, terms.route[0], _withdrawals(live))
+    return ClaimCheck.of(
+        terms.manifest, terms.mixing, population, terms.route[0], _withdrawals(live)
+    )

@@ -12,7 +12,9 @@ from shuffledp_core.verified.hops import Hop
 
 
 class Settlement:
-    """Where the node's work waits for transcripts, and the call that brings one for what becomes of it."""
+    """Where the node's work waits for transcripts, and the call that brings one for what becomes of
+    it.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -38,9 +40,11 @@ class Settlement:
         await done
 
     async def settled(self, hop: Hop, accused: int, patience: float) -> Transcript:
-        """Waits for the transcript that ends the accusation of so many records, at most `patience` seconds.
+        """Waits for the transcript that ends the accusation of so many records, at most `patience`
+        seconds.
 
-        A transcript that somebody carried damaged, or that answers too little, ends nothing: another one may come.
+        A transcript that somebody carried damaged, or that answers too little, ends nothing:
+        another one may come.
 
         Raises:
             UnansweredError: none came in time.
@@ -52,13 +56,16 @@ class Settlement:
                 return await self._first_that_stands(hop)
         except TimeoutError as error:
             raise UnansweredError(
-                f"no answer: {accused} records do not open here, and within {patience:g} s nobody brought a transcript "
+                f"no answer: {accused} records do not open here, and within {patience:g} s nobody "
+                f"brought a transcript "
                 "that leads all of them to users"
             ) from error
         finally:
             self._show(0)
             while not self._brought.empty():
-                self._answer(self._brought.get_nowait()[1], RoundStateError("the accusation is settled"))
+                self._answer(
+                    self._brought.get_nowait()[1], RoundStateError("the accusation is settled")
+                )
 
     async def _first_that_stands(self, hop: Hop) -> Transcript:
         while True:
@@ -71,11 +78,20 @@ class Settlement:
             except ShuffleDPError as error:
                 self._answer(done, error)
                 raise
-            except asyncio.CancelledError:  # the time is up, or the round is given up: whoever brought it hears so
-                self._answer(done, RoundStateError("the accusation ended before this transcript was judged"))
+            except (
+                asyncio.CancelledError
+            ):  # the time is up, or the round is given up: whoever brought it hears so
+                self._answer(
+                    done, RoundStateError("the accusation ended before this transcript was judged")
+                )
                 raise
-            except Exception as error:  # a bug, or no memory left: the round fails of it, and nobody waits on
-                self._answer(done, NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"))
+            except (
+                Exception
+            ) as error:  # a bug, or no memory left: the round fails of it, and nobody waits on
+                self._answer(
+                    done,
+                    NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log"),
+                )
                 raise
             self._show(0)
             self._answer(done, None)

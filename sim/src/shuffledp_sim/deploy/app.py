@@ -1,4 +1,7 @@
-"""Commands of `shuffledp deploy`: make, start, stop and show a deployment in one folder. See docs/by-hand.md."""
+"""Commands of `shuffledp deploy`: make, start, stop and show a deployment in one folder.
+
+See docs/by-hand.md.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-deploy_app = typer.Typer(help="A deployment in one folder, with each party as a process on this machine.")
+deploy_app = typer.Typer(
+    help="A deployment in one folder, with each party as a process on this machine."
+)
 
 Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
 
@@ -16,7 +21,9 @@ Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
 def init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
     *,
-    devices: Annotated[int, typer.Option(min=1, max=1000, help="Number of devices, named device-1 and so on.")] = 5,
+    devices: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of devices, named device-1 and so on.")
+    ] = 5,
     nodes: Annotated[int, typer.Option(min=2, max=16, help="Number of mix nodes.")] = 3,
 ) -> None:
     """Create keys, configurations on free ports of this machine, and devices for a sample round."""
@@ -27,12 +34,18 @@ def init(
     typer.echo(f"{parties} parties, a broker and {devices} devices are in {folder}. Next:")
     typer.echo(f"  shuffledp deploy start {folder}")
     typer.echo(f"  {sample_round(folder, devices)}")
-    typer.echo(f"  shuffledp-client submit --config {folder}/device-1.toml --value 3        # and so on, each device")
+    typer.echo(
+        f"  shuffledp-client submit --config {folder}/device-1.toml --value 3        # and so on, "
+        f"each device"
+    )
 
 
 @deploy_app.command("start")
 def start(folder: Folder) -> None:
-    """Start all parties that are not running, and return once all are healthy. They outlive the terminal."""
+    """Start all parties that are not running, and return once all are healthy.
+
+    They outlive the terminal.
+    """
     from shuffledp_sim.deploy.running import start_all
 
     started = start_all(folder)

@@ -1,7 +1,8 @@
-"""A process that outlives the one that started it, and is found again by a lock that it holds while it lives.
+"""A process that outlives the one that started it, and is found again by a lock that it holds while
+it lives.
 
-A process id in a file may be another process tomorrow. Here the file is locked, too, through a descriptor that the
-process inherits: while the lock is taken, the id is right.
+A process id in a file may be another process tomorrow. Here the file is locked, too, through a
+descriptor that the process inherits: while the lock is taken, the id is right.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 
 _NUMBERED: Final = 'echo $$ > "$0"; exec "$@"'
-"""Shell line that writes the process id: it must be known even if the starting process ends in the next moment."""
+"""Shell line that writes the process id: it must be known even if the starting process ends in the
+next moment.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Detached:
         return False
 
     def start(self) -> None:
-        """Starts it, unless it runs. It gets no terminal, and no signals of the terminal that started it."""
+        """Starts it, unless it runs.
+
+        It gets no terminal, and no signals of the terminal that started it.
+        """
         for path in (self._lock, self.log):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock.open("ab") as lock, self.log.open("ab") as log:
@@ -68,7 +74,8 @@ class Detached:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                # The lock goes along: the kernel holds it for as long as the process lives, and no longer.
+                # The lock goes along: the kernel holds it for as long as the process lives, and no
+                # longer.
                 pass_fds=(lock.fileno(),),
             )
             process.returncode = 0  # nobody here waits for it
@@ -79,7 +86,9 @@ class Detached:
             self._signal(signal.SIGTERM)
 
     def clear(self) -> None:
-        """Waits for its end, and kills what is left of its group: also the children of one that was killed."""
+        """Waits for its end, and kills what is left of its group: also the children of one that was
+        killed.
+        """
         deadline, was_running = time.monotonic() + STOP_SECONDS, self.running
         while self.running and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -91,7 +100,9 @@ class Detached:
 
     def last_words(self) -> str:
         """The last line of its log, for error messages."""
-        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        lines = (
+            self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        )
         return lines[-1] if lines else "it left no log"
 
     def _pid(self) -> int | None:

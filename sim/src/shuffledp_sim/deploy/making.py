@@ -23,14 +23,18 @@ POPULATION: Final = "demo"
 MAX_VALUE: Final = 4
 EPSILON: Final = 3.0
 DELTA: Final = 1e-6
-"""Parameters of the sample round: a histogram of the values 0..4, possible even with a handful of devices."""
+"""Parameters of the sample round: a histogram of the values 0..4, possible even with a handful of
+devices.
+"""
 
 BUDGET: Final = 6.5
 BUDGET_DELTA: Final = 1e-5
 """Budget of the population: enough for two sample rounds. A third is refused, as it should be."""
 
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
-"""Ports below those of outgoing connections, so that a port stays free while the deployment is stopped."""
+"""Ports below those of outgoing connections, so that a port stays free while the deployment is
+stopped.
+"""
 
 _TRIES: Final = 100
 
@@ -42,14 +46,19 @@ def make(folder: Path, *, devices: int, nodes: int) -> Deployment:
         ConfigError: the folder already holds something, or no ports are free.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose a new folder, a deployment is never overwritten")
+        raise ConfigError(
+            f"{folder} is not empty; choose a new folder, a deployment is never overwritten"
+        )
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     ports = [f"127.0.0.1:{port}" for port in free_ports(2 * len(names) + 1)]
     addresses = dict(zip(names, ports, strict=False))
     pages = dict(zip(names, ports[len(names) :], strict=False))
     deployment = create_deployment(folder / "keys", addresses, population=POPULATION)
     for name in names:
-        _write(folder / f"{name}.toml", _party(deployment, name, addresses[name], pages[name], ports[-1]))
+        _write(
+            folder / f"{name}.toml",
+            _party(deployment, name, addresses[name], pages[name], ports[-1]),
+        )
     for number in range(1, devices + 1):
         name = f"device-{number}"
         write_client(deployment.folder / "clients" / name, deployment, POPULATION)
@@ -58,9 +67,12 @@ def make(folder: Path, *, devices: int, nodes: int) -> Deployment:
 
 
 def sample_round(folder: Path, devices: int) -> str:
-    """The command of a round that every device's policy allows, and that the budget covers twice."""
+    """The command of a round that every device's policy allows, and that the budget covers
+    twice.
+    """
     return (
-        f"shuffledp round {folder}/keys --mechanism krr-histogram --max-value {MAX_VALUE} --epsilon {EPSILON:g} "
+        f"shuffledp round {folder}/keys --mechanism krr-histogram --max-value {MAX_VALUE} "
+        f"--epsilon {EPSILON:g} "
         f"--delta {DELTA:g} --min-reports {devices} --max-reports {devices} --out {folder}/out"
     )
 
@@ -85,9 +97,18 @@ def _party(deployment: Deployment, name: str, listen: str, metrics: str, broker:
         f'metrics = "{metrics}"',
     ]
     if name == ACCOUNTANT:
-        return "\n".join([*lines, f"[populations.{POPULATION}]", f"epsilon = {BUDGET:g}", f"delta = {BUDGET_DELTA:g}"])
+        return "\n".join(
+            [
+                *lines,
+                f"[populations.{POPULATION}]",
+                f"epsilon = {BUDGET:g}",
+                f"delta = {BUDGET_DELTA:g}",
+            ]
+        )
     if name != ANALYST:
-        lines.append('withdrawals = "keys/withdrawals"')  # where `shuffledp keys withdraw` puts the list
+        lines.append(
+            'withdrawals = "keys/withdrawals"'
+        )  # where `shuffledp keys withdraw` puts the list
     return "\n".join([*lines, *_broker(broker)])
 
 
@@ -100,8 +121,13 @@ def _device(deployment: Deployment, name: str, nodes: int, broker: str) -> str:
         "operators": nodes,
         "messages": 1,
     }
-    limits = [f"{key} = {value:g}" if isinstance(value, int) else f"{key} = {value!r}" for key, value in policy.items()]
-    return "\n".join([*_shared(deployment, name, f"keys/clients/{name}"), *_broker(broker), "[policy]", *limits])
+    limits = [
+        f"{key} = {value:g}" if isinstance(value, int) else f"{key} = {value!r}"
+        for key, value in policy.items()
+    ]
+    return "\n".join(
+        [*_shared(deployment, name, f"keys/clients/{name}"), *_broker(broker), "[policy]", *limits]
+    )
 
 
 def _shared(deployment: Deployment, name: str, keys: str) -> list[str]:
@@ -119,4 +145,6 @@ def _broker(address: str) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(f"# Made by `shuffledp deploy init`. Every key there is: deploy/config.\n\n{text}\n")
+    path.write_text(
+        f"# Made by `shuffledp deploy init`. Every key there is: deploy/config.\n\n{text}\n"
+    )

@@ -75,12 +75,20 @@ def members(folder: Path) -> list[DeployedProcess]:
     """
     if not (folder / "keys").is_dir():
         raise ConfigError(
-            f"{folder} is not a deployment: it has no folder keys; `shuffledp deploy init {folder}` creates one"
+            f"{folder} is not a deployment: it has no folder keys; `shuffledp deploy init "
+            f"{folder}` creates one"
         )
     folder = folder.resolve()
     roster = open_deployment(folder / "keys").roster
     broker = load_config(folder / f"{ANALYST}.toml", _Announcing).broker
-    found = [_member(folder, BROKER, ("shuffledp_sim.system.broker", str(broker.port)), f"{broker.host}:{broker.port}")]
+    found = [
+        _member(
+            folder,
+            BROKER,
+            ("shuffledp_sim.system.broker", str(broker.port)),
+            f"{broker.host}:{broker.port}",
+        )
+    ]
     for party in roster.parties:
         file = folder / f"{party.name}.toml"
         config = load_config(file, ProbedConfig)
@@ -90,13 +98,21 @@ def members(folder: Path) -> list[DeployedProcess]:
 
 
 def _member(
-    folder: Path, name: str, program: tuple[str, ...], address: str, config: ProbedConfig | None = None
+    folder: Path,
+    name: str,
+    program: tuple[str, ...],
+    address: str,
+    config: ProbedConfig | None = None,
 ) -> DeployedProcess:
-    return DeployedProcess(Detached(name, (sys.executable, "-m", *program), folder), address, config)
+    return DeployedProcess(
+        Detached(name, (sys.executable, "-m", *program), folder), address, config
+    )
 
 
 def start_all(folder: Path) -> list[str]:
-    """Starts every process that does not run and waits until all are healthy; returns the names of those started.
+    """Starts every process that does not run and waits until all are healthy.
+
+    Returns the names of those started.
 
     Raises:
         ConfigError: one of them did not start; what was started is stopped again.
@@ -130,7 +146,10 @@ def look(folder: Path) -> list[ProcessHealth]:
         return "healthy" if await member.answers() else "not healthy"
 
     async def ask() -> list[ProcessHealth]:
-        return [ProcessHealth(member.name, member.address, await health(member)) for member in members(folder)]
+        return [
+            ProcessHealth(member.name, member.address, await health(member))
+            for member in members(folder)
+        ]
 
     return asyncio.run(ask())
 
@@ -154,4 +173,6 @@ async def _until_healthy(everybody: list[DeployedProcess]) -> None:
             for member in everybody:
                 await until(member)
     except TimeoutError as error:
-        raise ConfigError(f"not all were healthy within {START_SECONDS:g} s; see the folder log") from error
+        raise ConfigError(
+            f"not all were healthy within {START_SECONDS:g} s; see the folder log"
+        ) from error

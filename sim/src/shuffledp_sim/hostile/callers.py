@@ -1,6 +1,8 @@
-"""Denial-of-service attacks on a running party by devices and strangers, each for as long as its block lasts.
+"""Denial-of-service attacks on a running party by devices and strangers, each for as long as its
+block lasts.
 
-A device has the TLS certificate that all devices share, and need not be enrolled. A stranger has nothing.
+A device has the TLS certificate that all devices share, and need not be enrolled. A stranger has
+nothing.
 """
 
 from __future__ import annotations
@@ -33,16 +35,21 @@ class Devices:
         self._keys = deployment.keys_of(CLIENT)
         self._roster: Roster = deployment.roster
         self._party = party
-        # Not the honest callers' address: surplus connections are taken from the address that has most.
+        # Not the honest callers' address: surplus connections are taken from the address that has
+        # most.
         self._source = source
 
     @asynccontextmanager
-    async def connected(self, number: int, *, window: int = 65_535) -> AsyncIterator[list[RawCaller]]:
+    async def connected(
+        self, number: int, *, window: int = 65_535
+    ) -> AsyncIterator[list[RawCaller]]:
         """Opens `number` connections, or as many as the party takes."""
         callers: list[RawCaller] = []
         try:
             for _ in range(number):
-                caller = RawCaller(self._party, self._keys, self._roster, window=window, source=self._source)
+                caller = RawCaller(
+                    self._party, self._keys, self._roster, window=window, source=self._source
+                )
                 with suppress(OSError):
                     await caller.open()
                     callers.append(caller)
@@ -80,16 +87,24 @@ class Devices:
             yield callers
 
     @asynccontextmanager
-    async def unbacked_envelopes(self, round_id: str, number: int, length: int) -> AsyncIterator[list[RawCaller]]:
-        """Submissions without a user: a forged credential and claim, and an envelope without its end."""
+    async def unbacked_envelopes(
+        self, round_id: str, number: int, length: int
+    ) -> AsyncIterator[list[RawCaller]]:
+        """Submissions without a user: a forged credential and claim, and an envelope without its
+        end.
+        """
         header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
         first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
         chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))
         async with self.connected(-(-number // CALLS)) as callers:
-            await self._call(callers, number, SUBMIT, first + message(chunk.SerializeToString()), end=False)
+            await self._call(
+                callers, number, SUBMIT, first + message(chunk.SerializeToString()), end=False
+            )
             yield callers
 
-    async def _call(self, callers: list[RawCaller], number: int, method: str, data: bytes, *, end: bool) -> None:
+    async def _call(
+        self, callers: list[RawCaller], number: int, method: str, data: bytes, *, end: bool
+    ) -> None:
         for place in range(number):
             caller = callers[place % len(callers)]
             stream = caller.call(method)
@@ -102,11 +117,15 @@ class Devices:
                 await caller.drain()
 
 
-_FORGED: Final = b'{"label":"credential","signer":"demo","body":"{}","signature":"' + b"0" * 128 + b'"}'
+_FORGED: Final = (
+    b'{"label":"credential","signer":"demo","body":"{}","signature":"' + b"0" * 128 + b'"}'
+)
 
 
 @contextmanager
-def silent_connections(address: str, number: int, source: str = "127.0.0.2") -> Iterator[list[socket.socket]]:
+def silent_connections(
+    address: str, number: int, source: str = "127.0.0.2"
+) -> Iterator[list[socket.socket]]:
     """TCP connections of strangers on which nothing is ever sent."""
     sockets: list[socket.socket] = []
     try:

@@ -1,6 +1,7 @@
 """A raw HTTP/2 client that can send what no well-behaved library would send.
 
-Frames as in RFC 9113, header fields as literals without indexing (RFC 7541, 6.2.2), gRPC's messages on top.
+Frames as in RFC 9113, header fields as literals without indexing (RFC 7541, 6.2.2), gRPC's messages
+on top.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _LARGEST_FRAME: Final = 2**14
 
 def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
     """Encodes one frame (RFC 9113, 4.1)."""
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+    return (
+        len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+    )
 
 
 def message(data: bytes, announced: int | None = None) -> bytes:
@@ -55,7 +58,9 @@ def _length(number: int) -> bytes:
 
 
 class RawCaller:
-    """One connection with the TLS key in `keys`, and any number of calls on it; it answers pings and reads on.
+    """One connection with the TLS key in `keys`, and any number of calls on it.
+
+    It answers pings and reads on.
 
     Args:
         party: the party to call.
@@ -66,7 +71,13 @@ class RawCaller:
     """
 
     def __init__(
-        self, party: Party, keys: Path, roster: Roster, *, window: int = _DEFAULT_WINDOW, source: str = ""
+        self,
+        party: Party,
+        keys: Path,
+        roster: Roster,
+        *,
+        window: int = _DEFAULT_WINDOW,
+        source: str = "",
     ) -> None:
         self._address = host_and_port(party.address)
         self._name = party.name
@@ -109,27 +120,38 @@ class RawCaller:
         """Begins a call of a full method name; returns its stream."""
         stream = next(self._streams)
         fields = [
-            (":method", "POST"), (":scheme", "https"), (":path", method), (":authority", self._name),
+            (":method", "POST"), (":scheme", "https"), (":path", method), (":authority",
+            self._name),
             ("te", "trailers"), ("content-type", "application/grpc"),
         ]  # fmt: skip
-        self._writer.write(frame(HEADERS, END_HEADERS, stream, b"".join(field(*pair) for pair in fields)))
+        self._writer.write(
+            frame(HEADERS, END_HEADERS, stream, b"".join(field(*pair) for pair in fields))
+        )
         return stream
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Sends bytes of a call, as soon as the other side lets them in; `end` ends the request with them."""
+        """Sends bytes of a call, as soon as the other side lets them in.
+
+        `end` ends the request with them.
+        """
         self._queues[stream] = bytearray(data)
         if end:
             self._ends.add(stream)
         self._flush()
 
     async def drain(self) -> None:
-        """Waits until the bytes that are let in are nearly written. Raises `OSError` for a lost connection."""
+        """Waits until the bytes that are let in are nearly written.
+
+        Raises `OSError` for a lost connection.
+        """
         await self._writer.drain()
 
     def _flush(self) -> None:
         for stream, queue in list(self._queues.items()):
             while queue or stream in self._ends:
-                room = max(0, min(self._room, self._rooms.get(stream, self._first_room), _LARGEST_FRAME))
+                room = max(
+                    0, min(self._room, self._rooms.get(stream, self._first_room), _LARGEST_FRAME)
+                )
                 piece = bytes(queue[:room])
                 if queue and not piece:
                     break
@@ -170,7 +192,9 @@ class RawCaller:
                 await self._writer.wait_closed()
 
     async def _answer(self) -> None:
-        """Reads frames, answers pings and settings, and restores the window of the connection, but of no stream."""
+        """Reads frames, answers pings and settings, and restores the window of the connection, but
+        of no stream.
+        """
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 head = await self._reader.readexactly(9)
@@ -187,4 +211,6 @@ class RawCaller:
                 elif head[3] == DATA:
                     self.received += len(payload)
                     if payload:
-                        self._writer.write(frame(WINDOW_UPDATE, payload=len(payload).to_bytes(4, "big")))
+                        self._writer.write(
+                            frame(WINDOW_UPDATE, payload=len(payload).to_bytes(4, "big"))
+                        )

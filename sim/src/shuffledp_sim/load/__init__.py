@@ -1,1 +1,3 @@
-"""Open-loop load tests of a deployed entry node with real submissions, none of which may be lost: `shuffledp load`."""
+"""Open-loop load tests of a deployed entry node with real submissions, none of which may be lost:
+`shuffledp load`.
+"""

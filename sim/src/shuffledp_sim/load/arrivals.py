@@ -1,9 +1,10 @@
 """Open-loop driver: arrivals of users, and the outcome and latency of each.
 
-Open loop: arrivals do not wait for answers, as real users do not wait for each other. Each latency counts from the
-moment at which the user *meant* to start. A driver that waits for a slow server before it sends the next request, or
-that counts from when it really sent, leaves out just the waiting that the users of a slow server see
-("coordinated omission": G. Tene, How NOT to Measure Latency, 2015).
+Open loop: arrivals do not wait for answers, as real users do not wait for each other. Each latency
+counts from the moment at which the user *meant* to start. A driver that waits for a slow server
+before it sends the next request, or that counts from when it really sent, leaves out just the
+waiting that the users of a slow server see ("coordinated omission": G. Tene, How NOT to Measure
+Latency, 2015).
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from shuffledp_sim.load.process import ArrivalProcess
 Seconds = NDArray[np.float64]
 
 
-def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.random.Generator) -> Seconds:
+def arrival_times(
+    process: ArrivalProcess, rate: float, count: int, random: np.random.Generator
+) -> Seconds:
     """Intended starting times: shape (count,), in seconds from the first possible moment, rising.
 
     Args:
@@ -32,13 +35,19 @@ def arrival_times(process: ArrivalProcess, rate: float, count: int, random: np.r
     # Written so that NaN is refused.
     if not rate > 0:
         raise ValueError(f"a rate is above 0, not {rate}")
-    gaps = random.exponential(1 / rate, count) if process is ArrivalProcess.POISSON else np.full(count, 1 / rate)
+    gaps = (
+        random.exponential(1 / rate, count)
+        if process is ArrivalProcess.POISSON
+        else np.full(count, 1 / rate)
+    )
     return np.cumsum(gaps)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Times and outcome of each user; all arrays have shape (users,), seconds since the arrivals began.
+    """Times and outcome of each user.
+
+    All arrays have shape (users,), seconds since the arrivals began.
 
     Attributes:
         intended: when the user meant to start.
@@ -59,14 +68,21 @@ class Timeline:
 
     @property
     def lateness(self) -> Seconds:
-        """Delay of the driver. When this is no longer small, the driver is the bottleneck and not the server."""
+        """Delay of the driver.
+
+        When this is no longer small, the driver is the bottleneck and not the server.
+        """
         return self.started - self.intended
 
 
 async def drive(
-    intended: Seconds, send: Callable[[int], Awaitable[str]], progress: Callable[[int, int], None] | None = None
+    intended: Seconds,
+    send: Callable[[int], Awaitable[str]],
+    progress: Callable[[int, int], None] | None = None,
 ) -> Timeline:
-    """Starts `send(user)` at each intended time, whatever the earlier ones do; returns when all are over.
+    """Starts `send(user)` at each intended time, whatever the earlier ones do.
+
+    Returns when all are over.
 
     Args:
         intended: shape (users,), rising, seconds from now.
@@ -74,7 +90,8 @@ async def drive(
         progress: called with the number of calls that are over, and their total.
 
     Raises:
-        RuntimeError: a `send` ended without an outcome; such a test would count fewer users than arrived.
+        RuntimeError: a `send` ended without an outcome; such a test would count fewer users than
+            arrived.
     """
     loop = asyncio.get_running_loop()
     users, over = len(intended), 0
@@ -97,6 +114,7 @@ async def drive(
             group.create_task(call(user))
     if not all(outcomes):  # a task group passes over tasks that were cancelled from inside
         raise RuntimeError(
-            f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by nobody here"
+            f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by "
+            f"nobody here"
         )
     return Timeline(intended, started, finished, tuple(outcomes))

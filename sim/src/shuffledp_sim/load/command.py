@@ -39,4 +39,6 @@ def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json:
     if report.failure is not None:
         raise RoundFailed(report.failure)
     if report.lost:
-        raise ReceiptMissingError(f"{report.lost} of {report.accepted} acknowledged submissions are not on the board")
+        raise ReceiptMissingError(
+            f"{report.lost} of {report.accepted} acknowledged submissions are not on the board"
+        )

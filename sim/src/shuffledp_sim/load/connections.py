@@ -1,8 +1,9 @@
 """Many separate TLS connections from one process.
 
-gRPC lets channels of one process to one address share a connection ("global subchannel pool"), and its calls would then
-queue at one socket as no real users' calls do. `own_connection` gives each channel a pool of its own. Connections are
-made before the arrivals begin, and their handshakes are timed apart: what is measured later is submitting alone.
+gRPC lets channels of one process to one address share a connection ("global subchannel pool"), and
+its calls would then queue at one socket as no real users' calls do. `own_connection` gives each
+channel a pool of its own. Connections are made before the arrivals begin, and their handshakes are
+timed apart: what is measured later is submitting alone.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def allow_open_files(connections: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise UsageError(
-            f"{connections} connections need {needed} open files, this process may have {hard}; raise the hard limit "
+            f"{connections} connections need {needed} open files, this process may have {hard}; "
+            f"raise the hard limit "
             "(ulimit -Hn, or LimitNOFILE of the service) or ask for fewer --connections"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -62,9 +64,14 @@ def allow_open_files(connections: int) -> None:
 
 @asynccontextmanager
 async def connected(
-    deployment: Deployment, verified: VerifiedRound, count: int, progress: Callable[[int, int], None]
+    deployment: Deployment,
+    verified: VerifiedRound,
+    count: int,
+    progress: Callable[[int, int], None],
 ) -> AsyncIterator[EntryConnections]:
-    """Opens `count` connections to the round's entry node, each ready for calls. None of them retries by itself.
+    """Opens `count` connections to the round's entry node, each ready for calls.
+
+    None of them retries by itself.
 
     Raises:
         UnreachableError: the node does not answer.
@@ -74,7 +81,9 @@ async def connected(
     async with AsyncExitStack() as stack:
         keys, roster = deployment.keys_of(CLIENT), deployment.roster
         entries = [
-            await stack.enter_async_context(EntryNode(verified.entry, keys, roster, _ONCE, own_connection=True))
+            await stack.enter_async_context(
+                EntryNode(verified.entry, keys, roster, _ONCE, own_connection=True)
+            )
             for _ in range(count)
         ]
 
@@ -90,16 +99,27 @@ async def connected(
 
 
 def established_to(address: str) -> int | None:
-    """Number of established TCP connections of this process to a port, by the kernel's table; None without one."""
+    """Number of established TCP connections of this process to a port, by the kernel's table.
+
+    None without one.
+    """
     wanted = f"{int(address.rpartition(':')[2]):04X}"
-    tables = [table for table in (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6")) if table.exists()]
+    tables = [
+        table
+        for table in (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+        if table.exists()
+    ]
     if not tables:
         return None
-    # The table is that of the whole network namespace: only sockets among our own descriptors are ours.
+    # The table is that of the whole network namespace: only sockets among our own descriptors are
+    # ours.
     ours = {_target(link) for link in Path("/proc/self/fd").iterdir()}
     rows = [line.split() for table in tables for line in table.read_text().splitlines()[1:]]
     return sum(
-        row[2].rpartition(":")[2] == wanted and row[3] == _ESTABLISHED and f"socket:[{row[9]}]" in ours for row in rows
+        row[2].rpartition(":")[2] == wanted
+        and row[3] == _ESTABLISHED
+        and f"socket:[{row[9]}]" in ours
+        for row in rows
     )
 
 

@@ -1,12 +1,15 @@
-"""Submissions sealed before the arrivals begin, on disk. They fit the keys of one round and no other.
+"""Submissions sealed before the arrivals begin, on disk.
 
-Sealing costs a user's device milliseconds, but a machine that plays thousands of users all of its cores for a while: a
-test that sealed while users arrive would measure the sealing. Records lie one after the other in one file and are read
-one by one, so that memory does not grow with the corpus.
+They fit the keys of one round and no other.
+
+Sealing costs a user's device milliseconds, but a machine that plays thousands of users all of its
+cores for a while: a test that sealed while users arrive would measure the sealing. Records lie one
+after the other in one file and are read one by one, so that memory does not grow with the corpus.
 
     corpus.json     round id, number of users, geometry
     offsets.npy     uint64, shape (users + 1,): where each record begins
-    submissions     the records, msgpack of `PreparedSubmission`; secret until the round is over, as on a device
+    submissions     the records, msgpack of `PreparedSubmission`; secret until the round is over, as
+                    on a device
 """
 
 from __future__ import annotations
@@ -69,7 +72,9 @@ async def seal_corpus(
     loop = asyncio.get_running_loop()
     offsets = [0]
     under_way: deque[asyncio.Future[list[PreparedSubmission]]] = deque()
-    with os.fdopen(os.open(folder / _RECORDS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with os.fdopen(
+        os.open(folder / _RECORDS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as file:
 
         async def write_oldest() -> None:
             for prepared in await under_way.popleft():
@@ -91,10 +96,14 @@ def _take(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty and holds no whole corpus; choose a new folder")
+            raise UsageError(
+                f"{folder} is not empty and holds no whole corpus; choose a new folder"
+            )
         folder.chmod(0o700)  # it may have been there before
     except OSError as error:
-        raise UsageError(f"{folder} cannot hold a corpus ({error.strerror}); choose a new folder") from error
+        raise UsageError(
+            f"{folder} cannot hold a corpus ({error.strerror}); choose a new folder"
+        ) from error
 
 
 class Corpus:
@@ -106,14 +115,23 @@ class Corpus:
             self.about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
             if self.about.round_id != round_id:
                 raise UsageError(
-                    f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round keys differ"
+                    f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round "
+                    f"keys differ"
                 )
             if self.about.users < users:
-                raise UsageError(f"{folder} holds {self.about.users} users; ask for at most that many with --users")
+                raise UsageError(
+                    f"{folder} holds {self.about.users} users; ask for at most that many with "
+                    f"--users"
+                )
             self._offsets = np.load(folder / _OFFSETS, mmap_mode="r", allow_pickle=False)
             if self._offsets.shape != (self.about.users + 1,):
-                raise UsageError(f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal it anew")
-            self._file = os.open(folder / _RECORDS, os.O_RDONLY)  # last: nothing below can fail and leave it open
+                raise UsageError(
+                    f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal "
+                    f"it anew"
+                )
+            self._file = os.open(
+                folder / _RECORDS, os.O_RDONLY
+            )  # last: nothing below can fail and leave it open
         except (OSError, EOFError, ValueError, msgspec.DecodeError) as error:
             raise UsageError(f"{folder} is not a corpus: {error}") from error
 
@@ -121,11 +139,16 @@ class Corpus:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         os.close(self._file)
 
     def __getitem__(self, user: int) -> PreparedSubmission:
         """One user's submission, read from disk."""
         begin, end = int(self._offsets[user]), int(self._offsets[user + 1])
-        return msgspec.msgpack.decode(os.pread(self._file, end - begin, begin), type=PreparedSubmission)
+        return msgspec.msgpack.decode(
+            os.pread(self._file, end - begin, begin), type=PreparedSubmission
+        )

@@ -20,7 +20,9 @@ from shuffledp_sim.load.options import LoadOptions
 
 ACCEPTED: Final = "accepted"
 UNANSWERED: Final = "unanswered: "
-"""Outcomes of one user, the second followed by the reason; every other one is the name of the error that refused it."""
+"""Outcomes of one user, the second followed by the reason; every other one is the name of the error
+that refused it.
+"""
 
 DRIVER: Final = "driver"
 ENTRY: Final = "entry node"
@@ -85,7 +87,9 @@ class Collected:
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of the round: users with a receipt who are not on the board, reports counted, reason of a failure."""
+    """Outcome of the round: users with a receipt who are not on the board, reports counted, reason
+    of a failure.
+    """
 
     lost: int | None
     counted: int | None
@@ -100,17 +104,18 @@ class LoadReport:
         offered: users who wanted to submit.
         accepted: users who hold a checked receipt.
         refused: users who were refused, by the name of the error.
-        unanswered: users who got no answer, however often they asked: connection lost, the deadline of a call, or a
-            server with more calls waiting than it keeps.
+        unanswered: users who got no answer, however often they asked: connection lost, the deadline
+            of a call, or a server with more calls waiting than it keeps.
         unanswered_reasons: the same by what gRPC said last.
         calls: of all users; accepted + refused + unanswered calls.
-        unanswered_calls: those that nobody answered, by what gRPC said. Most users ask again and are accepted.
+        unanswered_calls: those that nobody answered, by what gRPC said. Most users ask again and
+            are accepted.
         accepted_later: users of `accepted` who had to ask more than once.
-        lost: users with a receipt of whose messages one is missing on the published board: must be 0. None when the
-            round failed, so that there is no board.
+        lost: users with a receipt of whose messages one is missing on the published board: must be
+            0. None when the round failed, so that there is no board.
         counted: reports that the round counted.
-        latency: from the intended start to the checked receipt, of those accepted, with all pauses before they asked
-            again.
+        latency: from the intended start to the checked receipt, of those accepted, with all pauses
+            before they asked again.
         lateness: of the driver, of everybody; included in `latency`.
         handshake: of a connection, before the arrivals began.
         rate: offered rate that was asked for.
@@ -198,7 +203,9 @@ class LoadReport:
             rate=options.rate,
             started_rate=rate_of(timeline.started),
             accepted_rate=rate_of(timeline.finished[receipts]),
-            peak_bytes={name: None if peak is None else peak.peak_bytes for name, peak in peaks.items()},
+            peak_bytes={
+                name: None if peak is None else peak.peak_bytes for name, peak in peaks.items()
+            },
             collecting_bytes=None if (entry := after[ENTRY]) is None else entry.peak_bytes,
             cpu_seconds={name: _spent(collected.before[name], after[name]) for name in after},
             seconds=seconds,

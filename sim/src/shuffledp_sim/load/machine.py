@@ -1,4 +1,6 @@
-"""Memory and processor time of processes: on this machine from the kernel (Linux), elsewhere from a metrics page."""
+"""Memory and processor time of processes: on this machine from the kernel (Linux), elsewhere from a
+metrics page.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class Usage:
     """Resources used by a process, or by it and all of its descendants.
 
     Attributes:
-        peak_bytes: sum of the largest resident sizes so far; pages shared between them count more than once. From a
-            metrics page: the resident size at that moment.
+        peak_bytes: sum of the largest resident sizes so far; pages shared between them count more
+            than once. From a metrics page: the resident size at that moment.
         cpu_seconds: processor time so far.
     """
 
@@ -32,7 +34,10 @@ class Usage:
 
 
 def usage_of(pid: int, *, alone: bool = False) -> Usage | None:
-    """Resources that a process (and, unless `alone`, its descendants) has used so far; None when unknown."""
+    """Resources that a process (and, unless `alone`, its descendants) has used so far.
+
+    None when unknown.
+    """
     try:
         parts = [_own_usage(member) for member in ([pid] if alone else _family(pid))]
     except OSError:
@@ -47,15 +52,23 @@ def check_metrics_url(url: str) -> None:
 
 
 def usage_from_metrics(url: str) -> Usage | None:
-    """Resources that a process reports on its Prometheus metrics page; None when it does not answer."""
+    """Resources that a process reports on its Prometheus metrics page.
+
+    None when it does not answer.
+    """
     try:
         with urlopen(url, timeout=METRICS_SECONDS) as page:  # noqa: S310 - `check_metrics_url` has seen it
             lines = page.read().decode("utf-8", "replace").splitlines()
     except (OSError, HTTPException):
         return None
-    found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("process_") and " " in line)
+    found = dict(
+        line.rsplit(" ", 1) for line in lines if line.startswith("process_") and " " in line
+    )
     try:
-        return Usage(int(float(found["process_resident_memory_bytes"])), float(found["process_cpu_seconds_total"]))
+        return Usage(
+            int(float(found["process_resident_memory_bytes"])),
+            float(found["process_cpu_seconds_total"]),
+        )
     except (KeyError, ValueError):
         return None
 
@@ -79,8 +92,12 @@ def _own_usage(pid: int) -> Usage:
 def machine() -> str:
     """Processor, cores and memory, to name the machine beside its figures."""
     info = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in _lines(info) if line.startswith("model name")]
-    total = [line.split()[1] for line in _lines(Path("/proc/meminfo")) if line.startswith("MemTotal")]
+    names = [
+        line.partition(":")[2].strip() for line in _lines(info) if line.startswith("model name")
+    ]
+    total = [
+        line.split()[1] for line in _lines(Path("/proc/meminfo")) if line.startswith("MemTotal")
+    ]
     memory = f", {int(total[0]) / 2**20:.0f} GiB" if total else ""
     return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores{memory}"
 

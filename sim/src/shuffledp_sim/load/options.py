@@ -17,7 +17,9 @@ from shuffledp_sim.load.process import ATTEMPTS, ArrivalProcess
 from shuffledp_sim.users.fleet import System
 
 OPEN_SECONDS: Final = 7200.0
-"""Open time of the test's own round: it is closed when everybody is through; this is only the latest moment."""
+"""Open time of the test's own round: it is closed when everybody is through; this is only the
+latest moment.
+"""
 
 LEAST_SHARE: Final = 0.5
 """Smallest share of the users' reports with which the test's own round has a board."""
@@ -29,15 +31,18 @@ class LoadOptions:
 
     Attributes:
         keys: the deployment's folder; None: a system of its own, on this machine.
-        round_id: an open round of the deployment; None: a round of its own, by the options from `mechanism` on.
+        round_id: an open round of the deployment; None: a round of its own, by the options from
+            `mechanism` on.
         population: in which the users are enrolled.
         users: number of users who arrive.
         connections: TLS connections that they share.
         rate: arrivals a second.
         arrivals: the arrival process.
-        attempts: most calls of a user while nobody answers, with the client's own pauses; 1: never again.
+        attempts: most calls of a user while nobody answers, with the client's own pauses; 1: never
+            again.
         corpus: folder for the sealed submissions; None: a temporary one.
-        metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a system of its own.
+        metrics: URL of the entry node's metrics page, for its memory; None: unknown, but on a
+            system of its own.
         leave_open: somebody else closes the round; for several drivers in one round.
         nodes: of the system of its own.
     """
@@ -67,12 +72,18 @@ class LoadOptions:
         if self.round_id is not None and self.keys is None:
             raise UsageError("--round names a round of a deployment: give its key folder as well")
         if self.leave_open and self.round_id is None:
-            raise UsageError("--leave-open is for a --round that somebody else closes; a round of its own has nobody")
+            raise UsageError(
+                "--leave-open is for a --round that somebody else closes; a round of its own has "
+                "nobody"
+            )
         if self.metrics is not None:
             check_metrics_url(self.metrics)
 
     def plan(self, system: System) -> RoundPlan:
-        """Plan of the test's own round, over all nodes of the system. Raises `UsageError` for impossible numbers."""
+        """Plan of the test's own round, over all nodes of the system.
+
+        Raises `UsageError` for impossible numbers.
+        """
         try:
             return RoundPlan(
                 population=system.population,

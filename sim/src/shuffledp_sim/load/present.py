@@ -34,29 +34,46 @@ def rows(report: LoadReport) -> list[tuple[str, str]]:
     established = _UNKNOWN if report.established is None else f"{report.established:,}"
     lost = f"{_UNKNOWN}: {report.failure}" if report.lost is None else f"{report.lost:,}"
     return [
-        ("offered", f"{report.offered:,} users, {report.arrivals} arrivals, {report.rate:,g} a second"),
+        (
+            "offered",
+            f"{report.offered:,} users, {report.arrivals} arrivals, {report.rate:,g} a second",
+        ),
         ("accepted", f"{report.accepted:,}"),
         ("refused", refused),
         ("unanswered", unanswered),
         ("calls", f"{report.calls:,}, of them not answered: {_by_reason(report.unanswered_calls)}"),
         ("accepted only when asking again", f"{report.accepted_later:,}"),
         ("lost (receipt, not on the board)", lost),
-        ("reports counted by the round", _UNKNOWN if report.counted is None else f"{report.counted:,}"),
+        (
+            "reports counted by the round",
+            _UNKNOWN if report.counted is None else f"{report.counted:,}",
+        ),
         ("latency from the intended start", _spread(report.latency)),
         ("of it the driver's own lateness", _spread(report.lateness)),
         ("accepted a second", f"{report.accepted_rate:,.1f}"),
         ("started a second", f"{report.started_rate:,.1f}"),
         ("TLS connections, made before", f"{report.connections:,} asked for, {established} stood"),
         ("handshake", _spread(report.handshake)),
-        ("submission", f"{report.mechanism}: {report.messages_per_user} messages, {report.envelope_bytes:,} bytes"),
+        (
+            "submission",
+            f"{report.mechanism}: {report.messages_per_user} messages, {report.envelope_bytes:,} "
+            f"bytes",
+        ),
         ("sealing", f"before the arrivals, {report.suite}, {report.nodes} nodes"),
         ("memory of the entry node, collecting", _mebibytes(report.collecting_bytes)),
         (
             "peak memory",
-            ", ".join(f"{name} {_mebibytes(size)}" for name, size in report.peak_bytes.items()) or _UNKNOWN,
+            ", ".join(f"{name} {_mebibytes(size)}" for name, size in report.peak_bytes.items())
+            or _UNKNOWN,
         ),
-        ("processor time in the arrivals", ", ".join(_cpu(report, name) for name in report.cpu_seconds)),
-        ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in report.seconds.items())),
+        (
+            "processor time in the arrivals",
+            ", ".join(_cpu(report, name) for name in report.cpu_seconds),
+        ),
+        (
+            "seconds",
+            ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in report.seconds.items()),
+        ),
         ("machine", report.machine),
     ]
 
@@ -69,7 +86,8 @@ def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "nothing to measure"
     return (
-        f"p50 {spread.p50:,.1f}, p90 {spread.p90:,.1f}, p99 {spread.p99:,.1f}, p99.9 {spread.p99_9:,.1f}, "
+        f"p50 {spread.p50:,.1f}, p90 {spread.p90:,.1f}, p99 {spread.p99:,.1f}, p99.9 "
+        f"{spread.p99_9:,.1f}, "
         f"max {spread.max:,.1f} ms"
     )
 
@@ -101,22 +119,29 @@ def check_report_file(file: Path) -> None:
 
 
 def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
-    """Writes a picture (.png), or a self-contained page with the picture and all figures (.html)."""
+    """Writes a picture (.png), or a self-contained page with the picture and all figures
+    (.html).
+    """
     picture = io.BytesIO()
     draw(report, timeline).savefig(picture, format="png")
     if file.suffix == ".png":
         file.write_bytes(picture.getvalue())
         return
     body = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows(report)
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in rows(report)
     )
     source = base64.b64encode(picture.getvalue()).decode()
     file.write_text(
-        "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>Load on the entry node</title><style>"
+        "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>Load on the entry "
+        "node</title><style>"
         "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}"
-        "th{text-align:left;font-weight:600;padding:.2em 1.5em .2em 0;vertical-align:top;white-space:nowrap}"
-        "td{font-variant-numeric:tabular-nums}img{width:100%}</style></head><body><h1>Load on the entry node</h1>"
-        f"<p>Round {report.round_id}</p><img alt='latency and throughput' src='data:image/png;base64,{source}'>"
+        "th{text-align:left;font-weight:600;padding:.2em 1.5em .2em "
+        "0;vertical-align:top;white-space:nowrap}"
+        "td{font-variant-numeric:tabular-nums}img{width:100%}</style></head><body><h1>Load on the "
+        "entry node</h1>"
+        f"<p>Round {report.round_id}</p><img alt='latency and throughput' "
+        f"src='data:image/png;base64,{source}'>"
         f"<table>{body}</table></body></html>\n"
     )
 
@@ -131,7 +156,8 @@ def draw(report: LoadReport, timeline: Timeline) -> Figure:
     draw_seconds(report.seconds, stages)
     lost = _UNKNOWN if report.lost is None else f"{report.lost:,}"
     figure.suptitle(
-        f"{report.offered:,} users, {report.connections:,} connections, {report.rate:,g} arrivals a second "
+        f"{report.offered:,} users, {report.connections:,} connections, {report.rate:,g} arrivals "
+        f"a second "
         f"({report.mechanism}): {report.accepted:,} accepted, {lost} lost"
     )
     return figure
@@ -139,12 +165,25 @@ def draw(report: LoadReport, timeline: Timeline) -> Figure:
 
 def _draw_latency(timeline: Timeline, axes: Axes) -> None:
     accepted = np.array(timeline.outcomes) == ACCEPTED
-    for chosen, color, label in ((accepted, _ACCEPTED, "accepted"), (~accepted, _OTHER, "refused or unanswered")):
+    for chosen, color, label in (
+        (accepted, _ACCEPTED, "accepted"),
+        (~accepted, _OTHER, "refused or unanswered"),
+    ):
         if chosen.any():
             latency = 1000 * timeline.latency[chosen]
-            axes.plot(timeline.intended[chosen], latency, ".", ms=2.5, alpha=0.5, color=color, label=label)
+            axes.plot(
+                timeline.intended[chosen], latency, ".", ms=2.5, alpha=0.5, color=color, label=label
+            )
     lateness = 1000 * timeline.lateness
-    axes.plot(timeline.intended, lateness, color=QUIET, lw=0.6, alpha=0.6, zorder=1, label="the driver's lateness")
+    axes.plot(
+        timeline.intended,
+        lateness,
+        color=QUIET,
+        lw=0.6,
+        alpha=0.6,
+        zorder=1,
+        label="the driver's lateness",
+    )
     axes.set(yscale="log", xlabel="intended start, seconds", ylabel="latency, ms")
     _plain_numbers(axes.yaxis, np.concatenate([1000 * timeline.latency, lateness]))
     _legend_above(axes)
@@ -154,13 +193,22 @@ def _draw_latency(timeline: Timeline, axes: Axes) -> None:
 def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> None:
     latency = np.sort(1000 * timeline.latency[accepted_users(timeline)])
     if report.latency is not None:
-        axes.step(latency, np.arange(1, len(latency) + 1) / len(latency), where="post", color=_ACCEPTED, lw=1.8)
+        axes.step(
+            latency,
+            np.arange(1, len(latency) + 1) / len(latency),
+            where="post",
+            color=_ACCEPTED,
+            lw=1.8,
+        )
         shares = (0.5, 0.9, 0.99, 0.999)
         found = (report.latency.p50, report.latency.p90, report.latency.p99, report.latency.p99_9)
         axes.plot(found, shares, "o", ms=4, color=_ACCEPTED, clip_on=False)
         axes.set_title(_spread(report.latency), fontsize=8.5)  # above, where no curve can cross it
     axes.set(
-        xscale="log", xlabel="latency from the intended start, ms", ylabel="share of those accepted", ylim=(0, 1.02)
+        xscale="log",
+        xlabel="latency from the intended start, ms",
+        ylabel="share of those accepted",
+        ylim=(0, 1.02),
     )
     _plain_numbers(axes.xaxis, latency)
     quiet(axes)
@@ -177,7 +225,14 @@ def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
         (finished, _ACCEPTED, "-", "accepted"),
     )
     for moments, color, style, label in lines:
-        axes.stairs(np.histogram(moments, edges)[0] / width, edges, color=color, ls=style, lw=1.6, label=label)
+        axes.stairs(
+            np.histogram(moments, edges)[0] / width,
+            edges,
+            color=color,
+            ls=style,
+            lw=1.6,
+            label=label,
+        )
     axes.set(xlabel="seconds", ylabel="users a second", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,g}")
     _legend_above(axes)
@@ -185,7 +240,14 @@ def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
 
 
 def _legend_above(axes: Axes) -> None:
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5, markerscale=4)
+    axes.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize=8.5,
+        markerscale=4,
+    )
 
 
 def _plain_numbers(axis: Axis, values: NDArray[np.float64]) -> None:

@@ -1,4 +1,7 @@
-"""Arrival processes and attempts. Apart from `arrivals`, so that the command line starts without numpy."""
+"""Arrival processes and attempts.
+
+Apart from `arrivals`, so that the command line starts without numpy.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ ATTEMPTS: Final = 8
 
 
 class ArrivalProcess(StrEnum):
-    """Arrival process of users. `POISSON`: a Poisson process, bursts included; `UNIFORM`: at equal distances."""
+    """Arrival process of users.
+
+    `POISSON`: a Poisson process, bursts included; `UNIFORM`: at equal distances.
+    """
 
     POISSON = "poisson"
     UNIFORM = "uniform"

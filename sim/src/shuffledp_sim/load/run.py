@@ -1,4 +1,6 @@
-"""Run of a load test: a round, pre-sealed users, connections, arrivals, the end of the round, the check of receipts."""
+"""Run of a load test: a round, pre-sealed users, connections, arrivals, the end of the round, the
+check of receipts.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,23 @@ from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import ANALYST, open_deployment
-from shuffledp_ops.rounds.running import StageClock, abort_round, control_of, follow_round, open_round, read_result
+from shuffledp_ops.rounds.running import (
+    StageClock,
+    abort_round,
+    control_of,
+    follow_round,
+    open_round,
+    read_result,
+)
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 from shuffledp_sim.load import corpus as corpora
 from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
-from shuffledp_sim.load.connections import EntryConnections, allow_open_files, connected, established_to
+from shuffledp_sim.load.connections import (
+    EntryConnections,
+    allow_open_files,
+    connected,
+    established_to,
+)
 from shuffledp_sim.load.corpus import Corpus
 from shuffledp_sim.load.figures import (
     ACCEPTED,
@@ -66,7 +80,8 @@ async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
     """Runs one load test.
 
     Raises:
-        ShuffleDPError: it could not be run. A round that fails at its end is reported, with its `failure`.
+        ShuffleDPError: it could not be run. A round that fails at its end is reported, with its
+            `failure`.
     """
     allow_open_files(options.connections)
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder, sealing_pool() as pool:
@@ -77,13 +92,17 @@ async def run_load(options: LoadOptions, stages: Stages) -> LoadOutcome:
 
 
 @asynccontextmanager
-async def _system(options: LoadOptions, folder: Path, stages: Stages) -> AsyncIterator[tuple[System, dict[str, int]]]:
+async def _system(
+    options: LoadOptions, folder: Path, stages: Stages
+) -> AsyncIterator[tuple[System, dict[str, int]]]:
     """The system under test, and its processes by name where they run on this machine."""
     if options.keys is not None:
         yield DeployedSystem(open_deployment(options.keys), options.population, None), {}
         return
     budget = LocalBudget(_LOCAL_BUDGET, options.delta)
-    local = LocalSystem(folder, nodes=options.nodes, budget=budget, forked=False)  # the memory of each is reported
+    local = LocalSystem(
+        folder, nodes=options.nodes, budget=budget, forked=False
+    )  # the memory of each is reported
     try:
         stages.update("start", 0, len(local.processes))
         await local.start(partial(stages.update, "start"))
@@ -99,7 +118,8 @@ class LoadTest:
         system: under test.
         pids: its processes on this machine by name; what is missing is reported as unknown.
         options: what to do.
-        corpus: folder for the sealed submissions; a whole corpus for the round that is there is used as it is.
+        corpus: folder for the sealed submissions; a whole corpus for the round that is there is
+            used as it is.
         pool: sealing processes.
         stages: where progress is shown.
     """
@@ -122,16 +142,23 @@ class LoadTest:
         self._clock = StageClock()
 
     async def run(self) -> LoadOutcome:
-        """Opens or finds the round and runs the test; its own round is given up when the test cannot go on."""
+        """Opens or finds the round and runs the test.
+
+        Its own round is given up when the test cannot go on.
+        """
         async with control_of(self._system.deployment) as control:
             with self._clock.stage("open"):
                 verified = await self._round(control)
-            follower = asyncio.ensure_future(follow_round(control, verified.round_id, self._stages, self._clock))
+            follower = asyncio.ensure_future(
+                follow_round(control, verified.round_id, self._stages, self._clock)
+            )
             try:
                 return await self._through(control, verified, follower)
             except BaseException as error:
                 if self._options.round_id is None:
-                    await abort_round(control, verified.round_id, str(error) or type(error).__name__)
+                    await abort_round(
+                        control, verified.round_id, str(error) or type(error).__name__
+                    )
                 raise
             finally:
                 follower.cancel()
@@ -157,13 +184,17 @@ class LoadTest:
             collected = await self._collect(verified, corpus)
             if not self._options.leave_open:
                 async with translated(ANALYST):
-                    await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=verified.round_id))
+                    await control.EndSubmissions(
+                        analyst_pb2.EndSubmissionsRequest(round_id=verified.round_id)
+                    )
             signed = await follower
             with self._clock.stage("verify"):
                 ending = await self._ending(corpus, collected.timeline, signed)
         self._stages.finish()
         peaks = {name: usage_of(pid) for name, pid in self._pids.items()}
-        report = LoadReport.of(verified, self._options, collected, ending, peaks, self._clock.seconds)
+        report = LoadReport.of(
+            verified, self._options, collected, ending, peaks, self._clock.seconds
+        )
         return LoadOutcome(report, collected.timeline)
 
     async def _seal(self, verified: VerifiedRound) -> None:
@@ -172,20 +203,29 @@ class LoadTest:
         users = self._options.users
         values = np.arange(users, dtype=np.int64) % verified.mechanism.domain
         chunks = enrolled_users(self._system, verified, values)
-        await corpora.seal_corpus(self._corpus, verified, chunks, self._pool, partial(self._bar, "sealing"), users)
+        await corpora.seal_corpus(
+            self._corpus, verified, chunks, self._pool, partial(self._bar, "sealing"), users
+        )
 
     async def _collect(self, verified: VerifiedRound, corpus: Corpus) -> Collected:
         count, bar = self._options.connections, partial(self._bar, "connecting")
         began = asyncio.get_running_loop().time()
         async with connected(self._system.deployment, verified, count, bar) as connections:
             self._clock.seconds["connecting"] = asyncio.get_running_loop().time() - began
-            established, before = established_to(verified.entry.address), await self._usage(verified)
+            established, before = (
+                established_to(verified.entry.address),
+                await self._usage(verified),
+            )
             options = self._options
-            intended = arrival_times(options.arrivals, options.rate, options.users, np.random.default_rng())
+            intended = arrival_times(
+                options.arrivals, options.rate, options.users, np.random.default_rng()
+            )
             users = Users(connections, corpus, options.users, Backoff(attempts=options.attempts))
             with self._clock.stage("arrivals"):
                 timeline = await drive(intended, users.submit, partial(self._bar, "arrivals"))
-            after = await self._usage(verified)  # before the round closes: mixing is not part of the measured load
+            after = await self._usage(
+                verified
+            )  # before the round closes: mixing is not part of the measured load
         calls = Calls(users.calls, dict(users.unanswered.most_common()))
         return Collected(timeline, calls, connections.handshakes, established, before, after)
 
@@ -220,8 +260,8 @@ class LoadTest:
 class Users:
     """Users as they arrive: each submits as the real client does, and its calls are counted.
 
-    Each reads its sealed submission, sends it, checks the receipt, and asks again while nobody answers. Repeating is
-    harmless: the node gives the same receipt again.
+    Each reads its sealed submission, sends it, checks the receipt, and asks again while nobody
+    answers. Repeating is harmless: the node gives the same receipt again.
 
     Args:
         connections: which the users share.
@@ -233,7 +273,9 @@ class Users:
         unanswered: calls without an answer, by what gRPC said.
     """
 
-    def __init__(self, connections: EntryConnections, corpus: Corpus, users: int, backoff: Backoff) -> None:
+    def __init__(
+        self, connections: EntryConnections, corpus: Corpus, users: int, backoff: Backoff
+    ) -> None:
         self.calls = np.zeros(users, dtype=np.int64)
         self.unanswered: Counter[str] = Counter()
         self._connections = connections
@@ -241,7 +283,11 @@ class Users:
         self._backoff = backoff
 
     async def submit(self, user: int) -> str:
-        """Submits; returns `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused it."""
+        """Submits.
+
+        Returns `ACCEPTED`, `UNANSWERED` with the last reason, or the name of the error that refused
+        it.
+        """
         submission = self._corpus[user]
         try:
             await with_retries(lambda: self._ask(user, submission), self._backoff)
@@ -254,7 +300,9 @@ class Users:
     async def _ask(self, user: int, submission: PreparedSubmission) -> None:
         self.calls[user] += 1
         try:
-            await self._connections.entries[user % len(self._connections.entries)].submit(submission)
+            await self._connections.entries[user % len(self._connections.entries)].submit(
+                submission
+            )
         except UnreachableError as error:
             self.unanswered[str(error)] += 1
             raise

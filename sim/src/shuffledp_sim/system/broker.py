@@ -1,7 +1,8 @@
-"""A local MQTT 3.1.1 broker as a process of its own, for demos and tests: `python -m shuffledp_sim.system.broker PORT`.
+"""A local MQTT 3.1.1 broker as a process of its own, for demos and tests: `python -m
+shuffledp_sim.system.broker PORT`.
 
-amqtt on the loopback interface, nobody authenticated: the broker is untrusted by design. Any other MQTT 3.1.1
-broker can take its place by configuration.
+amqtt on the loopback interface, nobody authenticated: the broker is untrusted by design. Any other
+MQTT 3.1.1 broker can take its place by configuration.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ async def serve(port: int) -> None:
     broker = Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
-            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+            "plugins": {
+                "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}
+            },
         }
     )
     stopped = asyncio.Event()

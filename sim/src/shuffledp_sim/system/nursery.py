@@ -1,10 +1,13 @@
-"""Processes that are forked from one that has imported what they need: `python -m shuffledp_sim.system.nursery SOCKET`.
+"""Processes that are forked from one that has imported what they need: `python -m
+shuffledp_sim.system.nursery SOCKET`.
 
-Importing is nearly all that a party's start costs, and a system on one machine has six parties. The nursery imports
-for all of them, once, and is then told which command line to run: it forks, and the child runs that module as
-`python -m` would. It has no thread, no event loop and no gRPC channel at any time, so that a fork copies none.
+Importing is nearly all that a party's start costs, and a system on one machine has six parties. The
+nursery imports for all of them, once, and is then told which command line to run: it forks, and the
+child runs that module as `python -m` would. It has no thread, no event loop and no gRPC channel at
+any time, so that a fork copies none.
 
-The nursery ends when its socket does. Its children are told to end when the nursery dies, in whatever way.
+The nursery ends when its socket does. Its children are told to end when the nursery dies, in
+whatever way.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ PRELOADED: Final = (
     "shuffledp_analyst.app",
     "shuffledp_shuffler.command",
 )
-"""What the parties import, but for their command lines themselves: these are run, each as `__main__`."""
+"""What the parties import, but for their command lines themselves: these are run, each as
+`__main__`.
+"""
 
 _MESSAGE_BYTES: Final = 2**16
 
@@ -45,7 +50,10 @@ def available() -> bool:
 
 
 class ForkedProcess:
-    """A process of a nursery. It is known by a descriptor, so no later process of the same number is taken for it."""
+    """A process of a nursery.
+
+    It is known by a descriptor, so no later process of the same number is taken for it.
+    """
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.pid = pid
@@ -74,7 +82,10 @@ class Nursery:
         self._ready = False
 
     def begin(self) -> None:
-        """Starts it, unless it runs; it then imports for a second. It ends with the thread that calls this."""
+        """Starts it, unless it runs; it then imports for a second.
+
+        It ends with the thread that calls this.
+        """
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -96,7 +107,9 @@ class Nursery:
             return
         if self._connection().recv(_MESSAGE_BYTES) == b"":
             said = self._log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise ConfigError(f"the process that all others are forked from did not start: {said[-1]}")
+            raise ConfigError(
+                f"the process that all others are forked from did not start: {said[-1]}"
+            )
         self._ready = True
 
     def start(self, command: Sequence[str], log: Path) -> ForkedProcess:
@@ -139,13 +152,17 @@ _DIED: Final = "the process that all others are forked from has died; is the mac
 
 
 def main() -> None:
-    """Entry point: one argument, the number of the socket. A child leaves it as the program it was asked for."""
+    """Entry point: one argument, the number of the socket.
+
+    A child leaves it as the program it was asked for.
+    """
     if len(sys.argv) != 2 or not sys.argv[1].isdecimal():
         raise UsageError("usage: python -m shuffledp_sim.system.nursery SOCKET")
     end_with_parent()
     for name in PRELOADED:
         import_module(name)
-    gc.freeze()  # the collector of a child then leaves these objects, and with them their shared pages, alone
+    # the collector of a child then leaves these objects, and with them their shared pages, alone
+    gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     command = _serve(socket.socket(fileno=int(sys.argv[1])))
     if command is not None:
@@ -161,7 +178,8 @@ def _serve(connection: socket.socket) -> list[str] | None:
         while request := connection.recv(_MESSAGE_BYTES):
             said: list[str] = json.loads(request)
             log, *command = said
-            # Held back until its descriptor is open: one that ended at once could be another process by then.
+            # Held back until its descriptor is open: one that ended at once could be another
+            # process by then.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             pid = os.fork()
             if pid == 0:
@@ -185,7 +203,8 @@ def _become(log: Path, nursery: int) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    # Ours is the operating system's, OpenSSL and `random` begin anew in a child by themselves; numpy's does not.
+    # Ours is the operating system's, OpenSSL and `random` begin anew in a child by themselves;
+    # numpy's does not.
     if "numpy.random" in sys.modules:
         import_module("numpy.random").seed()
 

@@ -8,13 +8,16 @@ from typing import Self
 
 
 class Ports:
-    """Reservation of `count` different ports until `close`, of the loopback interface or of another `host`.
+    """Reservation of `count` different ports until `close`, of the loopback interface or of another
+    `host`.
 
-    Take "0.0.0.0" for a server that listens on every interface: the port is then free on all of them.
+    Take "0.0.0.0" for a server that listens on every interface: the port is then free on all of
+    them.
 
-    Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's, asyncio's and
-    Prometheus' do) can listen on such a port, and again after a restart, but the kernel gives it to no other program
-    and to no outgoing connection meanwhile; until somebody listens, connections are refused.
+    Each is held by a bound socket that does not listen. A server that reuses addresses (gRPC's,
+    asyncio's and Prometheus' do) can listen on such a port, and again after a restart, but the
+    kernel gives it to no other program and to no outgoing connection meanwhile; until somebody
+    listens, connections are refused.
     """
 
     def __init__(self, count: int, host: str = "127.0.0.1") -> None:
@@ -36,6 +39,9 @@ class Ports:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

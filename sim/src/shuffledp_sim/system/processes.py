@@ -1,9 +1,9 @@
 """Local deployment as processes of this machine: keys, configs, broker, accountant, nodes, analyst.
 
-Every process is the one that is deployed for real, run by its own command line; only the addresses are local, and what
-they import is imported once, by a process that they are forked from. Nothing outlives the `LocalSystem`: each process
-leads its own process group, which is stopped (then killed) on the way out, and the kernel stops it when this process
-dies without a way out.
+Every process is the one that is deployed for real, run by its own command line; only the addresses
+are local, and what they import is imported once, by a process that they are forked from. Nothing
+outlives the `LocalSystem`: each process leads its own process group, which is stopped (then killed)
+on the way out, and the kernel stops it when this process dies without a way out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class LocalBudget:
 
 
 class _OwnProcess:
-    """A process that is started from nothing, as a deployed one is; the interface of `ForkedProcess`."""
+    """A process that is started from nothing, as a deployed one is.
+
+    The interface of `ForkedProcess`.
+    """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         with log.open("ab") as file:
@@ -61,7 +64,8 @@ class _OwnProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                # Ctrl-C at a terminal then reaches this process alone, which stops the others in good order.
+                # Ctrl-C at a terminal then reaches this process alone, which stops the others in
+                # good order.
                 start_new_session=True,
                 env={**os.environ, PARENT: str(os.getpid())},
             )
@@ -77,9 +81,13 @@ class _OwnProcess:
 
 
 class LocalProcess:
-    """One process of the system, with its log in a file: a module with its arguments, of a nursery if there is one."""
+    """One process of the system, with its log in a file: a module with its arguments, of a nursery
+    if there is one.
+    """
 
-    def __init__(self, name: str, command: list[str], log: Path, nursery: Nursery | None = None) -> None:
+    def __init__(
+        self, name: str, command: list[str], log: Path, nursery: Nursery | None = None
+    ) -> None:
         self.name = name
         self.command = command
         self.log = log
@@ -128,26 +136,35 @@ class LocalProcess:
 
     def last_words(self) -> str:
         """The last line of its log, for error messages."""
-        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        lines = (
+            self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        )
         return lines[-1] if lines else "it left no log"
 
 
 class LocalSystem:
-    """A deployment whose processes all run here. Use as an async context manager; `folder` must be new or empty.
+    """A deployment whose processes all run here.
+
+    Use as an async context manager; `folder` must be new or empty.
 
     Args:
         folder: keys, configs, state and logs.
         nodes: number of mix nodes, "node-1".. in the order of the route.
         budget: of the one population, "demo".
         broker: whether to run one.
-        settings: further configuration by role ("node", "analyst", "accountant"), seconds and the like.
-        metrics: whether every service has a metrics page; the attribute `metrics` has its host:port by name.
-        programs: by party name (or "broker"), replacements of its program: a module and its first arguments.
+        settings: further configuration by role ("node", "analyst", "accountant"), seconds and the
+            like.
+        metrics: whether every service has a metrics page; the attribute `metrics` has its host:port
+            by name.
+        programs: by party name (or "broker"), replacements of its program: a module and its first
+            arguments.
         corrupt: numbers of the nodes that are corrupt, from 1; their logs are in `logs_of`.
-        proxied: names of parties that listen elsewhere than the roster says, so that a proxy can stand between them and
-            whoever calls them; the attribute `listens` has everybody's real host:port by name.
-        forked: whether processes are forked from one that has imported everything (`nursery`), which takes half of the
-            processor time. Their memory then counts what they share: not for measurements.
+        proxied: names of parties that listen elsewhere than the roster says, so that a proxy can
+            stand between them and whoever calls them; the attribute `listens` has everybody's real
+            host:port by name.
+        forked: whether processes are forked from one that has imported everything (`nursery`),
+            which takes half of the processor time. Their memory then counts what they share: not
+            for measurements.
     """
 
     def __init__(
@@ -168,7 +185,8 @@ class LocalSystem:
         self._ports = Ports(2 * nodes + 5 + len(proxied))
         ports = self._ports.numbers
         addresses = {
-            name: f"127.0.0.1:{port}" for name, port in zip([*names, ANALYST, ACCOUNTANT], ports, strict=False)
+            name: f"127.0.0.1:{port}"
+            for name, port in zip([*names, ANALYST, ACCOUNTANT], ports, strict=False)
         }
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -181,14 +199,17 @@ class LocalSystem:
         self.route = tuple(names)
         self.corrupt = tuple(names[number - 1] for number in sorted(corrupt))
         self.broker = BrokerConfig(host="127.0.0.1", port=ports[nodes + 2]) if broker else None
-        self.deployment: Deployment = create_deployment(folder / "keys", addresses, population=_POPULATION)
+        self.deployment: Deployment = create_deployment(
+            folder / "keys", addresses, population=_POPULATION
+        )
         self.population = _POPULATION
         self.processes: dict[str, LocalProcess] = {}
         if self.broker is not None:
             program = (programs or {}).get("broker", ["shuffledp_sim.system.broker"])
             self._add("broker", [*program, str(self.broker.port)])
         for name, extra in {
-            ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = {budget.delta!r}\n",
+            ACCOUNTANT: f"[populations.{_POPULATION}]\nepsilon = {budget.epsilon!r}\ndelta = "
+            f"{budget.delta!r}\n",
             **dict.fromkeys(names, ""),
             ANALYST: "",
         }.items():
@@ -204,7 +225,9 @@ class LocalSystem:
         return self.folder / "corrupt" / name
 
     def _add(self, name: str, module: list[str]) -> None:
-        self.processes[name] = LocalProcess(name, module, self.folder / f"{name}.log", self._nursery)
+        self.processes[name] = LocalProcess(
+            name, module, self.folder / f"{name}.log", self._nursery
+        )
 
     def _write_config(self, name: str, extra: str) -> Path:
         party = self.deployment.roster.party(name)
@@ -226,7 +249,9 @@ class LocalSystem:
         return path
 
     async def start(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Starts every process and returns when all are healthy; the caller stops them, also after a failure.
+        """Starts every process and returns when all are healthy.
+
+        The caller stops them, also after a failure.
 
         `progress` is called with the number of healthy processes, and their total.
         """
@@ -255,15 +280,21 @@ class LocalSystem:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Stops everything: SIGTERM to all, then SIGKILL to what is left, at once if waiting is cut short."""
+        """Stops everything: SIGTERM to all, then SIGKILL to what is left, at once if waiting is cut
+        short.
+        """
         try:
             for process in self.processes.values():
-                # All are told before the first is waited for, so that their grace periods run side by side.
+                # All are told before the first is waited for, so that their grace periods run side
+                # by side.
                 process.signal_group(signal.SIGTERM)
             for process in self.processes.values():
                 process.wait(STOP_SECONDS)
@@ -278,7 +309,9 @@ class LocalSystem:
         """Raises `UnreachableError` naming the first process that has ended."""
         for process in self.processes.values():
             if not process.alive:
-                raise UnreachableError(f"the process {process.name} has ended: {process.last_words()}")
+                raise UnreachableError(
+                    f"the process {process.name} has ended: {process.last_words()}"
+                )
 
     async def until_healthy(self, name: str) -> None:
         """Waits until a process serves; `ConfigError` with its last words when it ends before."""

@@ -1,4 +1,5 @@
-"""A Ray cluster on this machine, as an operator starts one: a head and workers as processes, with TLS and a token.
+"""A Ray cluster on this machine, as an operator starts one: a head and workers as processes, with
+TLS and a token.
 
 For tests and the bench. Ray, which is no dependency of this package, must be installed beside it.
 """
@@ -47,7 +48,9 @@ class RayNode:
         seen = False
         while b"Ray runtime started" not in self.log.read_bytes():
             if time.monotonic() > deadline:
-                raise NodeFault(f"Ray did not start in {START_SECONDS} seconds: {self.log.read_text()}")
+                raise NodeFault(
+                    f"Ray did not start in {START_SECONDS} seconds: {self.log.read_text()}"
+                )
             seen, before = self.raylet() is not None, seen
             if self.process.poll() is not None or (before and not seen):
                 return False
@@ -57,20 +60,28 @@ class RayNode:
     def raylet(self) -> int | None:
         """The process that is this machine to the others; None when it is not there."""
         with contextlib.suppress(FileNotFoundError):
-            for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            for pid in (
+                Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+                .read_text()
+                .split()
+            ):
                 name, state = Path(f"/proc/{pid}/stat").read_text().split(")")[0:2]
                 if name.endswith("(raylet") and state.split()[0] != "Z":
                     return int(pid)
         return None
 
     def kill(self) -> None:
-        """As when the machine is switched off: the raylet first, and then all that is left of its group."""
+        """As when the machine is switched off: the raylet first, and then all that is left of its
+        group.
+        """
         if (raylet := self.raylet()) is not None:
             os.kill(raylet, signal.SIGKILL)
         self.end()
 
     def processor_seconds(self) -> float:
-        """Processor time of all its processes so far, also of those that ended and were waited for."""
+        """Processor time of all its processes so far, also of those that ended and were waited
+        for.
+        """
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
@@ -99,7 +110,9 @@ class RayCluster:
     program: Path = Path(sys.executable).parent / "ray"
     """Of which release of Ray its machines are."""
     direct: int = 1000
-    """Smaller results come with the answer and are not kept. Ray's default is 102,400; small batches have no larger."""
+    """Smaller results come with the answer and are not kept. Ray's default is 102,400; small
+    batches have no larger.
+    """
     head: RayNode | None = None
     workers: list[RayNode] = field(default_factory=list)
 
@@ -122,7 +135,12 @@ class RayCluster:
             "key": self.folder / "tls" / "tls-key.pem",
             "authority": self.folder / "ca.pem",
         }
-        fields |= {"kind": "ray", "address": self.address, "task_memory": 2**20, "wait_seconds": 30.0}
+        fields |= {
+            "kind": "ray",
+            "address": self.address,
+            "task_memory": 2**20,
+            "wait_seconds": 30.0,
+        }
         return EngineConfig(**(fields | changes))
 
     def whole(self) -> None:
@@ -130,9 +148,13 @@ class RayCluster:
         if self.head is None or self.head.process.poll() is not None:
             self.close()
             port = self.address.rpartition(":")[2]
-            self.head = self._started("--head", "--port", port, "--num-cpus", "0", "--include-dashboard=false")
+            self.head = self._started(
+                "--head", "--port", port, "--num-cpus", "0", "--include-dashboard=false"
+            )
         self.workers = [worker for worker in self.workers if worker.process.poll() is None]
-        while len(self.workers) < self.beside:  # one after another: two at once may choose one name for their sockets
+        while (
+            len(self.workers) < self.beside
+        ):  # one after another: two at once may choose one name for their sockets
             self.workers.append(self._started("--address", self.address, "--num-cpus", "1"))
 
     def machines(self) -> list[RayNode]:
@@ -155,7 +177,8 @@ class RayCluster:
             except BaseException:
                 node.end()
                 raise
-            node.end()  # Ray gives its agent 15 seconds to start, which a machine with much to do does not keep
+            # Ray gives its agent 15 seconds to start, which a machine with much to do does not keep
+            node.end()
 
     def _start(self, *options: str) -> RayNode:
         log = self.folder / f"{secrets.token_hex(4)}.log"
@@ -182,6 +205,11 @@ class RayCluster:
         }
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                start_new_session=True,
             )
         return RayNode(process, log)

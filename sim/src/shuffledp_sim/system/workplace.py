@@ -16,10 +16,13 @@ from typing import Final
 from shuffledp_core.errors import OutputError, ShuffleDPError
 
 LEAST_BYTES: Final = 16 * 2**20
-"""Free bytes without which nothing is started: keys, ledger and logs of a small round are a few MB."""
+"""Free bytes without which nothing is started: keys, ledger and logs of a small round are a few MB.
+"""
 
 _LOCK: Final = ".workplace"
-"""File in each folder that its process keeps locked: the kernel lets go of it when the process dies, in any way."""
+"""File in each folder that its process keeps locked: the kernel lets go of it when the process
+dies, in any way.
+"""
 
 FULL_BYTES: Final = 2**20
 """Free bytes below which a failure is blamed on a full disk, whatever error it raised."""
@@ -29,10 +32,12 @@ FULL_BYTES: Final = 2**20
 def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
     """A new temporary folder, for the owner only, removed with all its contents whatever happens.
 
-    A process that is killed cannot remove its own: the next one removes what killed processes of this user have left.
+    A process that is killed cannot remove its own: the next one removes what killed processes of
+    this user have left.
 
     Raises:
-        OutputError: there is no such folder, or its disk is full, now or when something else had failed.
+        OutputError: there is no such folder, or its disk is full, now or when something else had
+            failed.
     """
     try:
         with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
@@ -48,7 +53,9 @@ def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
                 raise OutputError(f"{_full(folder)} (what failed: {error})") from error
     except FileNotFoundError as error:
         if error.filename is None:  # tempfile's own: none of the usual folders can be written
-            raise OutputError("no folder for temporary files can be written; name one in TMPDIR") from error
+            raise OutputError(
+                "no folder for temporary files can be written; name one in TMPDIR"
+            ) from error
         raise
 
 
@@ -66,7 +73,9 @@ def _claimed(folder: Path) -> Iterator[None]:
 
 
 def _sweep(place: Path) -> None:
-    """Removes what processes of this user that are no more have left here: folders with our mark, and nobody's lock."""
+    """Removes what processes of this user that are no more have left here: folders with our mark,
+    and nobody's lock.
+    """
     for folder in place.glob("shuffledp-*"):
         with contextlib.suppress(OSError):  # without a mark, in use, or gone meanwhile
             kind = folder.lstat()
@@ -81,7 +90,9 @@ def _sweep(place: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Removes a folder, its mark last: where something cannot be removed yet, the next sweep finds it again."""
+    """Removes a folder, its mark last: where something cannot be removed yet, the next sweep finds
+    it again.
+    """
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

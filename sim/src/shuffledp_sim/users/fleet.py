@@ -1,8 +1,8 @@
 """Fleets of simulated users: real credentials, the real client code, real submissions.
 
-Each user has its own key and credential, randomises and seals its own value in a worker process, and uploads over
-one of a few long streams, as the devices behind a gateway do. Memory is bounded by what is under way, but for the
-messages that each user keeps to verify the board.
+Each user has its own key and credential, randomises and seals its own value in a worker process,
+and uploads over one of a few long streams, as the devices behind a gateway do. Memory is bounded by
+what is under way, but for the messages that each user keeps to verify the board.
 """
 
 from __future__ import annotations
@@ -55,7 +55,13 @@ ONIONS_PER_TASK: Final = 4000
 """Work handed to a sealing process at once: about a third of a second."""
 
 ANY_ROUND: Final = Policy(
-    epsilon=1e6, delta=0.5, epsilon_corrupted=math.inf, distance=1, operators=1, messages=1_000_000, allow_corrupt=True
+    epsilon=1e6,
+    delta=0.5,
+    epsilon_corrupted=math.inf,
+    distance=1,
+    operators=1,
+    messages=1_000_000,
+    allow_corrupt=True,
 )
 """Policy of simulated users, who take part in every round; real users choose their own limits."""
 
@@ -65,7 +71,10 @@ class FleetFailed(ShuffleDPError):  # noqa: N818 - it says what happened
 
 
 class System(Protocol):
-    """A running system as simulated users need it; `processes.LocalSystem` is one, `DeployedSystem` another."""
+    """A running system as simulated users need it.
+
+    `processes.LocalSystem` is one, `DeployedSystem` another.
+    """
 
     @property
     def deployment(self) -> Deployment:
@@ -101,10 +110,12 @@ class Fleet:
         values: shape (users,), int64, inside the round's domain.
         pool: sealing processes (`sealing.sealing_pool`).
         stages: where progress is shown.
-        seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from then until the
-            last receipt (most uploads happen while others still seal).
-        tolerated: refusals that are counted in `refused` and end nothing; any other error of a user ends `submit`.
-        memory: the responses that these users keep from round to round; None: they were never asked before.
+        seconds: gets "sealing", the time until the last envelope was sealed, and "upload", from
+            then until the last receipt (most uploads happen while others still seal).
+        tolerated: refusals that are counted in `refused` and end nothing; any other error of a user
+            ends `submit`.
+        memory: the responses that these users keep from round to round; None: they were never asked
+            before.
 
     Attributes:
         accepted: users who hold a checked receipt.
@@ -136,7 +147,9 @@ class Fleet:
         self._keys = system.deployment.keys_of(CLIENT)
         self._roster = system.deployment.roster
         self.credentials: list[bytes] = []
-        """Credentials of the users that have begun to submit, in the order of their values; ground truth of attacks."""
+        """Credentials of the users that have begun to submit, in the order of their values; ground
+        truth of attacks.
+        """
         self._kept: list[bytes] = []
         self._sample: PreparedSubmission | None = None
         self._sealed = 0
@@ -147,10 +160,14 @@ class Fleet:
         def verified(data: bytes) -> VerifiedRound:
             return verified_for(self._system, data, self._round_id)
 
-        return await find_round(self._roster, self._keys, self._system.broker, verified, round_id=self._round_id)
+        return await find_round(
+            self._roster, self._keys, self._system.broker, verified, round_id=self._round_id
+        )
 
     async def submit(self, verified: VerifiedRound | None = None) -> None:
-        """Seals and submits for every user; returns when each holds a checked receipt or was refused as tolerated.
+        """Seals and submits for every user.
+
+        Returns when each holds a checked receipt or was refused as tolerated.
 
         Args:
             verified: the round when the caller has found it already.
@@ -161,27 +178,36 @@ class Fleet:
         try:
             await self._seal_and_upload(verified or await self.find_round(), time.perf_counter())
         except BrokenProcessPool as error:
-            raise FleetFailed("a sealing process of the simulator died; is the machine out of memory?") from error
+            raise FleetFailed(
+                "a sealing process of the simulator died; is the machine out of memory?"
+            ) from error
 
     async def _seal_and_upload(self, verified: VerifiedRound, began: float) -> None:
         loop = asyncio.get_running_loop()
-        # One piece in work and one waiting for each process: no process is idle, and no more is held in memory.
+        # One piece in work and one waiting for each process: no process is idle, and no more is
+        # held in memory.
         places = asyncio.Semaphore(2 * WORKERS)
         by_size = UPLOAD_BYTES // verified.geometry.envelope_bytes
         uploads = asyncio.Semaphore(min(MOST_UPLOADS, max(FEWEST_UPLOADS, by_size)))
         async with AsyncExitStack() as stack:
             entries = cycle(
                 [
-                    await stack.enter_async_context(LongStream(verified.entry, self._keys, self._roster))
+                    await stack.enter_async_context(
+                        LongStream(verified.entry, self._keys, self._roster)
+                    )
                     for _ in range(CONNECTIONS)
                 ]
             )
 
             async def chunk(first: int, users: Sequence[tuple[int, Member]]) -> None:
-                try:  # its place is free when all is uploaded: a slow node must not let sealed envelopes pile up
+                # its place is free when all is uploaded: a slow node must not let sealed envelopes
+                # pile up
+                try:
                     values = [value for value, _ in users]
                     kept = await self._memory.recall(self._pool, verified.mechanism, first, values)
-                    prepared = await loop.run_in_executor(self._pool, seal_users, verified, users, kept)
+                    prepared = await loop.run_in_executor(
+                        self._pool, seal_users, verified, users, kept
+                    )
                     self._count_sealed(len(users), began)
                     async with _together() as group:
                         for submission in prepared:
@@ -192,7 +218,9 @@ class Fleet:
             async def upload(submission: PreparedSubmission) -> None:
                 async with uploads:
                     await self._upload(next(entries), submission)
-                self._stages.update("upload", self.accepted + self.refused.total(), len(self._values))
+                self._stages.update(
+                    "upload", self.accepted + self.refused.total(), len(self._values)
+                )
 
             async with _together() as group:
                 first = 0
@@ -214,9 +242,11 @@ class Fleet:
 
     def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in enrolled_users(self._system, verified, self._values):
-            # Out of the documents: to compute each from its private key again takes as long as a signature.
+            # Out of the documents: to compute each from its private key again takes as long as a
+            # signature.
             self.credentials += [
-                bytes.fromhex(from_json(member.credential.body, Credential).public_key) for _, member in users
+                bytes.fromhex(from_json(member.credential.body, Credential).public_key)
+                for _, member in users
             ]
             yield users
 
@@ -227,24 +257,31 @@ class Fleet:
             self._seconds["sealing"] = time.perf_counter() - began
 
     async def verify(self, signed: Signed) -> None:
-        """Checks, for every accepted user, the result and that its messages are on the board, once and unchanged.
+        """Checks, for every accepted user, the result and that its messages are on the board, once
+        and unchanged.
 
         Raises:
-            DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single client would.
+            DocumentError, CountMismatchError, BadBatchError, ReceiptMissingError: as a single
+                client would.
         """
         if self._sample is None:
             raise ValueError("nobody has submitted")
         verified = check_result(self._sample, self._roster, signed)
         geometry = self._sample.geometry
         async with AnalystReader.of(self._keys, self._roster) as analyst:
-            board = await analyst.board(self._round_id, verified.result.messages * geometry.plain_bytes)
+            board = await analyst.board(
+                self._round_id, verified.result.messages * geometry.plain_bytes
+            )
         check_board(verified, geometry, board, self._kept)
 
 
 def enrolled_users(
     system: System, verified: VerifiedRound, values: NDArray[np.int64]
 ) -> Iterator[list[tuple[int, Member]]]:
-    """Enrols a fresh member of the population for each value; yields them in pieces for one sealing task each."""
+    """Enrols a fresh member of the population for each value.
+
+    Yields them in pieces for one sealing task each.
+    """
     onions = verified.geometry.messages_per_user * (verified.geometry.hops - 1) + 1
     size = max(1, min(ONIONS_PER_TASK // onions, -(-len(values) // (4 * WORKERS))))
     enrolment = system.deployment.enrolment_of(system.population)
@@ -257,12 +294,16 @@ def enrolled_users(
 def verified_for(system: System, data: bytes, round_id: str | None = None) -> VerifiedRound:
     """Parses and verifies an announcement as every user of the system does; see `verify_round`."""
     announcement, roster = parse_announcement(data), system.deployment.roster
-    return verify_round(announcement, roster, ANY_ROUND, system.population, system_clock(), round_id)
+    return verify_round(
+        announcement, roster, ANY_ROUND, system.population, system_clock(), round_id
+    )
 
 
 @asynccontextmanager
 async def _together() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises its first failure itself: the other tasks are cancelled and have nothing to add."""
+    """A task group that raises its first failure itself: the other tasks are cancelled and have
+    nothing to add.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             yield group

@@ -1,4 +1,6 @@
-"""What simulated users keep from round to round: the responses that a device draws once and never again."""
+"""What simulated users keep from round to round: the responses that a device draws once and never
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _NONE: Final = -1
 
 
 class Memory:
-    """The kept responses of the users of one run, for one population; a user is its place among the values.
+    """The kept responses of the users of one run, for one population.
+
+    A user is its place among the values.
 
     They are in memory, and end with the run: a fleet that is started again plays other people.
 
@@ -32,8 +36,12 @@ class Memory:
         self._users = users
         self._kept: dict[str, NDArray[np.int64]] = {}
 
-    async def recall(self, pool: Executor, spec: Mechanism, first: int, values: Sequence[int]) -> list[int] | None:
-        """The responses of some users, drawn for those who were never asked; None: the mechanism has no such.
+    async def recall(
+        self, pool: Executor, spec: Mechanism, first: int, values: Sequence[int]
+    ) -> list[int] | None:
+        """The responses of some users, drawn for those who were never asked.
+
+        None: the mechanism has no such.
 
         Args:
             pool: where they are drawn.
@@ -49,13 +57,17 @@ class Memory:
             return None
         if name not in self._kept:
             if len(self._kept) >= MOST_RESPONSES:
-                raise ClientPolicyRefusal(f"these users keep {MOST_RESPONSES} responses, as many as may be")
+                raise ClientPolicyRefusal(
+                    f"these users keep {MOST_RESPONSES} responses, as many as may be"
+                )
             self._kept[name] = np.full(self._users, _NONE, dtype=np.int64)
         kept = self._kept[name][first : first + len(values)]
         unasked = np.flatnonzero(kept == _NONE)
         if unasked.size:
             held = [values[place] for place in unasked.tolist()]
-            kept[unasked] = await asyncio.get_running_loop().run_in_executor(pool, draw_responses, spec, held)
+            kept[unasked] = await asyncio.get_running_loop().run_in_executor(
+                pool, draw_responses, spec, held
+            )
         return [int(response) for response in kept]
 
 

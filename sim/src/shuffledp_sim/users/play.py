@@ -1,4 +1,6 @@
-"""Simulated users of a deployment whose processes run elsewhere, round after round: `shuffledp fleet`."""
+"""Simulated users of a deployment whose processes run elsewhere, round after round: `shuffledp
+fleet`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ from shuffledp_sim.users.memory import Memory
 from shuffledp_sim.users.sealing import sealing_pool
 
 ANNOUNCEMENT_SECONDS: Final = 10.0
-"""Time for the broker before the analyst is asked as well: the broker is untrusted and may be silent."""
+"""Time for the broker before the analyst is asked as well: the broker is untrusted and may be
+silent.
+"""
 
 POLL_SECONDS: Final = 1.0
 """Interval between two questions to the analyst, for a round without a broker, or for a result."""
@@ -50,7 +54,9 @@ RESULT_SECONDS: Final = 3600.0
 """Time a round may take to end after its closing time, before its users give up on it."""
 
 TOO_LATE: Final = (SubmissionClosedError, RoundStateError)
-"""Errors of a user who comes after the round was full, was closed, or has been erased: normal among several fleets."""
+"""Errors of a user who comes after the round was full, was closed, or has been erased: normal among
+several fleets.
+"""
 
 _ONE_ATTEMPT: Final = Backoff(attempts=1)
 _NO_CAP: Final = 2**62
@@ -96,10 +102,13 @@ def parse_broker(text: str) -> BrokerConfig:
 
 
 def run_fleet_command(options: FleetOptions) -> None:
-    """Plays the users until SIGTERM or SIGINT, or with `once` until the first round has ended; a log line a round.
+    """Plays the users until SIGTERM or SIGINT, or with `once` until the first round has ended.
+
+    A log line a round.
 
     Raises:
-        ShuffleDPError: with `once`, whatever ended the round, or `FleetStopped`; otherwise only for bad options.
+        ShuffleDPError: with `once`, whatever ended the round, or `FleetStopped`; otherwise only for
+            bad options.
     """
     configure_logs("info")
     deployment = open_deployment(options.keys)
@@ -108,14 +117,19 @@ def run_fleet_command(options: FleetOptions) -> None:
     column = load_values(options)
     if column.drawn_from is not None:
         log = structlog.get_logger()
-        log.info("users drawn with replacement", users=len(column.values), drawn_from=column.drawn_from)
+        log.info(
+            "users drawn with replacement", users=len(column.values), drawn_from=column.drawn_from
+        )
     asyncio.run(_until_signal(system, column.values, once=options.once))
 
 
 def load_values(options: FleetOptions) -> Column:
-    """Loads the users' values, from 0 to `max_value`; drawn with replacement where offset and users exceed the rows.
+    """Loads the users' values, from 0 to `max_value`.
 
-    Fleets that draw from one file, each behind the others' users by its offset, still have users of their own.
+    Drawn with replacement where offset and users exceed the rows.
+
+    Fleets that draw from one file, each behind the others' users by its offset, still have users of
+    their own.
     """
     rows = options.offset + options.users
     cap = options.max_value or _NO_CAP
@@ -142,10 +156,15 @@ async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool
             await asyncio.gather(work, waiter, return_exceptions=True)
 
 
-async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool) -> None:
-    """Takes part in each new round of the system with users that have these values; one log line a round.
+async def play(
+    system: System, values: NDArray[np.int64], pool: ProcessPoolExecutor, *, once: bool
+) -> None:
+    """Takes part in each new round of the system with users that have these values.
 
-    The users are the same people in all rounds: a response that devices keep, each keeps until this returns.
+    One log line a round.
+
+    The users are the same people in all rounds: a response that devices keep, each keeps until this
+    returns.
 
     Args:
         system: where it runs.
@@ -154,7 +173,8 @@ async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecu
         once: return after the first round.
 
     Raises:
-        ShuffleDPError: with `once`, whatever ended the round. Otherwise it is logged, and the next round is awaited.
+        ShuffleDPError: with `once`, whatever ended the round. Otherwise it is logged, and the next
+            round is awaited.
     """
     log = structlog.get_logger()
     log.info("fleet waits for a round", users=len(values), population=system.population)
@@ -167,7 +187,9 @@ async def play(system: System, values: NDArray[np.int64], pool: ProcessPoolExecu
                 if once:
                     raise
                 kind = type(error).__name__
-                log.error("round not completed", round=verified.round_id, error=kind, reason=str(error))  # noqa: TRY400
+                log.error(  # noqa: TRY400
+                    "round not completed", round=verified.round_id, error=kind, reason=str(error)
+                )
             if once:
                 return
 
@@ -182,7 +204,9 @@ async def new_rounds(system: System) -> AsyncGenerator[VerifiedRound, None]:
                 async for candidate in candidates:
                     try:
                         verified = verified_for(system, candidate)
-                        fresh = verified.round_id not in known and not await _has_ended(analyst, verified.round_id)
+                        fresh = verified.round_id not in known and not await _has_ended(
+                            analyst, verified.round_id
+                        )
                     except ShuffleDPError as error:
                         structlog.get_logger().debug("announcement passed over", reason=str(error))
                         continue
@@ -196,7 +220,9 @@ async def _candidates(system: System, analyst: AnalystReader) -> AsyncGenerator[
     began = asyncio.get_running_loop().time()
     if system.broker is not None:
         name = system.deployment.roster.deployment
-        async with aclosing(announced(system.broker, name, None, ANNOUNCEMENT_SECONDS)) as candidates:
+        async with aclosing(
+            announced(system.broker, name, None, ANNOUNCEMENT_SECONDS)
+        ) as candidates:
             async for candidate in candidates:
                 yield candidate
     try:
@@ -216,19 +242,26 @@ async def _has_ended(analyst: AnalystReader, round_id: str) -> bool:
 
 
 async def play_round(
-    system: System, verified: VerifiedRound, values: NDArray[np.int64], pool: ProcessPoolExecutor, memory: Memory
+    system: System,
+    verified: VerifiedRound,
+    values: NDArray[np.int64],
+    pool: ProcessPoolExecutor,
+    memory: Memory,
 ) -> None:
     """Plays all users in one round: they submit, wait for the result and check it; one log line.
 
     Raises:
-        ShuffleDPError: a user's error, other than that the round was full or over; or what ended the round.
+        ShuffleDPError: a user's error, other than that the round was full or over; or what ended
+            the round.
     """
     largest = verified.mechanism.domain - 1
     capped = int((values > largest).sum())
     inside = np.minimum(values, largest)
     # Where there is no terminal, standard error is the log, and a line of it is JSON.
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
-        fleet = Fleet(system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE, memory=memory)
+        fleet = Fleet(
+            system, verified.round_id, inside, pool, stages, {}, tolerated=TOO_LATE, memory=memory
+        )
         await fleet.submit(verified)
         signed = await _result(system, verified)
         read_result(system.deployment, signed)
@@ -247,12 +280,19 @@ async def play_round(
 
 
 async def _result(system: System, verified: VerifiedRound) -> Signed:
-    """Waits for the signed result, not verified. Raises `UnreachableError` when it does not come."""
+    """Waits for the signed result, not verified.
+
+    Raises `UnreachableError` when it does not come.
+    """
     until = verified.closes_at + int(1000 * RESULT_SECONDS)
-    async with AnalystReader.of(system.deployment.keys_of(CLIENT), system.deployment.roster) as analyst:
+    async with AnalystReader.of(
+        system.deployment.keys_of(CLIENT), system.deployment.roster
+    ) as analyst:
         while system_clock() < until:
             try:
                 return await analyst.result(verified.round_id)
             except UnknownRoundError:
                 await asyncio.sleep(POLL_SECONDS)
-    raise UnreachableError(f"round {verified.round_id} did not end within {RESULT_SECONDS:g} s of its closing time")
+    raise UnreachableError(
+        f"round {verified.round_id} did not end within {RESULT_SECONDS:g} s of its closing time"
+    )

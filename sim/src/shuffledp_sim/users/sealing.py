@@ -1,4 +1,7 @@
-"""Code of the fleet's sealing processes. Imports only the client's pure part, so that a worker starts in a moment."""
+"""Code of the fleet's sealing processes.
+
+Imports only the client's pure part, so that a worker starts in a moment.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,17 @@ class _DeafPool(WorkerPool):
     def __exit__(self, *_: object) -> None:
         """Gives up what has not begun, and waits for the rest.
 
-        A pool that is not waited for may end while the interpreter does, which then prints a traceback.
+        A pool that is not waited for may end while the interpreter does, which then prints a
+        traceback.
         """
         self.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Blocks SIGINT: processes that are started meanwhile inherit that, and this one gets it afterwards."""
+    """Blocks SIGINT: processes that are started meanwhile inherit that, and this one gets it
+    afterwards.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -62,15 +68,20 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 def sealing_pool() -> ProcessPoolExecutor:
     """One sealing process per core, not yet started; use as a context manager."""
-    resource_tracker.ensure_running()  # at its own start it unblocks SIGINT, which `submit` has blocked
+    # at its own start it unblocks SIGINT, which `submit` has blocked
+    resource_tracker.ensure_running()
     context = multiprocessing.get_context("spawn")
     return _DeafPool(WORKERS, mp_context=context, initializer=begin)
 
 
 def run_chunks(
-    pool: ProcessPoolExecutor, chunks: Sequence[tuple[Callable[[], Result], int]], progress: Progress | None
+    pool: ProcessPoolExecutor,
+    chunks: Sequence[tuple[Callable[[], Result], int]],
+    progress: Progress | None,
 ) -> list[Result]:
-    """Runs all calls and returns their results in order; those not yet begun are given up when one fails.
+    """Runs all calls and returns their results in order.
+
+    Those not yet begun are given up when one fails.
 
     Args:
         pool: where the calls run, so they must be picklable.
@@ -97,4 +108,6 @@ async def warm(pool: ProcessPoolExecutor) -> None:
     try:
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(WORKERS)))
     except BrokenProcessPool as error:
-        raise UnreachableError("a sealing process died at its start; is the machine out of memory?") from error
+        raise UnreachableError(
+            "a sealing process died at its start; is the machine out of memory?"
+        ) from error

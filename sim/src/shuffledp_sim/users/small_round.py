@@ -1,7 +1,9 @@
-"""A small round of a running system, played step by step: every user in hand, what is sent, and who would complain.
+"""A small round of a running system, played step by step: every user in hand, what is sent, and who
+would complain.
 
-A fleet (`fleet`) plays thousands of users as they are. Here each submission is a value that the caller can keep,
-change, hold back or look for on the board: for experiments and exercises with some dozens of users.
+A fleet (`fleet`) plays thousands of users as they are. Here each submission is a value that the
+caller can keep, change, hold back or look for on the board: for experiments and exercises with some
+dozens of users.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ANALYST, issue_credentials
-from shuffledp_ops.rounds.running import OpenedRound, StageClock, control_of, follow_round, open_round
+from shuffledp_ops.rounds.running import (
+    OpenedRound,
+    StageClock,
+    control_of,
+    follow_round,
+    open_round,
+)
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.users.fleet import ANY_ROUND, System
 
@@ -36,7 +44,8 @@ class SmallRound:
     """One open round: prepare, `send`, then `finish`.
 
     Attributes:
-        honest: submissions whose users look for their messages afterwards (`complaint`); the caller adds to it.
+        honest: submissions whose users look for their messages afterwards (`complaint`); the caller
+            adds to it.
         verified: the round as a client verified it, under `policy`.
     """
 
@@ -47,7 +56,12 @@ class SmallRound:
         self.roster = system.deployment.roster
         self.announcement = opened.announcement
         self.verified: VerifiedRound = verify_round(
-            opened.announcement, self.roster, policy, system.population, system_clock(), opened.round_id
+            opened.announcement,
+            self.roster,
+            policy,
+            system.population,
+            system_clock(),
+            opened.round_id,
         )
         self.honest: list[PreparedSubmission] = []
 
@@ -64,18 +78,31 @@ class SmallRound:
         """New users with credentials under this key; None: the population's own."""
         return [Member.of(*pair) for pair in issue_credentials(enrolment or self.enrolment, users)]
 
-    def prepared(self, values: Sequence[int], enrolment: Identity | None = None) -> list[PreparedSubmission]:
+    def prepared(
+        self, values: Sequence[int], enrolment: Identity | None = None
+    ) -> list[PreparedSubmission]:
         """Submissions of new users who hold these values, made as a device makes them."""
         members = self.members(len(values), enrolment)
-        return [prepare(self.verified, value, member) for value, member in zip(values, members, strict=True)]
+        return [
+            prepare(self.verified, value, member)
+            for value, member in zip(values, members, strict=True)
+        ]
 
-    def sealed(self, answers: Sequence[int], enrolment: Identity | None = None) -> list[PreparedSubmission]:
+    def sealed(
+        self, answers: Sequence[int], enrolment: Identity | None = None
+    ) -> list[PreparedSubmission]:
         """Submissions of new users who give these answers, which are not randomised again."""
         members = self.members(len(answers), enrolment)
-        return [prepare_answer(self.verified, answer, member) for answer, member in zip(answers, members, strict=True)]
+        return [
+            prepare_answer(self.verified, answer, member)
+            for answer, member in zip(answers, members, strict=True)
+        ]
 
     async def send(self, submissions: Sequence[PreparedSubmission]) -> None:
-        """Sends these submissions and checks their receipts; raises the entry node's first refusal."""
+        """Sends these submissions and checks their receipts.
+
+        Raises the entry node's first refusal.
+        """
         async with self.entry() as entry:
             await asyncio.gather(*(entry.submit(submission) for submission in submissions))
 
@@ -95,13 +122,20 @@ class SmallRound:
         if result.outcome != Outcome.PUBLISHED:
             return b""
         async with AnalystReader.of(self.keys, self.roster) as analyst:
-            return await analyst.board(self.round_id, result.messages * self.verified.geometry.plain_bytes)
+            return await analyst.board(
+                self.round_id, result.messages * self.verified.geometry.plain_bytes
+            )
 
     def complaint(self, signed: Signed, board: bytes, user: int) -> ShuffleDPError | None:
-        """The error with which this honest user's own client rejects a published round; None when all is well."""
+        """The error with which this honest user's own client rejects a published round.
+
+        None when all is well.
+        """
         mine = self.honest[user]
         try:
-            check_board(check_result(mine, self.roster, signed), mine.geometry, board, [mine.messages])
+            check_board(
+                check_result(mine, self.roster, signed), mine.geometry, board, [mine.messages]
+            )
         except ShuffleDPError as error:
             return error
         return None

@@ -1,1 +1,3 @@
-"""Attacks of malicious mix nodes: tampering with onions (`tampering`), in real rounds (`rounds`), judged (`attack`)."""
+"""Attacks of malicious mix nodes: tampering with onions (`tampering`), in real rounds (`rounds`),
+judged (`attack`).
+"""

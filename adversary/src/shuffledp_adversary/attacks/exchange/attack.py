@@ -1,36 +1,42 @@
 """Exchange: a mix node that repeats, replays, loses, exchanges or marks onions.
 
-**What the adversary has.** One mix node, above all the entry node: it opens every user's envelope, so it knows whose
-inner onions are whose, though not what is in them. It may change its output as it likes, and sign for it. It reads
-the published board. All its peers run the honest program.
+**What the adversary has.** One mix node, above all the entry node: it opens every user's envelope,
+so it knows whose inner onions are whose, though not what is in them. It may change its output as it
+likes, and sign for it. It reads the published board. All its peers run the honest program.
 
-**What it does, and why that should work.** A mix hides only what goes through it once and unchanged.
+**What it does, and why that should work.** A mix hides only what goes through it once and
+unchanged.
 
-* *Repeat*: send a copy of the victim's onion along. Mixing keeps multiplicities, so the message that stands on the
-  board three times is the victim's. *Replay* does it across rounds.
-* *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all layers and shows.
-* *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts stay right; or
-  *drop* them and sign for it, as if they had not opened; or, as the last node, *double* one message in place of others.
-* *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its own. What it did not
-  make itself on the board is the victim's. *Crowd* does that at the door: let the victim in, turn the others away,
-  and make up the rest. *Surround* is the same from outside, with accomplices who really are enrolled.
+* *Repeat*: send a copy of the victim's onion along. Mixing keeps multiplicities, so the message
+  that stands on the board three times is the victim's. *Replay* does it across rounds.
+* *Mark*: flip a bit of the victim's onion. Under a malleable cipher the change comes through all
+  layers and shows.
+* *Lose* or *exchange*: drop the victim's onions, and send others in their place so that all counts
+  stay right; or *drop* them and sign for it, as if they had not opened; or, as the last node,
+  *double* one message in place of others.
+* *Isolate* (the "n - 1" or blending attack): exchange everybody's onions but the victim's for its
+  own. What it did not make itself on the board is the victim's. *Crowd* does that at the door: let
+  the victim in, turn the others away, and make up the rest. *Surround* is the same from outside,
+  with accomplices who really are enrolled.
 * *Frame* (verified rounds only, which trace what does not open to its user): accuse a record that
   does open, and show the share that opens it in a second spelling.
 
-**What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are fresh, so that an
-onion of another round does not open; every layer is authenticated, so that a marked one does not open either, and what
-does not open is dropped: neither copies nor marks reach the board. Counts, also of what was dropped, are signed at
-every hop and held together at the end; and every message carries a receipt tag that only its sender knows, so that a
-user whose message is not on the board, once and unchanged, holds evidence in its receipt. A share in a second spelling
-is refused, and its author named, because an element of the group has one encoding.
+**What stops it.** Of an onion that stands twice in a batch the next node keeps one; round keys are
+fresh, so that an onion of another round does not open; every layer is authenticated, so that a
+marked one does not open either, and what does not open is dropped: neither copies nor marks reach
+the board. Counts, also of what was dropped, are signed at every hop and held together at the end;
+and every message carries a receipt tag that only its sender knows, so that a user whose message is
+not on the board, once and unchanged, holds evidence in its receipt. A share in a second spelling is
+refused, and its author named, because an element of the group has one encoding.
 
-**What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by everybody but the victim,
-too late for the victim. *Crowd* leaves nobody with a receipt that is not honoured. Only the entry node sees
-credentials, so nobody else can tell made-up reports; they count as colluding users, which the plan must allow for.
+**What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by
+everybody but the victim, too late for the victim. *Crowd* leaves nobody with a receipt that is not
+honoured. Only the entry node sees credentials, so nobody else can tell made-up reports; they count
+as colluding users, which the plan must allow for.
 
-Sources: Serjantov, Dingledine and Syverson, "From a Trickle to a Flood: Active Attacks on Several Mix Types"
-(Information Hiding 2002), for the blending attack; Danezis and Goldberg, "Sphinx" (IEEE S&P 2009), for tagging and
-replay.
+Sources: Serjantov, Dingledine and Syverson, "From a Trickle to a Flood: Active Attacks on Several
+Mix Types" (Information Hiding 2002), for the blending attack; Danezis and Goldberg, "Sphinx" (IEEE
+S&P 2009), for tagging and replay.
 """
 
 from __future__ import annotations
@@ -50,7 +56,12 @@ from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
 from shuffledp_adversary.attacks.exchange import unguarded
 from shuffledp_adversary.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
-from shuffledp_adversary.attacks.exchange.rounds import USERS, Observation, observe, tamperable_system
+from shuffledp_adversary.attacks.exchange.rounds import (
+    USERS,
+    Observation,
+    observe,
+    tamperable_system,
+)
 from shuffledp_adversary.attacks.exchange.tampering import SILENTLY
 from shuffledp_adversary.attacks.exchange.verified import run_verified
 from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
@@ -73,14 +84,18 @@ SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     SILENTLY: (1,),
     "grow": (1, 3),
 }
-"""Tamperings that must be noticed, with the positions on the route at which they are tried (1: entry, 3: last)."""
+"""Tamperings that must be noticed, with the positions on the route at which they are tried (1:
+entry, 3: last).
+"""
 
 ANSWER: Final = "another answer"
 TRACED: Final = "the victim's messages"
 
 WANTED: Final[dict[str, str]] = {
     **dict.fromkeys(("copy", "replay", "mark", "isolate", "crowd", "surround"), TRACED),
-    **dict.fromkeys(("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER),
+    **dict.fromkeys(
+        ("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER
+    ),
 }
 """Goal of the adversary for each tampering."""
 
@@ -95,9 +110,12 @@ _NOTICED: Final = "noticed, as a share of the tampered rounds"
 _IDENTIFIED: Final = "identified, as a share of the victim's messages"
 
 _LESSON: Final = (
-    "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked onions reach no board. "
-    "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of that only afterwards, "
-    "and of reports that the entry node makes up not at all. Such reports count as colluding users. "
+    "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked "
+    "onions reach no board. "
+    "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of "
+    "that only afterwards, "
+    "and of reports that the entry node makes up not at all. Such reports count as colluding "
+    "users. "
     "Plain rounds accuse nobody; with --mix verified a node also tries to frame a user."
 )
 
@@ -111,7 +129,8 @@ def run_exchange(
     culprits: str = "1",
     tamperings: int = 0,
 ) -> AttackReport:
-    """Runs every tampering once at each position in real rounds, and the unguarded ones `trials` times in process.
+    """Runs every tampering once at each position in real rounds, and the unguarded ones `trials`
+    times in process.
 
     With `mix` "verified" the rounds are such, and nothing is played in process.
 
@@ -121,7 +140,8 @@ def run_exchange(
         mix: how the rounds are mixed.
         users: of each verified round in which users send messages that do not open.
         culprits: how many of them do, for example "1,10,100"; each number at each layer.
-        tamperings: random ones in verified rounds, by a node at each position, and as many by a user.
+        tamperings: random ones in verified rounds, by a node at each position, and as many by a
+            user.
 
     Raises:
         UsageError: a number is out of range, or of rounds that are mixed otherwise.
@@ -130,23 +150,38 @@ def run_exchange(
     check_trials(trials, confidence, fewest=1)
     if mix is Mix.VERIFIED:
         if (trials, confidence) != (TRIALS, DEFAULT_CONFIDENCE):
-            raise UsageError("--trials and --confidence are for --mix plain: of verified rounds nothing is sampled")
+            raise UsageError(
+                "--trials and --confidence are for --mix plain: of verified rounds nothing is "
+                "sampled"
+            )
         return run_verified(users, culprits, tamperings)
     if (users, culprits, tamperings) != (USERS + 1, "1", 0):
-        raise UsageError("--users, --culprits and --tamperings are for verified rounds: add --mix verified")
+        raise UsageError(
+            "--users, --culprits and --tamperings are for verified rounds: add --mix verified"
+        )
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
+    with (
+        tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder,
+        Stages(Console(stderr=True)) as stages,
+    ):
         observations, refusals = asyncio.run(play(Path(folder), stages))
         in_process = _in_process(trials, confidence, stages)
         stages.finish()
     findings = (*judged(observations), *_at_the_door(refusals), *in_process)
-    details: dict[str, Any] = {"observations": [_row(seen) for seen in observations], "at_the_door": refusals}
+    details: dict[str, Any] = {
+        "observations": [_row(seen) for seen in observations],
+        "at_the_door": refusals,
+    }
     return AttackReport("exchange", _LESSON, findings, time.perf_counter() - began, details)
 
 
 async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[str, str | None]]:
-    """Plays all real rounds on one system: an observation of each, and the refusals at the door (see `knock`)."""
-    scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    """Plays all real rounds on one system: an observation of each, and the refusals at the door
+    (see `knock`).
+    """
+    scenarios = [
+        (name, position) for name, positions in SCENARIOS.items() for position in positions
+    ]
     scenarios.append(("isolate", 1))
     total = len(scenarios) + 4
     system, orders = tamperable_system(folder)
@@ -172,13 +207,22 @@ async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[st
 
 def _row(seen: Observation) -> dict[str, Any]:
     wanted = WANTED.get(seen.tampering)
-    got = seen.answer_changed if wanted == ANSWER else seen.identified > 0 if wanted == TRACED else False
+    got = (
+        seen.answer_changed
+        if wanted == ANSWER
+        else seen.identified > 0
+        if wanted == TRACED
+        else False
+    )
     return {"wanted": wanted, "got": got, **seen.to_dict()}
 
 
 def judged(observations: Sequence[Observation]) -> list[Finding]:
     """Findings of the real rounds."""
-    of = {name: [seen for seen in observations if seen.tampering == name] for name in (*SCENARIOS, "isolate")}
+    of = {
+        name: [seen for seen in observations if seen.tampering == name]
+        for name in (*SCENARIOS, "isolate")
+    }
     findings = [_must_be_noticed(name, of[name]) for name in SCENARIOS]
     tracing = [seen for name in ("copy", "replay", "mark") for seen in of[name]]
     findings.append(
@@ -223,15 +267,25 @@ def judged(observations: Sequence[Observation]) -> list[Finding]:
 _ISOLATING: Final = {
     "isolate": "entry node exchanges all onions but the victim's",
     "crowd": "entry node turns the others away and makes up reports (no enrolment key)",
-    "surround": f"{USERS - 1} enrolled accomplices around the victim (with the enrolment key; entry node honest)",
+    "surround": f"{USERS - 1} enrolled accomplices around the victim (with the enrolment key; "
+    f"entry node honest)",
 }
-"""Attacks after which the board holds nobody's messages but the victim's and the adversary's own."""
+"""Attacks after which the board holds nobody's messages but the victim's and the adversary's own.
+"""
 
 
 def _must_be_noticed(name: str, rounds: Sequence[Observation]) -> Finding:
     share = sum(seen.noticed for seen in rounds) / len(rounds)
     note = "; ".join(f"at {seen.position}: {seen.by}, {seen.error}" for seen in rounds)
-    return _count(name, _NOTICED, Claim(_GOAL, 1.0, at_least=True), share, len(rounds), defended=True, note=note)
+    return _count(
+        name,
+        _NOTICED,
+        Claim(_GOAL, 1.0, at_least=True),
+        share,
+        len(rounds),
+        defended=True,
+        note=note,
+    )
 
 
 def _isolated(what: str, seen: Observation) -> Finding:
@@ -257,11 +311,25 @@ def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
 
 
 def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
-    """Findings of the in-process attacks with and without one check, and with every bit of an onion flipped."""
+    """Findings of the in-process attacks with and without one check, and with every bit of an onion
+    flipped.
+    """
     runs: list[tuple[str, bool, Callable[[], unguarded.Pointing]]] = [
-        ("copy, where nodes do not look for repeated onions", False, lambda: unguarded.copied(trials, guarded=False)),
-        ("copy, the same rounds with that check", True, lambda: unguarded.copied(trials, guarded=True)),
-        ("mark, where layers are encrypted but not authenticated", False, lambda: unguarded.marked(trials)),
+        (
+            "copy, where nodes do not look for repeated onions",
+            False,
+            lambda: unguarded.copied(trials, guarded=False),
+        ),
+        (
+            "copy, the same rounds with that check",
+            True,
+            lambda: unguarded.copied(trials, guarded=True),
+        ),
+        (
+            "mark, where layers are encrypted but not authenticated",
+            False,
+            lambda: unguarded.marked(trials),
+        ),
     ]
     findings = []
     for scenario, defended, run in runs:
@@ -276,20 +344,36 @@ def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]
 def _flipped(suite: str, trace: unguarded.Pointing) -> Finding:
     claim, share = Claim("authenticated encryption", 0.0), trace.found / trace.trials
     quantity = "opened, as a share of the onions with one flipped bit"
-    return _count(f"mark, every bit under {suite}", quantity, claim, share, trace.trials, defended=True)
+    return _count(
+        f"mark, every bit under {suite}", quantity, claim, share, trace.trials, defended=True
+    )
 
 
-def _sampled(scenario: str, trace: unguarded.Pointing, confidence: float, *, defended: bool) -> Finding:
-    claim = Claim("pointing at any message of the round: the victim has as many as everybody", 1 / unguarded.USERS)
+def _sampled(
+    scenario: str, trace: unguarded.Pointing, confidence: float, *, defended: bool
+) -> Finding:
+    claim = Claim(
+        "pointing at any message of the round: the victim has as many as everybody",
+        1 / unguarded.USERS,
+    )
     counted, quantity = (trace.found, trace.trials), "traced, as a share of the rounds"
     return share_finding(scenario, counted, claim, confidence, defended=defended, quantity=quantity)
 
 
 def _count(
-    scenario: str, quantity: str, claim: Claim, measured: float, trials: int, *, defended: bool, note: str = ""
+    scenario: str,
+    quantity: str,
+    claim: Claim,
+    measured: float,
+    trials: int,
+    *,
+    defended: bool,
+    note: str = "",
 ) -> Finding:
     """Finding about a counted number: its interval is the number itself."""
-    return Finding(scenario, quantity, claim, measured, measured, measured, trials, defended, note=note)
+    return Finding(
+        scenario, quantity, claim, measured, measured, measured, trials, defended, note=note
+    )
 
 
 ATTACK: Final = Attack(
@@ -300,10 +384,18 @@ ATTACK: Final = Attack(
         "trials": whole_number("Rounds in process of each attack, with and without its defence."),
         "confidence": CONFIDENCE,
         "mix": Mixing,
-        "users": whole_number("Users of each verified round in which some send messages that do not open."),
+        "users": whole_number(
+            "Users of each verified round in which some send messages that do not open."
+        ),
         "culprits": Annotated[
-            str, typer.Option(metavar="INTEGER,..", help="Numbers of colluding users; one round each, at each layer.")
+            str,
+            typer.Option(
+                metavar="INTEGER,..",
+                help="Numbers of colluding users; one round each, at each layer.",
+            ),
         ],
-        "tamperings": whole_number("Random tamperings with verified rounds, at each position and by a user."),
+        "tamperings": whole_number(
+            "Random tamperings with verified rounds, at each position and by a user."
+        ),
     },
 )

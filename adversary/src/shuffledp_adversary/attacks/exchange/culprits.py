@@ -1,7 +1,9 @@
-"""Users of a verified round whose messages do not open, one or a hundred: who is named, and who goes on.
+"""Users of a verified round whose messages do not open, one or a hundred: who is named, and who
+goes on.
 
-A round has so many culprits among its users, and room for just as many to be left out. What it publishes is checked as
-anybody would: the history must name the culprits and nobody else, and `shuffledp verify` must find the board right.
+A round has so many culprits among its users, and room for just as many to be left out. What it
+publishes is checked as anybody would: the history must name the culprits and nobody else, and
+`shuffledp verify` must find the board right.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from typing import Final
 import msgspec
 
 from shuffledp import verify
-from shuffledp_adversary.attacks.exchange.rounds import LARGEST, TamperedRound, open_tampered, plan_for
+from shuffledp_adversary.attacks.exchange.rounds import (
+    LARGEST,
+    TamperedRound,
+    open_tampered,
+    plan_for,
+)
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_submission
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_core.documents.models import Result
@@ -75,11 +82,19 @@ class CulpritsObservation:
     def right(self) -> bool:
         """True if all culprits were named, nobody else, and all others got their answer."""
         named = (self.named, self.framed) == (self.culprits, 0)
-        return self.published and named and self.accepted == self.users - self.culprits and not self.complaints
+        return (
+            self.published
+            and named
+            and self.accepted == self.users - self.culprits
+            and not self.complaints
+        )
 
 
 def counts(users: int, culprits: str) -> tuple[int, ...]:
-    """The numbers of culprits that are asked for. Raises `UsageError` unless each leaves enough honest users."""
+    """The numbers of culprits that are asked for.
+
+    Raises `UsageError` unless each leaves enough honest users.
+    """
     if not FEWEST < users <= MOST_USERS:
         raise UsageError(f"--users must be from {FEWEST + 1} to {MOST_USERS:,}, not {users}")
     most = users - FEWEST
@@ -87,20 +102,28 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
     parts = [part.strip() for part in culprits.split(",")]
     if not all(part in numbers for part in parts) or len(set(parts)) != len(parts):
         raise UsageError(
-            f"--culprits takes different numbers from 1 to {most}, such as 1,10, where a round has {users} users, "
+            f"--culprits takes different numbers from 1 to {most}, such as 1,10, where a round "
+            f"has {users} users, "
             f"not {culprits!r}"
         )
     return tuple(numbers[part] for part in parts)
 
 
-async def observe_culprits(system: LocalSystem, layer: int, users: int, culprits: int) -> CulpritsObservation:
-    """Plays one whole verified round of honest nodes with so many users whose first message says nothing at `layer`."""
-    # One more than there are: a round that is full would close by itself, before the clock below is read.
+async def observe_culprits(
+    system: LocalSystem, layer: int, users: int, culprits: int
+) -> CulpritsObservation:
+    """Plays one whole verified round of honest nodes with so many users whose first message says
+    nothing at `layer`.
+    """
+    # One more than there are: a round that is full would close by itself, before the clock below is
+    # read.
     plan = plan_for(system, 1, max_reports=users + 1, min_reports=users - culprits)
     plan = msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=86400.0)
     played = await open_tampered(system, plan)
     played.honest += played.prepared([number % (LARGEST + 1) for number in range(users - culprits)])
-    bad = [spoiled_submission(played.verified, member, layer) for member in played.members(culprits)]
+    bad = [
+        spoiled_submission(played.verified, member, layer) for member in played.members(culprits)
+    ]
     await _send(played, [*played.honest, *bad])
     began = time.perf_counter()
     signed = await played.finish()
@@ -140,4 +163,8 @@ async def named_in(played: TamperedRound, signed: Signed) -> set[str]:
         save_round(published, saved, trusted_files(deployment.folder))
         verify(saved)
     history = History.from_bytes(published.published["history.bin"])
-    return {passage.credential.hex() for transcript in history.transcripts for passage in transcript.passages}
+    return {
+        passage.credential.hex()
+        for transcript in history.transcripts
+        for passage in transcript.passages
+    }

@@ -30,7 +30,9 @@ AGAIN: Final = "the same submission again"
 
 
 async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
-    """Plays a round whose entry node admits only the victim and accomplices that nobody ever enrolled."""
+    """Plays a round whose entry node admits only the victim and accomplices that nobody ever
+    enrolled.
+    """
     own = _unknown_enrolment(system)
     orders.let_in(own.public_key)
     orders.give(CROWD)
@@ -45,7 +47,10 @@ async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
 
 
 async def surround(system: LocalSystem) -> Observation:
-    """Plays a round in which enrolled accomplices take all places but one; the entry node is honest."""
+    """Plays a round in which enrolled accomplices take all places but one.
+
+    The entry node is honest.
+    """
     tampered = await open_tampered(system, plan_for(system, 2, max_reports=USERS))
     accomplices = tampered.prepare(USERS - 1, tampered.enrolment)
     await tampered.send(accomplices)
@@ -58,7 +63,8 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
     """Tries replayed, stolen and forged submissions on an honest entry node, and ends the round.
 
     Returns:
-        The error's class by attempt, None for one that got a receipt; and the round, in which `USERS` - 1 took part.
+        The error's class by attempt, None for one that got a receipt; and the round, in which
+        `USERS` - 1 took part.
     """
     tampered = await open_tampered(system, plan_for(system, 2))
     await tampered.submit(USERS - 2)
@@ -68,19 +74,25 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
     stolen = tampered.honest[0]
     attempts = {
         AGAIN: stolen,
-        "a stolen envelope, claimed with the thief's own credential": _claimed(tampered, thief, stolen.envelope),
+        "a stolen envelope, claimed with the thief's own credential": _claimed(
+            tampered, thief, stolen.envelope
+        ),
         "a stolen submission with the credential exchanged": msgspec.structs.replace(
             stolen, credential=thief.credential
         ),
         "a second, different submission of the same user": prepare(tampered.verified, 0, regular),
         "a credential that nobody enrolled": tampered.prepare(1, _unknown_enrolment(system))[0],
     }
-    refusals = {attempt: await _refusal(tampered, submission) for attempt, submission in attempts.items()}
+    refusals = {
+        attempt: await _refusal(tampered, submission) for attempt, submission in attempts.items()
+    }
     return refusals, await judge(tampered, await tampered.finish(), b"", "knock", 2)
 
 
 async def _require_refused(tampered: TamperedRound) -> None:
-    """Checks that another honest user is refused, because the round is full or over: it holds no receipt."""
+    """Checks that another honest user is refused, because the round is full or over: it holds no
+    receipt.
+    """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
         raise ValueError("a user got in who should have been turned away")
 
@@ -96,7 +108,9 @@ async def _refusal(tampered: TamperedRound, submission: PreparedSubmission) -> s
 def _claimed(tampered: TamperedRound, thief: Member, envelope: bytes) -> PreparedSubmission:
     """Submission of somebody else's envelope under the thief's own credential and claim."""
     identity = thief.identity()
-    claim = SubmissionClaim(round_id=tampered.round_id, credential=identity.name, envelope_digest=digest(envelope))
+    claim = SubmissionClaim(
+        round_id=tampered.round_id, credential=identity.name, envelope_digest=digest(envelope)
+    )
     mine = prepare(tampered.verified, 0, thief)
     return msgspec.structs.replace(mine, envelope=envelope, claim=identity.sign(claim))
 

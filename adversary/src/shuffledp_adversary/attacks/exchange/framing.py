@@ -1,8 +1,8 @@
 """Framing: a node of a verified round accuses a record that it could open.
 
 If the accusation stood, the round would trace the record to its user, show all of that user's
-records to the accuser, and leave the user out: an honest user would be named, and lose its anonymity
-and its report.
+records to the accuser, and leave the user out: an honest user would be named, and lose its
+anonymity and its report.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def second_spelling(point: Element) -> Element:
     """The same 255 bits, and bit 255 set.
 
     A decoder that ignores that bit reads the same element, for which the proof of the share holds.
-    A layer key is a hash of the bytes: with that of the second spelling the box does not open, as if
-    its user had sent nonsense.
+    A layer key is a hash of the bytes: with that of the second spelling the box does not open, as
+    if its user had sent nonsense.
     """
     return Element(point[:-1] + bytes([point[-1] | 0x80]))
 

@@ -1,4 +1,6 @@
-"""A malicious node: the shuffler's own code, with the output of its mixing tampered with before it is signed."""
+"""A malicious node: the shuffler's own code, with the output of its mixing tampered with before it
+is signed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import msgspec
 
 from shuffledp_adversary.attacks.exchange.framing import FRAME, frame
 from shuffledp_adversary.attacks.exchange.random_node import RandomCheat
-from shuffledp_adversary.attacks.exchange.tampering import CROWD, DROP, SILENTLY, TAMPERINGS, Pool, split
+from shuffledp_adversary.attacks.exchange.tampering import (
+    CROWD,
+    DROP,
+    SILENTLY,
+    TAMPERINGS,
+    Pool,
+    split,
+)
 from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import Signed, verify
@@ -27,7 +36,9 @@ from shuffledp_shuffler.node import MixNode, NodeServices
 from shuffledp_shuffler.work import RoundPipeline
 
 RANDOM: Final = "random "
-"""Order of one random tampering with a verified round; the number by which it is drawn stands behind it."""
+"""Order of one random tampering with a verified round; the number by which it is drawn stands
+behind it.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,10 @@ class Orders:
         return file.read_text().strip() if file.exists() else None
 
     def give(self, order: str | None) -> None:
-        """Orders a tampering for the rounds from now on; None: honest work. Forgets what was made up before."""
+        """Orders a tampering for the rounds from now on; None: honest work.
+
+        Forgets what was made up before.
+        """
         if order is not None and order not in {*TAMPERINGS, FRAME} and not order.startswith(RANDOM):
             raise ValueError(f"unknown tampering {order!r}; choose one of {', '.join(TAMPERINGS)}")
         make_folder(self.folder)
@@ -53,7 +67,9 @@ class Orders:
             write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Names an enrolment key of the adversary's own: holders of its credentials are accomplices."""
+        """Names an enrolment key of the adversary's own: holders of its credentials are
+        accomplices.
+        """
         make_folder(self.folder)
         (self.folder / "accomplices").write_bytes(enrolment_key)
 
@@ -74,7 +90,10 @@ class Orders:
 
 @dataclass(frozen=True)
 class TamperingWork(RoundPipeline):
-    """Mixes as a node does, then tampers. `earlier` keeps one record of every round, by position, to replay it."""
+    """Mixes as a node does, then tampers.
+
+    `earlier` keeps one record of every round, by position, to replay it.
+    """
 
     orders: Orders
     cheats: dict[str, RandomCheat] = field(default_factory=dict)
@@ -100,9 +119,13 @@ class TamperingWork(RoundPipeline):
         self.orders.leave_made(pool.made)
         packed = b"".join(tampered)
         write_atomic(live.folder.outgoing, packed)
-        # Only with this order the header admits the loss; every other one has to get by with counts that seem whole.
-        dropped = header.dropped + (len(pool.records) - len(tampered) if self.orders.order == DROP else 0)
-        # A header for what is really sent: the next hop would refuse any other by its digest or by arithmetic alone.
+        # Only with this order the header admits the loss; every other one has to get by with counts
+        # that seem whole.
+        dropped = header.dropped + (
+            len(pool.records) - len(tampered) if self.orders.order == DROP else 0
+        )
+        # A header for what is really sent: the next hop would refuse any other by its digest or by
+        # arithmetic alone.
         return msgspec.structs.replace(
             header,
             users=(len(tampered) + dropped) // pool.geometry.messages_per_user,
@@ -136,7 +159,9 @@ class TamperingWork(RoundPipeline):
         geometry, position = terms.geometry, terms.position
         records = split(live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1))
         victim = records[:1]
-        if live.record.is_entry:  # only here the node knows what is whose: it opens the first envelope by itself
+        if (
+            live.record.is_entry
+        ):  # only here the node knows what is whose: it opens the first envelope by itself
             envelope = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
             opened = open_envelope(geometry, live.record.round_id, live.require_key(), envelope)
             victim = split(opened, geometry.record_bytes(2))
@@ -200,7 +225,13 @@ def corrupted(orders: Orders) -> Callable[[NodeServices], MixNode]:
     def node_of(parts: NodeServices) -> MixNode:
         honest = parts.work
         work = TamperingWork(
-            honest.identity, honest.pool, honest.relay, honest.metrics, None, orders, memory=honest.memory
+            honest.identity,
+            honest.pool,
+            honest.relay,
+            honest.metrics,
+            None,
+            orders,
+            memory=honest.memory,
         )
         return LyingNode(replace(parts, work=work), orders)
 

@@ -1,10 +1,13 @@
-"""Process of a mix node that cheats on order: `python -m` this module with `--orders FOLDER --config FILE`.
+"""Process of a mix node that cheats on order: `python -m` this module with `--orders FOLDER
+--config FILE`.
 
-It is the real node in every respect but one: after it has mixed, it tampers with its output as the file `order` in
-its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and signs a header that fits its output.
-The plain messages that it makes up are left in `made` for its accomplices.
+It is the real node in every respect but one: after it has mixed, it tampers with its output as the
+file `order` in its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and
+signs a header that fits its output. The plain messages that it makes up are left in `made` for its
+accomplices.
 
-Peeling processes import the main module again, so the node itself is in `node` and imported in `main` only.
+Peeling processes import the main module again, so the node itself is in `node` and imported in
+`main` only.
 """
 
 from __future__ import annotations
@@ -19,8 +22,12 @@ from shuffledp_core.errors import ShuffleDPError
 
 def main() -> int:
     """Runs the node and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="malicious-node", description="A mix node that cheats, for experiments.")
-    parser.add_argument("--orders", type=Path, required=True, help="folder in which the orders of each round lie")
+    parser = argparse.ArgumentParser(
+        prog="malicious-node", description="A mix node that cheats, for experiments."
+    )
+    parser.add_argument(
+        "--orders", type=Path, required=True, help="folder in which the orders of each round lie"
+    )
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")
     options = parser.parse_args()
 
@@ -30,7 +37,9 @@ def main() -> int:
     from shuffledp_shuffler.config import NodeConfig
 
     try:
-        asyncio.run(run(load_config(options.config, NodeConfig), node_of=corrupted(Orders(options.orders))))
+        asyncio.run(
+            run(load_config(options.config, NodeConfig), node_of=corrupted(Orders(options.orders)))
+        )
     except ShuffleDPError as error:
         print(f"malicious-node: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code

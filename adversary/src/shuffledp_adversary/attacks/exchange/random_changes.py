@@ -1,4 +1,6 @@
-"""Random changes of what parties of a verified round put out: any field, any bit, and records that keep the sum."""
+"""Random changes of what parties of a verified round put out: any field, any bit, and records that
+keep the sum.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ def bit_flipped(data: bytes, draw: Random) -> bytes:
 def tampered(value: ValueT, draw: Random) -> ValueT:
     """A dataclass's value with one of its fields changed: a bit of bytes, a number, a path."""
     given: Any = value
-    name = draw.choice([each.name for each in fields(given) if getattr(value, each.name) not in {b"", ()}])
+    name = draw.choice(
+        [each.name for each in fields(given) if getattr(value, each.name) not in {b"", ()}]
+    )
     old = getattr(value, name)
     changes: dict[type, Callable[[], object]] = {
         int: lambda: (old + draw.choice([1, -1, 5])) % 2**16,
-        tuple: lambda: old[:-1] if draw.random() < 0.3 else tuple(bit_flipped(part, draw) for part in old),
+        tuple: lambda: (
+            old[:-1] if draw.random() < 0.3 else tuple(bit_flipped(part, draw) for part in old)
+        ),
         bytes: lambda: bit_flipped(old, draw),
     }
     changed: ValueT = replace(given, **{name: changes[type(old)]()})
@@ -33,7 +39,9 @@ def tampered(value: ValueT, draw: Random) -> ValueT:
 
 
 def records_changed(records: Sequence[bytes], draw: Random) -> list[bytes]:
-    """A batch of at least two records with one or two of them changed, with or without keeping the sum of the keys."""
+    """A batch of at least two records with one or two of them changed, with or without keeping the
+    sum of the keys.
+    """
     found, (first, second) = list(records), draw.sample(range(len(records)), 2)
     keys = Element(records[first][:WIDTH]), Element(records[second][:WIDTH])
     other = multiply(Scalar(draw.randrange(2, 2**200).to_bytes(WIDTH, "little")), keys[0])
@@ -49,7 +57,10 @@ def records_changed(records: Sequence[bytes], draw: Random) -> list[bytes]:
             found.__setitem__(first, other + boxes[0]),
             found.__setitem__(second, minus(total(keys), other) + boxes[1]),
         ),
-        lambda: (found.__setitem__(first, keys[0] + boxes[1]), found.__setitem__(second, keys[1] + boxes[0])),
+        lambda: (
+            found.__setitem__(first, keys[0] + boxes[1]),
+            found.__setitem__(second, keys[1] + boxes[0]),
+        ),
     ]
     draw.choice(changes)()
     return found

@@ -1,7 +1,8 @@
-"""A malicious node of a verified round that does one random wrong thing, and goes on as if nothing had been.
+"""A malicious node of a verified round that does one random wrong thing, and goes on as if nothing
+had been.
 
-It signs what it puts out, most of the time anew. Where the round asks it for a step of a trace, that may be the wrong
-thing; so may an accusation of a record that opens.
+It signs what it puts out, most of the time anew. Where the round asks it for a step of a trace,
+that may be the wrong thing; so may an accusation of a record that opens.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Final
 import msgspec
 
 from shuffledp_adversary.attacks.exchange.framing import leave_accusation
-from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, records_changed, tampered
+from shuffledp_adversary.attacks.exchange.random_changes import (
+    bit_flipped,
+    records_changed,
+    tampered,
+)
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.files import write_atomic
@@ -30,8 +35,18 @@ from shuffledp_core.verified.terms import MixTerms
 from shuffledp_core.verified.trees import Tree
 from shuffledp_shuffler.live import LiveRound
 
-WHERE: Final = ("records", "records", "header", "history", "bytes", "accusation", "answer", "answer")
-"""What is changed: its records with or without a new header, a field of its header, what others said and signed, any
+WHERE: Final = (
+    "records",
+    "records",
+    "header",
+    "history",
+    "bytes",
+    "accusation",
+    "answer",
+    "answer",
+)
+"""What is changed: its records with or without a new header, a field of its header, what others
+said and signed, any
 bit of what it sends, whom it accuses, and what it answers."""
 
 _AGAIN: Final = 0.8
@@ -62,11 +77,18 @@ class RandomCheat:
     # -------------------------------------------------- before and after its own mixing
 
     def accuse(self) -> None:
-        """Leaves an accusation of a record that opens where an honest node leaves its own; before it mixes."""
+        """Leaves an accusation of a record that opens where an honest node leaves its own.
+
+        Before it mixes.
+        """
         if self.where != "accusation" or self._live.folder.accusation.exists():
             return
         leave_accusation(
-            self._live, self._identity, self._roster, choose=self._draw.randrange, change=self._maybe_changed
+            self._live,
+            self._identity,
+            self._roster,
+            choose=self._draw.randrange,
+            change=self._maybe_changed,
         )
 
     def _maybe_changed(self, accused: Accused) -> Accused:
@@ -75,12 +97,17 @@ class RandomCheat:
     def output(self, header: BatchHeader) -> BatchHeader:
         """Changes what it sends; the header of that."""
         length = header.history if isinstance(header.history, int) else 0
-        data, width = self._live.folder.outgoing.read_bytes(), self._mixing.record_bytes(header.position)
+        data, width = (
+            self._live.folder.outgoing.read_bytes(),
+            self._mixing.record_bytes(header.position),
+        )
         history = History.from_bytes(data[:length])
         records = [data[at : at + width] for at in range(length, len(data), width)]
         changes: dict[str, Callable[[], bytes]] = {
             "records": lambda: self._other_records(history, records),
-            "header": lambda: self._with_header(history, self._other_header(history)) + data[length:],
+            "header": lambda: (
+                self._with_header(history, self._other_header(history)) + data[length:]
+            ),
             "history": lambda: self._other_history(history).to_bytes() + data[length:],
             "bytes": lambda: bit_flipped(data, self._draw),
         }
@@ -127,9 +154,16 @@ class RandomCheat:
     def _other_list(self, history: History) -> History:
         claims, at = list(history.claims), self._draw.randrange(len(history.claims))
         changes: list[Callable[[], History]] = [
-            lambda: replace(history, list_signature=bit_flipped(history.list_signature, self._draw)),
-            lambda: replace(history, enrolment_signature=bit_flipped(history.enrolment_signature, self._draw)),
-            lambda: replace(history, claims=(*claims[:at], bit_flipped(claims[at], self._draw), *claims[at + 1 :])),
+            lambda: replace(
+                history, list_signature=bit_flipped(history.list_signature, self._draw)
+            ),
+            lambda: replace(
+                history, enrolment_signature=bit_flipped(history.enrolment_signature, self._draw)
+            ),
+            lambda: replace(
+                history,
+                claims=(*claims[:at], bit_flipped(claims[at], self._draw), *claims[at + 1 :]),
+            ),
             lambda: replace(history, claims=(*claims[:at], *claims[at + 1 :])),
         ]
         return self._draw.choice(changes)()
@@ -141,7 +175,9 @@ class RandomCheat:
     def _chain(self, history: History, headers: tuple[Header, ...]) -> Chain:
         terms = self._live.require_terms()
         population = self._roster.population(terms.certificate.population)
-        known = check_history(history, terms.manifest, self._mixing, population, mixing_part(terms.route[0]))
+        known = check_history(
+            history, terms.manifest, self._mixing, population, mixing_part(terms.route[0])
+        )
         return follow(self._mixing, known, headers, history.transcripts)
 
     # -------------------------------------------------- what it answers
@@ -151,7 +187,11 @@ class RandomCheat:
         if self.where != "answer":
             return honest
         asked = unpacked(honest, Inquiry)
-        length = msgspec.json.decode(self._live.record.outgoing.body)["history"] if self._live.record.outgoing else 0
+        length = (
+            msgspec.json.decode(self._live.record.outgoing.body)["history"]
+            if self._live.record.outgoing
+            else 0
+        )
         own = History.from_bytes(self._live.folder.outgoing.read_bytes()[:length])
         case = self._chain(replace(own, transcripts=asked.transcripts), asked.headers).case
         if asked.passages:
@@ -169,9 +209,15 @@ class RandomCheat:
             origin = tampered(replace(trace.origin, signature=b""), self._draw)
             before = replace(trace, origin=None)
             return replace(
-                before, origin=replace(origin, signature=self._sign(signed_answer(case, position, before, origin)))
+                before,
+                origin=replace(
+                    origin, signature=self._sign(signed_answer(case, position, before, origin))
+                ),
             )
-        step, earlier = tampered(replace(trace.steps[-1], signature=b""), self._draw), trace.steps[:-1]
+        step, earlier = (
+            tampered(replace(trace.steps[-1], signature=b""), self._draw),
+            trace.steps[:-1],
+        )
         so_far = replace(trace, steps=earlier)
         signature = self._sign(signed_answer(case, position, so_far, step))
         return replace(trace, steps=(*earlier, replace(step, signature=signature)))

@@ -1,7 +1,8 @@
-"""Random tampering in real verified rounds, by one node at each position and by a user: who notices, and who is named.
+"""Random tampering in real verified rounds, by one node at each position and by a user: who
+notices, and who is named.
 
-Each round has one user who works with whoever tampers: one of its messages says nothing to the analyst, so that every
-node answers for a step.
+Each round has one user who works with whoever tampers: one of its messages says nothing to the
+analyst, so that every node answers for a step.
 """
 
 from __future__ import annotations
@@ -19,21 +20,34 @@ from nacl import bindings
 from shuffledp_adversary.attacks.exchange.culprits import named_in
 from shuffledp_adversary.attacks.exchange.node import RANDOM, Orders
 from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, tampered
-from shuffledp_adversary.attacks.exchange.rounds import LARGEST, TamperedRound, open_tampered, plan_for
+from shuffledp_adversary.attacks.exchange.rounds import (
+    LARGEST,
+    TamperedRound,
+    open_tampered,
+    plan_for,
+)
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record, spoiled_submission
 from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.claims import Prepared, claim_bytes, make_claim, seal_record, sign_claim
+from shuffledp_core.verified.claims import (
+    Prepared,
+    claim_bytes,
+    make_claim,
+    seal_record,
+    sign_claim,
+)
 from shuffledp_core.verified.group import random_scalar
 from shuffledp_core.verified.terms import MixTerms
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_sim.system.processes import LocalSystem
 
 HONEST: Final = 5
-"""Honest users of a round, and the fewest that it may have: beside them there is the one who cheats."""
+"""Honest users of a round, and the fewest that it may have: beside them there is the one who
+cheats.
+"""
 
 POSITIONS: Final = (1, 2, 3)
 USER: Final = "a user"
@@ -41,8 +55,9 @@ USER: Final = "a user"
 CAUGHT, NO_ANSWER, REFUSED, HARMLESS = "caught", "no answer", "refused at the door", "harmless"
 UNNOTICED, FRAMED = "unnoticed", "framed"
 GOOD: Final = (CAUGHT, NO_ANSWER, REFUSED, HARMLESS)
-"""What may become of a tampered round: its author is named, or it ends with nobody named, or the entry node takes no
-such submission, or it is published and nothing is wrong with it: the one user who cheats apart, everybody's messages
+"""What may become of a tampered round: its author is named, or it ends with nobody named, or the
+entry node takes no such submission, or it is published and nothing is wrong with it: the one user
+who cheats apart, everybody's messages
 stand on the board."""
 
 _NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
@@ -50,9 +65,11 @@ _NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
 
 @dataclass(frozen=True)
 class RandomObservation:
-    """One round: who tampered (`node 2`, or a user), the number by which it was drawn, and what became of it.
+    """One round: who tampered (`node 2`, or a user), the number by which it was drawn, and what
+    became of it.
 
-    `outcome` is one of `GOOD`, or "unnoticed" or "framed", which break a promise; `reason` is why the round ended.
+    `outcome` is one of `GOOD`, or "unnoticed" or "framed", which break a promise; `reason` is why
+    the round ended.
     """
 
     by: str
@@ -61,13 +78,17 @@ class RandomObservation:
     reason: str | None
 
 
-async def tampered_by_node(system: LocalSystem, orders: Orders, position: int, seed: str) -> RandomObservation:
+async def tampered_by_node(
+    system: LocalSystem, orders: Orders, position: int, seed: str
+) -> RandomObservation:
     """Plays a round in which the malicious node, at this position, does one random wrong thing."""
     played = await _open(system, position)
     [member] = played.members(1)
     orders.give(f"{RANDOM}{seed} at {position}")
     try:
-        await played.send([*played.honest, spoiled_submission(played.verified, member, len(POSITIONS) + 1)])
+        await played.send(
+            [*played.honest, spoiled_submission(played.verified, member, len(POSITIONS) + 1)]
+        )
         return await _judged(played, f"node {position}", member, seed)
     finally:
         orders.give(None)
@@ -92,12 +113,16 @@ async def tampered_by_user(system: LocalSystem, seed: str) -> RandomObservation:
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
     plan = plan_for(system, position, max_reports=HONEST + 1, min_reports=HONEST)
-    played = await open_tampered(system, msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=3600.0))
+    played = await open_tampered(
+        system, msgspec.structs.replace(plan, mix=Mix.VERIFIED, open_seconds=3600.0)
+    )
     played.honest += played.prepared([number % (LARGEST + 1) for number in range(HONEST)])
     return played
 
 
-async def _judged(played: TamperedRound, culprit: str, cheat: Member, seed: str) -> RandomObservation:
+async def _judged(
+    played: TamperedRound, culprit: str, cheat: Member, seed: str
+) -> RandomObservation:
     signed = await played.finish()
     result = verify_from(played.roster.analyst, signed, Result)
     name = cheat.identity().name
@@ -123,7 +148,9 @@ async def _judged(played: TamperedRound, culprit: str, cheat: Member, seed: str)
 
 
 def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSubmission:
-    """A submission with one thing wrong: a field of the claim, the records, or what one of them says at a layer."""
+    """A submission with one thing wrong: a field of the claim, the records, or what one of them
+    says at a layer.
+    """
     terms = played.verified.mixing
     if terms is None:
         raise ValueError("claims are of verified rounds")
@@ -136,14 +163,20 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
         "key": lambda: _repeated(terms, private),
     }
     made = changes[draw.choice(["claim", "claim", "records", "records", "box", "key"])]()
-    return wrap_claim(played.verified, member, made, bytes(geometry.symbol_bytes * geometry.messages_per_user))
+    return wrap_claim(
+        played.verified, member, made, bytes(geometry.symbol_bytes * geometry.messages_per_user)
+    )
 
 
 def _other_claim(terms: MixTerms, own: Prepared, private: bytes, draw: Random) -> Prepared:
     claim = tampered(own.claim, draw)
-    if claim.signature == own.claim.signature and draw.random() < 0.8:  # a signature made anew would be no change
+    if (
+        claim.signature == own.claim.signature and draw.random() < 0.8
+    ):  # a signature made anew would be no change
         key = bindings.crypto_sign_seed_keypair(private)[1]
-        signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[: bindings.crypto_sign_BYTES]
+        signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[
+            : bindings.crypto_sign_BYTES
+        ]
         claim = replace(claim, signature=signature)
     return replace(own, claim=claim)
 
@@ -154,7 +187,10 @@ def _other_records(submission: bytes, draw: Random) -> bytes:
 
 def _spoiled(terms: MixTerms, private: bytes, layer: int) -> Prepared:
     secrets = [random_scalar(system_random) for _ in range(terms.messages_per_user)]
-    records = [spoiled_record(terms, secrets[0], layer), *(seal_record(terms, secret, 0) for secret in secrets[1:])]
+    records = [
+        spoiled_record(terms, secrets[0], layer),
+        *(seal_record(terms, secret, 0) for secret in secrets[1:]),
+    ]
     return sign_claim(terms, records, secrets, private, system_random)
 
 

@@ -35,7 +35,8 @@ ROUTES: Final = {
     2: ("node-2", "node-1", "node-3"),
     3: ("node-2", "node-3", "node-1"),
 }
-"""Routes that put the malicious node at each position; the other two nodes run the honest program."""
+"""Routes that put the malicious node at each position; the other two nodes run the honest program.
+"""
 
 NOBODY: Final = "nobody"
 
@@ -55,7 +56,8 @@ class Observation:
         charge: state of the round's charge in the ledger afterwards.
         messages: of each user.
         changed: messages on the published board that no user sent; 0 without a board.
-        candidates: board messages among which the adversary can only guess (see `suspects`); None without a board.
+        candidates: board messages among which the adversary can only guess (see `suspects`); None
+            without a board.
         identified: number of messages that the adversary knows to be the victim's.
     """
 
@@ -110,7 +112,9 @@ NO_PAST: Final = Past()
 
 
 def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
-    """A system of three nodes whose first is malicious, not yet started, and the malicious node's orders."""
+    """A system of three nodes whose first is malicious, not yet started, and the malicious node's
+    orders.
+    """
     orders = Orders(folder / "orders")
     orders.give(None)
     system = LocalSystem(
@@ -118,7 +122,13 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
         nodes=3,
         budget=LocalBudget(1e9, 0.5),
         broker=False,
-        programs={MALICIOUS: ["shuffledp_adversary.attacks.exchange.process", "--orders", str(orders.folder)]},
+        programs={
+            MALICIOUS: [
+                "shuffledp_adversary.attacks.exchange.process",
+                "--orders",
+                str(orders.folder),
+            ]
+        },
     )
     return system, orders
 
@@ -126,7 +136,10 @@ def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
 def plan_for(
     system: LocalSystem, position: int, max_reports: int = USERS + 1, min_reports: int = USERS - 1
 ) -> RoundPlan:
-    """Plan of a sum over the users, with the malicious node at this position; one report more or less is allowed."""
+    """Plan of a sum over the users, with the malicious node at this position.
+
+    One report more or less is allowed.
+    """
     return RoundPlan(
         population=system.population,
         mechanism="rr-shuffle",
@@ -142,16 +155,23 @@ def plan_for(
 
 
 class TamperedRound(SmallRound):
-    """One open round with honest users, the first of whom is the victim; `submit`, then `finish`."""
+    """One open round with honest users, the first of whom is the victim.
+
+    `submit`, then `finish`.
+    """
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
         """Prepares the submissions of new users with credentials under this key."""
         return self.prepared([number % (LARGEST + 1) for number in range(users)], enrolment)
 
     async def submit(self, users: int = USERS) -> None:
-        """Submits for new honest users, the first one before the others; each holds a checked receipt."""
+        """Submits for new honest users, the first one before the others.
+
+        Each holds a checked receipt.
+        """
         sent = self.prepare(users, self.enrolment)
-        # First, so that it is the first envelope of the spool, where the malicious entry node takes its victim.
+        # First, so that it is the first envelope of the spool, where the malicious entry node takes
+        # its victim.
         await self.send(sent[:1])
         await self.send(sent[1:])
         self.honest += sent
@@ -168,8 +188,12 @@ async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
         return TamperedRound(system, await open_round(control, plan))
 
 
-async def observe(system: LocalSystem, orders: Orders, tampering: str | None, position: int) -> Observation:
-    """Plays one whole round in which the malicious node, at this position, carries out its order."""
+async def observe(
+    system: LocalSystem, orders: Orders, tampering: str | None, position: int
+) -> Observation:
+    """Plays one whole round in which the malicious node, at this position, carries out its
+    order.
+    """
     past = NO_PAST
     if tampering == "replay":  # there must be something to replay
         earlier, signed = await _played(system, position)
@@ -177,7 +201,9 @@ async def observe(system: LocalSystem, orders: Orders, tampering: str | None, po
         past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
     orders.give(tampering)
     tampered, signed = await _played(system, position)
-    observation = await judge(tampered, signed, orders.made(), tampering or "nothing", position, past)
+    observation = await judge(
+        tampered, signed, orders.made(), tampering or "nothing", position, past
+    )
     orders.give(None)
     return observation
 
@@ -189,11 +215,13 @@ async def _played(system: LocalSystem, position: int) -> tuple[TamperedRound, Si
     return tampered, await tampered.finish()
 
 
-def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()) -> set[bytes]:
+def suspects(
+    shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()
+) -> set[bytes]:
     """Messages on a board that the adversary has reason to take for the victim's.
 
-    A message that stands there more than once, or stood on an earlier board, is one that was repeated on purpose;
-    where there is none, it is any that the adversary did not make up itself.
+    A message that stands there more than once, or stood on an earlier board, is one that was
+    repeated on purpose; where there is none, it is any that the adversary did not make up itself.
 
     Args:
         shown: the board.
@@ -206,7 +234,12 @@ def suspects(shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[b
 
 
 async def judge(
-    tampered: TamperedRound, signed: Signed, made: bytes, tampering: str, position: int, past: Past = NO_PAST
+    tampered: TamperedRound,
+    signed: Signed,
+    made: bytes,
+    tampering: str,
+    position: int,
+    past: Past = NO_PAST,
 ) -> Observation:
     """Outcome of a round that has ended, for an adversary that made up the messages `made`.
 
@@ -219,7 +252,10 @@ async def judge(
     missed = [error for error in complaints if error is not None]
     sent = tampered.split(b"".join(submission.messages for submission in tampered.honest))
     shown = tampered.split(board)
-    suspected, victims = suspects(shown, tampered.split(made), past.board), tampered.victims | past.victims
+    suspected, victims = (
+        suspects(shown, tampered.split(made), past.board),
+        tampered.victims | past.victims,
+    )
     return Observation(
         tampering=tampering,
         position=position,

@@ -1,4 +1,6 @@
-"""Cheating users of a verified round: a message that a later party cannot open, a key in two spellings."""
+"""Cheating users of a verified round: a message that a later party cannot open, a key in two
+spellings.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from shuffledp_core.verified.terms import MixTerms, split
 
 
 def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> PreparedSubmission:
-    """A submission whose first message does not open at position `layer`, from 2 to L + 1; its claim is in order.
+    """A submission whose first message does not open at position `layer`, from 2 to L + 1.
+
+    Its claim is in order.
 
     Raises:
         ValueError: the round is a plain one.
@@ -22,7 +26,10 @@ def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> P
         raise ValueError("claims are of verified rounds")
     terms, geometry = verified.mixing, verified.geometry
     secrets = [random_scalar(system_random) for _ in range(geometry.messages_per_user)]
-    records = [spoiled_record(terms, secrets[0], layer), *(seal_record(terms, secret, 0) for secret in secrets[1:])]
+    records = [
+        spoiled_record(terms, secrets[0], layer),
+        *(seal_record(terms, secret, 0) for secret in secrets[1:]),
+    ]
     made = sign_claim(terms, records, secrets, member.private_key, system_random)
     return wrap_claim(verified, member, made, _zeros(geometry))
 
@@ -53,7 +60,11 @@ def spoiled_record(terms: MixTerms, secret: Scalar, layer: int) -> bytes:
     key, content = split(board_message(terms, secret, 0))
     box = b""
     for position in range(terms.analyst, 1, -1):
-        share = Element(key) if position == terms.analyst else multiply(secret, terms.route.opener(position)[1])
+        share = (
+            Element(key)
+            if position == terms.analyst
+            else multiply(secret, terms.route.opener(position)[1])
+        )
         box = terms.seal(position, share, content if position == terms.analyst else box)
         box = box[:-1] + bytes([box[-1] ^ 1]) if position == layer else box
     return multiply(secret, GENERATOR) + box

@@ -1,7 +1,9 @@
-"""Tampering of a malicious mix node with its pool after peeling: pure functions from honest to tampered output.
+"""Tampering of a malicious mix node with its pool after peeling: pure functions from honest to
+tampered output.
 
-Each tampering keeps every length and, where it can, every count, and the node signs a header for exactly what it
-sends. The node's knowledge is in `Pool`; nothing here is available to an honest node only.
+Each tampering keeps every length and, where it can, every count, and the node signs a header for
+exactly what it sends. The node's knowledge is in `Pool`; nothing here is available to an honest
+node only.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ class Pool:
         public_keys: round keys of hops 1..L.
         position: the node's own, 1..L.
         records: its honest output, peeled and permuted.
-        victim: those of `records` that it attacks: all of the first user at the entry, the first one elsewhere.
+        victim: those of `records` that it attacks: all of the first user at the entry, the first
+            one elsewhere.
         earlier: a record of the victim of an earlier round at this position; None in the first.
-        made: the plain messages that the node makes up in this round; it recognises them on the board.
+        made: the plain messages that the node makes up in this round; it recognises them on the
+            board.
     """
 
     geometry: Geometry
@@ -69,12 +73,17 @@ class Pool:
 
 
 def copy(pool: Pool) -> list[bytes]:
-    """Repeats one onion of the victim, in the places of others: on the board it shows by its multiplicity."""
+    """Repeats one onion of the victim, in the places of others: on the board it shows by its
+    multiplicity.
+    """
     return pool.replaced(pool.others()[: COPIES - 1], lambda: pool.victim[0])
 
 
 def replay(pool: Pool) -> list[bytes]:
-    """Puts an onion of an earlier round among those of this one. Raises `ValueError` in the first round."""
+    """Puts an onion of an earlier round among those of this one.
+
+    Raises `ValueError` in the first round.
+    """
     earlier = pool.earlier
     if earlier is None:
         raise ValueError("there was no earlier round to replay from")
@@ -92,7 +101,9 @@ def exchange(pool: Pool) -> list[bytes]:
 
 
 def isolate(pool: Pool) -> list[bytes]:
-    """Drops everybody but the victim and fills up with its own: what is left on the board is the victim's."""
+    """Drops everybody but the victim and fills up with its own: what is left on the board is the
+    victim's.
+    """
     return pool.replaced(pool.others(), lambda: pool.forge(0))
 
 
@@ -104,7 +115,9 @@ def mark(pool: Pool) -> list[bytes]:
 
 
 def shrink(pool: Pool) -> list[bytes]:
-    """Drops one user's worth of records: the victim's, and others where the node knows only one of the victim's."""
+    """Drops one user's worth of records: the victim's, and others where the node knows only one of
+    the victim's.
+    """
     doomed = [*pool.of_victim(), *pool.others()][: pool.geometry.messages_per_user]
     return [record for place, record in enumerate(pool.records) if place not in set(doomed)]
 
@@ -115,7 +128,10 @@ def grow(pool: Pool) -> list[bytes]:
 
 
 def alter(pool: Pool) -> list[bytes]:
-    """Last node: flips the lowest bit of one plain symbol and leaves the tag. `ValueError` anywhere else."""
+    """Last node: flips the lowest bit of one plain symbol and leaves the tag.
+
+    `ValueError` anywhere else.
+    """
     if pool.position != pool.geometry.hops:
         raise ValueError("only the last node sees plain symbols")
     last = pool.geometry.symbol_bytes - 1
@@ -125,23 +141,30 @@ def alter(pool: Pool) -> list[bytes]:
 
 
 def double(pool: Pool) -> list[bytes]:
-    """As `copy`, by the last node, with a plain message that it reads. `ValueError` anywhere else."""
+    """As `copy`, by the last node, with a plain message that it reads.
+
+    `ValueError` anywhere else.
+    """
     if pool.position != pool.geometry.hops:
         raise ValueError("only the last node sees plain messages")
     return copy(pool)
 
 
 def drop(pool: Pool) -> list[bytes]:
-    """Drops the victim's onions and signs for their number, as a node does with those that do not open."""
+    """Drops the victim's onions and signs for their number, as a node does with those that do not
+    open.
+    """
     mine = set(pool.of_victim())
     return [record for place, record in enumerate(pool.records) if place not in mine]
 
 
 SILENTLY: Final = "shrink-silently"
-"""As `shrink`, and at the close the entry node also claims one report fewer than it acknowledged."""
+"""As `shrink`, and at the close the entry node also claims one report fewer than it acknowledged.
+"""
 
 CROWD: Final = "crowd"
-"""No change after peeling: the entry node admits one user and refuses the others in favour of accomplices that nobody
+"""No change after peeling: the entry node admits one user and refuses the others in favour of
+accomplices that nobody
 ever enrolled. See `node.LyingNode`."""
 
 DROP: Final = "drop"

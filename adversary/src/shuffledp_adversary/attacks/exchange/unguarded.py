@@ -1,8 +1,8 @@
 """The same attacks without their defence, in process: real onions, real mixing, one check left out.
 
-The missing check is the search for repeated onions at the honest node (`copied`), or the authentication of a layer
-(`marked`). The adversary is the entry node and reads the board; the honest node permutes with the operating system's
-randomness, as always.
+The missing check is the search for repeated onions at the honest node (`copied`), or the
+authentication of a layer (`marked`). The adversary is the entry node and reads the board; the
+honest node permutes with the operating system's randomness, as always.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _ROUND: Final = "in-process"
 
 @dataclass(frozen=True)
 class Pointing:
-    """Trials of an attack, and number in which the adversary pointed at a message of the victim and was right."""
+    """Trials of an attack, and number in which the adversary pointed at a message of the victim and
+    was right.
+    """
 
     found: int
     trials: int
@@ -44,7 +46,9 @@ class Pointing:
 
 
 def copied(trials: int, *, guarded: bool) -> Pointing:
-    """Attack of an entry node that repeats an onion of the victim; `guarded`: later nodes drop repeated onions.
+    """Attack of an entry node that repeats an onion of the victim.
+
+    `guarded`: later nodes drop repeated onions.
 
     The adversary points at the message that stands on the board most often.
     """
@@ -52,7 +56,9 @@ def copied(trials: int, *, guarded: bool) -> Pointing:
     geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
     conduct = Conduct(careless=() if guarded else range(2, HOPS + 1), tampering={1: copy})
     for _ in range(trials):
-        played = play(geometry, [[_plain() for _ in range(MESSAGES)] for _ in range(USERS)], conduct)
+        played = play(
+            geometry, [[_plain() for _ in range(MESSAGES)] for _ in range(USERS)], conduct
+        )
         dropped += sum(played.dropped.values())
         suspect, times = Counter(played.board).most_common(1)[0]
         found += times == COPIES and suspect in played.messages[0]
@@ -60,10 +66,12 @@ def copied(trials: int, *, guarded: bool) -> Pointing:
 
 
 def marked(trials: int) -> Pointing:
-    """Attack of an entry node that marks an onion whose layers are encrypted, but not authenticated.
+    """Attack of an entry node that marks an onion whose layers are encrypted, but not
+    authenticated.
 
-    A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the adversary flips
-    the highest bit of the symbol, which no honest message has set, and points at the message that has it.
+    A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the
+    adversary flips the highest bit of the symbol, which no honest message has set, and points at
+    the message that has it.
     """
     found = 0
     for _ in range(trials):
@@ -71,7 +79,8 @@ def marked(trials: int) -> Pointing:
         sent = [_plain() for _ in range(USERS * MESSAGES)]
         onions = [_bare_seal(route, message) for message in sent]
         marked_onion = bytearray(onions[0])
-        # Each layer only puts its key in front, so that the symbol's bit keeps its distance from the end throughout.
+        # Each layer only puts its key in front, so that the symbol's bit keeps its distance from
+        # the end throughout.
         marked_onion[len(route) * _KEY_BYTES] ^= 0x80
         records = [bytes(marked_onion), *onions[1:]]
         for key in route:
@@ -85,7 +94,9 @@ _KEY_BYTES: Final = 32
 
 
 def _bare_seal(route: Sequence[X25519PrivateKey], message: bytes) -> bytes:
-    """Seals an onion without authentication: for this experiment only, to show what authentication stops."""
+    """Seals an onion without authentication: for this experiment only, to show what authentication
+    stops.
+    """
     for key in reversed(route):
         fresh = X25519PrivateKey.generate()
         public = fresh.public_key().public_bytes_raw()
@@ -100,20 +111,24 @@ def _bare_open(key: X25519PrivateKey, onion: bytes) -> bytes:
 
 def _stream(shared: bytes, data: bytes) -> bytes:
     key = HKDF(SHA256(), 32, salt=None, info=b"without authentication").derive(shared)
-    # A constant nonce is no flaw: each key comes from a fresh exchange and is used once. What is missing is the tag.
+    # A constant nonce is no flaw: each key comes from a fresh exchange and is used once. What is
+    # missing is the tag.
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(data)
 
 
 def flipped(suite: Suite) -> Pointing:
-    """Attack that flips every single bit of an onion: `found` counts the changed onions that still open.
+    """Attack that flips every single bit of an onion: `found` counts the changed onions that still
+    open.
 
-    Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that the curve ignores.
+    Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that
+    the curve ignores.
     """
     private, public = suite.generate()
     info = binding(_ROUND, 2)
     onion = suite.sealer(public, info)(_plain())
     opens = suite.opener(private, info)
-    # The ignored bit leaves the shared secret as it was, but the key's bytes also enter nonce or key schedule.
+    # The ignored bit leaves the shared secret as it was, but the key's bytes also enter nonce or
+    # key schedule.
     bits = range(8 * len(onion))
     return Pointing(sum(_opens(opens, _flip(onion, bit)) for bit in bits), len(bits))
 

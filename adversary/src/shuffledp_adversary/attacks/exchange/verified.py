@@ -1,4 +1,6 @@
-"""The exchange attack on rounds whose mixing can be verified: who notices, who is named, and whether it goes on."""
+"""The exchange attack on rounds whose mixing can be verified: who notices, who is named, and
+whether it goes on.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ SCENARIOS: Final[dict[str, tuple[int, ...]]] = {
     "grow": (1, 3),
     FRAME: (2, 3),
 }
-"""Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3: last)."""
+"""Tamperings by a node, with the positions on the route at which they are tried (1: entry, 3:
+last).
+"""
 
 _TRIED: Final = {
     FRAME: "frame: accuse an honest user's record that opens, with bit 255 of its share set",
@@ -72,16 +76,20 @@ _ONE_ENCODING: Final = "an element is decoded, encoded again and compared: docs/
 _GOAL: Final = "mixing: P1, P2 and P3"
 
 _LESSON: Final = (
-    "In a verified round a node that repeats, marks, loses, exchanges or makes up messages is named by the next party "
-    "before anything of the victim is shown, also where it takes away the victim's crowd. A user whose message does "
-    "not open is named, and the others get their answer. A node that accuses a message that does open, by a second "
+    "In a verified round a node that repeats, marks, loses, exchanges or makes up messages is "
+    "named by the next party "
+    "before anything of the victim is shown, also where it takes away the victim's crowd. A user "
+    "whose message does "
+    "not open is named, and the others get their answer. A node that accuses a message that does "
+    "open, by a second "
     "spelling of the share that opens it, is named itself, and no user is."
 )
 
 
 @dataclass(frozen=True)
 class VerifiedObservation:
-    """One tampered round: what was seen of it, and the words of the party that stopped it, if any did.
+    """One tampered round: what was seen of it, and the words of the party that stopped it, if any
+    did.
 
     `framed` counts the users whom the published history names; every user of the round is honest.
     """
@@ -109,7 +117,8 @@ class VerifiedObservation:
 class ClaimObservation:
     """One round in which a user claims one key in two spellings, behind an honest entry node.
 
-    `refusal` is the entry node's error, None if it gave a receipt; `reason` is why the round failed.
+    `refusal` is the entry node's error, None if it gave a receipt; `reason` is why the round
+    failed.
     """
 
     refusal: str | None
@@ -122,7 +131,8 @@ class ClaimObservation:
 
 
 def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
-    """Runs every tampering once at each position in real verified rounds, and users who cheat at each layer.
+    """Runs every tampering once at each position in real verified rounds, and users who cheat at
+    each layer.
 
     Then random ones, by a node at each position and by a user.
 
@@ -138,7 +148,10 @@ def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
     began, numbers = time.perf_counter(), counts(users, culprits)
     if tamperings < 0:
         raise UsageError(f"--tamperings must be at least 0, not {tamperings}")
-    with tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder, Stages(Console(stderr=True)) as stages:
+    with (
+        tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder,
+        Stages(Console(stderr=True)) as stages,
+    ):
         played = asyncio.run(_play(Path(folder), stages, Sizes(users, numbers, tamperings)))
         stages.finish()
     details: dict[str, Any] = {
@@ -159,7 +172,10 @@ def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the rounds with culprits are and how many culprits they have; how many tamperings are drawn."""
+    """How large the rounds with culprits are and how many culprits they have.
+
+    How many tamperings are drawn.
+    """
 
     users: int
     culprits: tuple[int, ...]
@@ -178,7 +194,9 @@ class _Played:
 
 
 async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
-    scenarios = [(name, position) for name, positions in SCENARIOS.items() for position in positions]
+    scenarios = [
+        (name, position) for name, positions in SCENARIOS.items() for position in positions
+    ]
     crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
     total = len(scenarios) + len(crowds) + 1 + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
@@ -204,11 +222,17 @@ async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
-    return await open_tampered(system, msgspec.structs.replace(plan_for(system, position), mix=Mix.VERIFIED))
+    return await open_tampered(
+        system, msgspec.structs.replace(plan_for(system, position), mix=Mix.VERIFIED)
+    )
 
 
-async def observe_node(system: LocalSystem, orders: Orders, tampering: str, position: int) -> VerifiedObservation:
-    """Plays one whole verified round in which the malicious node, at this position, carries out its order."""
+async def observe_node(
+    system: LocalSystem, orders: Orders, tampering: str, position: int
+) -> VerifiedObservation:
+    """Plays one whole verified round in which the malicious node, at this position, carries out its
+    order.
+    """
     orders.give(tampering)
     tampered = await _open(system, position)
     await tampered.submit()
@@ -241,15 +265,25 @@ def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
     findings = []
     for name in SCENARIOS:
         rounds = [one for one in nodes if one.seen.tampering == name]
-        note = "; ".join(f"at {one.seen.position}: {one.reason or one.seen.public}" for one in rounds)
+        note = "; ".join(
+            f"at {one.seen.position}: {one.reason or one.seen.public}" for one in rounds
+        )
         note = f"{note}; {_ONE_ENCODING}" if name == FRAME else note
         tried = _TRIED.get(name, name)
         stopped = sum(one.seen.stopped_by is not None for one in rounds)
         findings.append(
-            _counted(tried, "stopped before a board, as a share of the tampered rounds", stopped, rounds, note)
+            _counted(
+                tried,
+                "stopped before a board, as a share of the tampered rounds",
+                stopped,
+                rounds,
+                note,
+            )
         )
         named = sum(one.names_node for one in rounds)
-        findings.append(_counted(tried, "the node named, as a share of the tampered rounds", named, rounds, ""))
+        findings.append(
+            _counted(tried, "the node named, as a share of the tampered rounds", named, rounds, "")
+        )
     return [*findings, _nobody_framed(nodes)]
 
 
@@ -299,4 +333,6 @@ def _of_random(drawn: list[RandomObservation]) -> list[Finding]:
 def _counted(scenario: str, quantity: str, found: int, rounds: list[Any], note: str) -> Finding:
     share = found / len(rounds)
     claim = Claim(_GOAL, 1.0, at_least=True)
-    return Finding(scenario, quantity, claim, share, share, share, len(rounds), defended=True, note=note)
+    return Finding(
+        scenario, quantity, claim, share, share, share, len(rounds), defended=True, note=note
+    )

@@ -1,7 +1,7 @@
 """A malicious node of a verified round: what it puts out in place of its honest output.
 
-It has the secrets of its own position, so that what it makes up opens at every node behind it, and it signs list and
-header anew. It cannot prove a sum that is not its keys'.
+It has the secrets of its own position, so that what it makes up opens at every node behind it, and
+it signs list and header anew. It cannot prove a sum that is not its keys'.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import Identity
 from shuffledp_core.randomness import system_random
 from shuffledp_core.verified.chain import follow
-from shuffledp_core.verified.claiming import EnrolledClaim, enrolled_claim, pack_claim, signed_enrolments
-from shuffledp_core.verified.claims import ClaimList, board_message, list_digest, make_claim, signed_list
+from shuffledp_core.verified.claiming import (
+    EnrolledClaim,
+    enrolled_claim,
+    pack_claim,
+    signed_enrolments,
+)
+from shuffledp_core.verified.claims import (
+    ClaimList,
+    board_message,
+    list_digest,
+    make_claim,
+    signed_list,
+)
 from shuffledp_core.verified.group import Element, element, multiply, random_scalar, total
 from shuffledp_core.verified.headers import make_header
 from shuffledp_core.verified.history import History, check_history
@@ -66,7 +77,10 @@ def tampered_batch(
     order: str,
     made: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Changes `live.folder.outgoing` as ordered; the header of what is then sent. `made` gets what was made up."""
+    """Changes `live.folder.outgoing` as ordered; the header of what is then sent.
+
+    `made` gets what was made up.
+    """
     if order not in KNOWN:
         raise ValueError(f"no verified round is tampered with by {order!r}")
     if order == CROWD:
@@ -82,7 +96,10 @@ def exchanged_batch(
     tamper: Callable[[VerifiedPool], list[bytes]],
     made: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Sends what `tamper` makes of the honest output, under a header that is signed anew. See `tampered_batch`."""
+    """Sends what `tamper` makes of the honest output, under a header that is signed anew.
+
+    See `tampered_batch`.
+    """
     terms, length = live.require_terms(), header.history if isinstance(header.history, int) else 0
     data = live.folder.outgoing.read_bytes()
     history, mixing = History.from_bytes(data[:length]), _terms(live)
@@ -99,21 +116,31 @@ def exchanged_batch(
     changed = tamper(pool)
     made(pool.made)
     known = check_history(
-        history, terms.manifest, mixing, roster.population(terms.certificate.population), mixing_part(terms.route[0])
+        history,
+        terms.manifest,
+        mixing,
+        roster.population(terms.certificate.population),
+        mixing_part(terms.route[0]),
     )
     incoming = follow(mixing, known, history.headers[:-1], history.transcripts).total
     stated = replace(history.headers[-1], count=len(changed), root=Tree(changed).root)
     secret = live.require_secret().blinding
     said = make_header(mixing, stated, incoming, secret, identity.sign_bytes, system_random)
-    return _committed(live, header, replace(history, headers=(*history.headers[:-1], said)), changed)
+    return _committed(
+        live, header, replace(history, headers=(*history.headers[:-1], said)), changed
+    )
 
 
-def _committed(live: LiveRound, header: BatchHeader, history: History, records: Sequence[bytes]) -> BatchHeader:
+def _committed(
+    live: LiveRound, header: BatchHeader, history: History, records: Sequence[bytes]
+) -> BatchHeader:
     packed = history.to_bytes()
     batch = packed + b"".join(records)
     write_atomic(live.folder.outgoing, batch)
     users = len(records) // live.require_terms().geometry.messages_per_user
-    return msgspec.structs.replace(header, users=users, records=len(records), digest=digest(batch), history=len(packed))
+    return msgspec.structs.replace(
+        header, users=users, records=len(records), digest=digest(batch), history=len(packed)
+    )
 
 
 def _terms(live: LiveRound) -> MixTerms:
@@ -126,7 +153,9 @@ def _terms(live: LiveRound) -> MixTerms:
 def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
     """The entry node knows whose records are whose: those of the first claim in its spool."""
     geometry = live.require_terms().geometry
-    claim = split_submission(geometry, live.folder.envelopes.read_bytes()[: geometry.envelope_bytes])[0].claim
+    claim = split_submission(
+        geometry, live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
+    )[0].claim
     secret = live.require_secret().blinding
     keys = {multiply(secret, element(key)) for key in claim.key_list}
     return [record for record in records if parts_of(record)[0] in keys]
@@ -135,11 +164,15 @@ def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
 def _crowd(
     live: LiveRound, identity: Identity, header: BatchHeader, made: Callable[[list[bytes]], None]
 ) -> BatchHeader:
-    """Lists the victim and made-up users only, whose credentials nobody enrolled, and mixes these honestly."""
+    """Lists the victim and made-up users only, whose credentials nobody enrolled, and mixes these
+    honestly.
+    """
     geometry, mixing = live.require_terms().geometry, _terms(live)
     spooled = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
     victim, sealed = split_submission(geometry, spooled)
-    submissions = {victim.claim.credential: open_sealed(geometry, header.round_id, live.require_key(), sealed)}
+    submissions = {
+        victim.claim.credential: open_sealed(geometry, header.round_id, live.require_key(), sealed)
+    }
     claims: list[EnrolledClaim] = [victim]
     shown: list[bytes] = []
     for _ in range(live.record.accepted - 1):
@@ -147,7 +180,9 @@ def _crowd(
         name = key.public_key().public_bytes_raw().hex()
         population = live.require_terms().certificate.population
         credential = sign(Credential(population=population, public_key=name), population, own)
-        prepared = make_claim(mixing, [0] * geometry.messages_per_user, key.private_bytes_raw(), system_random)
+        prepared = make_claim(
+            mixing, [0] * geometry.messages_per_user, key.private_bytes_raw(), system_random
+        )
         claims.append(enrolled_claim(prepared.claim, credential))
         submissions[prepared.claim.credential] = prepared.submission
         shown += prepared.messages
@@ -162,5 +197,7 @@ def _crowd(
     made(shown)
     signature = identity.sign_bytes(signed_list(mixing, said))
     enrolments = identity.sign_bytes(signed_enrolments(mixing, claims))
-    history = History(b"", signature, enrolments, tuple(pack_claim(enrolled) for enrolled in claims), (first,))
+    history = History(
+        b"", signature, enrolments, tuple(pack_claim(enrolled) for enrolled in claims), (first,)
+    )
     return _committed(live, header, history, records)

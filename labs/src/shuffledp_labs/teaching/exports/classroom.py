@@ -1,7 +1,9 @@
 """A result as Classroom 50 takes it: `result.json` of the schema `classroom50/result/v1`.
 
-https://github.com/foundation50/classroom50/wiki/Advanced-Autograding, read in November 2026. Points are whole
-numbers there. `owner` and the type of the assignment are the runner's to add: it knows them from GitHub.
+https://github.com/foundation50/classroom50/wiki/Advanced-Autograding, read in November 2026.
+Points are whole numbers there. `owner` and the type of the assignment are the runner's to add: it
+knows them from
+GitHub.
 """
 
 from __future__ import annotations
@@ -34,11 +36,14 @@ def result_json(
     """
     missing = [name for name in _FROM_RUNNER.values() if not environment.get(name)]
     if missing:
-        raise ConfigError(f"the runner of Classroom 50 sets {', '.join(missing)}; this is not such a run")
+        raise ConfigError(
+            f"the runner of Classroom 50 sets {', '.join(missing)}; this is not such a run"
+        )
     given, of = predicted
     tests = [_test("Predictions", given, of, passed=given == of)]
     tests += [
-        _test(check.name, check.points, check.of, passed=check.outcome == "passed") | {"said": check.message}
+        _test(check.name, check.points, check.of, passed=check.outcome == "passed")
+        | {"said": check.message}
         for check in result.checks
     ]
     return {

@@ -19,14 +19,24 @@ _SAID: Final = {
 }
 
 
-def results_json(result: LabResult, titles: Mapping[str, str], predicted: tuple[int, int]) -> dict[str, Any]:
-    """The contents of results.json; `predicted` are the points of the predictions and how many there are.
+def results_json(
+    result: LabResult, titles: Mapping[str, str], predicted: tuple[int, int]
+) -> dict[str, Any]:
+    """The contents of results.json.
+
+    `predicted` are the points of the predictions and how many there are.
 
     All of it is shown to the student: a check of the labs says nothing that it would have to hide.
     """
     given, of = predicted
     tests = [
-        _test("Predictions", given, of, "Any prediction counts, if it was made before the lab.", passed=given == of)
+        _test(
+            "Predictions",
+            given,
+            of,
+            "Any prediction counts, if it was made before the lab.",
+            passed=given == of,
+        )
     ]
     for check in result.checks:
         said = " ".join(part for part in (_SAID[check.outcome], check.message) if part)
@@ -40,7 +50,12 @@ def results_json(result: LabResult, titles: Mapping[str, str], predicted: tuple[
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": tests,
-        "extra_data": {"lab": result.lab, "student": result.student, "nonce": result.nonce, "digest": result.digest},
+        "extra_data": {
+            "lab": result.lab,
+            "student": result.student,
+            "nonce": result.nonce,
+            "digest": result.digest,
+        },
     }
 
 

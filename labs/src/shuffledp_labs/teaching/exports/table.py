@@ -16,7 +16,9 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class Row:
-    """One submission: its result as far as there is one, the points of its predictions, and what went wrong."""
+    """One submission: its result as far as there is one, the points of its predictions, and what
+    went wrong.
+    """
 
     student: str
     result: LabResult | None
@@ -27,11 +29,14 @@ class Row:
 def table(rows: Sequence[Row], checks: Sequence[str]) -> str:
     """The file: student, points, those of predictions and of each check, nonce, digest, trouble.
 
-    `points` are of 80. The explanations, of 20, have an empty column for the person who judges them.
+    `points` are of 80. The explanations, of 20, have an empty column for the person who judges
+    them.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["student", "points", "explanations", "predictions", *checks, "nonce", "digest", "trouble"])
+    writer.writerow(
+        ["student", "points", "explanations", "predictions", *checks, "nonce", "digest", "trouble"]
+    )
     for row in sorted(rows, key=lambda row: row.student):
         by_name = {check.name: check.points for check in row.result.checks} if row.result else {}
         writer.writerow(

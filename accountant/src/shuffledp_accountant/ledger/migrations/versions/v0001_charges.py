@@ -41,7 +41,8 @@ def upgrade() -> None:
         sa.CheckConstraint("state in ('reserved', 'settled', 'released')", name="charges_state"),
         sa.CheckConstraint("honest >= 1 and honest <= users", name="charges_honest"),
         sa.CheckConstraint(
-            "(state = 'settled') = (accepted is not null) and (state = 'settled') = (final_certificate is not null)",
+            "(state = 'settled') = (accepted is not null) and (state = 'settled') = "
+            "(final_certificate is not null)",
             name="charges_settled",
         ),
     )

@@ -1,4 +1,7 @@
-"""Curves that are kept over a restart, and an index from which an account is added up. Charges stay as they are."""
+"""Curves that are kept over a restart, and an index from which an account is added up.
+
+Charges stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,21 @@ def upgrade() -> None:
     op.create_index(
         "charges_cost",
         "charges",
-        ["population", "state", "mechanism", "users", "honest", "adjacency", "max_distance", "delta"],
+        [
+            "population",
+            "state",
+            "mechanism",
+            "users",
+            "honest",
+            "adjacency",
+            "max_distance",
+            "delta",
+        ],
     )
 
 
 def downgrade() -> None:
     """Refused, as for the charges: an older version would not know what it reads."""
-    raise NotImplementedError("a ledger is never downgraded; restore the backup that was made before the upgrade")
+    raise NotImplementedError(
+        "a ledger is never downgraded; restore the backup that was made before the upgrade"
+    )

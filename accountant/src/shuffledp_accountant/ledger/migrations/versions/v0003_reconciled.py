@@ -13,9 +13,13 @@ depends_on = None
 
 def upgrade() -> None:
     """Adds the column; no ledger so far was reconciled."""
-    op.add_column("populations", sa.Column("reconciled", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column(
+        "populations", sa.Column("reconciled", sa.BigInteger, nullable=False, server_default="0")
+    )
 
 
 def downgrade() -> None:
     """Refused, as for the charges: an older version would not know what it reads."""
-    raise NotImplementedError("a ledger is never downgraded; restore the backup that was made before the upgrade")
+    raise NotImplementedError(
+        "a ledger is never downgraded; restore the backup that was made before the upgrade"
+    )
