@@ -15,7 +15,7 @@ def randomise(spec: dict[str, Any], value: int, coins: Any) -> int:
     if spec["mechanism"] == "mean":
         honest = Fraction(value, spec["max_value"])
         return coins.below(2) if coins.flip(spec["blanket"]) else int(coins.flip(honest))
-    bits = [int(place < value) for place in range(spec["max_value"])]
+    bits = [int(index < value) for index in range(spec["max_value"])]
     return sum(coins.below(2) if coins.flip(spec["blanket"]) else bit for bit in bits)
 
 
@@ -60,8 +60,8 @@ def probability(spec: dict[str, Any], value: int, answer: int) -> Fraction:
     if spec["mechanism"] == "krr":
         return blanket / int(spec["symbols"]) + (1 - blanket if answer == value else 0)
     if spec["mechanism"] == "mean":
-        one = blanket / 2 + (1 - blanket) * Fraction(value, spec["max_value"])
-        return one if answer else 1 - one
+        chance = blanket / 2 + (1 - blanket) * Fraction(value, spec["max_value"])
+        return chance if answer else 1 - chance
     # `lost` of the ones turn, and so do as many zeros as the answer then needs.
     size = spec["max_value"]
     return sum(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 
-def read(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
+def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
     """Step B and E."""
     record = wire["symbol"] + wire["tag"] + (wire["hops"] - 1) * wire["layer"]
     longest: dict[str, int] = {}
@@ -24,7 +24,7 @@ def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[b
     """Step C."""
     if not 0 <= answer <= messages:
         raise ValueError(f"an answer is from 0 to {messages}")
-    return [(b"\x01" if place < answer else b"\x00") + random(16) for place in range(messages)]
+    return [(b"\x01" if index < answer else b"\x00") + random(16) for index in range(messages)]
 
 
 def decode(board: tuple[bytes, ...]) -> int:
@@ -38,7 +38,9 @@ def far_user(
     board: tuple[int, ...] | bytes, public: dict[str, int | str | Fraction]
 ) -> bool | None:
     """Step D."""
-    users, far, rate = int(public["users"]), int(public["far"]), float(public["rate"])
+    users = int(public["users"])
+    far = int(public["far"])
+    rate = float(public["rate"])
     ratio = math.exp(-rate)
     if public["shuffled"] == "bits":
         deviation = math.sqrt(2 * ratio * users) / (1 - ratio)

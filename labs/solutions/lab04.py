@@ -27,25 +27,25 @@ def link(logs: dict[int, Any], board: list[bytes]) -> list[int]:
         log = logs[position]
         if position == 1:
             pool = [
-                place // log["messages"] for place in range(max(log["permutation"], default=-1) + 1)
+                index // log["messages"] for index in range(max(log["permutation"], default=-1) + 1)
             ]
         else:
             pool = [owner.get(came, NOBODY) for came in log["incoming"]]
         owner = {
-            left: pool[place]
-            for left, place in zip(log["outgoing"], log["permutation"], strict=True)
+            left: pool[index]
+            for left, index in zip(log["outgoing"], log["permutation"], strict=True)
         }
     return [owner.get(digest(message), NOBODY) for message in board]
 
 
 def who_slept(logs: dict[int, Any], board: list[bytes], trails: list[list[bytes]]) -> int:
     """The node in front of and behind which all own messages stand at the same places."""
-    shown = {digest(message): place for place, message in enumerate(board)}
+    shown = {digest(message): index for index, message in enumerate(board)}
     last = len(trails[0])
     for position in range(2, last + 1):
         if position in logs:
             continue
-        before = {left: place for place, left in enumerate(logs[position - 1]["outgoing"])}
+        before = {left: index for index, left in enumerate(logs[position - 1]["outgoing"])}
         after = (
             shown
             if position == last

@@ -22,12 +22,14 @@ def guess(days: tuple[tuple[int, Fraction], ...]) -> int:
 def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) -> int:
     """One answer for each question and each value that it ever had, drawn once and kept."""
     stored = Path(file)
-    kept: dict[str, int] = json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    memoised: dict[str, int] = (
+        json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else {}
+    )
     key = json.dumps([question, value])
-    if key not in kept:
-        kept[key] = value if coins.flip(truth) else 1 - value
-        stored.write_text(json.dumps(kept), encoding="utf-8")
-    return kept[key]
+    if key not in memoised:
+        memoised[key] = value if coins.flip(truth) else 1 - value
+        stored.write_text(json.dumps(memoised), encoding="utf-8")
+    return memoised[key]
 
 
 def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
@@ -36,10 +38,10 @@ def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
 
 
 def report(
-    kept: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
+    memoised: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
 ) -> tuple[int, ...]:
     """A coin for each bit, whose chance the kept bit chooses."""
-    return tuple(int(coins.flip(when_one if bit else when_zero)) for bit in kept)
+    return tuple(int(coins.flip(when_one if bit else when_zero)) for bit in memoised)
 
 
 def odds(
@@ -50,11 +52,12 @@ def odds(
     def ratio(low: Fraction, high: Fraction) -> Fraction:
         return (high * (1 - low) / (low * (1 - high))) ** hashes
 
-    def reported(chance: Fraction) -> Fraction:
+    def report_chance(chance: Fraction) -> Fraction:
         return chance * when_one + (1 - chance) * when_zero
 
-    low, high = fake / 2, 1 - fake / 2
-    return ratio(reported(low), reported(high)), ratio(low, high)
+    low = fake / 2
+    high = 1 - fake / 2
+    return ratio(report_chance(low), report_chance(high)), ratio(low, high)
 
 
 def campaign(

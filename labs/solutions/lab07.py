@@ -27,8 +27,8 @@ def made_up(pool: dict[str, Any]) -> bytes:
 def tamper(pool: dict[str, Any]) -> list[bytes]:
     """Step B."""
     records = list(pool["records"])
-    for place in random.sample(range(len(records)), pool["wanted"]):
-        records[place] = made_up(pool)
+    for index in random.sample(range(len(records)), pool["wanted"]):
+        records[index] = made_up(pool)
     return records
 
 
@@ -45,11 +45,11 @@ def check_board(
     for user, (envelope, messages) in mine.items():
         if receipts.get(user) != hashlib.sha256(envelope).hexdigest():
             continue
-        for place, message in enumerate(messages):
-            found = rows.get(message[-16:], [])
-            if found != [message]:
-                what = ("missing", "changed", "doubled")[min(len(found), 2)]
-                complaints.setdefault(user, {})[place] = what
+        for index, message in enumerate(messages):
+            matching = rows.get(message[-16:], [])
+            if matching != [message]:
+                what = ("missing", "changed", "doubled")[min(len(matching), 2)]
+                complaints.setdefault(user, {})[index] = what
     return complaints
 
 
@@ -69,32 +69,32 @@ def said_by(document: str | None, label: str, signer: str, key: bytes) -> dict[s
     return body
 
 
-def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
+def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
     """Step D."""
-    receipt = said_by(kept["receipt"], "receipt", kept["entry"], kept["entry_key"])
-    result = said_by(kept["result"], "result", "analyst", kept["analyst_key"])
+    receipt = said_by(stored["receipt"], "receipt", stored["entry"], stored["entry_key"])
+    result = said_by(stored["result"], "result", "analyst", stored["analyst_key"])
     if (
         receipt is None
         or result is None
-        or not receipt["round_id"] == result["round_id"] == kept["round"]
+        or not receipt["round_id"] == result["round_id"] == stored["round"]
     ):
         return None
-    if receipt["submission_digest"] != hashlib.sha256(kept["envelope"]).hexdigest():
+    if receipt["submission_digest"] != hashlib.sha256(stored["envelope"]).hexdigest():
         return None
     if result["board_digest"] != hashlib.sha256(board).hexdigest():
         return None
-    width = len(kept["messages"][0])
+    width = len(stored["messages"][0])
     rows = {board[start : start + width] for start in range(0, len(board), width)}
-    if rows.issuperset(kept["messages"]):
+    if rows.issuperset(stored["messages"]):
         return None
     names = ("announcement", "credential", "claim", "receipt", "result", "symbols", "seed")
-    return {name: kept[name] for name in names}
+    return {name: stored[name] for name in names}
 
 
 def crowd(pool: dict[str, Any]) -> dict[str, Any]:
     """Step E."""
-    own = list(pool["users"][pool["victim"]])
-    records = own + [made_up(pool) for _ in range(len(pool["records"]) - len(own))]
+    own_records = list(pool["users"][pool["victim"]])
+    records = own_records + [made_up(pool) for _ in range(len(pool["records"]) - len(own_records))]
     random.shuffle(records)
     return {"receipts": [pool["victim"]], "records": records}
 
@@ -119,10 +119,10 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
 def exchange(pool: dict[str, Any]) -> list[bytes]:
     """Step F: as `tamper`, with records that are given."""
     sent = list(pool["records"])
-    for place, own in zip(
+    for index, spare in zip(
         random.sample(range(len(sent)), pool["wanted"]), pool["spare"], strict=False
     ):
-        sent[place] = own
+        sent[index] = spare
     return sent
 
 
@@ -137,15 +137,15 @@ def verdict(seen: dict[str, Any]) -> int | None:
         len(claims) < seen["min_reports"]
         or strangers
         or len(set(keys)) < len(keys)
-        or respelled(keys)
+        or has_second_spelling(keys)
     ):
         return 1
     expected = seen["add"](keys)
-    for place, header in enumerate(headers, 1):
-        if not seen["signed"](place):
+    for index, header in enumerate(headers, 1):
+        if not seen["signed"](index):
             return 0
-        if header["count"] != len(keys) or not seen["proved"](place, expected):
-            return place
+        if header["count"] != len(keys) or not seen["proved"](index, expected):
+            return index
         expected = header["sum"]
     return of_batch(seen, expected)
 
@@ -156,11 +156,11 @@ def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
     if seen["root"](batch) != headers[-1]["root"]:
         return 0
     keys = [record[:32] for record in batch]
-    if respelled(keys) or seen["add"](keys) != expected:
+    if has_second_spelling(keys) or seen["add"](keys) != expected:
         return len(headers)
     return None
 
 
-def respelled(keys: list[bytes]) -> bool:
+def has_second_spelling(keys: list[bytes]) -> bool:
     """Whether a key is not in its one spelling: compared as bytes it would pass for another one."""
     return any(key[-1] >= 0x80 for key in keys)

@@ -45,7 +45,7 @@ def interval(successes: int, trials: int, confidence: float) -> tuple[float, flo
     return lower(successes, trials, side), 1.0 - lower(trials - successes, trials, side)
 
 
-def counted(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
+def count_outcomes(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
     """How often each outcome came."""
     return np.bincount(sample, minlength=outcomes)
 
@@ -57,9 +57,11 @@ def choose(
     this confidence."""
     # As wide as the interval that will measure it, about: with fewer deviations an event would win
     # that is too rare.
-    trials, square = likely.sum(), 2 * math.log(2 / (1 - confidence))
+    trials = likely.sum()
+    square = 2 * math.log(2 / (1 - confidence))
     order = np.argsort(-(likely + 0.5) / (other + 0.5), kind="stable")
-    p, q = np.cumsum(likely[order]) / trials, np.cumsum(other[order]) / trials
+    p = np.cumsum(likely[order]) / trials
+    q = np.cumsum(other[order]) / trials
     low = p - np.sqrt(square * p * (1 - p) / trials) - delta
     high = q + np.sqrt(square * q * (1 - q) / trials) + square / trials
     scores = np.where(low > 0, np.maximum(low, 1e-12) / high, 0.0)
@@ -69,18 +71,20 @@ def choose(
 
 def audit(first: Sequence[int], second: Sequence[int], delta: float, confidence: float) -> float:
     """The second half measures what the first half chose."""
-    one, two = np.asarray(first), np.asarray(second)
-    outcomes, half = int(max(one.max(), two.max())) + 1, len(one) // 2
-    a, b = counted(one[:half], outcomes), counted(two[:half], outcomes)
-    (score, event), (other_score, other_event) = (
-        choose(a, b, delta, confidence),
-        choose(b, a, delta, confidence),
-    )
+    first_outcomes = np.asarray(first)
+    second_outcomes = np.asarray(second)
+    outcomes = int(max(first_outcomes.max(), second_outcomes.max())) + 1
+    half = len(first_outcomes) // 2
+    a = count_outcomes(first_outcomes[:half], outcomes)
+    b = count_outcomes(second_outcomes[:half], outcomes)
+    (score, event) = choose(a, b, delta, confidence)
+    (other_score, other_event) = choose(b, a, delta, confidence)
     if other_score > score:
-        one, two, event = two, one, other_event
-    hits, false_hits = int(np.isin(one[half:], event).sum()), int(np.isin(two[half:], event).sum())
-    low, _ = interval(hits, len(one) - half, confidence)
-    _, high = interval(false_hits, len(one) - half, confidence)
+        first_outcomes, second_outcomes, event = second_outcomes, first_outcomes, other_event
+    hits = int(np.isin(first_outcomes[half:], event).sum())
+    false_hits = int(np.isin(second_outcomes[half:], event).sum())
+    low, _ = interval(hits, len(first_outcomes) - half, confidence)
+    _, high = interval(false_hits, len(first_outcomes) - half, confidence)
     return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
@@ -91,8 +95,8 @@ def liars(
     confidence: float,
 ) -> tuple[str, ...]:
     """A client lies if even the lower bound is above what it says."""
-    found = []
+    named = []
     for name, (value, changed, epsilon, delta) in claims.items():
         if audit(ask(name, value, trials), ask(name, changed, trials), delta, confidence) > epsilon:
-            found.append(name)
-    return tuple(found)
+            named.append(name)
+    return tuple(named)

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 
-def composed(rounds: tuple[float, ...], delta: float) -> float:
+def compose(rounds: tuple[float, ...], delta: float) -> float:
     """The smaller of the sum and of the mean loss with Hoeffding's tail."""
     total = math.fsum(rounds)
     if delta <= 0:
@@ -19,7 +19,7 @@ def composed(rounds: tuple[float, ...], delta: float) -> float:
     return min(total, mean + tail)
 
 
-class Ledger:
+class BudgetLedger:
     """A budget in SQLite; every change holds the file's lock from its first look to its commit."""
 
     def __init__(self, file: str, budget: int) -> None:
@@ -37,14 +37,14 @@ class Ledger:
         """Signs while the lock is held, and stores charge and certificate in one transaction."""
 
         def change(database: sqlite3.Connection) -> bytes:
-            known = database.execute(
+            row = database.execute(
                 "SELECT cost, state, certificate FROM rounds WHERE id = ?", (round_id,)
             ).fetchone()
-            if known is not None:
-                if known[0] != cost or known[1] == "released":
+            if row is not None:
+                if row[0] != cost or row[1] == "released":
                     raise ValueError("this round is known at another cost, or was released")
-                return bytes(known[2])
-            total = _spent(database) + cost
+                return bytes(row[2])
+            total = _sum_spent(database) + cost
             if total > self._budget:
                 raise ValueError("the budget does not cover it")
             certificate = sign(total)
@@ -53,28 +53,28 @@ class Ledger:
             )
             return certificate
 
-        certificate: bytes = self._changed(change)
+        certificate: bytes = self._run_change(change)
         return certificate
 
     def settle(self, round_id: str) -> None:
         """The charge stays."""
-        self._changed(lambda database: _end(database, round_id, "settled"))
+        self._run_change(lambda database: _end(database, round_id, "settled"))
 
     def release(self, round_id: str) -> None:
         """The charge is given back."""
-        self._changed(lambda database: _end(database, round_id, "released"))
+        self._run_change(lambda database: _end(database, round_id, "released"))
 
-    def spent(self) -> int:
+    def total_spent(self) -> int:
         """What counts."""
         with closing(self._open()) as database:
-            return _spent(database)
+            return _sum_spent(database)
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._file, timeout=10, isolation_level=None)
         database.execute("PRAGMA synchronous = FULL")
         return database
 
-    def _changed(self, change: Callable[[sqlite3.Connection], Any]) -> Any:
+    def _run_change(self, change: Callable[[sqlite3.Connection], Any]) -> Any:
         with closing(self._open()) as database:
             database.execute("BEGIN IMMEDIATE")
             try:
@@ -86,7 +86,7 @@ class Ledger:
             return result
 
 
-def _spent(database: sqlite3.Connection) -> int:
+def _sum_spent(database: sqlite3.Connection) -> int:
     (total,) = database.execute(
         "SELECT COALESCE(SUM(cost), 0) FROM rounds WHERE state != 'released'"
     ).fetchone()
@@ -94,8 +94,8 @@ def _spent(database: sqlite3.Connection) -> int:
 
 
 def _end(database: sqlite3.Connection, round_id: str, state: str) -> None:
-    known = database.execute("SELECT state FROM rounds WHERE id = ?", (round_id,)).fetchone()
-    if known is None or known[0] not in {"reserved", state}:
+    row = database.execute("SELECT state FROM rounds WHERE id = ?", (round_id,)).fetchone()
+    if row is None or row[0] not in {"reserved", state}:
         raise ValueError(f"this round is unknown, or has ended in another way than {state}")
     database.execute("UPDATE rounds SET state = ? WHERE id = ?", (state, round_id))
 

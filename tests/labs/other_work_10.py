@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Ledger:
+class BudgetLedger:
     """As the product's ledger: a change commits only if nothing else has changed since it was
     computed."""
 
@@ -83,7 +83,7 @@ class Ledger:
         """Given back."""
         self.end(round_id, "released")
 
-    def spent(self) -> int:
+    def total_spent(self) -> int:
         """The total."""
         return self.look("")[2]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import StudentDied, StudentRaised, StudentTimeout
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import StudentCrash, StudentException, StudentTimeout
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.student import jail, pipes, sandbox, syscalls
@@ -194,18 +194,18 @@ def test_it_is_another_user_for_good_with_nothing_but_its_own_folder(
     program.call("write", "mine.txt")
     assert (program.scratch / "mine.txt").read_text() == "mine"
     for other in (0, user + 1):
-        with pytest.raises(StudentRaised, match="PermissionError"):
+        with pytest.raises(StudentException, match="PermissionError"):
             program.call("become", other)
 
 
 def test_it_writes_nothing_but_its_own_folder(program: StudentProgram) -> None:
     for place in ("/new", "/packages/new.py", "/dev/new", "/scratch/new", "/etc/ld.so.cache"):
-        with pytest.raises(StudentRaised, match="PermissionError"):
+        with pytest.raises(StudentException, match="PermissionError"):
             program.call("write", place)
-    with pytest.raises(StudentRaised, match="PermissionError"):
+    with pytest.raises(StudentException, match="PermissionError"):
         program.call("entries", "/scratch")
     for process in (os.getpid(), program.call("parent")):
-        with pytest.raises(StudentRaised, match="PermissionError"):
+        with pytest.raises(StudentException, match="PermissionError"):
             program.call("end", process)
 
 
@@ -215,9 +215,9 @@ def test_two_students_are_two_users(program: StudentProgram, tmp_path: Path) -> 
     with pipes.scratch_folder() as place, StudentProgram(tmp_path / "work.py", place) as other:
         assert other.call("who")[0] != program.call("who")[0]
         for path in (f"{folder}/answer.txt", folder):
-            with pytest.raises(StudentRaised, match="PermissionError"):
+            with pytest.raises(StudentException, match="PermissionError"):
                 other.call("read", path)
-        with pytest.raises(StudentRaised, match="PermissionError"):
+        with pytest.raises(StudentException, match="PermissionError"):
             other.call("write", f"{folder}/answer.txt")
     assert not place.exists()
 
@@ -234,7 +234,7 @@ def test_two_students_are_two_users(program: StudentProgram, tmp_path: Path) -> 
     ],
 )
 def test_answers_and_graders_cannot_be_imported(program: StudentProgram, module: str) -> None:
-    with pytest.raises(StudentRaised, match="ModuleNotFoundError"):
+    with pytest.raises(StudentException, match="ModuleNotFoundError"):
         program.call("answers_of", module)
 
 
@@ -246,7 +246,7 @@ from shuffledp_labs.lab08_theorem.exact import worst_case as worst
 
 def test_a_submission_that_imports_the_answers_gets_no_points(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(CHEAT)
-    result = run_checks(Run(lab_of(8), tmp_path / "work.py", Draws(b"cheat")), Watcher())
+    result = run_checks(LabRun(lab_of(8), tmp_path / "work.py", Draws(b"cheat")), Watcher())
     assert result.box == "user"
     assert result.points == 0
     assert "No module named 'shuffledp_labs'" in result.checks[0].message
@@ -259,7 +259,7 @@ def test_what_the_handouts_allow_can_be_imported(program: StudentProgram) -> Non
 
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"])
 def test_it_has_no_network(program: StudentProgram, family: str) -> None:
-    with pytest.raises(StudentRaised, match="PermissionError"):
+    with pytest.raises(StudentException, match="PermissionError"):
         program.call("connect", family, "SOCK_DGRAM")
 
 
@@ -282,12 +282,12 @@ def test_temporary_files_go_with_its_folder(program: StudentProgram) -> None:
     ["/etc/passwd", "/proc/self/status", "/tmp/note", sys.executable, __file__],  # noqa: S108
 )
 def test_no_file_of_the_machine_is_there(program: StudentProgram, path: str) -> None:
-    with pytest.raises(StudentRaised, match="FileNotFoundError"):
+    with pytest.raises(StudentException, match="FileNotFoundError"):
         program.call("read", path)
 
 
 def test_a_crash_costs_one_call(program: StudentProgram) -> None:
-    with pytest.raises(StudentDied):
+    with pytest.raises(StudentCrash):
         program.call("crash")
     assert program.call("guests") == (b"welcome", 6)
 

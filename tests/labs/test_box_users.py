@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from shuffledp_labs.student import sandbox
 sandbox._USERS = range(int(sys.argv[2]), int(sys.argv[2]) + 1)
-print(sandbox._reserved(Path(sys.argv[1])), flush=True)
+print(sandbox._reserve_user(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
 
@@ -32,7 +32,7 @@ def test_no_two_folders_have_one_user_and_a_folder_that_is_gone_gives_its_own_ba
     first = 10**6 + 4 * os.getpid()  # numbers of this test alone, whatever else runs on the machine
     users = set(range(first, first + 3))
     monkeypatch.setattr(sandbox, "_USERS", range(first, first + 3))
-    monkeypatch.setattr(sandbox, "_held", {})
+    monkeypatch.setattr(sandbox, "_user_locks", {})
     folders = [tmp_path / name for name in "abc"]
     for folder in folders:
         folder.mkdir()
@@ -43,13 +43,13 @@ def test_no_two_folders_have_one_user_and_a_folder_that_is_gone_gives_its_own_ba
         assert other.stdout is not None
         assert other.stdin is not None
         assert int(other.stdout.readline()) == first
-        assert {sandbox._reserved(folder) for folder in folders[:2]} == users - {first}
+        assert {sandbox._reserve_user(folder) for folder in folders[:2]} == users - {first}
         with pytest.raises(LabError, match="in use"):
-            sandbox._reserved(folders[2])
+            sandbox._reserve_user(folders[2])
         folders[0].rmdir()
-        assert sandbox._reserved(folders[2]) in users - {first}
+        assert sandbox._reserve_user(folders[2]) in users - {first}
         other.stdin.close()
     folders[1].rmdir()
-    assert sandbox._reserved(tmp_path) in users
-    for holder in sandbox._held.values():
+    assert sandbox._reserve_user(tmp_path) in users
+    for holder in sandbox._user_locks.values():
         holder.close()

@@ -15,7 +15,7 @@ import pytest
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism, RRShuffle
 from shuffledp_labs.errors import BadAnswer
-from shuffledp_labs.lab06_surrounded.flooding import Flooding, _plan, _submitted, flood
+from shuffledp_labs.lab06_surrounded.flooding import Flooding, _call_submissions, _plan, flood
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 from shuffledp_labs.student.process import StudentProgram
 
@@ -70,9 +70,13 @@ def test_only_one_symbol_for_each_account_is_sent(tmp_path: Path) -> None:
     with StudentProgram(work, scratch) as program:
         for wrong in ((0, 1), (0, 1, 4), (0, 1, -1), (0, 1, True), 3, None):
             with pytest.raises(BadAnswer, match="3 whole numbers from 0 to 3"):
-                _submitted(program, {"accounts": 3, "symbols": 4, "wanted": wrong})
-        assert _submitted(program, {"accounts": 3, "symbols": 4, "wanted": (0, 1, 3)}) == (0, 1, 3)
+                _call_submissions(program, {"accounts": 3, "symbols": 4, "wanted": wrong})
+        assert _call_submissions(program, {"accounts": 3, "symbols": 4, "wanted": (0, 1, 3)}) == (
+            0,
+            1,
+            3,
+        )
 
 
 def test_what_is_left_is_the_board_without_the_accounts() -> None:
-    assert Flooding((3, 2, 1, 0), (3, 1, 0, 0), 1).left == (0, 1, 1, 0)
+    assert Flooding((3, 2, 1, 0), (3, 1, 0, 0), 1).others_sent == (0, 1, 1, 0)

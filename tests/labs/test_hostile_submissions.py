@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from shuffledp.cli import app
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import BadAnswer, StudentDied
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import BadAnswer, StudentCrash
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt, Check, Lab
+from shuffledp_labs.lab import Check, CheckAttempt, Lab
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
 from shuffledp_labs.teaching.course import init_course
@@ -150,11 +150,11 @@ def test_an_answer_of_very_many_lists_is_a_fault_of_the_student(numbers: Student
 def test_a_frame_of_its_own_is_held_to_the_same_bounds(
     numbers: StudentProgram, value: bytes
 ) -> None:
-    with pytest.raises(StudentDied, match="something of its own"):
+    with pytest.raises(StudentCrash, match="something of its own"):
         numbers.call("forged", b'["done",%s,""]' % value.replace(b",]", b"]"), seconds=120)
 
 
-def add_up(_: Attempt) -> str:
+def add_up(_: CheckAttempt) -> str:
     """A check that computes without end on numbers that are each within the bounds."""
     total = Fraction(0)
     while True:
@@ -169,7 +169,7 @@ def test_a_check_that_computes_too_long_on_what_it_was_given_costs_that_check_al
     rest = Check("C-rest", 70, "", lambda attempt: str(attempt.program.call("small")))
     model = lab_of(8)
     fields = {name: getattr(model, name) for name in Lab.__dataclass_fields__}
-    run = Run(Lab(**fields | {"checks": (first, rest)}), tmp_path / "work.py", Draws(b"a"))
+    run = LabRun(Lab(**fields | {"checks": (first, rest)}), tmp_path / "work.py", Draws(b"a"))
     added, other = run_checks(run, Watcher()).checks
     assert added.outcome == "failed"
     assert "more than 1 s of processor time" in added.message
@@ -178,5 +178,5 @@ def test_a_check_that_computes_too_long_on_what_it_was_given_costs_that_check_al
 
 def test_messages_are_as_long_as_a_reader_reads(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("def delta(*_):\n    return 'x' * 10**6\n")
-    result = run_checks(Run(lab_of(8), tmp_path / "work.py", Draws(b"a")), Watcher())
+    result = run_checks(LabRun(lab_of(8), tmp_path / "work.py", Draws(b"a")), Watcher())
     assert max(len(check.message) for check in result.checks) <= 2000

@@ -13,7 +13,7 @@ import pytest
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt, CheckFailed, Showing
+from shuffledp_labs.lab import CheckAttempt, CheckFailure, ShowRun
 from shuffledp_labs.lab01_lie_well import LAB
 from shuffledp_labs.lab01_lie_well.checks import HIGH, LOW
 from shuffledp_labs.lab01_lie_well.round import answers_of
@@ -22,7 +22,7 @@ from shuffledp_labs.lab01_lie_well.specs import (
     Spec,
     answers,
     domain,
-    drawn,
+    draw_spec,
     hoeffding,
     law,
     likeliest,
@@ -61,7 +61,7 @@ def by_enumeration(spec: Spec, value: int) -> dict[int, Fraction]:
 def test_the_laws_are_those_of_the_handout(kind: str) -> None:
     draws = Draws(b"laws" + kind.encode())
     for _ in range(30):
-        spec = drawn(draws, kind)
+        spec = draw_spec(draws, kind)
         for value in domain(spec):
             assert law(spec, value) == by_enumeration(spec, value)
 
@@ -105,7 +105,7 @@ def test_hoeffdings_interval_covers_whatever_is_drawn() -> None:
     each."""
     draws = Draws(b"coverage")
     for _ in range(200):
-        spec = drawn(draws, "mean", LOW, HIGH)
+        spec = draw_spec(draws, "mean", LOW, HIGH)
         value, people = draws.choice(domain(spec)), draws.integer(5, 8)
         one = float(law(spec, value)[1])
         half, slope = hoeffding(spec, people), float(1 - spec["blanket"])
@@ -192,7 +192,7 @@ def test_the_show_draws_the_law_and_says_what_is_missing(tmp_path: Path) -> None
         out = tmp_path / name
         out.mkdir()
         with StudentProgram(work, tmp_path) as program:
-            file = LAB.show(Showing(work, out, Draws(b"show"), program, tmp_path, said.append))
+            file = LAB.show(ShowRun(work, out, Draws(b"show"), program, tmp_path, said.append))
         assert file.read_bytes().startswith(b"\x89PNG")
     assert said[-1].startswith("no estimates in the picture: work.py has no estimate")
 
@@ -220,11 +220,11 @@ def test_a_program_that_tells_the_truth_once_nobody_walks_its_law_is_caught(tmp_
         work.parent.mkdir()
         work.write_text(SOLUTION.read_text() + more)
         with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
-            attempt = Attempt(Draws(b"round"), program, scratch, lambda _: None, work)
+            attempt = CheckAttempt(Draws(b"round"), program, scratch, lambda _: None, work)
             if name == "solution":
                 assert len(answers_of(attempt, spec, values)) == len(values)
             else:
                 for value in range(4):  # as B-law walks it
                     assert program.law("randomise", spec, value).of == law(spec, value)
-                with pytest.raises(CheckFailed, match="the same coins led to another answer"):
+                with pytest.raises(CheckFailure, match="the same coins led to another answer"):
                     answers_of(attempt, spec, values)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from shuffledp_adversary.attacks.measuring import calibrated, guess_limit
 from shuffledp_core.mechanisms import GeoShuffle
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
@@ -106,7 +106,7 @@ def of_bits(users: int, far: int, rate: float) -> tuple[float, float]:
     return max(map(right, range(-far, 2 * far))), right(far // 2 + 1)
 
 
-def shares(board: instances.Shuffled) -> tuple[float, float]:
+def shares(board: instances.ShuffledBoard) -> tuple[float, float]:
     public = board.public
     of = of_bits if public["shuffled"] == "bits" else of_numbers
     return of(int(public["users"]), int(public["far"]), float(public["rate"]))
@@ -194,18 +194,18 @@ def attempt(answer: object) -> Any:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"client-01": "3"}, "whole number, .*: read gave str for client-01"),
-        ({"client-01": 3.0}, "read gave float for client-01"),
-        ({"client-01": True}, "read gave bool for client-01"),
+        ({"client-01": "3"}, "whole number, .*: infer_answers gave str for client-01"),
+        ({"client-01": 3.0}, "infer_answers gave float for client-01"),
+        ({"client-01": True}, "infer_answers gave bool for client-01"),
     ],
 )
 def test_answers_of_another_type_are_told_from_a_wrong_formula(answer: object, said: str) -> None:
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(CheckFailure, match=said):
         checks.check_read(attempt(answer))
 
 
 def test_a_rule_that_is_always_silent_hears_how_often_it_was_and_passes_for_silence() -> None:
-    with pytest.raises(CheckFailed, match="said None in 40 of them"):
+    with pytest.raises(CheckFailure, match="said None in 40 of them"):
         checks.check_far(attempt(None))
     said = checks.check_silence(attempt(None))
     found = re.search(
@@ -264,7 +264,7 @@ def test_the_picture_can_be_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_solution_gets_every_point_in_a_running_system() -> None:
-    result = run_checks(Run(lab(2), SOLUTION, draws(5)), Watcher())
+    result = run_checks(LabRun(lab(2), SOLUTION, draws(5)), Watcher())
     assert [check.message for check in result.checks if check.outcome != "passed"] == []
     assert result.points == 75
 

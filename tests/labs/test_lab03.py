@@ -20,34 +20,34 @@ from shuffledp_core.errors import BadBatchError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_labs.errors import CheckFailed, LabError, StudentRaised
+from shuffledp_labs.errors import CheckFailure, LabError, StudentException
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab03_node import LAB, checks, onions
-from shuffledp_labs.lab03_node.checks import _mixed
+from shuffledp_labs.lab03_node.checks import _mix
 from shuffledp_labs.lab03_node.joining import (
     DROPS,
     MESSAGES,
     TAMPERINGS,
     TOO_MANY_IN_PLACE,
     USERS,
-    Joined,
-    Tampered,
+    JoinOutcome,
+    TamperOutcome,
     join,
     judge_tampered,
     withstand,
 )
 from shuffledp_labs.lab03_node.onions import (
     DAMAGES,
-    Keys,
+    BoxKeys,
     arrangements,
-    damaged,
+    damage,
     distance,
     flipped_bits,
     surplus,
 )
 from shuffledp_labs.lab03_node.show import draw
-from shuffledp_labs.lab03_node.student_node import SystemCoins, _checked
-from shuffledp_labs.student.laws import Law
+from shuffledp_labs.lab03_node.student_node import SystemCoins, _check_records
+from shuffledp_labs.student.laws import BranchLaw
 
 SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "lab03.py"
 
@@ -80,7 +80,7 @@ def test_the_lengths_in_the_handout_are_the_product_s() -> None:
         geometry.record_bytes(2),
         geometry.record_bytes(3),
     ]
-    assert onions.Keys(keys.private, keys.public).seal(inner[0], bytes(32)) != batch[0]
+    assert onions.BoxKeys(keys.private, keys.public).seal(inner[0], bytes(32)) != batch[0]
     assert f"in each of the {math.factorial(4)} possible ways" in text
 
 
@@ -146,7 +146,7 @@ def test_the_tamperings_drop_what_the_product_s_own_repeat() -> None:
 
 
 def test_an_arrangement_gives_every_onion_the_same_ephemeral_key_and_another_message() -> None:
-    keys, messages = Keys.of(draws()), [b"one", b"two", b"six"]
+    keys, messages = BoxKeys.of(draws()), [b"one", b"two", b"six"]
     opens = suite_named(onions.SUITE).opener(keys.private, b"")
     batches = list(arrangements(keys, messages, draws(2), copies=1))
     assert len(batches) == 6
@@ -157,17 +157,17 @@ def test_an_arrangement_gives_every_onion_the_same_ephemeral_key_and_another_mes
 
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_what_is_damaged_has_the_right_length_and_does_not_open(kind: str) -> None:
-    chance, keys, stranger = draws(3), Keys.of(draws(4)), Keys.of(draws(5))
+    chance, keys, stranger = draws(3), BoxKeys.of(draws(4)), BoxKeys.of(draws(5))
     opens = suite_named(onions.SUITE).opener(keys.private, b"")
     for _ in range(50):
-        record = damaged(keys, stranger, bytes(17), kind, chance)
+        record = damage(keys, stranger, bytes(17), kind, chance)
         assert len(record) == 17 + onions.OVERHEAD
         with pytest.raises(BadBatchError):
             opens(record)
 
 
 def test_no_flipped_bit_opens_under_the_product_s_own_opener() -> None:
-    keys = Keys.of(draws())
+    keys = BoxKeys.of(draws())
     opens = suite_named(onions.SUITE).opener(keys.private, b"")
     record = keys.seal(b"message", draws(2).bytes(32))
     assert opens(record) == b"message"
@@ -179,8 +179,8 @@ def test_no_flipped_bit_opens_under_the_product_s_own_opener() -> None:
 
 
 def test_a_distance_is_the_total_variation_less_what_was_not_followed() -> None:
-    def law(lost: Fraction = Fraction(0), **of: Fraction) -> Law:
-        return Law(dict(of), lost, exact=True, leaves=1)
+    def law(lost: Fraction = Fraction(0), **of: Fraction) -> BranchLaw:
+        return BranchLaw(dict(of), lost, exact=True, leaves=1)
 
     half = Fraction(1, 2)
     assert distance(law(a=half, b=half), law(a=half, b=half)) == 0
@@ -210,7 +210,7 @@ def test_what_a_student_s_mix_gives_is_looked_at_before_it_is_sent(
     found: object, said: str
 ) -> None:
     with pytest.raises(BadBatchError, match=said):
-        _checked(found, 2, 17)
+        _check_records(found, 2, 17)
 
 
 @pytest.mark.parametrize(
@@ -218,16 +218,16 @@ def test_what_a_student_s_mix_gives_is_looked_at_before_it_is_sent(
 )
 def test_a_file_that_is_no_program_is_not_blamed_on_a_bad_onion(kind: str, said: str) -> None:
     def sample(*_: object, **__: object) -> None:
-        raise StudentRaised(kind, "no")
+        raise StudentException(kind, "no")
 
     attempt: Any = SimpleNamespace(program=SimpleNamespace(sample=sample), draws=Draws(bytes(32)))
     keys: Any = SimpleNamespace(private=bytes(32))
     with pytest.raises(LabError, match=said):
-        _mixed(attempt, keys, [b""])
+        _mix(attempt, keys, [b""])
 
 
 def test_a_batch_that_lacks_some_is_sent_on() -> None:
-    assert list(_checked((bytes(17),), 2, 17)) == [bytes(17)]
+    assert list(_check_records((bytes(17),), 2, 17)) == [bytes(17)]
 
 
 def test_the_coins_of_a_real_round_are_the_operating_system_s() -> None:
@@ -244,28 +244,28 @@ def test_the_coins_of_a_real_round_are_the_operating_system_s() -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (Tampered("mark", "node-2: mix gave nothing"), "of everybody ended"),
-        (Tampered("copy", None, (0, 0, 2)), "node 3 had to drop"),
-        (Tampered("copy", None, (0, 3, 0)), "another number"),
-        (Tampered("copy", None, (0, 2, 0), identified=1), "found on the board"),
+        (TamperOutcome("mark", "node-2: mix gave nothing"), "of everybody ended"),
+        (TamperOutcome("copy", None, (0, 0, 2)), "node 3 had to drop"),
+        (TamperOutcome("copy", None, (0, 3, 0)), "another number"),
+        (TamperOutcome("copy", None, (0, 2, 0), identified=1), "found on the board"),
     ],
 )
-def test_a_node_that_lets_something_pass_is_told_what(seen: Tampered, said: str) -> None:
-    with pytest.raises(CheckFailed, match=said):
+def test_a_node_that_lets_something_pass_is_told_what(seen: TamperOutcome, said: str) -> None:
+    with pytest.raises(CheckFailure, match=said):
         judge_tampered(seen)
 
 
 def test_a_node_that_drops_what_it_must_passes() -> None:
     for tampering, own in DROPS.items():
-        judge_tampered(Tampered(tampering, None, (0, own, 0), missed=2))
+        judge_tampered(TamperOutcome(tampering, None, (0, own, 0), missed=2))
 
 
 def test_the_picture_is_drawn_for_good_and_bad_rounds(tmp_path: Path) -> None:
-    good = [Tampered(name, None, (0, own, 0), missed=own) for name, own in DROPS.items()]
-    draw(Joined(None, by_place=2), good, tmp_path / "good.png")
+    good = [TamperOutcome(name, None, (0, own, 0), missed=own) for name, own in DROPS.items()]
+    draw(JoinOutcome(None, by_place=2), good, tmp_path / "good.png")
     draw(
-        Joined("no result"),
-        [Tampered("copy", None, (0, 0, 2)), Tampered("mark", "refused")],
+        JoinOutcome("no result"),
+        [TamperOutcome("copy", None, (0, 0, 2)), TamperOutcome("mark", "refused")],
         tmp_path / "bad.png",
     )
     assert (tmp_path / "good.png").stat().st_size > 10_000

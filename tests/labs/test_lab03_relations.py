@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import CheckFailed
+from shuffledp_labs.lab import CheckFailure
 from shuffledp_labs.lab03_node import onions
 from shuffledp_labs.lab03_node.joining import ORDER_CHANCE, judge_orders
 from shuffledp_labs.lab03_node.relations import find_relation, threshold
@@ -20,7 +20,7 @@ from shuffledp_labs.lab03_node.student_node import _append_order
 
 COUNT = 24
 PLACES = list(range(COUNT))
-SCRAMBLED = list(Draws(b"scrambled").shuffled(PLACES))
+SCRAMBLED = list(Draws(b"scrambled").permute(PLACES))
 
 
 def turned(order: list[int], step: int) -> list[int]:
@@ -41,7 +41,7 @@ def turned(order: list[int], step: int) -> list[int]:
 def test_one_real_batch_shows_an_order_that_was_kept_turned_or_taken_in_strides(
     order: list[int],
 ) -> None:
-    with pytest.raises(CheckFailed, match="follows from their order of arrival"):
+    with pytest.raises(CheckFailure, match="follows from their order of arrival"):
         judge_orders([order])
 
 
@@ -56,7 +56,7 @@ def test_one_real_batch_shows_an_order_that_was_kept_turned_or_taken_in_strides(
     ids=["the same", "rotated output", "rotated input", "nearly the same"],
 )
 def test_two_batches_show_any_other_fixed_relation(second: list[int]) -> None:
-    with pytest.raises(CheckFailed, match="two batches"):
+    with pytest.raises(CheckFailure, match="two batches"):
         judge_orders([SCRAMBLED, second])
 
 

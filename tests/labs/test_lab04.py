@@ -22,7 +22,7 @@ from shuffledp_adversary.tracing.likelihood import log_likelihood
 from shuffledp_adversary.tracing.links import join_logs
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab04_onion import LAB, rounds, show
 from shuffledp_labs.lab04_onion.capturing import NODES, capture
@@ -35,9 +35,14 @@ from shuffledp_labs.lab04_onion.checks import (
     judge_links,
     judge_sleeper,
 )
-from shuffledp_labs.lab04_onion.policy import MANIFESTS, accepted, drawn, judge_answer
-from shuffledp_labs.lab04_onion.replay import Replayed, replay
-from shuffledp_labs.lab04_onion.rounds import NOBODY, SUM, USERS, Seen
+from shuffledp_labs.lab04_onion.policy import (
+    MANIFESTS,
+    client_accepts,
+    draw_manifests,
+    judge_answer,
+)
+from shuffledp_labs.lab04_onion.replay import ReplayedClaims, replay
+from shuffledp_labs.lab04_onion.rounds import NOBODY, SUM, USERS, AdversaryView
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 
 SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "lab04.py"
@@ -93,7 +98,7 @@ def test_an_honest_node_leaves_all_own_messages_in_place_with_probability_below_
 def test_the_truth_is_what_the_product_s_own_join_finds_with_all_logs_and_with_fewer_nothing(
     hops: int,
 ) -> None:
-    one = rounds.played(draws(hops), hops)
+    one = rounds.play_drawn_round(draws(hops), hops)
     board = np.frombuffer(b"".join(one.board), dtype=np.uint8).reshape(-1, one.geometry.plain_bytes)
     assert (
         join_logs(one.logs, board).senders.tolist() == rounds.seen_by(one, range(1, hops + 1)).truth
@@ -104,14 +109,14 @@ def test_the_truth_is_what_the_product_s_own_join_finds_with_all_logs_and_with_f
 
 
 def test_where_onions_were_dropped_the_truth_is_still_the_join_s() -> None:
-    one = rounds.played(draws(), 4, Conduct(tampering={2: drop}))
+    one = rounds.play_drawn_round(draws(), 4, Conduct(tampering={2: drop}))
     board = np.frombuffer(b"".join(one.board), dtype=np.uint8).reshape(-1, one.geometry.plain_bytes)
     assert len(one.board) == USERS * 3 - 1
     assert join_logs(one.logs, board).senders.tolist() == rounds.seen_by(one, (1, 2, 3, 4)).truth
 
 
 def test_logs_cross_to_the_student_as_the_handout_says() -> None:
-    one = rounds.played(draws(), 3)
+    one = rounds.play_drawn_round(draws(), 3)
     seen = rounds.seen_by(one, (1, 3))
     assert set(seen.logs) == {1, 3}
     assert seen.missing == (2,)
@@ -125,7 +130,7 @@ def test_logs_cross_to_the_student_as_the_handout_says() -> None:
 
 
 def test_trails_lead_from_node_to_node() -> None:
-    one = rounds.played(draws(), 4)
+    one = rounds.play_drawn_round(draws(), 4)
     for user in (0, 17):
         for message, trail in zip(one.messages[user], rounds.trails(one, [user]), strict=True):
             assert trail[-1] == hashlib.sha256(message).digest()[:16]
@@ -134,8 +139,8 @@ def test_trails_lead_from_node_to_node() -> None:
 
 
 def test_the_same_draws_give_the_same_round() -> None:
-    assert rounds.played(draws(), 3).board == rounds.played(draws(), 3).board
-    assert rounds.played(draws(), 3).board != rounds.played(draws(2), 3).board
+    assert rounds.play_drawn_round(draws(), 3).board == rounds.play_drawn_round(draws(), 3).board
+    assert rounds.play_drawn_round(draws(), 3).board != rounds.play_drawn_round(draws(2), 3).board
 
 
 def test_absent_nodes_are_no_neighbours_and_never_the_first() -> None:
@@ -182,8 +187,8 @@ def test_instances_are_drawn_until_no_short_cut_guesses_right() -> None:
 # -------------------------------------------------------------------- claims and policies
 
 
-def seen(*missing: int) -> Seen:
-    return Seen(
+def seen(*missing: int) -> AdversaryView:
+    return AdversaryView(
         3, {position: {} for position in (1, 2, 3) if position not in missing}, [b"a", b"b"], [0, 1]
     )
 
@@ -200,9 +205,9 @@ def seen(*missing: int) -> Seen:
     ],
 )
 def test_a_claim_that_is_wrong_or_not_proved_is_refused(
-    claims: object, where: Seen, said: str
+    claims: object, where: AdversaryView, said: str
 ) -> None:
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(CheckFailure, match=said):
         judge_links(claims, where)
 
 
@@ -220,7 +225,7 @@ def test_claims_that_the_logs_prove_pass() -> None:
     ],
 )
 def test_an_answer_of_another_type_is_told_from_a_wrong_one(found: object, said: str) -> None:
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(CheckFailure, match=said):
         judge_answer(found, right=True, manifest={}, limits={})
 
 
@@ -237,7 +242,7 @@ def test_an_answer_of_another_type_is_told_from_a_wrong_one(found: object, said:
 def test_a_node_that_did_not_sleep_is_told_from_what_names_none(
     found: object, asleep: int, said: str
 ) -> None:
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(CheckFailure, match=said):
         judge_sleeper(found, asleep, "a round")
 
 
@@ -253,10 +258,10 @@ def test_the_chance_that_an_honest_node_only_keeps_the_order_is_the_handout_s() 
 
 def test_manifests_are_refused_for_every_reason_on_every_instance() -> None:
     for seed in range(30):
-        pairs = drawn(draws(seed))
+        pairs = draw_manifests(draws(seed))
         assert len(pairs) == MANIFESTS
-        assert sum(not accepted(*pair) for pair in pairs) == 21
-        bad = [manifest for manifest, limits in pairs if not accepted(manifest, limits)]
+        assert sum(not client_accepts(*pair) for pair in pairs) == 21
+        bad = [manifest for manifest, limits in pairs if not client_accepts(manifest, limits)]
         assert any(manifest["epsilon"] is None for manifest in bad)
         assert any(manifest["epsilon_corrupted"] is None for manifest in bad)
         assert any(node["corrupt"] for manifest in bad for node in manifest["nodes"])
@@ -264,7 +269,7 @@ def test_manifests_are_refused_for_every_reason_on_every_instance() -> None:
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    found = [show.Followed((1, 2), 0.0, 0.25), show.Followed((1, 2, 3), 1.0, 0.93)]
+    found = [show.TracingShares((1, 2), 0.0, 0.25), show.TracingShares((1, 2, 3), 1.0, 0.93)]
     show.draw(found, 0.25, tmp_path / "onion.png")
     assert (tmp_path / "onion.png").stat().st_size > 10_000
 
@@ -287,12 +292,12 @@ def test_a_real_round_is_captured_with_its_truth(corrupt: tuple[int, ...], tmp_p
 
 
 def test_a_student_s_link_is_compared_with_the_product_s_join_on_any_round() -> None:
-    one = rounds.played(draws(), 3)
+    one = rounds.play_drawn_round(draws(), 3)
     board = np.frombuffer(b"".join(one.board), dtype=np.uint8).reshape(-1, one.geometry.plain_bytes)
     manifest = SimpleNamespace(geometry=one.geometry)
     captured: Any = SimpleNamespace(manifest=manifest, logs=one.logs, board=board)
-    assert replay(SOLUTION, captured) == Replayed(120, 120, 120, 120)
-    assert replay(SOLUTION, captured, frozenset({1, 3})) == Replayed(120, 0, 0, 0)
+    assert replay(SOLUTION, captured) == ReplayedClaims(120, 120, 120, 120)
+    assert replay(SOLUTION, captured, frozenset({1, 3})) == ReplayedClaims(120, 0, 0, 0)
     with pytest.raises(UsageError, match="not of"):
         replay(SOLUTION, captured, frozenset({4}))
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab05_again import LAB, layers
 from shuffledp_labs.lab05_again.budget import DELTA, LedgerDoor, days_allowed, one_day, real_ledger
 from shuffledp_labs.lab05_again.guessing import (
     best_success,
-    drawn_truths,
+    draw_truths,
     majority_success,
     success,
 )
 from shuffledp_labs.lab05_again.memory import (
-    Asked,
     Branch,
+    QuestionOnDay,
     chance_of_truth,
     chance_that,
     joint_law,
@@ -61,7 +61,7 @@ def test_the_table_of_days_is_computed() -> None:
 
 def test_counting_votes_and_trusting_the_best_day_are_worse_on_every_drawn_instance() -> None:
     for seed in range(20):
-        three, nine = (drawn_truths(Draws(bytes([seed, days])), days) for days in (3, 9))
+        three, nine = (draw_truths(Draws(bytes([seed, days])), days) for days in (3, 9))
         assert success(
             three, lambda days: int(sum(answer for answer, _ in days) > 1)
         ) < best_success(three)
@@ -105,8 +105,8 @@ def test_the_numbers_of_the_ledger() -> None:
     assert "refuses day 8" in HANDOUT
 
 
-def remembering(history: tuple[Asked, ...], coins: Branch) -> tuple[int, ...]:
-    kept: dict[Asked, int] = {}
+def remembering(history: tuple[QuestionOnDay, ...], coins: Branch) -> tuple[int, ...]:
+    kept: dict[QuestionOnDay, int] = {}
     return tuple(
         kept.setdefault(asked, asked.value if coins.flip(TRUTH) else 1 - asked.value)
         if asked not in kept
@@ -118,7 +118,7 @@ def remembering(history: tuple[Asked, ...], coins: Branch) -> tuple[int, ...]:
 def test_a_client_that_remembers_both_answers_reaches_both_bounds_of_step_c_exactly() -> None:
     laws = {}
     for values in ((0, 1, 0, 1), (1, 0, 1, 0)):
-        history = tuple(Asked("?", value) for value in values)
+        history = tuple(QuestionOnDay("?", value) for value in values)
         law = laws[values] = joint_law(lambda _, coins: remembering(history, coins))  # noqa: B023
         assert all(chance_of_truth(law, history, day) == TRUTH for day in range(4))
         assert (
@@ -146,13 +146,13 @@ def test_memory_outside_of_the_file_is_noticed() -> None:
             seen.append(coins.below(2))
         return tuple(seen)
 
-    with pytest.raises(CheckFailed, match="memory"):
+    with pytest.raises(CheckFailure, match="memory"):
         joint_law(play)
 
 
 def test_chance_from_elsewhere_is_noticed() -> None:
     turns = iter(range(100))
-    with pytest.raises(CheckFailed, match="randomness"):
+    with pytest.raises(CheckFailure, match="randomness"):
         joint_law(lambda _, coins: (int(coins.flip(TRUTH)), int(next(turns) > 10)))
 
 
@@ -164,15 +164,15 @@ def test_the_door_notices_a_question_without_a_certificate_and_one_that_is_put_t
         assert kind == "certificate"
         assert door.reserve("a") == (kind, certificate)
         assert len(ledger.entries("class")) == 1
-        with pytest.raises(CheckFailed, match="no certificate yet"):
+        with pytest.raises(CheckFailure, match="no certificate yet"):
             door.ask("b", certificate)
         door.ask("a", certificate)
-        with pytest.raises(CheckFailed, match="twice"):
+        with pytest.raises(CheckFailure, match="twice"):
             door.ask("a", certificate)
-        with pytest.raises(CheckFailed, match="one text"):
+        with pytest.raises(CheckFailure, match="one text"):
             door.reserve(7)
 
 
 def test_a_solution_of_another_form_passes() -> None:
-    result = run_checks(Run(LAB, OTHER, Draws(b"another form")), Watcher())
+    result = run_checks(LabRun(LAB, OTHER, Draws(b"another form")), Watcher())
     assert {check.name: check.message for check in result.checks if check.outcome != "passed"} == {}

@@ -14,8 +14,8 @@ from wrong_programs import LABS
 
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import Mix
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab06_surrounded import checks, crowds, entry, policy, rounds, show
@@ -73,7 +73,7 @@ def test_the_oracle_is_the_plain_enumeration(honest: int) -> None:
 def test_drawn_floods_have_one_best_guess_on_every_board_and_no_wrong_rule_finds_it() -> None:
     for seed in range(5):
         for left in checks.LEFT:
-            flood = checks.drawn_flood(Draws(bytes([seed])), left)
+            flood = checks.draw_flood(Draws(bytes([seed])), left)
             best = {board: flood.best(board) for board in flood.boards()}
             assert all(len(values) == 1 for values in best.values())
             assert len(set(best.values())) > 1
@@ -81,27 +81,27 @@ def test_drawn_floods_have_one_best_guess_on_every_board_and_no_wrong_rule_finds
 
 
 def test_drawn_manifests_are_refused_for_every_reason_and_accepted_on_every_border() -> None:
-    pairs = policy.drawn(Draws(b"manifests"))
+    pairs = policy.draw_manifests(Draws(b"manifests"))
     assert len(pairs) == policy.MANIFESTS
-    refused = [not policy.accepted(*pair) for pair in pairs]
+    refused = [not policy.client_accepts(*pair) for pair in pairs]
     assert 14 <= sum(refused) <= 18
     for manifest, limits in pairs:
         if manifest["epsilon"] == limits["epsilon"]:
-            assert policy.accepted(manifest, limits)
+            assert policy.client_accepts(manifest, limits)
         if manifest["epsilon"] is None or len(set(manifest["operators"])) < limits["operators"]:
-            assert not policy.accepted(manifest, limits)
+            assert not policy.client_accepts(manifest, limits)
 
 
 def test_the_certificates_of_the_texts_are_the_products() -> None:
     spec = show.spec()
-    by_honest = {honest: show.certified(honest) for honest in (1000, 100, 30, 1)}
+    by_honest = {honest: show.certify(honest) for honest in (1000, 100, 30, 1)}
     sentence = "certified ε = {} for 1,000 honest users, {} for 100, {} for 30, and {} for one"
     assert sentence.format(*(shown(value, 2) for value in by_honest.values())) in HANDOUT
     assert by_honest[1] == pytest.approx(
         corrupted_bounds(spec, Setting(1000, 1), show.DELTA).epsilon, abs=1e-4
     )
     assert f"1. {shown(by_honest[1], 2)}." in GUIDE
-    assert show.certified(0) == math.inf
+    assert show.certify(0) == math.inf
     shared = calibrate("sgdl-shuffle", Target(0.25, 1e-6, 40, 40, max_value=1))
     bounds = {came: epsilon_bounds(shared, Setting(came, came), 1e-6) for came in (40, 30, 20, 10)}
     assert bounds[40].certified <= 0.25
@@ -180,7 +180,7 @@ def test_the_crowd_that_trying_leaves_is_the_one_that_the_threat_model_says(
 
 def test_drawn_crowds_have_every_answer_and_no_short_rule_gives_all() -> None:
     for seed in range(3):
-        cases = crowds.drawn(Draws(bytes([seed])))
+        cases = crowds.draw_situations(Draws(bytes([seed])))
         assert len({(case.mix, case.nodes) for case in cases}) == 2 * len(crowds.ROUTES)
         verified = [
             case for case in cases if case.mix == Mix.VERIFIED and case.nodes[0] == crowds.CORRUPT
@@ -217,14 +217,14 @@ def test_the_real_rounds_of_step_f_are_those_that_its_handout_says() -> None:
     ],
 )
 def test_a_wrong_crowd_is_told_from_what_is_no_number(answer: object, said: str) -> None:
-    with pytest.raises(CheckFailed, match=said):
+    with pytest.raises(CheckFailure, match=said):
         checks.check_crowd(saying(answer))
 
 
 @pytest.mark.parametrize("answer", [None, 1, 0, "True"])
 def test_an_acceptance_of_another_type_is_told_from_a_wrong_one(answer: object) -> None:
     with pytest.raises(
-        CheckFailed, match=f"accept returned {type(answer).__name__} where True or False is asked"
+        CheckFailure, match=f"accept returned {type(answer).__name__} where True or False is asked"
     ):
         checks.check_policy(saying(answer))
 
@@ -236,11 +236,11 @@ def saying(answer: object) -> Any:
 
 @pytest.mark.slow
 def test_the_solution_takes_the_crowd_away_in_a_plain_round_and_not_in_a_verified_one() -> None:
-    run = Run(
+    run = LabRun(
         lab(6),
         LABS / "solutions" / "lab06.py",
         Draws(b"crowd"),
-        wanted=lambda each: each.name == "F-rounds",
+        selects=lambda each: each.name == "F-rounds",
     )
     (done,) = (check for check in run_checks(run, Watcher()).checks if check.name == "F-rounds")
     assert done.outcome == "passed", done.message

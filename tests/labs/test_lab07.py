@@ -28,19 +28,19 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.verified.group import GENERATOR, multiply, random_scalar
 from shuffledp_core.vocabulary import Mix
-from shuffledp_labs.checking import Run, Watcher, run_checks
-from shuffledp_labs.errors import CheckFailed, StudentFault
+from shuffledp_labs.checking import LabRun, Watcher, run_checks
+from shuffledp_labs.errors import CheckFailure, StudentFault
 from shuffledp_labs.installed import lab
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab07_cheats import show
 from shuffledp_labs.lab07_cheats.asking import Answerer, ask
-from shuffledp_labs.lab07_cheats.cases import Case, Cases
-from shuffledp_labs.lab07_cheats.documents import BUNDLE, POPULATION, Documents, bundled
-from shuffledp_labs.lab07_cheats.hops import added, drawn
+from shuffledp_labs.lab07_cheats.cases import Cases, DeviceCase
+from shuffledp_labs.lab07_cheats.documents import BUNDLE, POPULATION, Documents, parse_bundle
+from shuffledp_labs.lab07_cheats.hops import add_keys, draw_hop_inputs
 from shuffledp_labs.lab07_cheats.instances import cheating, complaints, user_name
-from shuffledp_labs.lab07_cheats.plans import Accountant
+from shuffledp_labs.lab07_cheats.plans import PlanAccountant
 from shuffledp_labs.lab07_cheats.system import noticed_by
-from shuffledp_labs.price import measured
+from shuffledp_labs.price import measure_price
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target
 
@@ -59,7 +59,7 @@ def draws(number: int) -> Draws:
 @pytest.mark.parametrize("position", [1, 2, 3])
 def test_a_round_played_again_is_the_same_round(position: int) -> None:
     instance = cheating(draws(position), position, 3)
-    first, again = instance.played(), instance.played()
+    first, again = instance.play(), instance.play()
     assert (first.batches, first.envelopes) == (again.batches, again.envelopes)
     pool = instance.pool_of_node()
     assert b"".join(pool.records) == first.batches[position]
@@ -77,12 +77,12 @@ def test_any_exchange_as_it_is_asked_for_changes_the_answer(number: int) -> None
         for own in instance.messages
         for one in own
     )
-    assert having < instance.wanted <= instance.records
+    assert having < instance.exchanges <= instance.records
 
 
 def test_the_entry_node_is_told_whose_records_are_whose() -> None:
     instance = cheating(draws(7), 1, 3)
-    played, owners = instance.played(), instance.owners()
+    played, owners = instance.play(), instance.owners()
     for number, envelope in enumerate(played.envelopes):
         opened = open_envelope(instance.geometry, played.round_id, played.route[0][0], envelope)
         width = instance.geometry.record_bytes(2)
@@ -123,11 +123,11 @@ def test_one_missing_message_is_found_by_whoever_does_not_cut_the_board_into_mes
     assert sum(message in instance.board for message in missing) == 1
 
 
-def convicts(case: Case, cases: Cases) -> bool:
+def convicts(case: DeviceCase, cases: Cases) -> bool:
     """Whether a stranger is convinced by whatever this user's device kept."""
-    if case.kept["receipt"] is None:
+    if case.stored["receipt"] is None:
         return False
-    bundle = bundled({name: case.kept[name] for name in BUNDLE})
+    bundle = parse_bundle({name: case.stored[name] for name in BUNDLE})
     try:
         return check_evidence(bundle, cases.roster, case.board).missing > 0
     except (EvidenceError, DocumentError):
@@ -148,14 +148,14 @@ def test_the_documents_are_genuine_and_the_bundle_takes_nothing_else() -> None:
     verified = verify_documents(made.announcement, made.roster, POPULATION, made.round_id)
     assert verified.manifest.geometry == made.geometry
     device = made.device()
-    kept = made.kept(device, made.receipt(device), made.failed())
+    kept = made.device_data(device, made.receipt(device), made.failed_result())
     with pytest.raises(MalformedDocumentError):
-        bundled({name: kept[name] for name in BUNDLE} | {"seed": 10**12})
+        parse_bundle({name: kept[name] for name in BUNDLE} | {"seed": 10**12})
 
 
 @pytest.mark.parametrize("number", range(2))
 def test_fewer_honest_reports_are_never_certified_a_smaller_epsilon(number: int) -> None:
-    accountant = Accountant.drawn(draws(number))
+    accountant = PlanAccountant.draw(draws(number))
     steps = [accountant.epsilon(honest) for honest in range(1, accountant.users + 1, 40)]
     assert steps == sorted(steps, reverse=True)
     promised = accountant.between(draws(number + 10))
@@ -205,7 +205,7 @@ def test_the_picture_says_who_notices(tmp_path: Path) -> None:
     assert rows["exchanges the victim's"][:2] == ("", "")
     assert rows["exchanges the victim's"][2]
     assert rows["sends more"] == ("", "counts wrong", "")
-    file = show.draw([show.Row("nothing", 1, ("", "", ""))], tmp_path / "grid.png")
+    file = show.draw([show.TamperingRow("nothing", 1, ("", "", ""))], tmp_path / "grid.png")
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
@@ -235,7 +235,7 @@ def test_who_noticed_is_told_for_a_step_that_knows_no_victim(
 
 def test_verdicts_are_due_for_every_kind_of_fault() -> None:
     for number in range(3):
-        cases = drawn(draws(number))
+        cases = draw_hop_inputs(draws(number))
         by_kind = {case.what: case.due for case in cases}
         assert set(by_kind.values()) >= {None, 0, 1}
         assert all((due == 0) == what.endswith("on its way") for what, due in by_kind.items())
@@ -253,15 +253,15 @@ def test_verdicts_are_due_for_every_kind_of_fault() -> None:
 
 
 def test_what_stands_in_no_proof_is_not_proved_and_nonsense_is_the_students_fault() -> None:
-    given = drawn(draws(2))[0]
+    given = draw_hop_inputs(draws(2))[0]
     keys = [key for claim in given.claims for key in claim.key_list]
-    before = [added(keys), *(header.total for header in given.headers)]
+    before = [add_keys(keys), *(header.total for header in given.headers)]
     for place in range(1, given.position):
-        assert given.signed(place)
-        assert [given.proved(place, one) for one in before] == [
+        assert given.is_signed(place)
+        assert [given.is_proved(place, one) for one in before] == [
             at == place - 1 for at in range(len(before))
         ]
-    told = given.told
+    told = given.as_student_data
     for name, arguments in [
         ("signed", ()),
         ("signed", (given.position,)),
@@ -283,7 +283,7 @@ def test_what_stands_in_no_proof_is_not_proved_and_nonsense_is_the_students_faul
 def test_the_price_is_that_of_the_round_in_the_texts() -> None:
     spec = RRShuffle(max_value=LARGEST, randomise=Fraction(1, 2))
     plain, verified = (Geometry.of(spec, "sealed-box", 3, mix) for mix in (Mix.PLAIN, Mix.VERIFIED))
-    price = measured(plain)
+    price = measure_price(plain)
     assert price.sent == (plain.envelope_bytes, verified.envelope_bytes)
     assert price.board == (plain.plain_bytes, verified.plain_bytes)
     assert min(*price.device, *price.node) > 0
@@ -294,7 +294,7 @@ def test_the_price_is_that_of_the_round_in_the_texts() -> None:
     assert bytes_of.format(*price.sent, *price.board, verified.claim_bytes) in text("instructor.md")
     assert f"({price.sent[0]} to {price.sent[1]} bytes)" in str(price)
     with pytest.raises(ValueError, match="verified"):
-        measured(verified)
+        measure_price(verified)
     assert f"plays {sum(map(len, SCENARIOS.values()))} such rounds" in text("handout.md")
 
 
@@ -310,10 +310,10 @@ def test_a_key_in_a_second_spelling_is_the_same_key_to_the_library_that_adds() -
     """Otherwise a program that compares bytes would fail on the library's word, and not on its own
     verdict."""
     key = multiply(random_scalar(draws(3).bytes), GENERATOR)
-    assert added([second_spelling(key)]) == added([key]) == key
-    spelled = [case for case in drawn(draws(4)) if "spell" in case.what]
+    assert add_keys([second_spelling(key)]) == add_keys([key]) == key
+    spelled = [case for case in draw_hop_inputs(draws(4)) if "spell" in case.what]
     assert [case.due for case in spelled] == [1, spelled[1].position - 1]
-    assert len(drawn(draws(4))) == 17
+    assert len(draw_hop_inputs(draws(4))) == 17
     assert "seventeen verified rounds" in text("handout.md")
 
 
@@ -330,12 +330,12 @@ def test_the_picture_has_verified_rounds_in_which_the_next_party_names_the_node(
     honest = show.exchange_rows(draws(9), lambda _, pool: list(pool["records"]))
     assert {row.noticed for row in honest} == {("", "", "")}
     for wrong in ([], [b""], ["text"], [1], None):
-        with pytest.raises(CheckFailed):
+        with pytest.raises(CheckFailure):
             show.exchange_rows(draws(9), lambda _, __, said=wrong: said)
 
 
 @pytest.mark.slow
 def test_the_solution_gets_every_point_in_a_running_system() -> None:
-    result = run_checks(Run(lab(7), SOLUTION, draws(5)), Watcher())
+    result = run_checks(LabRun(lab(7), SOLUTION, draws(5)), Watcher())
     assert [check.message for check in result.checks if check.outcome != "passed"] == []
     assert result.points == 75

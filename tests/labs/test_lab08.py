@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_labs.lab import CheckFailed
+from shuffledp_labs.lab import CheckFailure
 from shuffledp_labs.lab08_theorem import statements
 from shuffledp_labs.lab08_theorem.checks import check_witness
 from shuffledp_labs.lab08_theorem.exact import (
@@ -187,7 +187,7 @@ def test_a_witness_with_its_datasets_exchanged_is_told_so() -> None:
     law, other = (histogram_law(SMALL[1], SMALL[2], values) for values in datasets)
     event = tuple(counts for counts in law if law[counts] > SMALL[3] * other[counts])
     check_witness(statements.printed_theorem, (SMALL,), (SMALL, *datasets, event), "it")
-    with pytest.raises(CheckFailed, match="exchange the two datasets"):
+    with pytest.raises(CheckFailure, match="exchange the two datasets"):
         check_witness(
             statements.printed_theorem, (SMALL,), (SMALL, *reversed(datasets), event), "it"
         )

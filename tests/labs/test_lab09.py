@@ -16,12 +16,12 @@ from scipy.stats import beta, binom
 
 from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab09_liar import checks, laws, show
 from shuffledp_labs.lab09_liar.clients import (
     Client,
-    Clients,
+    SealedClients,
     blanket_halved,
     coin_not_flipped,
     honest,
@@ -45,16 +45,16 @@ def test_pairs_of_laws_have_the_epsilon_that_they_state() -> None:
     assert laws.response(Fraction(3)).epsilon == pytest.approx(math.log(3), abs=1e-8)
     assert laws.equal(500, Fraction(0)).epsilon == 0.0
     assert laws.rare(Fraction(1, 20), 10).epsilon == 0.0
-    assert laws.rare(Fraction(1, 20), 10).swapped().epsilon == 0.0
-    assert laws.lopsided(Fraction(1, 10), Fraction(3, 10)).epsilon == pytest.approx(
+    assert laws.rare(Fraction(1, 20), 10).swap().epsilon == 0.0
+    assert laws.one_sided(Fraction(1, 10), Fraction(3, 10)).epsilon == pytest.approx(
         math.log(3), abs=1e-8
     )
-    infinite = laws.Pair(
+    infinite = laws.AuditedPair(
         (Fraction(1, 2), Fraction(1, 2)), (Fraction(1), Fraction(0)), Fraction(1, 10)
     )
     assert infinite.epsilon == math.inf
     # δ of a two-outcome law by hand: P(E) - e^ε P'(E) = δ.
-    some = laws.Pair(
+    some = laws.AuditedPair(
         (Fraction(3, 4), Fraction(1, 4)), (Fraction(1, 4), Fraction(3, 4)), Fraction(1, 4)
     )
     assert some.epsilon == pytest.approx(math.log(2), abs=1e-8)
@@ -62,7 +62,7 @@ def test_pairs_of_laws_have_the_epsilon_that_they_state() -> None:
 
 def test_samples_have_the_laws_that_they_are_of() -> None:
     """A chi-square statistic of 44 degrees; above 150 has a chance below 1e-12."""
-    pair, count = laws.shuffled(8, 3, Fraction(5), Fraction(1, 50)), 200_000
+    pair, count = laws.shuffled_krr(8, 3, Fraction(5), Fraction(1, 50)), 200_000
     for sample, law in zip(
         laws.Sampler(Draws(b"samples")).trials(pair, count), (pair.first, pair.second), strict=True
     ):
@@ -123,7 +123,7 @@ def test_no_lie_is_too_small_to_be_seen() -> None:
 def test_the_means_compared_by_c_strong_are_far_from_its_threshold() -> None:
     """The mean of 16 bounds on fresh samples, as a share of another 16: its threshold lies six
     deviations below 1."""
-    pair = laws.shuffled(8, 3, Fraction(5), Fraction(1, 50))
+    pair = laws.shuffled_krr(8, 3, Fraction(5), Fraction(1, 50))
     sampler = laws.Sampler(Draws(b"strong"))
     bounds = [
         epsilon_bound(*sampler.trials(pair, 20_000), 0.02, checks.CONFIDENCE).lower
@@ -136,16 +136,17 @@ def test_the_means_compared_by_c_strong_are_far_from_its_threshold() -> None:
 
 def test_an_audit_on_its_own_samples_cries_wolf_always() -> None:
     """Of equal laws: the prediction's answer, and the trap of the handout."""
-    assert show.cried_wolf(clopper_pearson, Draws(b"wolf")) == show.REPETITIONS
+    assert show.count_false_alarms(clopper_pearson, Draws(b"wolf")) == show.REPETITIONS
     assert f"2. All {show.REPETITIONS}." in GUIDE
     # An interval that is no interval at all finds nothing: it is the interval that is measured.
-    assert show.cried_wolf(lambda *_: (0.0, 1.0), Draws(b"wolf")) == 0
+    assert show.count_false_alarms(lambda *_: (0.0, 1.0), Draws(b"wolf")) == 0
 
 
 def test_the_numbers_of_the_texts_are_computed() -> None:
     pair = show.pair()
     assert (
-        f"datasets is {shown(pair.epsilon, 3)}, exactly computed; {shown(show.certified(), 3)} is "
+        f"datasets is {shown(pair.epsilon, 3)}, exactly computed; "
+        f"{shown(show.certified_epsilon(), 3)} is "
         f"certified" in HANDOUT
     )
     sampler = laws.Sampler(Draws(b"x" * 16))
@@ -189,7 +190,7 @@ def test_the_numbers_of_the_texts_are_computed() -> None:
 )
 def test_the_products_audit_tells_liars_from_honest_clients(client: Client, *, above: bool) -> None:
     """By a margin: a liar shows half a tenth more than its claim at the confidence of the check."""
-    here = Clients({"one": client}, Draws(b"client"), 2 * checks.TRIALS)
+    here = SealedClients({"one": client}, Draws(b"client"), 2 * checks.TRIALS)
     value, changed, epsilon, delta = here.claims["one"]
     samples = [np.array(here.ask("one", held, checks.TRIALS)) for held in (value, changed)]
     lower = epsilon_bound(samples[0], samples[1], delta, checks.SEALED_CONFIDENCE).lower
@@ -213,13 +214,13 @@ def test_the_products_audit_tells_liars_from_honest_clients(client: Client, *, a
 def test_a_client_answers_sensible_questions_only_and_not_too_many(
     question: tuple[object, ...],
 ) -> None:
-    here = Clients(
+    here = SealedClients(
         {"one": honest(RRShuffle(max_value=1, randomise=Fraction(1, 2)))}, Draws(b"client"), 10
     )
-    with pytest.raises(CheckFailed, match="see step D"):
+    with pytest.raises(CheckFailure, match="see step D"):
         here.ask(*question)
     assert len(here.ask("one", 1, 10)) == 10
-    with pytest.raises(CheckFailed, match="at most 10 answers"):
+    with pytest.raises(CheckFailure, match="at most 10 answers"):
         here.ask("one", 0, 1)
 
 

@@ -14,15 +14,15 @@ from types import ModuleType
 import mpmath
 import pytest
 
-from shuffledp_labs.checking import Run, Watcher, run_checks, wanted
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.checking import LabRun, Watcher, run_checks, select_by_step
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab05_again.budget import days_allowed
 from shuffledp_labs.lab10_spend import LAB
-from shuffledp_labs.lab10_spend.accountants import FAULTS, sealed
+from shuffledp_labs.lab10_spend.accountants import FAULTS, open_sealed
 from shuffledp_labs.lab10_spend.checks import KILLS, KILLS_VARIABLE, kills
 from shuffledp_labs.lab10_spend.exact import basic, exact_epsilon, sharper, textbook
-from shuffledp_labs.lab10_spend.model import Call, Model, drawn_history
+from shuffledp_labs.lab10_spend.model import Call, Model, draw_history
 from shuffledp_labs.lab10_spend.show import BUDGET, accountant, one_day
 from shuffledp_labs.lab10_spend.together import is_locked
 from shuffledp_labs.lab10_spend.trying import Signer
@@ -135,7 +135,7 @@ def test_the_number_of_kills_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_drawn_history_meets_every_rule() -> None:
     for seed in range(10):
-        budget, calls = drawn_history(Draws(bytes([seed])), 40)
+        budget, calls = draw_history(Draws(bytes([seed])), 40)
         assert len(calls) == 60
         model, met = Model(budget), set()
         for call in calls:
@@ -143,7 +143,7 @@ def test_a_drawn_history_meets_every_rule() -> None:
             met.add((call.method, why))
             if not why:
                 model.do(call)
-            assert 0 <= model.spent <= budget
+            assert 0 <= model.total_spent <= budget
         assert met >= {
             ("reserve", ""),
             ("reserve", "more than the budget covers"),
@@ -198,13 +198,13 @@ def test_a_seal_says_its_total_and_is_never_the_same() -> None:
     first, second = signer.sign(5), signer.sign(5)
     assert first != second
     assert signer.issued == {first: 5, second: 5}
-    with pytest.raises(CheckFailed, match="one whole number"):
+    with pytest.raises(CheckFailure, match="one whole number"):
         signer.sign("5")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_sealed_accountant_has_its_fault_and_no_other(fault: str) -> None:
-    with sealed(fault, 18, 2.0) as accountant_:
+    with open_sealed(fault, 18, 2.0) as accountant_:
         assert (
             loaded(OTHER).judge(
                 2.0,
@@ -212,7 +212,7 @@ def test_a_sealed_accountant_has_its_fault_and_no_other(fault: str) -> None:
                 accountant_.both,
                 accountant_.settle,
                 accountant_.release,
-                accountant_.spent,
+                accountant_.spent_epsilon,
             )
             == fault
         )
@@ -221,7 +221,8 @@ def test_a_sealed_accountant_has_its_fault_and_no_other(fault: str) -> None:
 def test_a_ledger_of_another_form_passes() -> None:
     # It signs outside of any transaction, and compares a revision before it charges.
     result = run_checks(
-        Run(LAB, OTHER, Draws(b"another form"), wanted=wanted("C", system=False)), Watcher()
+        LabRun(LAB, OTHER, Draws(b"another form"), selects=select_by_step("C", system=False)),
+        Watcher(),
     )
     assert {
         check.name: check.message

@@ -18,7 +18,7 @@ from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.student import pipes
 from shuffledp_labs.teaching import bundles
 from shuffledp_labs.teaching.autograder import TROUBLE, on_classroom50, on_gradescope
-from shuffledp_labs.teaching.bundles import Bundle, Choices, Wheels, write
+from shuffledp_labs.teaching.bundles import Choices, LabBundle, Wheels, write
 from shuffledp_labs.teaching.course import init_course
 from shuffledp_labs.teaching.starting import find
 
@@ -31,11 +31,11 @@ SOLUTION = LABS / "solutions" / "lab01.py"
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """No package index is asked for wheels."""
     monkeypatch.setattr(
-        bundles, "_collected", lambda _wheels: {"shuffledp_labs-0-py3-none-any.whl": b"wheel"}
+        bundles, "_collect_wheels", lambda _wheels: {"shuffledp_labs-0-py3-none-any.whl": b"wheel"}
     )
 
 
-def every() -> dict[str, Bundle]:
+def every() -> dict[str, LabBundle]:
     return {
         "student": bundles.student(LAB),
         "gradescope": bundles.gradescope(LAB, Choices(), Wheels(), None),

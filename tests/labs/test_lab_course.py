@@ -20,7 +20,7 @@ from shuffledp_labs.teaching.course import (
     numbers_of,
     plan,
 )
-from shuffledp_labs.teaching.doctor import Finding, examine, show
+from shuffledp_labs.teaching.doctor import DoctorFinding, examine, show
 
 
 def test_a_course_has_a_key_for_its_owner_alone_and_a_plan_that_is_read_back(
@@ -130,7 +130,7 @@ def test_a_full_disk_a_wrong_clock_and_little_memory_are_found(
 
 
 def test_findings_are_given_to_programs_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show((Finding("disk", "note", "3 [MB]", "make room"),), as_json=True)
+    assert show((DoctorFinding("disk", "note", "3 [MB]", "make room"),), as_json=True)
     assert json.loads(capsys.readouterr().out)["findings"][0]["seen"] == "3 [MB]"
 
 

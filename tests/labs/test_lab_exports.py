@@ -12,7 +12,7 @@ from shuffledp_core.errors import ConfigError
 from shuffledp_labs.results import CheckResult, LabResult
 from shuffledp_labs.teaching.exports.classroom import result_json
 from shuffledp_labs.teaching.exports.gradescope import results_json
-from shuffledp_labs.teaching.exports.table import Row, table
+from shuffledp_labs.teaching.exports.table import TableRow, table
 
 CHECKS = (
     CheckResult("B-law", 25, 25, "passed", "5 laws, equal in rationals", 1.5),
@@ -114,7 +114,7 @@ def test_outside_of_its_runner_classroom_50_gets_no_result() -> None:
 
 def test_the_table_has_a_row_for_everybody_sorted_and_with_the_points_of_each_check() -> None:
     text = table(
-        [Row("bob", None, trouble="no work.py"), Row("ada", RESULT, 5)],
+        [TableRow("bob", None, trouble="no work.py"), TableRow("ada", RESULT, 5)],
         [check.name for check in CHECKS],
     )
     ada, bob = csv.DictReader(io.StringIO(text))
@@ -131,7 +131,11 @@ def test_the_table_has_a_row_for_everybody_sorted_and_with_the_points_of_each_ch
 
 def test_no_cell_of_the_table_is_a_formula() -> None:
     text = table(
-        [Row("ada", None, trouble='=HYPERLINK("https://example.org")'), Row("@sum", None)], []
+        [
+            TableRow("ada", None, trouble='=HYPERLINK("https://example.org")'),
+            TableRow("@sum", None),
+        ],
+        [],
     )
     for row in csv.reader(io.StringIO(text)):
         assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)

@@ -24,9 +24,9 @@ from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.results import CheckResult, LabResult
 from shuffledp_labs.teaching.apart import Apart
 from shuffledp_labs.teaching.course import init_course
-from shuffledp_labs.teaching.exports.table import Row
+from shuffledp_labs.teaching.exports.table import TableRow
 from shuffledp_labs.teaching.grading import Grading, faults, grade
-from shuffledp_labs.teaching.submissions import Submission, find_submissions, student_name
+from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions, student_name
 
 LAB = lab_of(1)
 SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "lab01.py"
@@ -64,7 +64,7 @@ def same(one: LabResult, other: LabResult) -> bool:
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Row]]:
+def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, TableRow]]:
     """A class whose folder holds what classes hand in."""
     folder = tmp_path_factory.mktemp("class")
     submissions = folder / "submissions"
@@ -87,7 +87,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ro
 
 
 def test_everybody_has_a_row_and_one_bad_submission_stops_nobody(
-    graded: tuple[Path, dict[str, Row]],
+    graded: tuple[Path, dict[str, TableRow]],
 ) -> None:
     folder, rows = graded
     text = (folder / "graded" / "results.csv").read_text()
@@ -100,7 +100,7 @@ def test_everybody_has_a_row_and_one_bad_submission_stops_nobody(
     assert not any(rows[name].trouble for name in ("ada", "bob", "cleo"))
 
 
-def test_each_gets_a_result_for_gradescope(graded: tuple[Path, dict[str, Row]]) -> None:
+def test_each_gets_a_result_for_gradescope(graded: tuple[Path, dict[str, TableRow]]) -> None:
     folder, _ = graded
     for name in ("ada", "bob", "cleo"):
         content = json.loads((folder / "graded" / name / "results.json").read_text())
@@ -145,7 +145,7 @@ def test_a_fault_of_the_grader_is_the_instructors_to_see() -> None:
 
 
 def test_the_same_nonce_repeats_a_result_and_another_key_does_not_see_it(
-    graded: tuple[Path, dict[str, Row]],
+    graded: tuple[Path, dict[str, TableRow]],
 ) -> None:
     folder, rows = graded
     ada = rows["ada"].result
@@ -242,7 +242,7 @@ def test_two_of_one_name_are_two_submissions(tmp_path: Path) -> None:
 
 def test_the_digest_of_a_submission_is_of_all_that_gives_points(tmp_path: Path) -> None:
     hand_in(tmp_path, "ada", "x = 1\n")
-    one = Submission("ada", tmp_path / "ada")
+    one = StudentSubmission("ada", tmp_path / "ada")
     before = one.digest
     (tmp_path / "ada" / "predict.toml").write_text("a = 1\n")
     predicted = one.digest
@@ -270,7 +270,7 @@ def module(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> str:
 def test_a_process_that_breaks_off_is_a_row_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, trouble: str
 ) -> None:
-    answer, said = Apart().run(module(tmp_path, monkeypatch, code), {}, PATIENCE_SECONDS)
+    answer, said = Apart().run_module(module(tmp_path, monkeypatch, code), {}, PATIENCE_SECONDS)
     assert answer == {}
     assert trouble in said
 
@@ -283,7 +283,7 @@ def test_a_process_that_does_not_end_is_ended(
         "time.sleep(3600)"
     )
     name = module(tmp_path, monkeypatch, code.replace("PID", str(tmp_path / "pid")))
-    _, said = Apart().run(name, {}, 3.0)
+    _, said = Apart().run_module(name, {}, 3.0)
     assert said == "not done after 3 s"
     pid = tmp_path / "pid"
     assert not pid.exists() or not alive(int(pid.read_text()))
@@ -302,7 +302,8 @@ time.sleep(3600)
 """.replace("PID", str(tmp_path / "pid"))
     name = module(tmp_path, monkeypatch, code)
     waiting = (
-        f"from shuffledp_labs.teaching.apart import Apart; Apart().run({name!r}, {{}}, 3600.0)"
+        f"from shuffledp_labs.teaching.apart import Apart; Apart().run_module({name!r}, {{}}, "
+        f"3600.0)"
     )
     with subprocess.Popen([sys.executable, "-c", waiting]) as grader:
         until((tmp_path / "pid").exists)

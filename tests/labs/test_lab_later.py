@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from shuffledp_labs.installed import all_labs
-from shuffledp_labs.lab import Lab, Later
+from shuffledp_labs.lab import Lab, LazyFunction
 
 LISTING = """
 import sys
@@ -21,9 +21,9 @@ sys.exit(sorted({"numpy", "scipy", "grpc", "matplotlib"} & set(sys.modules)) or 
 @pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
 def test_every_function_that_a_lab_names_is_there(lab: Lab) -> None:
     runs: list[object] = [lab.show, *(check.run for check in lab.checks)]
-    named = [run for run in runs if isinstance(run, Later)]
+    named = [run for run in runs if isinstance(run, LazyFunction)]
     assert all(run.package == lab.folder for run in named)
-    places = [run.place for run in named]
+    places = [run.path for run in named]
     assert len(places) == len(set(places))
     assert all(callable(run.function) for run in named)
 

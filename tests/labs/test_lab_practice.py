@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.installed import lab as lab_of
-from shuffledp_labs.lab import Attempt, Check, Lab
+from shuffledp_labs.lab import Check, CheckAttempt, Lab
 from shuffledp_labs.results import LabResult, read_result
 from shuffledp_labs.teaching import practice, reporting, starting
 
 
-def passes(_: Attempt) -> str:
+def passes(_: CheckAttempt) -> str:
     return "seen"
 
 
-def calls(attempt: Attempt) -> str:
+def calls(attempt: CheckAttempt) -> str:
     attempt.program.call("speaks")
     return "seen"
 
 
-def fails(_: Attempt) -> str:
-    raise CheckFailed("off by one; see step C")
+def fails(_: CheckAttempt) -> str:
+    raise CheckFailure("off by one; see step C")
 
 
 LAB = Lab(

@@ -24,7 +24,7 @@ def kept(folder: Path, **told: str) -> dict[str, object]:
     (folder / "predict.toml").write_text(
         "# a share: .5\n" + "".join(f"{key} = {to}\n" for key, to in lines.items())
     )
-    return predictions.keep(folder, LAB)
+    return predictions.record_predictions(folder, LAB)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_share_in_percent_is_refused_with_a_sentence_and_can_be_mended(
         LabUsageError, match=r"`two_left` lies from 0 to 1, so .* 95 % is `two_left = 0\.95`"
     ):
         kept(tmp_path, two_left=text)
-    assert not (tmp_path / predictions.KEPT).exists()
-    assert predictions.answered(tmp_path, LAB)["two_left"] == float(
+    assert not (tmp_path / predictions.RECORD).exists()
+    assert predictions.read_answers(tmp_path, LAB)["two_left"] == float(
         text
     )  # a grader gives the points all the same
     assert kept(tmp_path, two_left=".95")["two_left"] == 0.95

@@ -12,7 +12,7 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.results import CheckResult, LabResult
 from shuffledp_labs.student.source import digest_of_program
-from shuffledp_labs.teaching.report import Predicted, Report, as_html, embedded, page
+from shuffledp_labs.teaching.report import PredictedAnswer, Report, as_html, data_address, page
 from shuffledp_labs.teaching.reporting import report_of, viva_of, write_report
 from shuffledp_labs.teaching.starting import start
 from shuffledp_labs.teaching.viva import viva
@@ -40,7 +40,7 @@ WHOLE = Report(
     student="ada",
     titles={"B-law": "the law is exact"},
     result=RESULT,
-    predicted=[Predicted("How far off?", "<b>3</b> people")],
+    predicted=[PredictedAnswer("How far off?", "<b>3</b> people")],
     prediction_points=5,
     pictures=(),
     explained="**Mine.**",
@@ -75,7 +75,7 @@ def test_nothing_of_a_student_is_more_than_text(tmp_path: Path) -> None:
         student=hostile,
         source=f"# {hostile}",
         explained=words,
-        predicted=[Predicted("?", hostile)],
+        predicted=[PredictedAnswer("?", hostile)],
         notes=(hostile,),
     )
     text = page(everywhere)
@@ -90,8 +90,8 @@ def test_a_picture_is_in_the_file_and_nothing_else_passes_for_one(tmp_path: Path
     (tmp_path / "good.png").write_bytes(PIXEL)
     (tmp_path / "page.png").write_text("<html>")
     (tmp_path / "link.png").symlink_to(tmp_path / "good.png")
-    assert embedded(tmp_path / "good.png").startswith("data:image/png;base64,")
-    assert [embedded(tmp_path / name) for name in ("page.png", "link.png", "none.png")] == [
+    assert data_address(tmp_path / "good.png").startswith("data:image/png;base64,")
+    assert [data_address(tmp_path / name) for name in ("page.png", "link.png", "none.png")] == [
         "",
         "",
         "",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from wrong_programs import solution, wrong_programs
 
-from shuffledp_labs.checking import Run, Watcher, run_checks, wanted
+from shuffledp_labs.checking import LabRun, Watcher, run_checks, select_by_step
 from shuffledp_labs.installed import all_labs, lab
 from shuffledp_labs.instance import fresh_nonce, instance
 from shuffledp_labs.lab import CHECK_POINTS, Check, Lab
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(0 if INSTANCES + SYSTEMS > 1 else 300)
 
 def checked(of: Lab, work: Path, chosen: Callable[[Check], bool]) -> LabResult:
     nonce = fresh_nonce()
-    run = Run(
+    run = LabRun(
         of,
         work,
         instance(b"the key of these tests", of.number, "tests", nonce),
@@ -48,7 +48,7 @@ def checked(of: Lab, work: Path, chosen: Callable[[Check], bool]) -> LabResult:
 def test_the_solution_gets_all_points(number: str) -> None:
     for turn in range(max(INSTANCES, SYSTEMS)):
         systems = turn < SYSTEMS
-        result = checked(LABS[number], solution(number), wanted(None, system=systems))
+        result = checked(LABS[number], solution(number), select_by_step(None, system=systems))
         lost = [check for check in result.checks if check.outcome not in {"passed", "left-out"}]
         assert not lost, f"nonce {result.nonce}"
         assert result.points == sum(
@@ -59,7 +59,7 @@ def test_the_solution_gets_all_points(number: str) -> None:
 @pytest.mark.parametrize("number", LABS)
 def test_the_stub_gets_none_and_says_what_to_write(number: str, tmp_path: Path) -> None:
     place = start(LABS[number], tmp_path / "lab")
-    result = checked(LABS[number], place.work, wanted(None, system=SYSTEMS > 0))
+    result = checked(LABS[number], place.work, select_by_step(None, system=SYSTEMS > 0))
     assert result.points == 0
     for check in result.checks:
         assert check.outcome in {"failed", "not-reached", "left-out"}, check.message

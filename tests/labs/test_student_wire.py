@@ -96,7 +96,7 @@ def test_a_long_list_of_one_kind_is_written_and_read_at_one_go(
 
         return wrapper
 
-    for name in ("_encoded", "_decoded"):
+    for name in ("_encode", "_decode"):
         monkeypatch.setattr(wire, name, counted(getattr(wire, name)))
     value = [[part] * 50_000, (part,) * 50_000]
     assert typed(crossed(value)) == typed(value)

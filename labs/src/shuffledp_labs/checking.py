@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_labs.errors import CheckFailed, LabUsageError, StudentFault, StudentTimeout
+from shuffledp_labs.errors import CheckFailure, LabUsageError, StudentFault, StudentTimeout
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt, Check, Lab
+from shuffledp_labs.lab import Check, CheckAttempt, Lab
 from shuffledp_labs.results import CheckResult, LabResult, Outcome
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
@@ -37,14 +37,14 @@ class Watcher:
         """One line of what it does."""
 
     def ends(self, check: Check, result: CheckResult, printed: str) -> None:
-        """A check has ended; `printed` is the end of what the program printed."""
+        """A check has ended; `printed` is the end of the program's output."""
 
     def writes(self, result: LabResult) -> None:
         """All results so far, after every check."""
 
 
 @dataclass(frozen=True)
-class Run:
+class LabRun:
     """Which checks of a lab are run, on which instance.
 
     Attributes:
@@ -53,7 +53,7 @@ class Run:
         draws: the instance.
         student: for the result.
         nonce: for the result.
-        wanted: whether a check is asked for; what it needs is run with it.
+        selects: whether a check is asked for; what it needs is run with it.
     """
 
     lab: Lab
@@ -61,30 +61,32 @@ class Run:
     draws: Draws
     student: str = ""
     nonce: bytes = b""
-    wanted: Callable[[Check], bool] = lambda _: True
+    selects: Callable[[Check], bool] = lambda _: True
 
 
-def wanted(step: str | None, *, system: bool) -> Callable[[Check], bool]:
-    """The checks of a step, or all; without those of real systems unless `system`."""
+def select_by_step(step: str | None, *, system: bool) -> Callable[[Check], bool]:
+    """Return a predicate for the checks of a step, or of all; `system` includes real systems."""
     return lambda check: (
         (step is None or check.step == step.upper()) and (system or not check.system)
     )
 
 
-def run_checks(run: Run, watcher: Watcher) -> LabResult:
+def run_checks(run: LabRun, watcher: Watcher) -> LabResult:
     """The results of all checks.
 
     Raises:
         LabUsageError: the student's file cannot be read, or there is no such step.
     """
     read_source(run.work)
-    asked = chosen(run)
-    digest, results, box = _digest(run.work), list[CheckResult](), ""
+    names = names_to_run(run)
+    digest = _digest(run.work)
+    results = list[CheckResult]()
+    box = ""
     for check in run.lab.checks:
-        done, box_of_check = _one(run, check, asked, results, watcher)
+        done, box_of_check = _check_result(run, check, names, results, watcher)
         box = box_of_check or box
         results.append(done)
-        points = sum(each.points for each in results)
+        points = sum(result.points for result in results)
         finished = len(results) == len(run.lab.checks)
         result = LabResult(
             run.lab.number,
@@ -107,7 +109,7 @@ def _digest(work: Path) -> str:
         raise LabUsageError(f"{work} cannot be read ({error.strerror})") from None
 
 
-def chosen(run: Run) -> set[str]:
+def names_to_run(run: LabRun) -> set[str]:
     """Names of the checks that are asked for, with all that they need.
 
     Raises:
@@ -115,7 +117,7 @@ def chosen(run: Run) -> set[str]:
     """
     names: set[str] = set()
     for check in reversed(run.lab.checks):
-        if check.name in names or run.wanted(check):
+        if check.name in names or run.selects(check):
             names |= {check.name, *check.needs}
     if not names:
         steps = ", ".join(sorted({check.step for check in run.lab.checks}))
@@ -125,13 +127,13 @@ def chosen(run: Run) -> set[str]:
     return names
 
 
-def _one(
-    run: Run, check: Check, asked: set[str], before: list[CheckResult], watcher: Watcher
+def _check_result(
+    run: LabRun, check: Check, names: set[str], before: list[CheckResult], watcher: Watcher
 ) -> tuple[CheckResult, str]:
     """The result of one check, and the sandbox."""
-    if check.name not in asked:
+    if check.name not in names:
         return CheckResult(check.name, 0, check.points, "left-out", "not asked for", 0.0), ""
-    passed = {each.name for each in before if each.outcome == "passed"}
+    passed = {done_before.name for done_before in before if done_before.outcome == "passed"}
     if missing := [name for name in check.needs if name not in passed]:
         message = f"needs {' and '.join(missing)} first"
         done = CheckResult(check.name, 0, check.points, "not-reached", message, 0.0)
@@ -139,7 +141,7 @@ def _one(
         return done, ""
     watcher.starts(check)
     started = time.monotonic()
-    outcome, message, printed, box = _tried(run, check, watcher)
+    outcome, message, printed, box = _attempt(run, check, watcher)
     points = check.points if outcome == "passed" else 0
     seconds = round(time.monotonic() - started, 2)
     done = CheckResult(check.name, points, check.points, outcome, message[:MAX_MESSAGE], seconds)
@@ -147,15 +149,15 @@ def _one(
     return done, box
 
 
-def _tried(run: Run, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
+def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str, str, str]:
     """Runs a check in a folder of its own: outcome, message, what was printed, sandbox."""
     with scratch_folder() as scratch:
         with StudentProgram(run.work, scratch, until=time.monotonic() + check.seconds) as program:
-            attempt = Attempt(
+            attempt = CheckAttempt(
                 run.draws.child(check.name), program, scratch, watcher.progress, run.work
             )
             outcome, message = _outcome(check, attempt)
-        return outcome, message, program.printed, program.last_box
+        return outcome, message, program.output, program.last_box
 
 
 @contextmanager
@@ -188,11 +190,11 @@ def _processor_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _outcome(check: Check, attempt: Attempt) -> tuple[Outcome, str]:
+def _outcome(check: Check, attempt: CheckAttempt) -> tuple[Outcome, str]:
     try:
         with _processor_time(math.inf if check.system else check.seconds):
             return "passed", check.run(attempt) or "as it should be"
-    except (CheckFailed, StudentFault) as failure:
+    except (CheckFailure, StudentFault) as failure:
         return "failed", str(failure)
     except ShuffleDPError as error:
         return "error", f"{type(error).__name__}: {error}"

@@ -51,10 +51,10 @@ def start(
     from shuffledp_labs.installed import lab as lab_of
     from shuffledp_labs.teaching import starting
 
-    place = starting.start(lab_of(lab), folder, student)
+    created = starting.start(lab_of(lab), folder, student)
     typer.echo(
-        f"{place.path} is made. Read {place.path / 'README.md'}, predict in "
-        f"{place.path / 'predict.toml'}."
+        f"{created.path} is made. Read {created.path / 'README.md'}, predict in "
+        f"{created.path / 'predict.toml'}."
     )
     typer.echo(
         f"Then: shuffledp lab check {lab}"
@@ -62,8 +62,8 @@ def start(
     )
 
 
-@lab_app.command()
-def run(lab: Number, *, folder: Folder = None) -> None:
+@lab_app.command("run")
+def run_lab(lab: Number, *, folder: Folder = None) -> None:
     """Run the lab's system with your code in it, and draw a figure."""
     from shuffledp_labs.teaching.practice import show
 

@@ -19,7 +19,7 @@ class LabUsageError(LabError):
     exit_code = 2
 
 
-class CheckFailed(LabError):  # noqa: N818 - the outcome of a check, not a fault of this program
+class CheckFailure(LabError):  # noqa: N818 - the outcome of a check, not a fault of this program
     """A property does not hold.
 
     The message names property, instance, distance and where to read, no wanted value.
@@ -41,26 +41,26 @@ _REFUSED_BY_THE_BOX: Final = {"PermissionError", "OSError", "URLError", "gaierro
 _BOXED: Final = "a checked program has no network, and of files its own folder alone"
 
 
-class StudentRaised(StudentFault):
+class StudentException(StudentFault):
     """The student's function raised.
 
     Attributes:
         kind: the name of the exception's class, such as "ValueError".
-        said: its own message.
+        message: its own message.
     """
 
-    def __init__(self, kind: str, said: str, where: str = "") -> None:
-        told = f"{where}{kind}: {said}" if said else f"{where}{kind}"
-        super().__init__(f"{told}; {_BOXED}" if kind in _REFUSED_BY_THE_BOX else told)
+    def __init__(self, kind: str, message: str, where: str = "") -> None:
+        text = f"{where}{kind}: {message}" if message else f"{where}{kind}"
+        super().__init__(f"{text}; {_BOXED}" if kind in _REFUSED_BY_THE_BOX else text)
         self.kind = kind
-        self.said = said
+        self.message = message
 
 
 class StudentTimeout(StudentFault):
     """The student's function did not end in time."""
 
 
-class StudentDied(StudentFault):
+class StudentCrash(StudentFault):
     """The student's process ended, was ended for what it took, or wrote into the grader's pipe."""
 
 

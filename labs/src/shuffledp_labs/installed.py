@@ -36,8 +36,8 @@ def lab(number: int) -> Lab:
         raise LabUsageError(
             f"there is no lab {number}: `shuffledp lab list` shows those that there are"
         )
-    found: Lab = import_module(f"{__package__}.{LABS[number]}").LAB
-    return found
+    definition: Lab = import_module(f"{__package__}.{LABS[number]}").LAB
+    return definition
 
 
 def all_labs() -> Iterator[Lab]:

@@ -35,7 +35,7 @@ class Draws:
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
         self._blocks = 0
-        self._integers = RandomIntegers(self._read)
+        self._integers = RandomIntegers(self._next_bytes)
 
     def child(self, label: str) -> Draws:
         """A stream of its own, the same for the same label."""
@@ -53,14 +53,15 @@ class Draws:
         """A uniform multiple of 1/denominator from low to high, both possible when they are
         multiples.
         """
-        first, last = -(-low * denominator // 1), high * denominator // 1
+        first = -(-low * denominator // 1)
+        last = high * denominator // 1
         return Fraction(self.integer(int(first), int(last)), denominator)
 
     def choice(self, of: Sequence[T]) -> T:
         """One of them."""
         return of[self.below(len(of))]
 
-    def shuffled(self, of: Sequence[T]) -> list[T]:
+    def permute(self, of: Sequence[T]) -> list[T]:
         """All of them in a uniform order."""
         order = list(of)
         for last in range(len(order) - 1, 0, -1):
@@ -72,7 +73,7 @@ class Draws:
         """`k` different ones of them, in a uniform order."""
         if not 0 <= k <= len(of):
             raise ValueError(f"cannot draw {k} of {len(of)}")
-        return self.shuffled(of)[:k]
+        return self.permute(of)[:k]
 
     def bytes(self, n: int) -> Bytes:
         """`n` uniform bytes."""
@@ -86,7 +87,7 @@ class Draws:
         """True with probability e^-g, exactly."""
         return bernoulli_exp(g, self._integers)
 
-    def _read(self, size: int) -> Bytes:
+    def _next_bytes(self, size: int) -> Bytes:
         # One long output for each block: SHAKE-256 of a secret seed and a counter.
         self._blocks += 1
         return hashlib.shake_256(self._seed + self._blocks.to_bytes(8, "big")).digest(size)
@@ -94,8 +95,8 @@ class Draws:
 
 def instance(key: bytes, lab: int, student: str, nonce: bytes) -> Draws:
     """The draws of one run of a lab's checks."""
-    said = ("shuffledp lab instance 1", str(lab), student.encode().hex(), nonce.hex())
-    return Draws(hmac.digest(key, "\0".join(said).encode(), "sha256"))
+    identity = ("shuffledp lab instance 1", str(lab), student.encode().hex(), nonce.hex())
+    return Draws(hmac.digest(key, "\0".join(identity).encode(), "sha256"))
 
 
 def fresh_nonce() -> bytes:

@@ -13,11 +13,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.student.process import StudentProgram
 
-__all__ = ["Attempt", "Check", "CheckFailed", "Lab", "Later", "Prediction", "Showing"]
+__all__ = ["Check", "CheckAttempt", "CheckFailure", "Lab", "LazyFunction", "Prediction", "ShowRun"]
 
 CHECK_POINTS: Final = 75
 PREDICTION_POINTS: Final = 5
@@ -26,7 +26,7 @@ EXPLANATION_POINTS: Final = 10
 
 
 @dataclass(frozen=True)
-class Later:
+class LazyFunction:
     """A function of a lab's package that is imported when it is called: `lab list` must not wait
     for numpy and gRPC.
 
@@ -34,26 +34,28 @@ class Later:
 
     Attributes:
         package: of the lab.
-        place: the function, by its module in the package and its name.
+        path: the function, by its module in the package and its name.
     """
 
     package: str
-    place: str
+    path: str
 
     def __call__(self, given: Any) -> Any:
-        """What the function says of an `Attempt`, or of a `Showing`."""
+        """Call the function with a `CheckAttempt` or a `ShowRun`."""
         return self.function(given)
 
     @property
     def function(self) -> Callable[[Any], Any]:
         """The function itself."""
-        module, name = self.place.rsplit(".", 1)
-        found: Callable[[Any], Any] = getattr(import_module(f"{self.package}.{module}"), name)
-        return found
+        module, name = self.path.rsplit(".", 1)
+        function_object: Callable[[Any], Any] = getattr(
+            import_module(f"{self.package}.{module}"), name
+        )
+        return function_object
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CheckAttempt:
     """What a check has to work with.
 
     Attributes:
@@ -81,8 +83,8 @@ class Check:
         name: the step's letter, and a word: "B-law".
         points: for passing it.
         title: what is asked, a plain sentence.
-        run: raises `CheckFailed` or returns a sentence of what was seen. Faults of the program pass
-            through it.
+        run: raises `CheckFailure` or returns a sentence about what was observed. Faults of the
+            program pass through it.
         needs: names of the checks that must have passed before; else this one is not reached.
         system: whether it starts the processes of a real system.
         chance: probability that a correct program fails, at most 1e-9.
@@ -93,7 +95,7 @@ class Check:
     name: str
     points: int
     title: str
-    run: Callable[[Attempt], str | None]
+    run: Callable[[CheckAttempt], str | None]
     needs: tuple[str, ...] = ()
     system: bool = False
     chance: float = 0.0
@@ -128,7 +130,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Showing:
+class ShowRun:
     """What `lab run` has to work with.
 
     Attributes:
@@ -173,7 +175,7 @@ class Lab:
     predictions: tuple[Prediction, ...]
     checks: tuple[Check, ...]
     explanations: tuple[str, ...]
-    show: Callable[[Showing], Path]
+    show: Callable[[ShowRun], Path]
     folder: str
 
     def __post_init__(self) -> None:
@@ -182,13 +184,13 @@ class Lab:
             raise ValueError(
                 f"the checks of lab {self.number} have to give {CHECK_POINTS} points together"
             )
-        known: set[str] = set()
+        earlier: set[str] = set()
         for check in self.checks:
-            if not set(check.needs) <= known or check.name in known:
+            if not set(check.needs) <= earlier or check.name in earlier:
                 raise ValueError(
                     f"{check.name} of lab {self.number} has a name twice, or needs a check after it"
                 )
-            known.add(check.name)
+            earlier.add(check.name)
 
     def file(self, name: str) -> Traversable:
         """One of the lab's own files."""

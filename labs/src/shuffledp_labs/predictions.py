@@ -17,11 +17,11 @@ from shuffledp_labs.lab import Lab, Prediction
 from shuffledp_labs.reading import read_bounded
 
 FILE: Final = "predict.toml"
-KEPT: Final = Path(".lab", "predictions.json")
+RECORD: Final = Path(".lab", "predictions.json")
 MAX_FILE: Final = 2**16
 
 
-def keep(folder: Path, lab: Lab) -> dict[str, Any]:
+def record_predictions(folder: Path, lab: Lab) -> dict[str, Any]:
     """The predictions that were made before the first run.
 
     Keeps those of the file when none are kept yet.
@@ -30,29 +30,29 @@ def keep(folder: Path, lab: Lab) -> dict[str, Any]:
         LabUsageError: a question has no answer yet, or one of another kind or beyond its scale; the
             message names it.
     """
-    kept = folder / KEPT
-    if kept.is_file():
-        return kept_of(folder)["answers"]  # type: ignore[no-any-return]
-    answers = answered(folder, lab)
-    for asked in lab.predictions:
-        _refuse_other_scale(folder / FILE, asked, answers[asked.key])
-    kept.parent.mkdir(exist_ok=True)
+    record = folder / RECORD
+    if record.is_file():
+        return load_record(folder)["answers"]  # type: ignore[no-any-return]
+    answers = read_answers(folder, lab)
+    for prediction in lab.predictions:
+        _refuse_other_scale(folder / FILE, prediction, answers[prediction.key])
+    record.parent.mkdir(exist_ok=True)
     write_atomic(
-        kept,
+        record,
         json.dumps({"digest": digest_of(folder / FILE), "answers": answers}, indent=1).encode(),
     )
     return answers
 
 
-def kept_of(folder: Path) -> dict[str, Any]:
+def load_record(folder: Path) -> dict[str, Any]:
     """What is kept: the digest of the file at the first run, and its answers."""
     try:
-        found: dict[str, Any] = json.loads(read_bounded(folder / KEPT, MAX_FILE))
-        if type(found["answers"]) is dict:
-            return found
+        record: dict[str, Any] = json.loads(read_bounded(folder / RECORD, MAX_FILE))
+        if type(record["answers"]) is dict:
+            return record
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise LabUsageError(f"{folder / KEPT} cannot be read: erase it, and predict again")
+    raise LabUsageError(f"{folder / RECORD} cannot be read: erase it, and predict again")
 
 
 def digest_of(file: Path) -> str:
@@ -63,9 +63,11 @@ def digest_of(file: Path) -> str:
     return hashlib.sha256(read_bounded(file, MAX_FILE)).hexdigest()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _load_file(file: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(_with_leading_zeros(read_bounded(file, MAX_FILE).decode("utf-8-sig")))
+        content = tomllib.loads(
+            _with_leading_zeros(read_bounded(file, MAX_FILE).decode("utf-8-sig"))
+        )
     except OSError as error:
         raise LabUsageError(
             f"{file} cannot be read ({error.strerror}): `shuffledp lab start` makes it"
@@ -76,32 +78,35 @@ def _read(file: Path) -> dict[str, Any]:
             f"as 0.5 or 1200, and "
             "everything else in double quotes"
         ) from None
-    return told
+    return content
 
 
-def answered(folder: Path, lab: Lab) -> dict[str, Any]:
+def read_answers(folder: Path, lab: Lab) -> dict[str, Any]:
     """The answers in a folder's predict.toml, whatever the scale of a number.
 
-    Other errors as `keep`.
+    Other errors as `record_predictions`.
     """
-    told = _read(folder / FILE)
+    content = _load_file(folder / FILE)
     return {
-        asked.key: _answer(folder / FILE, asked, told.get(asked.key)) for asked in lab.predictions
+        prediction.key: _answer(folder / FILE, prediction, content.get(prediction.key))
+        for prediction in lab.predictions
     }
 
 
-def understood(folder: Path, lab: Lab) -> dict[str, Any]:
+def read_valid_answers(folder: Path, lab: Lab) -> dict[str, Any]:
     """Those answers in a folder's predict.toml that can be understood: a grader shows each,
     whatever the others are.
     """
     try:
-        told = _read(folder / FILE)
+        content = _load_file(folder / FILE)
     except LabUsageError:
         return {}
     answers = {}
-    for asked in lab.predictions:
+    for prediction in lab.predictions:
         with suppress(LabUsageError):
-            answers[asked.key] = _answer(folder / FILE, asked, told.get(asked.key))
+            answers[prediction.key] = _answer(
+                folder / FILE, prediction, content.get(prediction.key)
+            )
     return answers
 
 
@@ -121,39 +126,47 @@ def _number_in(text: str) -> float | str:
         return text
 
 
-def _refuse_other_scale(file: Path, asked: Prediction, answer: Any) -> None:
+def _refuse_other_scale(file: Path, prediction: Prediction, answer: Any) -> None:
     """Raises for a number beyond what its question counts, while the student can still mend it: 95
     for a share.
     """
-    if asked.kind == "number" and math.isfinite(asked.most) and not 0 <= answer <= asked.most:
+    if (
+        prediction.kind == "number"
+        and math.isfinite(prediction.most)
+        and not 0 <= answer <= prediction.most
+    ):
         hint = (
-            f"; a share is not in percent: 95 % is `{asked.key} = 0.95`" if asked.most == 1 else ""
+            f"; a share is not in percent: 95 % is `{prediction.key} = 0.95`"
+            if prediction.most == 1
+            else ""
         )
         raise LabUsageError(
-            f"{file}: `{asked.key}` lies from 0 to {asked.most:g}, so it cannot be {answer}{hint}"
+            f"{file}: `{prediction.key}` lies from 0 to {prediction.most:g}, so it cannot be "
+            f"{answer}{hint}"
         )
 
 
-def _answer(file: Path, asked: Prediction, answer: Any) -> Any:
-    if asked.kind == "number" and type(answer) is str and answer.strip():
+def _answer(file: Path, prediction: Prediction, answer: Any) -> Any:
+    if prediction.kind == "number" and type(answer) is str and answer.strip():
         answer = _number_in(answer)
     if answer is None or answer == "":
         raise LabUsageError(
-            f"{file}: predict first, `{asked.key}` has no answer yet ({asked.question})"
+            f"{file}: predict first, `{prediction.key}` has no answer yet ({prediction.question})"
         )
     good = {
         "number": type(answer) in {int, float} and math.isfinite(answer),
-        "choice": answer in asked.choices,
+        "choice": answer in prediction.choices,
         "text": type(answer) is str,
-    }[asked.kind]
+    }[prediction.kind]
     if not good:
-        number = f"a number without quotes and unit, such as `{asked.key} = 12.5`"
-        wanted = {
+        number = f"a number without quotes and unit, such as `{prediction.key} = 12.5`"
+        expected = {
             "number": number,
-            "choice": f"one of: {'; '.join(asked.choices)}",
+            "choice": f"one of: {'; '.join(prediction.choices)}",
             "text": "a text in quotes",
         }
         raise LabUsageError(
-            f"{file}: `{asked.key}` has to be {wanted[asked.kind]}, not {str(answer)[:80]!r}"
+            f"{file}: `{prediction.key}` has to be {expected[prediction.kind]}, "
+            f"not {str(answer)[:80]!r}"
         )
     return answer

@@ -22,7 +22,7 @@ move their ratio.
 
 
 @dataclass(frozen=True)
-class Price:
+class MixingPrice:
     """Two prices of the same round, (plain, verified).
 
     Attributes:
@@ -51,7 +51,7 @@ class Price:
         )
 
 
-def measured(geometry: Geometry) -> Price:
+def measure_price(geometry: Geometry) -> MixingPrice:
     """The price for plain rounds of this geometry, measured with `USERS` users.
 
     It takes about a second.
@@ -65,14 +65,14 @@ def measured(geometry: Geometry) -> Price:
             "plain one's"
         )
     verified = msgspec.structs.replace(geometry, mix="verified")
-    turns = [(_plain(geometry), _verified(geometry)) for _ in range(_TURNS)]
+    turns = [(_plain_costs(geometry), _verified_costs(geometry)) for _ in range(_TURNS)]
     messages = USERS * geometry.messages_per_user
 
     def least(part: int) -> tuple[float, float]:
         plain, other = (min(turn[kind][part] for turn in turns) / messages for kind in (0, 1))
         return plain, other
 
-    return Price(
+    return MixingPrice(
         least(0),
         least(1),
         (geometry.envelope_bytes, verified.envelope_bytes),
@@ -80,32 +80,33 @@ def measured(geometry: Geometry) -> Price:
     )
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _processor_microseconds(work: Callable[[], object]) -> float:
     """Microseconds of processor time."""
     began = time.process_time_ns()
     work()
     return (time.process_time_ns() - began) / 1000
 
 
-def _plain(geometry: Geometry) -> tuple[float, float]:
+def _plain_costs(geometry: Geometry) -> tuple[float, float]:
     """All users' sealing, and the opening of all messages at node 2."""
     from shuffledp_adversary.in_process import fresh_route
     from shuffledp_core.onion.layers import open_envelope, peel, seal_envelope
 
-    route, round_id = fresh_route(geometry), "00" * 16
+    route = fresh_route(geometry)
+    round_id = "00" * 16
     keys, content = (
         [public for _, public in route],
         [bytes(geometry.plain_bytes)] * geometry.messages_per_user,
     )
     sent: list[bytes] = []
-    device = _timed(
+    device = _processor_microseconds(
         lambda: sent.extend(seal_envelope(geometry, round_id, keys, content) for _ in range(USERS))
     )
     batch = b"".join(open_envelope(geometry, round_id, route[0][0], envelope) for envelope in sent)
-    return device, _timed(lambda: peel(geometry, round_id, 2, route[1][0], batch))
+    return device, _processor_microseconds(lambda: peel(geometry, round_id, 2, route[1][0], batch))
 
 
-def _verified(geometry: Geometry) -> tuple[float, float]:
+def _verified_costs(geometry: Geometry) -> tuple[float, float]:
     """The same; a node checks the claims, too."""
     from shuffledp_adversary.in_process_verified import Parties, claims_of
     from shuffledp_core.verified.claims import Prepared, check_list, make_claim
@@ -114,7 +115,7 @@ def _verified(geometry: Geometry) -> tuple[float, float]:
     parties = Parties.fresh(geometry.hops, geometry.messages_per_user, 2, (USERS, USERS))
     terms, symbols = parties.terms, [1] * geometry.messages_per_user
     users: list[Prepared] = []
-    device = _timed(
+    device = _processor_microseconds(
         lambda: users.extend(
             make_claim(terms, symbols, os.urandom(32), os.urandom) for _ in range(USERS)
         )
@@ -139,4 +140,4 @@ def _verified(geometry: Geometry) -> tuple[float, float]:
         hop.accuse(os.urandom)
         hop.release(os.urandom)
 
-    return device, _timed(second)
+    return device, _processor_microseconds(second)

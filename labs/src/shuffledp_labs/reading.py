@@ -17,10 +17,10 @@ def read_bounded(file: Path, most: int) -> bytes:
         OSError: it cannot be read, is not a regular file, or is larger; `strerror` says which.
     """
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
-        found = os.fstat(handle.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(handle.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(file))
-        data = handle.read(most + 1) if found.st_size <= most else b""
-    if len(data) > most or found.st_size > most:
+        data = handle.read(most + 1) if status.st_size <= most else b""
+    if len(data) > most or status.st_size > most:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(file))
     return data

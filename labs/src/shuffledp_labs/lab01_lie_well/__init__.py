@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from shuffledp_labs.lab import Check, Lab, Later, Prediction
+from shuffledp_labs.lab import Check, Lab, LazyFunction, Prediction
 
-_of = partial(Later, __name__)
+_of = partial(LazyFunction, __name__)
 
 LAB = Lab(
     number=1,

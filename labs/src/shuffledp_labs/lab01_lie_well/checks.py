@@ -10,22 +10,22 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from shuffledp_labs.errors import CheckFailed, StudentRaised
+from shuffledp_labs.errors import CheckFailure, StudentException
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt
-from shuffledp_labs.lab01_lie_well.round import published
+from shuffledp_labs.lab import CheckAttempt
+from shuffledp_labs.lab01_lie_well.round import play_round
 from shuffledp_labs.lab01_lie_well.specs import (
     CONFIDENCE,
     KINDS,
     Spec,
     answers,
+    describe_spec,
     domain,
-    drawn,
+    draw_spec,
     hoeffding,
     law,
     likeliest,
     outcomes,
-    told,
     truth,
 )
 
@@ -39,31 +39,32 @@ FLOATS: Final = 1e-12
 """A law that is off by less was meant rightly, and computed in floats."""
 
 
-def law_is_exact(attempt: Attempt) -> str:
+def law_is_exact(attempt: CheckAttempt) -> str:
     """Five specs, every value: the law in rationals."""
     kinds = [*KINDS, attempt.draws.choice(KINDS), attempt.draws.choice(KINDS)]
     values = 0
-    for spec in (drawn(attempt.draws, kind) for kind in attempt.draws.shuffled(kinds)):
+    for spec in (draw_spec(attempt.draws, kind) for kind in attempt.draws.permute(kinds)):
         for value in domain(spec):
             _compare(attempt, spec, value)
             values += 1
     return f"5 specs, {values} values: equal in rationals"
 
 
-def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
-    wanted, found = law(spec, value), attempt.program.law("randomise", spec, value)
-    where = f"randomise, {told(spec)}, value {value}"
-    if strange := [answer for answer in found.of if answer not in wanted]:
-        raise CheckFailed(
+def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
+    expected = law(spec, value)
+    walked = attempt.program.law("randomise", spec, value)
+    where = f"randomise, {describe_spec(spec)}, value {value}"
+    if strange := [answer for answer in walked.of if answer not in expected]:
+        raise CheckFailure(
             f"{where}: {strange[0]!r} is not an answer of this mechanism; README, step B"
         )
-    if not found.exact or found.lost:
-        raise CheckFailed(
+    if not walked.exact or walked.lost:
+        raise CheckFailure(
             f"{where}: these laws are rational: flip and below are enough, and every run ends; "
             f"step B"
         )
     off: dict[int, Fraction] = {
-        answer: abs(wanted[answer] - Fraction(found.of.get(answer, 0))) for answer in wanted
+        answer: abs(expected[answer] - Fraction(walked.of.get(answer, 0))) for answer in expected
     }
     if any(off.values()):
         worst = max(off, key=lambda answer: off[answer])
@@ -72,41 +73,43 @@ def _compare(attempt: Attempt, spec: Spec, value: int) -> None:
         cause = (
             "a float is not a fraction: give coins.flip a Fraction; " if distance < FLOATS else ""
         )
-        raise CheckFailed(
+        raise CheckFailure(
             f"{where}: total variation distance {distance:.3g} to the law of the handout, most at "
             f"answer {worst}; "
             f"{cause}README, step B"
         )
 
 
-def others_are_refused(attempt: Attempt) -> str:
+def others_are_refused(attempt: CheckAttempt) -> str:
     """Values that nobody may hold."""
     for kind in KINDS:
-        spec = drawn(attempt.draws, kind)
+        spec = draw_spec(attempt.draws, kind)
         for value in (-1, len(domain(spec)), len(domain(spec)) + attempt.draws.integer(1, 1000)):
             try:
                 answer = attempt.program.sample("randomise", spec, value, coins=attempt.draws)
-            except StudentRaised as error:
+            except StudentException as error:
                 if error.kind == "ValueError":
                     continue
-                raise CheckFailed(
-                    f"randomise, {told(spec)}: for the value {value}, outside of the domain, "
+                raise CheckFailure(
+                    f"randomise, {describe_spec(spec)}: for the value {value}, outside of the "
+                    f"domain, "
                     f"{error}; raise ValueError "
                     "instead (README, step B)"
                 ) from None
-            raise CheckFailed(
-                f"randomise, {told(spec)}: the value {value} is outside of the domain, and the "
+            raise CheckFailure(
+                f"randomise, {describe_spec(spec)}: the value {value} is outside of the domain, "
+                f"and the "
                 f"answer was {answer!r}; "
                 "raise ValueError instead (README, step B)"
             )
     return "9 values outside of the domain: all refused"
 
 
-def estimate_is_unbiased(attempt: Attempt) -> str:
+def estimate_is_unbiased(attempt: CheckAttempt) -> str:
     """The expectation over everything that can happen."""
     seen = 0
-    for kind in attempt.draws.shuffled(KINDS):
-        spec = drawn(attempt.draws, kind)
+    for kind in attempt.draws.permute(KINDS):
+        spec = draw_spec(attempt.draws, kind)
         people = {"krr": 3, "bits": 3, "mean": 5}[kind]
         for values in _datasets(attempt.draws, spec, people):
             mean = Fraction(0)
@@ -117,8 +120,9 @@ def estimate_is_unbiased(attempt: Attempt) -> str:
                 seen += 1
             if mean != truth(spec, values):
                 off = float(abs(mean - truth(spec, values)))
-                raise CheckFailed(
-                    f"estimate, {told(spec)}, people who hold {values}: on average over all "
+                raise CheckFailure(
+                    f"estimate, {describe_spec(spec)}, people who hold {values}: on average over "
+                    f"all "
                     f"{len(answers(spec))}^{people} outcomes it is off by {off:.4g}; README, step C"
                 )
     return f"6 datasets, {seen} outcomes: the expectation is the truth, in rationals"
@@ -132,7 +136,7 @@ def _datasets(draws: Draws, spec: Spec, people: int) -> list[list[int]]:
 
 def _number(value: Any, function: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
-        raise CheckFailed(
+        raise CheckFailure(
             f"{function} gave {str(value)[:60]!r}, a {type(value).__name__}: it has to be a "
             f"Fraction (or an int), "
             "which is exact; README, step C"
@@ -140,11 +144,11 @@ def _number(value: Any, function: str) -> Fraction:
     return Fraction(value)
 
 
-def interval_covers(attempt: Attempt) -> str:
+def interval_covers(attempt: CheckAttempt) -> str:
     """Coverage over everything that can happen, and the width for many people."""
     least = 1.0
-    for kind in attempt.draws.shuffled(KINDS):
-        spec = drawn(attempt.draws, kind, LOW, HIGH)
+    for kind in attempt.draws.permute(KINDS):
+        spec = draw_spec(attempt.draws, kind, LOW, HIGH)
         spec |= {"symbols": 3, "asked": spec["asked"] % 3} if kind == "krr" else {}
         spec |= {"max_value": 2} if kind != "krr" else {}
         people = {"krr": 6, "bits": 5, "mean": 8}[kind]
@@ -154,8 +158,9 @@ def interval_covers(attempt: Attempt) -> str:
         for values in [*_datasets(attempt.draws, spec, people), *middle]:
             covered = _coverage(attempt, spec, values)
             if covered < CONFIDENCE:
-                raise CheckFailed(
-                    f"interval, {told(spec)}, people who hold {values}: it holds the truth with "
+                raise CheckFailure(
+                    f"interval, {describe_spec(spec)}, people who hold {values}: it holds the "
+                    f"truth with "
                     f"probability "
                     f"{float(covered):.3f} only; README, step C (few people: which inequality "
                     f"holds for every n?)"
@@ -167,7 +172,7 @@ def interval_covers(attempt: Attempt) -> str:
     )
 
 
-def _coverage(attempt: Attempt, spec: Spec, values: list[int]) -> Fraction:
+def _coverage(attempt: CheckAttempt, spec: Spec, values: list[int]) -> Fraction:
     right = float(truth(spec, values))
     covered = Fraction(0)
     for given, mass in outcomes(spec, values):
@@ -176,12 +181,12 @@ def _coverage(attempt: Attempt, spec: Spec, values: list[int]) -> Fraction:
     return covered
 
 
-def _width(attempt: Attempt, spec: Spec) -> None:
+def _width(attempt: CheckAttempt, spec: Spec) -> None:
     given = [attempt.draws.choice(answers(spec)) for _ in range(MANY)]
     low, high = _ends(attempt.program.call("interval", spec, given))
     if high - low > 2 * hoeffding(spec, MANY) * (1 + 1e-6):
-        raise CheckFailed(
-            f"interval, {told(spec)}, {MANY:,} people: "
+        raise CheckFailure(
+            f"interval, {describe_spec(spec)}, {MANY:,} people: "
             f"{(high - low) / 2 / hoeffding(spec, MANY):.2f} times as wide as "
             "Hoeffding's; README, step C"
         )
@@ -196,22 +201,22 @@ def _ends(value: Any) -> tuple[float, float]:
         low, high = map(float, value)
         if math.isfinite(low) and math.isfinite(high) and low <= high:
             return low, high
-    raise CheckFailed(
+    raise CheckFailure(
         f"interval gave {str(value)[:60]!r}: it has to be (low, high), two numbers; README, step C"
     )
 
 
-def guess_is_bayes(attempt: Attempt) -> str:
+def guess_is_bayes(attempt: CheckAttempt) -> str:
     """Every answer of four specs, under priors without ties."""
     seen = 0
-    for kind in attempt.draws.shuffled([*KINDS, attempt.draws.choice(KINDS)]):
-        spec = drawn(attempt.draws, kind, Fraction(2, 5))
+    for kind in attempt.draws.permute([*KINDS, attempt.draws.choice(KINDS)]):
+        spec = draw_spec(attempt.draws, kind, Fraction(2, 5))
         prior = _prior(attempt.draws, spec)
         for answer in answers(spec):
             (best,) = likeliest(spec, answer, prior)
             value = attempt.program.call("guess", spec, answer, prior)
             if type(value) is not int or value not in domain(spec):
-                raise CheckFailed(
+                raise CheckFailure(
                     f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an "
                     f"int from 0 to "
                     f"{len(domain(spec)) - 1}, a value that somebody can hold; README, step D"
@@ -220,8 +225,9 @@ def guess_is_bayes(attempt: Attempt) -> str:
                 loss = 1 - prior[value] * law(spec, value)[answer] / (
                     prior[best] * law(spec, best)[answer]
                 )
-                raise CheckFailed(
-                    f"guess, {told(spec)}, answer {answer}, prior {', '.join(map(str, prior))}: "
+                raise CheckFailure(
+                    f"guess, {describe_spec(spec)}, answer {answer}, prior "
+                    f"{', '.join(map(str, prior))}: "
                     f"another value is "
                     f"likelier than {value}, which is right {float(loss):.0%} less often; README, "
                     f"step D"
@@ -251,9 +257,9 @@ def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
             return prior
 
 
-def round_is_published(attempt: Attempt) -> str:
+def round_is_published(attempt: CheckAttempt) -> str:
     """Forty people answer by the student's function in a real round.
 
     Its estimate is that of the analyst.
     """
-    return asyncio.run(published(attempt))
+    return asyncio.run(play_round(attempt))

@@ -13,8 +13,8 @@ from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.vocabulary import Outcome
-from shuffledp_labs.errors import CheckFailed
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.errors import CheckFailure
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab01_lie_well.specs import Spec
 from shuffledp_labs.student.laws import RecordedCoins, Transcript
 from shuffledp_labs.student.pipes import scratch_folder
@@ -45,34 +45,34 @@ def plan_of(system: LocalSystem, symbols: int) -> RoundPlan:
     )
 
 
-async def published(attempt: Attempt) -> str:
+async def play_round(attempt: CheckAttempt) -> str:
     """Plays the round; says what was published."""
     symbols = attempt.draws.integer(3, 5)
     values = [attempt.draws.below(symbols) for _ in range(PEOPLE)]
     attempt.progress("starting three mix nodes, an analyst and an accountant")
     async with running_system() as system:
-        one = await open_small(system, plan_of(system, symbols))
+        small_round = await open_small(system, plan_of(system, symbols))
         attempt.progress(f"{PEOPLE} people answer")
-        spec = _spec(one)
-        one.honest += one.sealed(answers_of(attempt, spec, values))
-        await one.send(one.honest)
+        spec = _spec(small_round)
+        small_round.honest += small_round.sealed(answers_of(attempt, spec, values))
+        await small_round.send(small_round.honest)
         attempt.progress("the nodes mix")
-        signed = await one.finish()
-        result = verify_from(one.roster.analyst, signed, Result)
-        board = await one.board(result)
+        signed = await small_round.finish()
+        result = verify_from(small_round.roster.analyst, signed, Result)
+        board = await small_round.board(result)
         if result.outcome != Outcome.PUBLISHED:
-            raise CheckFailed(f"the round was not published: {result.reason}")
+            raise CheckFailure(f"the round was not published: {result.reason}")
         for user in range(PEOPLE):
-            if (complaint := one.complaint(signed, board, user)) is not None:
-                raise CheckFailed(
+            if (complaint := small_round.complaint(signed, board, user)) is not None:
+                raise CheckFailure(
                     f"person {user} does not find their message on the board: {complaint}"
                 )
-        found = [message[0] for message in one.split(board)]
-    return _judged(attempt, spec, values, found, result)
+        answers = [message[0] for message in small_round.split(board)]
+    return _judge(attempt, spec, values, answers, result)
 
 
-def _spec(one: SmallRound) -> Spec:
-    histogram = cast("KRRHistogram", one.verified.mechanism)  # the plan asks for one
+def _spec(small_round: SmallRound) -> Spec:
+    histogram = cast("KRRHistogram", small_round.verified.mechanism)  # the plan asks for one
     return {
         "mechanism": "krr",
         "symbols": histogram.symbols,
@@ -81,11 +81,11 @@ def _spec(one: SmallRound) -> Spec:
     }
 
 
-def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
+def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int]:
     """Everybody's answer, each compared with what the same coins lead to when the law is walked.
 
     Raises:
-        CheckFailed: an answer is no symbol, or another one than the same coins led to in the walk.
+        CheckFailure: an answer is no symbol, or another one than the same coins led to in the walk.
     """
     walked = _transcripts(attempt, spec, set(values))
     answers = []
@@ -93,15 +93,17 @@ def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
         coins = RecordedCoins(attempt.draws)
         answers.append(attempt.program.sample("randomise", spec, value, coins=coins))
         if walked[value].get(coins.transcript) != answers[-1]:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"person {person}: in the real round the same coins led to another answer than "
                 f"when the law of "
                 "randomise was walked: it has to behave alike wherever it runs; README, step E"
             )
     if strange := [
-        each for each in answers if type(each) is not int or each not in range(spec["symbols"])
+        answer
+        for answer in answers
+        if type(answer) is not int or answer not in range(spec["symbols"])
     ]:
-        raise CheckFailed(
+        raise CheckFailure(
             f"randomise answered {str(strange[0])[:60]!r}, which no message can carry; README, "
             f"step B"
         )
@@ -109,7 +111,7 @@ def answers_of(attempt: Attempt, spec: Spec, values: list[int]) -> list[int]:
 
 
 def _transcripts(
-    attempt: Attempt, spec: Spec, values: set[int]
+    attempt: CheckAttempt, spec: Spec, values: set[int]
 ) -> dict[int, dict[Transcript, int]]:
     """Where every sequence of coins leads, for each value, in another process than that of the
     round.
@@ -121,27 +123,28 @@ def _transcripts(
         return {value: other.law("randomise", spec, value).transcripts for value in sorted(values)}
 
 
-def _judged(
-    attempt: Attempt, spec: Spec, values: list[int], found: list[int], result: Result
+def _judge(
+    attempt: CheckAttempt, spec: Spec, values: list[int], answers: list[int], result: Result
 ) -> str:
     """The student's estimates are the analyst's, and near the truth."""
-    held, radius = Counter(values), 0.0
+    holders, radius = Counter(values), 0.0
     estimate = result.estimate
     assert estimate is not None  # noqa: S101 - of every published round
-    for asked in range(spec["symbols"]):
-        mine = float(Fraction(attempt.program.call("estimate", spec | {"asked": asked}, found)))
-        if not math.isclose(mine, estimate.values[asked], rel_tol=1e-6, abs_tol=1e-6):
-            raise CheckFailed(
-                f"symbol {asked}: your estimate from the board is "
-                f"{abs(mine - estimate.values[asked]):.3g} away from "
+    for symbol in range(spec["symbols"]):
+        mine = float(Fraction(attempt.program.call("estimate", spec | {"asked": symbol}, answers)))
+        if not math.isclose(mine, estimate.values[symbol], rel_tol=1e-6, abs_tol=1e-6):
+            raise CheckFailure(
+                f"symbol {symbol}: your estimate from the board is "
+                f"{abs(mine - estimate.values[symbol]):.3g} away from "
                 "the published one; README, step E"
             )
         radius = math.sqrt(PEOPLE * math.log(2 * spec["symbols"] / CHANCE) / 2) / float(
             1 - spec["blanket"]
         )
-        if abs(mine - held[asked]) > radius:
-            raise CheckFailed(
-                f"symbol {asked}: {held[asked]} people hold it, the round says {mine:.1f}; chance "
+        if abs(mine - holders[symbol]) > radius:
+            raise CheckFailure(
+                f"symbol {symbol}: {holders[symbol]} people hold it, the round says {mine:.1f}; "
+                f"chance "
                 f"alone does that once "
                 f"in {1 / CHANCE:,.0f} rounds. Does every answer come from `coins`? README, step E"
             )

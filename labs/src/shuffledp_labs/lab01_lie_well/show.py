@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_labs.errors import StudentFault
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab01_lie_well.specs import Spec, law
 
 SPEC: Final[Spec] = {"mechanism": "krr", "symbols": 4, "blanket": Fraction(7, 10), "asked": 0}
@@ -23,7 +23,7 @@ ROUNDS: Final = 200
 WANTED, YOURS = "#8a8f98", "#e07a1f"
 
 
-def show(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Walks the student's randomiser, plays some rounds with it, and draws both."""
     from matplotlib.figure import Figure
 
@@ -61,7 +61,7 @@ def _laws(axes: Any, yours: list[dict[Any, Any]]) -> None:
     axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
 
 
-def _estimates(showing: Showing) -> list[float]:
+def _estimates(showing: ShowRun) -> list[float]:
     """What the student's estimate says in so many rounds; nothing before it is written."""
     showing.progress(f"{ROUNDS} rounds of {PEOPLE} people")
     laws = [law(SPEC, 0), law(SPEC, 1)]
@@ -76,16 +76,16 @@ def _estimates(showing: Showing) -> list[float]:
     return estimates
 
 
-def _answer(showing: Showing, of: dict[int, Fraction]) -> int:
+def _answer(showing: ShowRun, of: dict[int, Fraction]) -> int:
     symbol = showing.draws.below(SPEC["symbols"]) if showing.draws.flip(SPEC["blanket"]) else -1
     return symbol if symbol >= 0 else max(of, key=lambda answer: of[answer])
 
 
 def _rounds(axes: Any, estimates: list[float]) -> None:
-    for place, times in sorted(
-        Counter(math.floor(each / 10) * 10 + 5 for each in estimates).items()
+    for middle, times in sorted(
+        Counter(math.floor(estimate / 10) * 10 + 5 for estimate in estimates).items()
     ):
-        axes.bar(place, times, width=9, color=YOURS, alpha=0.8)
+        axes.bar(middle, times, width=9, color=YOURS, alpha=0.8)
     axes.axvline(HOLDERS, color="black", lw=1)
     axes.set(
         xlabel=f"your estimate of the {HOLDERS} of {PEOPLE} people", ylabel=f"of {ROUNDS} rounds"

@@ -21,7 +21,7 @@ KINDS: Final = ("krr", "bits", "mean")
 CONFIDENCE: Final = Fraction(19, 20)
 
 
-def drawn(
+def draw_spec(
     draws: Draws, kind: str, low: Fraction = Fraction(1, 10), high: Fraction = Fraction(9, 10)
 ) -> Spec:
     """A spec of one kind with drawn parameters."""
@@ -56,14 +56,15 @@ def law(spec: Spec, value: int) -> Law:
             for answer in domain(spec)
         }
     if spec["mechanism"] == "mean":
-        one = blanket / 2 + (1 - blanket) * Fraction(value, spec["max_value"])
-        return {0: 1 - one, 1: one}
+        probability_of_one = blanket / 2 + (1 - blanket) * Fraction(value, spec["max_value"])
+        return {0: 1 - probability_of_one, 1: probability_of_one}
     of: Law = {0: Fraction(1)}
-    for place in range(spec["max_value"]):
-        one = 1 - blanket / 2 if place < value else blanket / 2
+    for index in range(spec["max_value"]):
+        probability_of_one = 1 - blanket / 2 if index < value else blanket / 2
         of = {
-            total: of.get(total, Fraction(0)) * (1 - one) + of.get(total - 1, Fraction(0)) * one
-            for total in range(place + 2)
+            total: of.get(total, Fraction(0)) * (1 - probability_of_one)
+            + of.get(total - 1, Fraction(0)) * probability_of_one
+            for total in range(index + 2)
         }
     return of
 
@@ -91,7 +92,8 @@ def outcomes(spec: Spec, values: Sequence[int]) -> list[tuple[tuple[int, ...], F
         (
             given,
             math.prod(
-                (one[answer] for one, answer in zip(laws, given, strict=True)), start=Fraction(1)
+                (law_of_person[answer] for law_of_person, answer in zip(laws, given, strict=True)),
+                start=Fraction(1),
             ),
         )
         for given in itertools.product(answers(spec), repeat=len(values))
@@ -104,12 +106,12 @@ def likeliest(spec: Spec, answer: int, prior: Sequence[Fraction]) -> list[int]:
     return [value for value, weight in enumerate(joint) if weight == max(joint)]
 
 
-def told(spec: Spec) -> str:
+def describe_spec(spec: Spec) -> str:
     """A spec in words, for messages."""
     size = (
         f"{spec['symbols']} symbols"
         if spec["mechanism"] == "krr"
         else f"largest value {spec['max_value']}"
     )
-    asked = f", asked {spec['asked']}" if "asked" in spec else ""
-    return f"{spec['mechanism']} with {size}, blanket {spec['blanket']}{asked}"
+    symbol_text = f", asked {spec['asked']}" if "asked" in spec else ""
+    return f"{spec['mechanism']} with {size}, blanket {spec['blanket']}{symbol_text}"

@@ -14,33 +14,32 @@ from typing import Any
 
 
 def randomise(spec: dict[str, Any], value: int, coins: Any) -> int:
-    """Step B: the answer of somebody who holds `value`.
+    """Step B: the answer of a person who holds `value`.
 
-    ValueError for a value that nobody can hold.
+    Raise ValueError for a value outside the domain.
 
-    All chance comes from `coins`: coins.below(n) is uniform on 0..n-1, coins.flip(p) is True with
-    probability p, a Fraction.
+    All randomness comes from `coins`: coins.below(n) is uniform on 0..n-1, coins.flip(p) is True
+    with probability p, a Fraction.
     """
     raise NotImplementedError
 
 
 def estimate(spec: dict[str, Any], answers: list[int]) -> Fraction:
-    """Step C: from everybody's answers, how many hold spec["asked"] (krr), or the sum (bits), or
-    the mean (mean).
+    """Step C: an unbiased estimate from all answers.
+
+    It is the number of people who hold spec["asked"] (krr), the sum (bits), or the mean (mean).
     """
     raise NotImplementedError
 
 
 def interval(spec: dict[str, Any], answers: list[int]) -> tuple[float, float]:
-    """Step C: two numbers that have the truth between them with probability at least .95, whatever
-    people hold.
-    """
+    """Step C: two numbers that contain the truth with probability at least .95 for any values."""
     raise NotImplementedError
 
 
 def guess(spec: dict[str, Any], answer: int, prior: list[Fraction]) -> int:
-    """Step D: the likeliest value of somebody who gave this answer.
+    """Step D: the likeliest value of a person who gave this answer.
 
-    Prior[v] is the probability of v beforehand.
+    prior[v] is the probability of v beforehand.
     """
     raise NotImplementedError

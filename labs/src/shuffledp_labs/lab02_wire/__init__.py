@@ -7,9 +7,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from shuffledp_labs.lab import Check, Lab, Later, Prediction
+from shuffledp_labs.lab import Check, Lab, LazyFunction, Prediction
 
-_of = partial(Later, __name__)
+_of = partial(LazyFunction, __name__)
 
 LAB: Final = Lab(
     number=2,
@@ -105,6 +105,6 @@ LAB: Final = Lab(
         "stand out among the "
         "numbers and not among the bits? Use a round of D-far and one of D-silence.",
     ),
-    show=_of("show.run"),
+    show=_of("show.show"),
     folder=__name__,
 )

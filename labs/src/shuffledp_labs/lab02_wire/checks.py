@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from shuffledp_core.onion.suites import SUITES
-from shuffledp_labs.errors import CheckFailed, StudentFault, StudentRaised
+from shuffledp_labs.errors import CheckFailure, StudentException, StudentFault
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab02_wire import instances
-from shuffledp_labs.lab02_wire.instances import Recording, Shuffled
+from shuffledp_labs.lab02_wire.instances import Recording, ShuffledBoard
 
 TAG_BYTES: Final = 16
 PLAIN_BYTES: Final = 1 + TAG_BYTES
@@ -22,18 +22,19 @@ _MOST_BYTES: Final = 2**16
 """Bytes that `random` gives at once."""
 
 
-def check_read(attempt: Attempt) -> str:
+def check_read(attempt: CheckAttempt) -> str:
     """B-read: each sender's answer, from real envelopes of every suite."""
     clients = 0
     for number, (suite, hops) in enumerate(
         zip(instances.SUITES, instances.FIRST_HOPS, strict=True)
     ):
         recording = instances.only_ones(attempt.draws.child(f"recording {number}"), suite, hops)
-        named = _named(attempt, recording)
+        named = _infer_answers(attempt, recording)
         right = sum(named.get(client) == answer for client, answer in recording.answers.items())
-        share, clients = right / len(recording.answers), clients + len(recording.answers)
+        share = right / len(recording.answers)
+        clients = clients + len(recording.answers)
         if share < NAMED:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"the answer of every sender, {recording.title}: {right} of "
                 f"{len(recording.answers)} named, asked are "
                 f"{NAMED:.0%}; see the handout, step B, on what an envelope is made of"
@@ -41,45 +42,46 @@ def check_read(attempt: Attempt) -> str:
     return f"{len(instances.SUITES)} recordings, {clients} clients: every answer named"
 
 
-def check_claims(attempt: Attempt) -> str:
+def check_claims(attempt: CheckAttempt) -> str:
     """E-claims: equal lengths, and nothing said about anybody."""
     for number, suite in enumerate(("sealed-box", "hpke", "hpke-mlkem768-x25519")):
         recording = instances.all_alike(
             attempt.draws.child(f"alike {number}"), suite, 2 + attempt.draws.below(2)
         )
-        refuse_claims(_named(attempt, recording), recording.title)
+        refuse_claims(_infer_answers(attempt, recording), recording.title)
     return "3 recordings of equal lengths: nothing claimed"
 
 
 def refuse_claims(named: dict[Any, Any], title: str) -> None:
-    """Raises `CheckFailed` if anything is claimed about a recording of equal lengths."""
+    """Raises `CheckFailure` if anything is claimed about a recording of equal lengths."""
     if named:
-        raise CheckFailed(
+        raise CheckFailure(
             f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given "
             f"an answer; see the "
             "handout, step E"
         )
 
 
-def _named(attempt: Attempt, recording: Recording) -> dict[Any, Any]:
-    named = attempt.program.call("read", recording.flows, recording.wire)
+def _infer_answers(attempt: CheckAttempt, recording: Recording) -> dict[Any, Any]:
+    named = attempt.program.call("infer_answers", recording.flows, recording.wire)
     if not isinstance(named, dict):
-        raise CheckFailed(
-            f"read gives a dict from client to answer, {recording.title}: it gave "
+        raise CheckFailure(
+            f"infer_answers gives a dict from client to answer, {recording.title}: it gave "
             f"{kind_of(named)}; see its "
             "docstring in work.py"
         )
     for client, answer in named.items():
         if type(answer) is not int:
-            raise CheckFailed(
-                f"an answer is a whole number, {recording.title}: read gave {kind_of(answer)} for "
+            raise CheckFailure(
+                f"an answer is a whole number, {recording.title}: infer_answers gave "
+                f"{kind_of(answer)} for "
                 f"{str(client)[:40]}; "
                 "see its docstring in work.py"
             )
     return named
 
 
-def check_length(attempt: Attempt) -> str:
+def check_length(attempt: CheckAttempt) -> str:
     """C-length: one length for every answer, sealed in every suite."""
     messages = 5 + attempt.draws.below(4)
     for answer in range(messages + 1):
@@ -87,9 +89,9 @@ def check_length(attempt: Attempt) -> str:
         for suite in SUITES:
             geometry = instances.geometry_of(suite, 2, messages)
             keys = instances.route_keys(geometry)
-            size = len(instances.sealed(geometry, keys, encoded, attempt.draws))
+            size = len(instances.seal(geometry, keys, encoded, attempt.draws))
             if size != geometry.envelope_bytes:
-                raise CheckFailed(
+                raise CheckFailure(
                     f"one length for all answers, m = {messages}, answer {answer}, suite {suite}: "
                     f"the envelope has "
                     f"{abs(size - geometry.envelope_bytes)} bytes too "
@@ -102,50 +104,54 @@ def check_length(attempt: Attempt) -> str:
     )
 
 
-def _side(found: int, wanted: int) -> str:
-    return "many" if found > wanted else "few"
+def _side(size: int, limit: int) -> str:
+    return "many" if size > limit else "few"
 
 
 def encoded_by(
-    attempt: Attempt, answer: int, messages: int, random: Callable[[int], bytes]
+    attempt: CheckAttempt, answer: int, messages: int, random: Callable[[int], bytes]
 ) -> list[bytes]:
     """The student's messages for an answer.
 
-    `CheckFailed` if they are not m messages of the right length.
+    `CheckFailure` if they are not m messages of the right length.
     """
-    encoded = attempt.program.call("encode", answer, messages, _bounded(random))
+    encoded = attempt.program.call("encode", answer, messages, _limit_requests(random))
     where = f"m = {messages}, answer {answer}"
     if not is_list_of_bytes(encoded):
-        raise CheckFailed(
+        raise CheckFailure(
             f"encode gives a list of bytes, {where}: it gave {kind_of(encoded)}; see its docstring"
         )
     if len(encoded) != messages:
-        raise CheckFailed(
+        raise CheckFailure(
             f"one length for all answers, {where}: {len(encoded)} messages, "
             f"{abs(len(encoded) - messages)} too "
             f"{_side(len(encoded), messages)}; see the handout, step C"
         )
     wrong = [len(message) for message in encoded if len(message) != PLAIN_BYTES]
     if wrong:
-        raise CheckFailed(
+        raise CheckFailure(
             f"one length for all messages, {where}: one of {wrong[0]} bytes; see the handout, "
             f"step C"
         )
     return list(encoded)
 
 
-def _bounded(random: Callable[[int], bytes]) -> Callable[..., bytes]:
+def _limit_requests(random: Callable[[int], bytes]) -> Callable[..., bytes]:
     """Bytes for the student, of whom also what it asks for comes."""
 
-    def give(*asked: Any) -> bytes:
-        if len(asked) != 1 or type(asked[0]) is not int or not 0 <= asked[0] <= _MOST_BYTES:
+    def give(*arguments: Any) -> bytes:
+        if (
+            len(arguments) != 1
+            or type(arguments[0]) is not int
+            or not 0 <= arguments[0] <= _MOST_BYTES
+        ):
             raise StudentFault(f"random(n) takes one whole number n, from 0 to {_MOST_BYTES:,}")
-        return random(asked[0])
+        return random(arguments[0])
 
     return give
 
 
-def check_inverse(attempt: Attempt) -> str:
+def check_inverse(attempt: CheckAttempt) -> str:
     """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is
     not a message.
     """
@@ -154,18 +160,18 @@ def check_inverse(attempt: Attempt) -> str:
     for answer in range(messages + 1):
         encoded = encoded_by(attempt, answer, messages, draws.bytes)
         board += encoded
-        _decoded(
-            attempt, draws.shuffled(encoded), answer, f"one user, m = {messages}, answer {answer}"
+        _check_decoding(
+            attempt, draws.permute(encoded), answer, f"one user, m = {messages}, answer {answer}"
         )
-    mixed = draws.shuffled(board)
-    _decoded(
+    mixed = draws.permute(board)
+    _check_decoding(
         attempt,
         mixed,
         messages * (messages + 1) // 2,
         f"the board of {messages + 1} users, m = {messages}",
     )
     for answer in (-1, messages + 1):
-        _refused(
+        _check_refusal(
             attempt,
             f"encode of answer {answer} with m = {messages}",
             "encode",
@@ -177,37 +183,38 @@ def check_inverse(attempt: Attempt) -> str:
         ("17 bytes whose first is 2", b"\x02" + bytes(TAG_BYTES)),
         ("16 bytes", b"\x01" + bytes(15)),
     ):
-        _refused(attempt, f"decode of a board with {what}", "decode", (*mixed, wrong))
+        _check_refusal(attempt, f"decode of a board with {what}", "decode", (*mixed, wrong))
     return (
         f"m = {messages}: {messages + 1} answers there and back, mixed and together; 4 wrong "
         f"inputs refused"
     )
 
 
-def _decoded(attempt: Attempt, board: Any, wanted: int, title: str) -> None:
-    found = attempt.program.call("decode", tuple(board))
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise CheckFailed(
-            f"decode gives a whole number, {title}: it gave {kind_of(found)}; see its docstring"
+def _check_decoding(attempt: CheckAttempt, board: Any, expected: int, title: str) -> None:
+    decoded = attempt.program.call("decode", tuple(board))
+    if isinstance(decoded, bool) or not isinstance(decoded, int):
+        raise CheckFailure(
+            f"decode gives a whole number, {title}: it gave {kind_of(decoded)}; see its docstring"
         )
-    if found != wanted:
-        raise CheckFailed(
-            f"decode undoes encode, {title}: off by {abs(found - wanted)}; a message's first byte "
+    if decoded != expected:
+        raise CheckFailure(
+            f"decode undoes encode, {title}: off by {abs(decoded - expected)}; a message's first "
+            f"byte "
             f"is the number 1 or "
             "0, and the order of a board means nothing: see the handout, step C"
         )
 
 
-def _refused(attempt: Attempt, title: str, function: str, *arguments: Any) -> None:
+def _check_refusal(attempt: CheckAttempt, title: str, function: str, *arguments: Any) -> None:
     try:
         attempt.program.call(function, *arguments)
-    except StudentRaised as error:
+    except StudentException as error:
         if error.kind == "ValueError":
             return
-        raise CheckFailed(
+        raise CheckFailure(
             f"what is wrong raises ValueError, {title}: it raised {error.kind}; see the docstring"
         ) from None
-    raise CheckFailed(
+    raise CheckFailure(
         f"what is wrong is refused, {title}: it was taken; see the docstring in work.py"
     )
 
@@ -233,7 +240,7 @@ SPARE = 64
 """Runs more than there are bits in the tags of one user."""
 
 
-def check_tags(attempt: Attempt) -> str:
+def check_tags(attempt: CheckAttempt) -> str:
     """C-tags: every tag rests on sixteen fresh bytes of its own, and on nothing else."""
     messages, answer = 3, 1 + attempt.draws.below(2)
     material = attempt.draws.bytes(4 * TAG_BYTES * messages)
@@ -241,18 +248,18 @@ def check_tags(attempt: Attempt) -> str:
     title = f"m = {messages}, answer {answer}"
     first = _tags(encoded_by(attempt, answer, messages, stream))
     if _tags(encoded_by(attempt, answer, messages, _Stream(material))) != first:
-        raise CheckFailed(
+        raise CheckFailure(
             f"no other chance than `random`, {title}: the same bytes gave other tags; see the "
             f"docstring of encode"
         )
     if len(set(first)) != messages:
-        raise CheckFailed(
+        raise CheckFailure(
             f"fresh tags, {title}: {len(set(first))} different tags on {messages} messages; see "
             f"the handout, step C, "
             "on what a tag is for"
         )
     if stream.used < TAG_BYTES * messages:
-        raise CheckFailed(
+        raise CheckFailure(
             f"fresh tags, {title}: {stream.used} random bytes for {messages} tags of {TAG_BYTES}, "
             f"so that some tell "
             "about others; see the handout, step C, on what a tag is for"
@@ -260,11 +267,11 @@ def check_tags(attempt: Attempt) -> str:
     # A byte that changes no tag was asked for and not used; where as many as the tags are long
     # count, all are fresh.
     counting = sum(
-        _tags(encoded_by(attempt, answer, messages, _Stream(material, place))) != first
-        for place in range(min(stream.used, len(material)))
+        _tags(encoded_by(attempt, answer, messages, _Stream(material, index))) != first
+        for index in range(min(stream.used, len(material)))
     )
     if counting < TAG_BYTES * messages:
-        raise CheckFailed(
+        raise CheckFailure(
             f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; "
             f"see the "
             "handout, step C"
@@ -276,7 +283,7 @@ def check_tags(attempt: Attempt) -> str:
     )
 
 
-def _independent(attempt: Attempt, answer: int, messages: int, size: int, title: str) -> None:
+def _independent(attempt: CheckAttempt, answer: int, messages: int, size: int, title: str) -> None:
     """The tags of many runs: all different, and no bit of theirs is a sum of others.
 
     Of uniform tags, two are equal with probability below 2^-106, and some sum of bits is constant
@@ -289,7 +296,7 @@ def _independent(attempt: Attempt, answer: int, messages: int, size: int, title:
     ]
     every = [tag for tags in runs for tag in tags]
     if len(set(every)) < len(every):
-        raise CheckFailed(
+        raise CheckFailure(
             f"fresh tags, {title}: {len(every) - len(set(every))} of {len(every)} tags of "
             f"{len(runs)} users were there "
             "before: they hold fewer than 128 random bits; see the handout, step C, on what a tag "
@@ -298,7 +305,7 @@ def _independent(attempt: Attempt, answer: int, messages: int, size: int, title:
     first, *others = (int.from_bytes(b"".join(tags), "big") for tags in runs)
     rank = rank_over_bits([first ^ other for other in others])
     if rank < bits:
-        raise CheckFailed(
+        raise CheckFailure(
             f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so "
             f"that the messages of "
             "one user can be told to belong together; see the handout, step C, on what a tag is for"
@@ -308,8 +315,8 @@ def _independent(attempt: Attempt, answer: int, messages: int, size: int, title:
 def rank_over_bits(rows: list[int]) -> int:
     """Rank of a matrix over the field of two elements, each row the bits of a number."""
     leading: dict[int, int] = {}
-    for each in rows:
-        row = each
+    for given in rows:
+        row = given
         while row and row.bit_length() in leading:
             row ^= leading[row.bit_length()]
         if row:
@@ -321,7 +328,7 @@ def _tags(encoded: list[bytes]) -> list[bytes]:
     return [message[1:] for message in encoded]
 
 
-def check_far(attempt: Attempt) -> str:
+def check_far(attempt: CheckAttempt) -> str:
     """D-far: which of two values the one user holds, where a round tells."""
     boards = [
         instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)
@@ -331,36 +338,39 @@ def check_far(attempt: Attempt) -> str:
     ]
     right, unsaid = dict.fromkeys(("numbers", "bits"), 0), 0
     for board in boards:
-        said = _said(attempt, board)
-        unsaid += said is None
-        right[str(board.public["shuffled"])] += said is board.far
+        verdict = _ask_far_user(attempt, board)
+        unsaid += verdict is None
+        right[str(board.public["shuffled"])] += verdict is board.far
     total = sum(right.values())
     if total < RIGHT * len(boards):
-        raise CheckFailed(
+        raise CheckFailure(
             f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and "
             f"{right['bits']} of "
             f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; you said None in "
             f"{unsaid} of them, and each "
             "can tell; see the handout, step D"
         )
-    return f"{total} of {len(boards)} rounds told; the first: {_seen(boards[0])}"
+    return f"{total} of {len(boards)} rounds told; the first: {_describe_board(boards[0])}"
 
 
-def check_silence(attempt: Attempt) -> str:
+def check_silence(attempt: CheckAttempt) -> str:
     """D-silence: None where the best rule would hardly be better than a coin."""
     makers = (instances.silent_bits, instances.silent_numbers)
     boards = [makers[number % 2](attempt.draws.child(f"silent {number}")) for number in range(10)]
     for board in boards:
-        if _said(attempt, board) is not None:
-            raise CheckFailed(
+        if _ask_far_user(attempt, board) is not None:
+            raise CheckFailure(
                 f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far "
                 f"the user is out "
                 "with the noise of all that is looked at: see the handout, step D"
             )
-    return f"{len(boards)} rounds that cannot tell: nothing claimed; the first: {_seen(boards[0])}"
+    return (
+        f"{len(boards)} rounds that cannot tell: nothing claimed; the first: "
+        f"{_describe_board(boards[0])}"
+    )
 
 
-def _seen(board: Shuffled) -> str:
+def _describe_board(board: ShuffledBoard) -> str:
     """A round in numbers: the student's explanation needs one that tells, and one that does not."""
     shown, value = (
         ("largest number", max(board.board))
@@ -375,10 +385,10 @@ def _seen(board: Shuffled) -> str:
     )
 
 
-def _said(attempt: Attempt, board: Shuffled) -> Any:
-    said = attempt.program.call("far_user", board.board, board.public)
-    if said is not None and not isinstance(said, bool):
-        raise CheckFailed(
-            f"far_user gives True, False or None, {board.title}: it gave {kind_of(said)}"
+def _ask_far_user(attempt: CheckAttempt, board: ShuffledBoard) -> Any:
+    verdict = attempt.program.call("far_user", board.board, board.public)
+    if verdict is not None and not isinstance(verdict, bool):
+        raise CheckFailure(
+            f"far_user gives True, False or None, {board.title}: it gave {kind_of(verdict)}"
         )
-    return said
+    return verdict

@@ -76,14 +76,14 @@ def geometry_of(suite: str, hops: int, messages: int) -> Geometry:
     return Geometry(suite=suite, hops=hops, messages_per_user=messages, symbol_bytes=SYMBOL_BYTES)
 
 
-def sealed(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
+def seal(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
     """An envelope of so many messages as there are, also of none: what a client that saves traffic
     would send.
     """
     if not messages:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1), draws.bytes)(b"")
-    own = msgspec.structs.replace(geometry, messages_per_user=len(messages))
-    return seal_envelope(own, _ROUND, keys, messages, draws.bytes)
+    shortened = msgspec.structs.replace(geometry, messages_per_user=len(messages))
+    return seal_envelope(shortened, _ROUND, keys, messages, draws.bytes)
 
 
 _ROUND: Final = "00" * 16
@@ -97,22 +97,25 @@ def route_keys(geometry: Geometry) -> list[bytes]:
 def only_ones(draws: Draws, suite: str, hops: int) -> Recording:
     """Clients that send a message for each of their ones, and none for the zeros."""
     spec = GeoShuffle(max_value=8 + draws.below(6), epsilon_geo=Fraction(1, 2), padding=4)
-    integers, users = RandomIntegers(draws.bytes), 30 + draws.below(11)
+    integers = RandomIntegers(draws.bytes)
+    users = 30 + draws.below(11)
     answers = [spec.sample(draws.below(spec.domain), integers) for _ in range(users)]
     answers[0] = (
         answers[1] + 1
     ) % spec.messages_per_user  # never all alike: then lengths would tell nothing
-    return recorded(draws, geometry_of(suite, hops, spec.messages_per_user), answers, padded=False)
+    return record_clients(
+        draws, geometry_of(suite, hops, spec.messages_per_user), answers, padded=False
+    )
 
 
 def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
     """Clients that all send as many messages."""
     messages = 6 + draws.below(6)
     answers = [draws.below(messages + 1) for _ in range(20 + draws.below(6))]
-    return recorded(draws, geometry_of(suite, hops, messages), answers, padded=True)
+    return record_clients(draws, geometry_of(suite, hops, messages), answers, padded=True)
 
 
-def recorded(
+def record_clients(
     draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool
 ) -> Recording:
     """Records clients with these answers: real envelopes, some broken connections, a little noise
@@ -126,11 +129,11 @@ def recorded(
         client = f"client-{number + 1:02}"
         count = geometry.messages_per_user if padded else answer
         messages = [b"\x01" + draws.bytes(TAG_BYTES) for _ in range(count)]
-        size = len(sealed(geometry, keys, messages, draws))
+        size = len(seal(geometry, keys, messages, draws))
         truth[client] = answer
         flows.append((client, connection + size + draws.below(JITTER + 1)))
         flows += [(client, connection + draws.below(size * 9 // 10)) for _ in range(draws.below(3))]
-    flows = list(draws.shuffled(flows))
+    flows = list(draws.permute(flows))
     # One that surely broke off after the whole one: the last connection of a client is not the one
     # to read.
     flows.append((flows[0][0], connection))
@@ -138,7 +141,7 @@ def recorded(
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class ShuffledBoard:
     """One board of step D, and whether the one user holds the far value."""
 
     board: tuple[int, ...] | bytes
@@ -160,27 +163,27 @@ CLEAR: Final = 44
 """
 
 
-def telling_numbers(draws: Draws) -> Shuffled:
+def telling_numbers(draws: Draws) -> ShuffledBoard:
     """Numbers, and a user so far out that the largest number tells."""
     rate = draws.choice(_RATES)
     far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
     return _numbers(draws, 100 + draws.below(100), far, rate)
 
 
-def telling_bits(draws: Draws) -> Shuffled:
+def telling_bits(draws: Draws) -> ShuffledBoard:
     """Bits of two users: too few to hide in."""
     rate = draws.choice(_RATES)
     far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
     return _bits(draws, 2, far, rate)
 
 
-def silent_numbers(draws: Draws) -> Shuffled:
+def silent_numbers(draws: Draws) -> ShuffledBoard:
     """Numbers, and a user who is no farther out than noise brings anybody."""
     rate = draws.choice(_RATES)
     return _numbers(draws, 200 + draws.below(100), 2 * rate.denominator // rate.numerator, rate)
 
 
-def silent_bits(draws: Draws) -> Shuffled:
+def silent_bits(draws: Draws) -> ShuffledBoard:
     """Bits of a crowd: a far value, and the noise of everybody around it."""
     rate = draws.choice(_RATES)
     return _bits(draws, 200 + draws.below(100), 10 * rate.denominator // rate.numerator, rate)
@@ -190,13 +193,14 @@ _RATES: Final = (Fraction(1, 2), Fraction(2, 3), Fraction(1))
 
 
 def _reports(draws: Draws, users: int, far: int, rate: Fraction) -> tuple[bool, list[int]]:
-    integers, holds = RandomIntegers(draws.bytes), bool(draws.below(2))
+    integers = RandomIntegers(draws.bytes)
+    holds = bool(draws.below(2))
     noisy = [discrete_laplace(rate, integers) for _ in range(users)]
     noisy[0] += far if holds else 0
     return holds, noisy
 
 
-def _numbers(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
+def _numbers(draws: Draws, users: int, far: int, rate: Fraction) -> ShuffledBoard:
     holds, noisy = _reports(draws, users, far, rate)
     public: Public = {
         "shuffled": "numbers",
@@ -206,10 +210,10 @@ def _numbers(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
         "padding": 0,
         "messages": 1,
     }
-    return Shuffled(tuple(draws.shuffled(noisy)), public, holds)
+    return ShuffledBoard(tuple(draws.permute(noisy)), public, holds)
 
 
-def _bits(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
+def _bits(draws: Draws, users: int, far: int, rate: Fraction) -> ShuffledBoard:
     holds, noisy = _reports(draws, users, far, rate)
     padding = -(-30 * rate.denominator // rate.numerator)
     messages = far + 2 * padding
@@ -227,4 +231,4 @@ def _bits(draws: Draws, users: int, far: int, rate: Fraction) -> Shuffled:
         "padding": padding,
         "messages": messages,
     }
-    return Shuffled(board, public, holds)
+    return ShuffledBoard(board, public, holds)

@@ -46,7 +46,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accepted, *self._listen)
+        self._server = await asyncio.start_server(self._accept, *self._listen)
         return self
 
     async def __aexit__(
@@ -63,13 +63,13 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         for writer in left.values():
-            await _closed(writer)
+            await _close(writer)
 
     def of(self, callers: set[str]) -> tuple[tuple[str, int], ...]:
         """The flows of these callers, (caller, bytes)."""
         return tuple((flow.caller, flow.sent) for flow in self.flows if flow.caller in callers)
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # No coroutine: one that is cancelled before its first step could not close what it was
         # given.
         if self._ended:
@@ -77,11 +77,11 @@ class Proxy:
             return
         flow = Flow(self.caller)
         self.flows.append(flow)
-        task = asyncio.ensure_future(self._served(reader, writer, flow))
+        task = asyncio.ensure_future(self._serve(reader, writer, flow))
         self._open[task] = writer
         task.add_done_callback(lambda task: self._open.pop(task, None))
 
-    async def _served(
+    async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flow: Flow
     ) -> None:
         # Cancelled at the end as a matter of course; the caller that goes away first is no fault
@@ -95,11 +95,11 @@ class Proxy:
         try:
             behind, before = await asyncio.open_connection(*self._target)
         except OSError:
-            await _closed(writer)
+            await _close(writer)
             raise
         pumps = [
-            asyncio.ensure_future(_pumped(reader, before, flow)),
-            asyncio.ensure_future(_pumped(behind, writer, None)),
+            asyncio.ensure_future(_pump(reader, before, flow)),
+            asyncio.ensure_future(_pump(behind, writer, None)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -107,11 +107,11 @@ class Proxy:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            await _closed(before)
-            await _closed(writer)
+            await _close(before)
+            await _close(writer)
 
 
-async def _pumped(
+async def _pump(
     source: asyncio.StreamReader, target: asyncio.StreamWriter, flow: Flow | None
 ) -> None:
     while data := await source.read(_PIECE):
@@ -121,7 +121,7 @@ async def _pumped(
         await target.drain()
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()

@@ -11,7 +11,7 @@ from typing import Final
 
 from shuffledp_labs.errors import NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab02_wire import instances
 
 HOPS: Final = 3
@@ -32,7 +32,7 @@ def _points(flows: Sequence[tuple[str, int]], answers: dict[str, int]) -> Points
     return [(answers[client], size) for client, size in instances.longest(flows).items()]
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Draws what an observer sees; with `encode` written, also of a real round behind a proxy."""
     from shuffledp_labs.lab02_wire.system import watch
 

@@ -23,9 +23,9 @@ from shuffledp_core.onion.layers import seal_envelope
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_core.vocabulary import Outcome
-from shuffledp_labs.errors import CheckFailed, LabError
+from shuffledp_labs.errors import CheckFailure, LabError
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab02_wire import instances
 from shuffledp_labs.lab02_wire.checks import encoded_by, refuse_claims
 from shuffledp_labs.lab02_wire.instances import wire_of
@@ -47,7 +47,7 @@ Encode = Callable[[int, int], list[bytes]]
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedRound:
     """A real round, as its users and an observer saw it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Watched:
     wire: dict[str, int]
 
 
-def check_round(attempt: Attempt) -> str:
+def check_round(attempt: CheckAttempt) -> str:
     """E-round: a real round of forty users.
 
     Published, every message found, and nothing claimed about anybody.
@@ -87,12 +87,12 @@ def check_round(attempt: Attempt) -> str:
             f"the round was not published, which is not your fault: {watched.reason}; check again"
         )
     if watched.missing:
-        raise CheckFailed(
+        raise CheckFailure(
             f"your messages come through a real round, {title}: {watched.missing} are not on the "
             f"board; see the "
             "handout, step E"
         )
-    named = attempt.program.call("read", watched.flows, watched.wire)
+    named = attempt.program.call("infer_answers", watched.flows, watched.wire)
     refuse_claims(named if isinstance(named, dict) else {"": named}, title)
     sizes = instances.longest(watched.flows).values()
     return (
@@ -101,7 +101,9 @@ def check_round(attempt: Attempt) -> str:
     )
 
 
-async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE) -> Watched:
+async def watch(
+    draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE
+) -> WatchedRound:
     """Plays a round whose users send what `encode` makes, each over a connection of its own, past
     the proxy.
     """
@@ -110,7 +112,7 @@ async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = S
         async with Proxy(entry.address, system.listens[ENTRY]) as proxy:
             played = await open_small(system, _plan(system, users, suite))
             answers = _answers(played.verified, users, draws)
-            sent = await _sent(played, proxy, answers, encode)
+            sent = await _send_all(played, proxy, answers, encode)
             result = verify_from(played.roster.analyst, await played.finish(), Result)
             board = await played.board(result)
     published = result.outcome == Outcome.PUBLISHED
@@ -119,9 +121,9 @@ async def watch(draws: Draws, encode: Encode, users: int = USERS, suite: str = S
         int(changed_messages(geometry, board, b"".join(sent)).sum()) if published else len(sent)
     )
     flows = proxy.of(set(answers))
-    whole = instances.longest(flows).values()
-    wire = wire_of(geometry, min(whole) - geometry.envelope_bytes, max(whole) - min(whole))
-    return Watched(published, result.reason, missing, answers, flows, wire)
+    sizes = instances.longest(flows).values()
+    wire = wire_of(geometry, min(sizes) - geometry.envelope_bytes, max(sizes) - min(sizes))
+    return WatchedRound(published, result.reason, missing, answers, flows, wire)
 
 
 def _plan(system: LocalSystem, users: int, suite: str) -> RoundPlan:
@@ -148,7 +150,7 @@ def _answers(verified: VerifiedRound, users: int, draws: Draws) -> dict[str, int
     }
 
 
-async def _sent(
+async def _send_all(
     played: SmallRound, proxy: Proxy, answers: dict[str, int], encode: Encode
 ) -> list[bytes]:
     """Sends everybody's messages, one client after another, and gives them."""
@@ -174,5 +176,5 @@ def _submission(
     claim = SubmissionClaim(
         round_id=verified.round_id, credential=identity.name, envelope_digest=digest(envelope)
     )
-    own = prepare_answer(verified, 0, member)
-    return msgspec.structs.replace(own, envelope=envelope, claim=identity.sign(claim))
+    prepared = prepare_answer(verified, 0, member)
+    return msgspec.structs.replace(prepared, envelope=envelope, claim=identity.sign(claim))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 
-def read(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
+def infer_answers(flows: tuple[tuple[str, int], ...], wire: dict[str, int]) -> dict[str, int]:
     """Step B: every client's answer, from the lengths of what it sent to node 1.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from shuffledp_labs.lab import Check, Lab, Later, Prediction
+from shuffledp_labs.lab import Check, Lab, LazyFunction, Prediction
 
-_of = partial(Later, __name__)
+_of = partial(LazyFunction, __name__)
 
 LAB = Lab(
     number=3,
@@ -63,20 +63,20 @@ LAB = Lab(
             "C-hidden",
             14,
             "The law of what leaves does not depend on which onion held what.",
-            _of("checks.hidden"),
+            _of("checks.hides_order"),
             chance=5e-10,
         ),
         Check(
             "C-repeated",
             8,
             "Of an onion that comes several times, one goes on.",
-            _of("checks.repeated"),
+            _of("checks.handles_repeats"),
         ),
         Check(
             "C-damaged",
             8,
             "What does not open is left out, and everything else goes on.",
-            _of("checks.damaged"),
+            _of("checks.handles_damage"),
         ),
         Check(
             "D-joins",
@@ -106,6 +106,6 @@ LAB = Lab(
         "does it drop them "
         "instead of refusing the batch? Use the numbers of your own rounds.",
     ),
-    show=_of("show.run"),
+    show=_of("show.show"),
     folder=__name__,
 )

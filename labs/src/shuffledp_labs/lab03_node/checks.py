@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from shuffledp_labs.errors import StudentRaised
+from shuffledp_labs.errors import StudentException
 from shuffledp_labs.kinds import kind_of
-from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab import CheckAttempt, CheckFailure
 from shuffledp_labs.lab03_node import onions
-from shuffledp_labs.lab03_node.onions import Keys
+from shuffledp_labs.lab03_node.onions import BoxKeys
 from shuffledp_labs.lab03_node.relations import find_relation
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
@@ -37,25 +37,26 @@ LARGEST_WALKED: Final = 4
 """Onions of the largest batch whose law is walked: 24 arrangements of 24 orders."""
 
 
-def opens(attempt: Attempt) -> str:
+def opens(attempt: CheckAttempt) -> str:
     """B-opens: boxes of every length that rounds have, and the empty one."""
     draws, lengths = attempt.draws, [0, 1, 17, 65, 113]
     lengths += [draws.integer(2, 200) for _ in range(15)]
     for length in lengths:
-        keys, message = Keys.of(draws), draws.bytes(length)
+        keys = BoxKeys.of(draws)
+        message = draws.bytes(length)
         layer = keys.seal(message, draws.bytes(32))
         try:
-            found = attempt.program.call("peel", keys.private, layer)
-        except StudentRaised as error:
-            raise CheckFailed(
+            opened = attempt.program.call("peel", keys.private, layer)
+        except StudentException as error:
+            raise CheckFailure(
                 f"peel refused a genuine box of {len(layer)} bytes ({error}): look at nonce and "
                 f"parts again; {WHERE_B}"
             ) from error
-        if not isinstance(found, bytes):
-            raise CheckFailed(f"peel returned {_kind(found)} where bytes are asked; {WHERE_B}")
-        if found != message:
-            raise CheckFailed(
-                f"peel opened a box of {len(layer)} bytes and returned {len(found)} bytes that "
+        if not isinstance(opened, bytes):
+            raise CheckFailure(f"peel returned {_kind(opened)} where bytes are asked; {WHERE_B}")
+        if opened != message:
+            raise CheckFailure(
+                f"peel opened a box of {len(layer)} bytes and returned {len(opened)} bytes that "
                 f"are not what was "
                 f"sealed; {WHERE_B}"
             )
@@ -65,10 +66,11 @@ def opens(attempt: Attempt) -> str:
     )
 
 
-def refuses(attempt: Attempt) -> str:
+def refuses(attempt: CheckAttempt) -> str:
     """B-refuses: every single flipped bit, other keys, and torn layers."""
     draws = attempt.draws
-    keys, message = Keys.of(draws), draws.bytes(17)
+    keys = BoxKeys.of(draws)
+    message = draws.bytes(17)
     layer = keys.seal(message, draws.bytes(32))
     bits = 0
     for byte, bit, changed in onions.flipped_bits(layer):
@@ -82,26 +84,27 @@ def refuses(attempt: Attempt) -> str:
             attempt, keys, layer[: len(layer) - cut], f"a box that lacks its last {cut} bytes"
         )
     _must_refuse(attempt, keys, layer + draws.bytes(1), "a box with a byte behind its end")
-    _must_refuse(attempt, Keys.of(draws), layer, "a box that is sealed to another key")
+    _must_refuse(attempt, BoxKeys.of(draws), layer, "a box that is sealed to another key")
     return f"{bits} single flipped bits, 22 torn boxes and a stranger's: all refused"
 
 
-def _must_refuse(attempt: Attempt, keys: Keys, layer: bytes, what: str) -> None:
+def _must_refuse(attempt: CheckAttempt, keys: BoxKeys, layer: bytes, what: str) -> None:
     try:
         attempt.program.call("peel", keys.private, layer)
-    except StudentRaised as error:
+    except StudentException as error:
         if error.kind == "ValueError":
             return
-        raise CheckFailed(
+        raise CheckFailure(
             f"peel raised {error.kind} for {what} where a ValueError is asked; {WHERE_B}"
         ) from error
-    raise CheckFailed(f"peel did not refuse {what} although nobody sealed that; {WHERE_B}")
+    raise CheckFailure(f"peel did not refuse {what} although nobody sealed that; {WHERE_B}")
 
 
-def hidden(attempt: Attempt) -> str:
+def hides_order(attempt: CheckAttempt) -> str:
     """C-hidden: the law of what leaves is the same whichever onion holds which message, exactly."""
     for count in range(2, LARGEST_WALKED + 1):
-        keys, messages = Keys.of(attempt.draws), onions.messages_of(attempt.draws, count, 17)
+        keys = BoxKeys.of(attempt.draws)
+        messages = onions.messages_of(attempt.draws, count, 17)
         _walk(attempt, keys, messages, 0, f"{count} onions")
     _hides_real_batches(attempt)
     return (
@@ -111,7 +114,7 @@ def hidden(attempt: Attempt) -> str:
     )
 
 
-def _hides_real_batches(attempt: Attempt) -> None:
+def _hides_real_batches(attempt: CheckAttempt) -> None:
     """Batches as in step D, each given to a fresh process, as there: a program cannot tell where it
     is.
     """
@@ -123,47 +126,48 @@ def _hides_real_batches(attempt: Attempt) -> None:
             scratch_folder() as scratch,
             StudentProgram(attempt.file, scratch, until=attempt.program.until) as program,
         ):
-            found = program.sample("mix", keys.private, batch, coins=draws.child("coins"))
-        _right_messages(found, messages, f"a batch of {len(batch)} onions")
-        places = {message: place for place, message in enumerate(messages)}
-        orders.append([places[message] for message in found])
+            leaving = program.sample("mix", keys.private, batch, coins=draws.child("coins"))
+        _right_messages(leaving, messages, f"a batch of {len(batch)} onions")
+        places = {message: index for index, message in enumerate(messages)}
+        orders.append([places[message] for message in leaving])
     if relation := find_relation(orders, CHANCE):
-        raise CheckFailed(
+        raise CheckFailure(
             f"the order in which messages leave is not hidden: in {REAL_BATCHES} batches of "
             f"{REAL_BATCH} onions "
             f"{relation}; by chance that happens once in {1 / CHANCE:,.0f} gradings; {WHERE_C}"
         )
 
 
-def repeated(attempt: Attempt) -> str:
+def handles_repeats(attempt: CheckAttempt) -> str:
     """C-repeated: of an onion that stands several times exactly one leaves, and its place is hidden
     like all others.
     """
     draws = attempt.draws
     for _ in range(12):
-        keys = Keys.of(draws)
+        keys = BoxKeys.of(draws)
         messages = onions.messages_of(draws, draws.integer(3, 20), 17)
         batch = [keys.seal(message, draws.bytes(32)) for message in messages]
         victims = draws.sample(range(len(batch)), draws.integer(1, 3))
         copies = [batch[victim] for victim in victims for _ in range(draws.integer(1, 4))]
-        sent = draws.shuffled(batch + copies)
+        sent = draws.permute(batch + copies)
         _right_messages(
-            _mixed(attempt, keys, sent),
+            _mix(attempt, keys, sent),
             messages,
             f"a batch of {len(batch)} onions and {len(copies)} copies",
         )
     # Apart by another onion at least, always: whoever compares neighbours only must not get through
     # by luck.
-    keys, messages = Keys.of(draws), onions.messages_of(draws, 3, 17)
+    keys = BoxKeys.of(draws)
+    messages = onions.messages_of(draws, 3, 17)
     batch = [keys.seal(message, draws.bytes(32)) for message in messages]
     _right_messages(
-        _mixed(attempt, keys, [*batch, batch[0]]),
+        _mix(attempt, keys, [*batch, batch[0]]),
         messages,
         "a batch of 3 onions, the first of them again at the end,",
     )
     _walk(
         attempt,
-        Keys.of(draws),
+        BoxKeys.of(draws),
         onions.messages_of(draws, 3, 17),
         1,
         "3 onions and a copy of the first",
@@ -174,24 +178,28 @@ def repeated(attempt: Attempt) -> str:
     )
 
 
-def damaged(attempt: Attempt) -> str:
+def handles_damage(attempt: CheckAttempt) -> str:
     """C-damaged: what does not open is left out, everything else goes on."""
     draws = attempt.draws
     for number in range(12):
-        keys, stranger, width = Keys.of(draws), Keys.of(draws), draws.integer(17, 113)
+        keys = BoxKeys.of(draws)
+        stranger = BoxKeys.of(draws)
+        width = draws.integer(17, 113)
         messages = onions.messages_of(draws, draws.integer(3, 20), width)
         batch = [keys.seal(message, draws.bytes(32)) for message in messages]
         kinds = [
             onions.DAMAGES[number % len(onions.DAMAGES)],
             *draws.sample(onions.DAMAGES, draws.below(3)),
         ]
-        wrong = [onions.damaged(keys, stranger, draws.bytes(width), kind, draws) for kind in kinds]
+        wrong = [onions.damage(keys, stranger, draws.bytes(width), kind, draws) for kind in kinds]
         what = f"a batch of {len(batch)} genuine onions and {len(wrong)} that do not open"
-        _right_messages(_mixed(attempt, keys, draws.shuffled(batch + wrong)), messages, what)
+        _right_messages(_mix(attempt, keys, draws.permute(batch + wrong)), messages, what)
     return "12 batches with changed and foreign onions: those were left out, and all others went on"
 
 
-def _walk(attempt: Attempt, keys: Keys, messages: Sequence[bytes], copies: int, what: str) -> None:
+def _walk(
+    attempt: CheckAttempt, keys: BoxKeys, messages: Sequence[bytes], copies: int, what: str
+) -> None:
     first = None
     for number, batch in enumerate(
         onions.arrangements(keys, messages, attempt.draws, copies), start=1
@@ -202,7 +210,7 @@ def _walk(attempt: Attempt, keys: Keys, messages: Sequence[bytes], copies: int, 
         first = first or law
         apart = onions.distance(first, law)
         if apart:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"the order in which messages leave is not hidden: {what}, arrangement {number} "
                 f"of the same messages, "
                 f"total variation {_number(apart)} from the first arrangement, where 0 is asked; "
@@ -210,29 +218,31 @@ def _walk(attempt: Attempt, keys: Keys, messages: Sequence[bytes], copies: int, 
             )
 
 
-def _mixed(attempt: Attempt, keys: Keys, batch: Sequence[bytes]) -> Any:
+def _mix(attempt: CheckAttempt, keys: BoxKeys, batch: Sequence[bytes]) -> Any:
     try:
         return attempt.program.sample(
             "mix", keys.private, list(batch), coins=attempt.draws.child("coins")
         )
-    except StudentRaised as error:
+    except StudentException as error:
         if error.kind in UNREADABLE:
             raise  # no batch was seen, so that no word about batches would help
-        raise CheckFailed(
+        raise CheckFailure(
             f"mix raised {error} for a batch of {len(batch)}: whoever sends one bad onion could "
             f"end everybody's round; "
             f"{WHERE_LOST}"
         ) from error
 
 
-def _right_messages(found: Any, wanted: Sequence[bytes], what: str) -> None:
-    if not isinstance(found, tuple | list) or not all(
-        isinstance(message, bytes) for message in found
+def _right_messages(leaving: Any, expected: Sequence[bytes], what: str) -> None:
+    if not isinstance(leaving, tuple | list) or not all(
+        isinstance(message, bytes) for message in leaving
     ):
-        raise CheckFailed(f"mix returned {_kind(found)} where a list of bytes is asked; {WHERE_C}")
-    missing, often, strangers = onions.surplus(found, wanted)
+        raise CheckFailure(
+            f"mix returned {_kind(leaving)} where a list of bytes is asked; {WHERE_C}"
+        )
+    missing, often, strangers = onions.surplus(leaving, expected)
     if missing or often or strangers:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{what}: of what should leave {missing} are missing, {often} leave too often, and "
             f"{strangers} are nothing "
             f"that anybody sealed; {WHERE_LOST}"
@@ -243,5 +253,5 @@ def _number(apart: Any) -> str:
     return str(apart) if not isinstance(apart, float) else f"{apart:.3g}"
 
 
-def _kind(found: Any) -> str:
-    return "nothing" if found is None else kind_of(found)
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else kind_of(value)

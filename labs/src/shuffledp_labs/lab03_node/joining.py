@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from shuffledp_core.documents.models import BatchHeader, Result, RoundPlan
 from shuffledp_core.documents.signed import from_json
-from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab import CheckAttempt, CheckFailure
 from shuffledp_labs.lab03_node.relations import Order, find_relation
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _MALICIOUS: Final = "shuffledp_adversary.attacks.exchange.process"
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinOutcome:
     """A round in which nodes 1 and 3 wrote down what they saw, and the student's node stood between
     them.
 
@@ -75,16 +75,16 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Tampered:
+class TamperOutcome:
     """A round whose first node cheated.
 
     Attributes:
         tampering: how.
-        failed: as in `Joined`.
+        failed: as in `JoinOutcome`.
         dropped: onions dropped by each node, in the route's order.
         identified: messages on the board that the malicious node knows to be its victim's.
         missed: users who did not find their messages, and complain with their receipt.
-        order: as in `Joined`.
+        order: as in `JoinOutcome`.
     """
 
     tampering: str
@@ -95,30 +95,30 @@ class Tampered:
     order: tuple[int, ...] = ()
 
 
-def joins(attempt: Attempt) -> str:
+def joins(attempt: CheckAttempt) -> str:
     """D-joins: the round is published and complete, and what nodes 1 and 3 wrote down tells them
     nothing.
     """
     attempt.progress("starting accountant, analyst and three nodes, yours as node 2")
     seen = play_join(attempt.file)
     if seen.failed is not None:
-        raise CheckFailed(
+        raise CheckFailure(
             f"a round of {USERS} users with your node as node 2 has no result: {seen.failed}; "
             f"{WHERE_D}"
         )
     if seen.dropped or seen.missed:
-        raise CheckFailed(
+        raise CheckFailure(
             f"in a round of {USERS} honest users your node dropped {seen.dropped} onions, and "
             f"{seen.missed} users do "
             f"not find their messages on the board; {WHERE_D}"
         )
     if seen.traced:
-        raise CheckFailed(
+        raise CheckFailure(
             f"nodes 1 and 3 traced {seen.traced} of {seen.messages} messages through your node; "
             f"{WHERE_D}"
         )
     if seen.by_place >= TOO_MANY_IN_PLACE:
-        raise CheckFailed(
+        raise CheckFailure(
             f"nodes 1 and 3 guessed by its place who sent a message, and were right for "
             f"{seen.by_place} of "
             f"{seen.messages}: your node keeps the order of a real batch; {WHERE_D}"
@@ -131,13 +131,13 @@ def joins(attempt: Attempt) -> str:
     )
 
 
-def withstands(attempt: Attempt) -> str:
+def withstands(attempt: CheckAttempt) -> str:
     """E-malicious: this node drops what node 1 copied, marked or replayed.
 
     No later node has to, and no round ends.
     """
     attempt.progress("starting the same system with a malicious node 1")
-    orders = attempt.draws.shuffled(TAMPERINGS)
+    orders = attempt.draws.permute(TAMPERINGS)
     rounds = play_withstand(attempt.file, orders, attempt.progress)
     for seen in rounds:
         judge_tampered(seen)
@@ -149,39 +149,40 @@ def withstands(attempt: Attempt) -> str:
 
 
 def judge_orders(orders: Sequence[Order]) -> None:
-    """Raises CheckFailed when the order of real batches follows from their order of arrival."""
+    """Raises CheckFailure when the order of real batches follows from their order of arrival."""
     if orders and (relation := find_relation(orders, ORDER_CHANCE)):
-        raise CheckFailed(
+        raise CheckFailure(
             f"the order in which messages left your node follows from their order of arrival: "
             f"{relation} in "
             f"{'a real batch' if len(orders) == 1 else f'{len(orders)} real batches'}; {WHERE_D}"
         )
 
 
-def judge_tampered(seen: Tampered) -> None:
-    """Raises CheckFailed when the student's node let something pass."""
+def judge_tampered(seen: TamperOutcome) -> None:
+    """Raises CheckFailure when the student's node let something pass."""
     what = f"node 1 tampers ({seen.tampering}): "
     if seen.failed is not None:
-        raise CheckFailed(f"{what}the round of everybody ended, {seen.failed}; {WHERE_E}")
-    _, own, later = seen.dropped
+        raise CheckFailure(f"{what}the round of everybody ended, {seen.failed}; {WHERE_E}")
+    _, dropped_here, later = seen.dropped
     if later:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{what}your node sent {later} of the onions on that no honest node sends on, and "
             f"node 3 had to drop them; "
             f"{WHERE_E}"
         )
-    if own != DROPS[seen.tampering]:
-        raise CheckFailed(
-            f"{what}your node signed that it dropped {own} onions, which is another number; "
+    if dropped_here != DROPS[seen.tampering]:
+        raise CheckFailure(
+            f"{what}your node signed that it dropped {dropped_here} onions, which is another "
+            f"number; "
             f"{WHERE_E}"
         )
     if seen.identified:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{what}{seen.identified} of its victim's messages were found on the board; {WHERE_E}"
         )
 
 
-def play_join(student: Path) -> Joined:
+def play_join(student: Path) -> JoinOutcome:
     """Plays the round of step D, in a folder that the student's program does not see."""
     from shuffledp_sim.system.workplace import workplace
 
@@ -191,7 +192,7 @@ def play_join(student: Path) -> Joined:
 
 def play_withstand(
     student: Path, orders: Sequence[str], progress: Callable[[str], None]
-) -> list[Tampered]:
+) -> list[TamperOutcome]:
     """Plays the rounds of step E, likewise."""
     from shuffledp_sim.system.workplace import workplace
 
@@ -199,23 +200,30 @@ def play_withstand(
         return asyncio.run(withstand(student, folder, orders, progress))
 
 
-async def join(student: Path, folder: Path) -> Joined:
+async def join(student: Path, folder: Path) -> JoinOutcome:
     """Plays the round of step D."""
     from shuffledp_adversary.attacks.exchange.rounds import open_tampered
 
     orders = folder / "orders.jsonl"
     async with _system(student, folder, orders, corrupt=(1, 3)) as system:
-        one = await open_tampered(system, _plan(system))
-        await one.submit(USERS)
-        signed = await one.finish()
+        small_round = await open_tampered(system, _plan(system))
+        await small_round.submit(USERS)
+        signed = await small_round.finish()
         result = from_json(signed.body, Result)
         if failed := _failure(result, folder):
-            return Joined(failed)
-        board = await one.board(result)
-        missed = sum(one.complaint(signed, board, user) is not None for user in range(USERS))
-    traced, by_place = _traced(folder, system, one, board)
-    return Joined(
-        None, missed, traced, by_place, dropped=_dropped(result)[1], order=_last_order(orders)
+            return JoinOutcome(failed)
+        board = await small_round.board(result)
+        missed = sum(
+            small_round.complaint(signed, board, user) is not None for user in range(USERS)
+        )
+    traced, by_place = _trace(folder, system, small_round, board)
+    return JoinOutcome(
+        None,
+        missed,
+        traced,
+        by_place,
+        dropped=_dropped_by_node(result)[1],
+        order=_last_order(orders),
     )
 
 
@@ -224,7 +232,7 @@ async def withstand(
     folder: Path,
     orders: Sequence[str],
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Tampered]:
+) -> list[TamperOutcome]:
     """Plays an honest round, and one for each tampering."""
     from shuffledp_adversary.attacks.exchange.node import Orders
     from shuffledp_adversary.attacks.exchange.rounds import NO_PAST, Past, judge, open_tampered
@@ -237,25 +245,33 @@ async def withstand(
         for order in (None, *orders):
             progress(f"node 1: {order or 'honest, to have something to replay'}")
             given.give(order)
-            one = await open_tampered(system, _plan(system))
-            await one.submit(USERS)
-            signed = await one.finish()
+            small_round = await open_tampered(system, _plan(system))
+            await small_round.submit(USERS)
+            signed = await small_round.finish()
             result = from_json(signed.body, Result)
             if failed := _failure(result, folder):
-                seen.append(Tampered(order or "honest", failed))
+                seen.append(TamperOutcome(order or "honest", failed))
             elif order is None:
-                past = Past(frozenset(one.split(await one.board(result))), frozenset(one.victims))
+                past = Past(
+                    frozenset(small_round.split(await small_round.board(result))),
+                    frozenset(small_round.victims),
+                )
             else:
-                found = await judge(
-                    one, signed, given.made(), order, 1, past if order == "replay" else NO_PAST
+                verdict = await judge(
+                    small_round,
+                    signed,
+                    given.made(),
+                    order,
+                    1,
+                    past if order == "replay" else NO_PAST,
                 )
                 seen.append(
-                    Tampered(
+                    TamperOutcome(
                         order,
                         None,
-                        _dropped(result),
-                        found.identified,
-                        found.users,
+                        _dropped_by_node(result),
+                        verdict.identified,
+                        verdict.users,
                         _last_order(written),
                     )
                 )
@@ -316,30 +332,37 @@ def _failure(result: Result, folder: Path) -> str | None:
     )
 
 
-def _dropped(result: Result) -> tuple[int, ...]:
+def _dropped_by_node(result: Result) -> tuple[int, ...]:
     """Onions dropped by each node: the headers count them from the start of the route."""
     counts = [from_json(signed.body, BatchHeader).dropped for signed in result.headers]
     return tuple(after - before for before, after in zip([0, *counts], counts, strict=False))
 
 
-def _traced(folder: Path, system: LocalSystem, one: TamperedRound, board: bytes) -> tuple[int, int]:
+def _trace(
+    folder: Path, system: LocalSystem, small_round: TamperedRound, board: bytes
+) -> tuple[int, int]:
     import numpy as np
 
     from shuffledp_adversary.tracing.links import NOBODY, join_logs
     from shuffledp_shuffler.corruption import read_logs
 
     logs = read_logs(
-        folder / "system" / "corrupt", system.deployment.roster.deployment, one.round_id
+        folder / "system" / "corrupt", system.deployment.roster.deployment, small_round.round_id
     )
-    rows = np.frombuffer(board, dtype=np.uint8).reshape(-1, one.verified.geometry.plain_bytes)
+    rows = np.frombuffer(board, dtype=np.uint8).reshape(
+        -1, small_round.verified.geometry.plain_bytes
+    )
     links = join_logs(logs, rows)
     senders = logs[1].credentials
     if senders is None:
         raise ValueError("the log of node 1 names no sender")
-    owns = {bytes.fromhex(each.claim.signer): set(one.split(each.messages)) for each in one.honest}
+    owns = {
+        bytes.fromhex(prepared.claim.signer): set(small_round.split(prepared.messages))
+        for prepared in small_round.honest
+    }
     of_user = [owns[sender.tobytes()] for sender in senders]
     by_place = sum(
         sender != NOBODY and message in of_user[sender]
-        for message, sender in zip(one.split(board), links.placed.tolist(), strict=True)
+        for message, sender in zip(small_round.split(board), links.placed.tolist(), strict=True)
     )
     return int((links.senders != NOBODY).sum()), by_place

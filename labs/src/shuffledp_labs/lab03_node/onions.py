@@ -16,7 +16,7 @@ from shuffledp_core.onion.suites import suite_named
 
 if TYPE_CHECKING:
     from shuffledp_labs.instance import Draws
-    from shuffledp_labs.student.laws import Law
+    from shuffledp_labs.student.laws import BranchLaw
 
 SUITE: Final = "sealed-box"
 OVERHEAD: Final = suite_named(SUITE).overhead
@@ -28,14 +28,14 @@ PLAIN_BYTES: Final = 17
 
 
 @dataclass(frozen=True)
-class Keys:
+class BoxKeys:
     """One node's keys of one round."""
 
     private: bytes
     public: bytes
 
     @classmethod
-    def of(cls, draws: Draws) -> Keys:
+    def of(cls, draws: Draws) -> BoxKeys:
         """Keys that follow from the draws alone."""
         from nacl import bindings
 
@@ -49,14 +49,14 @@ class Keys:
 
 def messages_of(draws: Draws, count: int, width: int) -> list[bytes]:
     """Different random messages of one length."""
-    found: dict[bytes, None] = {}
-    while len(found) < count:
-        found[draws.bytes(width)] = None
-    return list(found)
+    messages: dict[bytes, None] = {}
+    while len(messages) < count:
+        messages[draws.bytes(width)] = None
+    return list(messages)
 
 
 def arrangements(
-    keys: Keys, messages: Sequence[bytes], draws: Draws, copies: int = 0
+    keys: BoxKeys, messages: Sequence[bytes], draws: Draws, copies: int = 0
 ) -> Iterator[list[bytes]]:
     """Batches that differ only in which onion holds which message, one for each assignment.
 
@@ -66,15 +66,19 @@ def arrangements(
     """
     ephemerals = [draws.bytes(32) for _ in messages]
     for order in permutations(messages):
-        batch = [keys.seal(message, own) for message, own in zip(order, ephemerals, strict=True)]
+        batch = [
+            keys.seal(message, ephemeral)
+            for message, ephemeral in zip(order, ephemerals, strict=True)
+        ]
         yield batch + batch[:1] * copies
 
 
-def real_batch(draws: Draws, count: int) -> tuple[Keys, list[bytes], list[bytes]]:
+def real_batch(draws: Draws, count: int) -> tuple[BoxKeys, list[bytes], list[bytes]]:
     """A batch as node 2 gets it in a round of step D: its keys, the onions, and what is in each,
     sealed to node 3.
     """
-    node, following = Keys.of(draws), Keys.of(draws)
+    node = BoxKeys.of(draws)
+    following = BoxKeys.of(draws)
     inner = [
         following.seal(message, draws.bytes(32))
         for message in messages_of(draws, count, PLAIN_BYTES)
@@ -82,19 +86,19 @@ def real_batch(draws: Draws, count: int) -> tuple[Keys, list[bytes], list[bytes]
     return node, [node.seal(message, draws.bytes(32)) for message in inner], inner
 
 
-def damaged(keys: Keys, stranger: Keys, message: bytes, kind: str, draws: Draws) -> bytes:
+def damage(keys: BoxKeys, stranger: BoxKeys, message: bytes, kind: str, draws: Draws) -> bytes:
     """A record of the right length that does not open: one bit changed, or sealed to somebody
     else.
     """
     if kind == "stranger":
         return stranger.seal(message, draws.bytes(32))
     record = bytearray(keys.seal(message, draws.bytes(32)))
-    place = {
+    index = {
         "key": draws.below(32),
         "tag": 32 + draws.below(16),
         "body": OVERHEAD + draws.below(len(message)),
     }[kind]
-    record[place] ^= 1 << draws.below(8)
+    record[index] ^= 1 << draws.below(8)
     return bytes(record)
 
 
@@ -111,21 +115,22 @@ def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
             yield byte, bit, bytes(changed)
 
 
-def distance(first: Law, second: Law) -> Fraction | float:
+def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
     """A lower bound of the total variation between two laws: what was not followed may make up for
     a difference.
     """
-    whole: Any = Fraction(0)
+    total: Any = Fraction(0)
     for value in {**first.of, **second.of}:
         apart: Any = first.of.get(value, Fraction(0)) - second.of.get(value, Fraction(0))
-        whole += abs(apart) / 2
-    left: Fraction | float = whole - first.lost - second.lost
+        total += abs(apart) / 2
+    left: Fraction | float = total - first.lost - second.lost
     return left if left > 0 else Fraction(0)
 
 
-def surplus(found: Sequence[bytes], wanted: Sequence[bytes]) -> tuple[int, int, int]:
+def surplus(actual: Sequence[bytes], expected: Sequence[bytes]) -> tuple[int, int, int]:
     """How a batch differs from another, whatever the order: (missing, too often, of nobody)."""
-    have, due = Counter(found), Counter(wanted)
+    have = Counter(actual)
+    due = Counter(expected)
     missing = (due - have).total()
     strangers = sum(times for message, times in have.items() if message not in due)
     return missing, (have - due).total() - strangers, strangers

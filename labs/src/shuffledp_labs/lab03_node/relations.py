@@ -35,13 +35,13 @@ def find_relation(orders: Sequence[Order], chance: float) -> str:
         relation, also rotated).
     """
     tests = (_same_step, _like_the_first, _steps_of_the_first)
-    return next((found for test in tests if (found := test(orders, chance / len(tests)))), "")
+    return next((relation for test in tests if (relation := test(orders, chance / len(tests)))), "")
 
 
 def _same_step(orders: Sequence[Order], chance: float) -> str:
     count = len(orders[0])
     steps = Counter(step for order in orders for step in _steps(order))
-    step, times = max(steps.items(), key=lambda each: each[1], default=(0, 0))
+    step, times = max(steps.items(), key=lambda item: item[1], default=(0, 0))
     least = threshold(
         len(orders) * [1 / Fraction(count - 1 - at) for at in range(count // 2)], chance / count
     )
@@ -54,7 +54,8 @@ def _same_step(orders: Sequence[Order], chance: float) -> str:
 
 
 def _like_the_first(orders: Sequence[Order], chance: float) -> str:
-    count, half = len(orders[0]), len(orders[0]) // 2
+    count = len(orders[0])
+    half = len(orders[0]) // 2
     tries = count * max(1, len(orders) - 1)
     least = threshold([1 / Fraction(count - at) for at in range(half)], chance / tries)
     for order in orders[1:]:
@@ -66,13 +67,15 @@ def _like_the_first(orders: Sequence[Order], chance: float) -> str:
 
 
 def _steps_of_the_first(orders: Sequence[Order], chance: float) -> str:
-    count, half = len(orders[0]), len(orders[0]) // 2
+    count = len(orders[0])
+    half = len(orders[0]) // 2
     least = threshold(
         [1 / Fraction(count - 1 - at) for at in range(half)], chance / max(1, len(orders) - 1)
     )
     for order in orders[1:]:
         alike = sum(
-            one == other for one, other in zip(_steps(order), _steps(orders[0]), strict=True)
+            step == first_step
+            for step, first_step in zip(_steps(order), _steps(orders[0]), strict=True)
         )
         if alike >= least:
             return f"two batches left in orders whose steps are alike {alike} of {half} times"

@@ -12,14 +12,14 @@ from shuffledp_labs.lab03_node.joining import (
     DROPS,
     TAMPERINGS,
     USERS,
-    Joined,
-    Tampered,
+    JoinOutcome,
+    TamperOutcome,
     play_join,
     play_withstand,
 )
 
 if TYPE_CHECKING:
-    from shuffledp_labs.lab import Showing
+    from shuffledp_labs.lab import ShowRun
 
 PICTURE: Final = "node.png"
 _GOOD: Final = "#3f9b6c"
@@ -35,7 +35,7 @@ _DOES: Final = {
 }
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Plays an honest round and three tampered ones, and draws what came of them."""
     showing.progress("a round with your node as node 2; nodes 1 and 3 write down what they see")
     joined = play_join(showing.work)
@@ -53,7 +53,7 @@ def run(showing: Showing) -> Path:
     return file
 
 
-def draw(joined: Joined, tampered: Sequence[Tampered], file: Path) -> None:
+def draw(joined: JoinOutcome, tampered: Sequence[TamperOutcome], file: Path) -> None:
     """The picture: one row for each round, with a verdict under every station that has one."""
     from matplotlib.figure import Figure
 
@@ -71,15 +71,15 @@ def draw(joined: Joined, tampered: Sequence[Tampered], file: Path) -> None:
     )
     for row, (name, verdicts) in enumerate(rows):
         axes.text(-1.7, row, _DOES.get(name, name), fontsize=9, va="center", color=_INK)
-        for place in range(len(_STATIONS) - 1):  # between the boxes, so that the heads are seen
-            ends = (place + 0.68, row), (place + 0.3, row)
+        for column in range(len(_STATIONS) - 1):  # between the boxes, so that the heads are seen
+            ends = (column + 0.68, row), (column + 0.3, row)
             axes.annotate("", *ends, arrowprops={"arrowstyle": "->", "color": _QUIET})
-        for place, station in enumerate(_STATIONS):
-            _station(axes, place, row, station, verdicts.get(place))
+        for column, station in enumerate(_STATIONS):
+            _station(axes, column, row, station, verdicts.get(column))
     figure.savefig(file)
 
 
-def _station(axes: Any, place: int, row: int, name: str, verdict: tuple[bool, str] | None) -> None:
+def _station(axes: Any, column: int, row: int, name: str, verdict: tuple[bool, str] | None) -> None:
     colour = _QUIET if verdict is None else _GOOD if verdict[0] else _BAD
     box = {
         "boxstyle": "round,pad=0.35",
@@ -88,13 +88,13 @@ def _station(axes: Any, place: int, row: int, name: str, verdict: tuple[bool, st
         "linewidth": 1.8,
     }
     axes.text(
-        place, row, name, ha="center", va="center", fontsize=9, bbox=box, color=_INK, zorder=3
+        column, row, name, ha="center", va="center", fontsize=9, bbox=box, color=_INK, zorder=3
     )
     if verdict is not None:
-        axes.text(place, row + 0.27, verdict[1], ha="center", va="top", fontsize=7.5, color=colour)
+        axes.text(column, row + 0.27, verdict[1], ha="center", va="top", fontsize=7.5, color=colour)
 
 
-def _verdicts_joined(seen: Joined) -> dict[int, tuple[bool, str]]:
+def _verdicts_joined(seen: JoinOutcome) -> dict[int, tuple[bool, str]]:
     if seen.failed is not None:
         return {4: (False, "no result")}
     hides = seen.by_place < seen.messages
@@ -110,10 +110,10 @@ def _verdicts_joined(seen: Joined) -> dict[int, tuple[bool, str]]:
     }
 
 
-def _verdicts(seen: Tampered) -> dict[int, tuple[bool, str]]:
+def _verdicts(seen: TamperOutcome) -> dict[int, tuple[bool, str]]:
     if seen.failed is not None:
         return {2: (False, "refused\nthe batch"), 4: (False, "no result:\neverybody's round")}
-    _, own, later = seen.dropped
+    _, dropped_here, later = seen.dropped
     complaint = (
         f"{seen.missed} user{'s' if seen.missed != 1 else ''} "
         f"complain{'s' if seen.missed == 1 else ''}"
@@ -121,7 +121,7 @@ def _verdicts(seen: Tampered) -> dict[int, tuple[bool, str]]:
     return {
         1: (False, "malicious"),
         0: (True, f"{complaint},\nreceipt in hand"),
-        2: (own == DROPS[seen.tampering], f"dropped {own}\nand signed for it"),
+        2: (dropped_here == DROPS[seen.tampering], f"dropped {dropped_here}\nand signed for it"),
         3: (not later, f"had to drop {later}" if later else "nothing to drop"),
         4: (not seen.identified, f"{seen.identified} messages of\nthe victim known"),
     }

@@ -78,10 +78,12 @@ class StudentPipeline(RoundPipeline):
         packed = live.folder.incoming.read_bytes()
         batch = [packed[start : start + width] for start in range(0, len(packed), width)]
         try:
-            found = await in_thread(self.mix, live.require_key(), batch)
+            returned = await in_thread(self.mix, live.require_key(), batch)
         except StudentFault as error:
             raise BadBatchError(f"mix gave nothing to send on: {error}") from error
-        records = _checked(found, len(batch), terms.geometry.record_bytes(record.position + 1))
+        records = _check_records(
+            returned, len(batch), terms.geometry.record_bytes(record.position + 1)
+        )
         dropped = record.dropped_before + len(batch) - len(records)
         check_dropped(dropped, record.accepted, terms)
         if self.orders is not None:
@@ -98,19 +100,21 @@ class StudentPipeline(RoundPipeline):
         )
 
 
-def _checked(found: Any, most: int, width: int) -> Sequence[bytes]:
-    if not isinstance(found, tuple | list) or not all(isinstance(each, bytes) for each in found):
-        raise BadBatchError(f"mix gave a {type(found).__name__} where a list of bytes is asked")
-    if len(found) > most:
+def _check_records(records: Any, most: int, width: int) -> Sequence[bytes]:
+    if not isinstance(records, tuple | list) or not all(
+        isinstance(record, bytes) for record in records
+    ):
+        raise BadBatchError(f"mix gave a {type(records).__name__} where a list of bytes is asked")
+    if len(records) > most:
         raise BadBatchError(
-            f"mix gave {len(found)} records of {most}: a node may drop, and never add"
+            f"mix gave {len(records)} records of {most}: a node may drop, and never add"
         )
-    wrong = sum(len(each) != width for each in found)
+    wrong = sum(len(record) != width for record in records)
     if wrong:
         raise BadBatchError(
-            f"{wrong} of the {len(found)} records that mix gave do not have {width} bytes"
+            f"{wrong} of the {len(records)} records that mix gave do not have {width} bytes"
         )
-    return found
+    return records
 
 
 def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Sequence[bytes]) -> None:

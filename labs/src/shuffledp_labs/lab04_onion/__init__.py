@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from shuffledp_labs.lab import Check, Lab, Later, Prediction
+from shuffledp_labs.lab import Check, Lab, LazyFunction, Prediction
 
-_of = partial(Later, __name__)
+_of = partial(LazyFunction, __name__)
 
 LAB = Lab(
     number=4,
@@ -63,13 +63,13 @@ LAB = Lab(
             "B-dropped",
             8,
             "Messages that were lost on the way confuse nothing.",
-            _of("checks.dropped"),
+            _of("checks.lossy_rounds"),
         ),
         Check(
             "C-slept",
             10,
             "The node that kept its order is named, and no other.",
-            _of("checks.slept"),
+            _of("checks.sleeper_is_named"),
             chance=1e-9,
         ),
         Check(
@@ -103,6 +103,6 @@ LAB = Lab(
         "your own numbers, and "
         "what would you change in the round to keep more?",
     ),
-    show=_of("show.run"),
+    show=_of("show.show"),
     folder=__name__,
 )

@@ -12,14 +12,14 @@ from typing import Final
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import from_json
 from shuffledp_labs.errors import LabError
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab04_onion.checks import judge_links
-from shuffledp_labs.lab04_onion.rounds import SUM, USERS, Seen, plain_logs
+from shuffledp_labs.lab04_onion.rounds import SUM, USERS, AdversaryView, plain_logs
 
 NODES: Final = 3
 
 
-def real_round(attempt: Attempt) -> str:
+def real_round(attempt: CheckAttempt) -> str:
     """E-round: the student's `link` on the logs and the board of real processes."""
     from shuffledp_sim.system.workplace import workplace
 
@@ -29,15 +29,15 @@ def real_round(attempt: Attempt) -> str:
     values = [attempt.draws.below(SUM.max_value + 1) for _ in range(USERS)]
     with workplace("shuffledp-lab-") as folder:  # not the student's: keys and the truth lie there
         seen = asyncio.run(capture(folder / "system", corrupt, values))
-    made = judge_links(attempt.program.call("link", seen.logs, seen.board), seen)
+    claimed = judge_links(attempt.program.call("link", seen.logs, seen.board), seen)
     nodes = ", ".join(map(str, corrupt))
     return (
-        f"{USERS} users on real nodes, {nodes} of {NODES} corrupt: {made} of {len(seen.board)} "
+        f"{USERS} users on real nodes, {nodes} of {NODES} corrupt: {claimed} of {len(seen.board)} "
         f"linked"
     )
 
 
-async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -> Seen:
+async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -> AdversaryView:
     """Plays a real round of users with these values; returns what the corrupt nodes have of it."""
     from shuffledp_shuffler.corruption import read_logs
     from shuffledp_sim.system.processes import LocalBudget, LocalSystem
@@ -47,30 +47,30 @@ async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -
     async with LocalSystem(
         folder, nodes=NODES, budget=budget, broker=False, corrupt=corrupt
     ) as system:
-        one = await open_small(system, _plan(system.population, system.route, len(values)))
-        one.honest += one.prepared(values)
-        await one.send(one.honest)
-        result = from_json((await one.finish()).body, Result)
+        small_round = await open_small(system, _plan(system.population, system.route, len(values)))
+        small_round.honest += small_round.prepared(values)
+        await small_round.send(small_round.honest)
+        result = from_json((await small_round.finish()).body, Result)
         if result.board_digest is None:
             raise LabError(
                 f"the round was not published, which is not your fault: {result.reason}; check "
                 f"again"
             )
-        board = one.split(await one.board(result))
-    logs = read_logs(folder / "corrupt", system.deployment.roster.deployment, one.round_id)
+        board = small_round.split(await small_round.board(result))
+    logs = read_logs(folder / "corrupt", system.deployment.roster.deployment, small_round.round_id)
     order = list(range(len(values)))
     if (
         1 in logs and logs[1].credentials is not None
     ):  # users are numbered as they stand in node 1's spool
-        places = {row.tobytes(): place for place, row in enumerate(logs[1].credentials)}
-        order = [places[bytes.fromhex(own.claim.signer)] for own in one.honest]
+        places = {row.tobytes(): index for index, row in enumerate(logs[1].credentials)}
+        order = [places[bytes.fromhex(prepared.claim.signer)] for prepared in small_round.honest]
     sender = {
         message: user
-        for user, own in zip(order, one.honest, strict=True)
-        for message in one.split(own.messages)
+        for user, prepared in zip(order, small_round.honest, strict=True)
+        for message in small_round.split(prepared.messages)
     }
-    plain = plain_logs(logs, one.verified.geometry.messages_per_user)
-    return Seen(NODES, plain, board, [sender[message] for message in board])
+    plain = plain_logs(logs, small_round.verified.geometry.messages_per_user)
+    return AdversaryView(NODES, plain, board, [sender[message] for message in board])
 
 
 def _plan(population: str, route: tuple[str, ...], users: int) -> RoundPlan:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from shuffledp_labs.kinds import kind_of
-from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab import CheckAttempt, CheckFailure
 from shuffledp_labs.lab04_onion import rounds
-from shuffledp_labs.lab04_onion.rounds import NOBODY, Seen
+from shuffledp_labs.lab04_onion.rounds import NOBODY, AdversaryView
 
 if TYPE_CHECKING:
     from shuffledp_labs.instance import Draws
@@ -28,19 +28,19 @@ probability 111!/120! < 1e-18."""
 SLEEP_ROUNDS: Final = 8
 
 
-def all_logs(attempt: Attempt) -> str:
+def all_logs(attempt: CheckAttempt) -> str:
     """B-all: with every log, every message's sender."""
     for hops in HOPS:
-        one = rounds.played(attempt.draws, hops)
-        _link(attempt, rounds.seen_by(one, range(1, hops + 1)))
+        played = rounds.play_drawn_round(attempt.draws, hops)
+        _link(attempt, rounds.seen_by(played, range(1, hops + 1)))
     return "rounds over 3, 4 and 5 nodes, 120 messages each: every sender named, every one right"
 
 
-def missing_logs(attempt: Attempt) -> str:
+def missing_logs(attempt: CheckAttempt) -> str:
     """B-missing: without one log, no claim."""
     looked = 0
     for hops in HOPS:
-        one = rounds.played(attempt.draws, hops)
+        played = rounds.play_drawn_round(attempt.draws, hops)
         everybody = range(1, hops + 1)
         honest = [{position} for position in everybody] + [
             set(attempt.draws.sample(everybody, hops - 1))
@@ -48,13 +48,15 @@ def missing_logs(attempt: Attempt) -> str:
         for absent in honest:
             _link(
                 attempt,
-                rounds.seen_by(one, [position for position in everybody if position not in absent]),
+                rounds.seen_by(
+                    played, [position for position in everybody if position not in absent]
+                ),
             )
             looked += 1
     return f"{looked} rounds, each without one log at least, at every place: nobody accused"
 
 
-def dropped(attempt: Attempt) -> str:
+def lossy_rounds(attempt: CheckAttempt) -> str:
     """B-dropped: rounds that lost messages on the way: the others are linked all the same."""
     from shuffledp_adversary.attacks.exchange.tampering import drop, mark
     from shuffledp_adversary.in_process import Conduct
@@ -62,10 +64,10 @@ def dropped(attempt: Attempt) -> str:
     for tampering in (drop, mark, mark):
         hops = attempt.draws.choice(HOPS)
         by = attempt.draws.integer(1, hops - 1)
-        one = rounds.played(
+        played = rounds.play_drawn_round(
             attempt.draws, hops, Conduct(tampering={by: _drawing(attempt.draws, tampering is mark)})
         )
-        _link(attempt, rounds.seen_by(one, range(1, hops + 1)))
+        _link(attempt, rounds.seen_by(played, range(1, hops + 1)))
     return (
         "3 rounds in which onions were dropped on the way: every sender of what is left named, "
         "every one right"
@@ -76,58 +78,58 @@ def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
     """`drop` or `mark`, with what they draw drawn from the instance."""
     from shuffledp_adversary.attacks.exchange.tampering import Pool, drop
 
-    def tampered(pool: Pool) -> list[bytes]:
+    def tamper(pool: Pool) -> list[bytes]:
         if not mark:
             return drop(pool)
-        place = draws.below(len(pool.records))
-        record = bytearray(pool.records[place])
+        index = draws.below(len(pool.records))
+        record = bytearray(pool.records[index])
         record[draws.below(len(record))] ^= 1 << draws.below(8)
-        return pool.replaced([place], lambda: bytes(record))
+        return pool.replaced([index], lambda: bytes(record))
 
-    return tampered
+    return tamper
 
 
-def judge_links(claims: Any, seen: Seen) -> int:
+def judge_links(claims: Any, seen: AdversaryView) -> int:
     """Number of claims.
 
-    Raises CheckFailed where one is wrong, or one that the logs prove is not made.
+    Raises CheckFailure where one is wrong, or one that the logs prove is not made.
     """
     if not isinstance(claims, tuple | list) or not all(type(claim) is int for claim in claims):
-        raise CheckFailed(
+        raise CheckFailure(
             f"link returned {kind_of(claims)} where a list of whole numbers is asked; {WHERE_B}"
         )
     if len(claims) != len(seen.board):
-        raise CheckFailed(
+        raise CheckFailure(
             f"link returned {len(claims)} claims for {len(seen.board)} messages: one each, in "
             f"order; {WHERE_B}"
         )
-    made: int = sum(claim != NOBODY for claim in claims)
+    claimed: int = sum(claim != NOBODY for claim in claims)
     wrong = sum(
         claim not in {NOBODY, owner} for claim, owner in zip(claims, seen.truth, strict=True)
     )
-    if seen.missing and made:
-        raise CheckFailed(
-            f"{seen.what}: link accuses in {made} of {len(claims)} cases where the logs prove "
+    if seen.missing and claimed:
+        raise CheckFailure(
+            f"{seen.what}: link accuses in {claimed} of {len(claims)} cases where the logs prove "
             f"nothing, {wrong} of them "
             f"wrongly; {WHERE_MISSING}"
         )
     if wrong:
-        raise CheckFailed(
-            f"{seen.what}: {wrong} of {made} claims name the wrong user; {WHERE_MISSING}"
+        raise CheckFailure(
+            f"{seen.what}: {wrong} of {claimed} claims name the wrong user; {WHERE_MISSING}"
         )
-    if not seen.missing and made < len(claims):
-        raise CheckFailed(
-            f"{seen.what}: link leaves {len(claims) - made} of {len(claims)} senders open; "
+    if not seen.missing and claimed < len(claims):
+        raise CheckFailure(
+            f"{seen.what}: link leaves {len(claims) - claimed} of {len(claims)} senders open; "
             f"{WHERE_B}"
         )
-    return made
+    return claimed
 
 
-def _link(attempt: Attempt, seen: Seen) -> int:
+def _link(attempt: CheckAttempt, seen: AdversaryView) -> int:
     return judge_links(attempt.program.call("link", seen.logs, seen.board), seen)
 
 
-def slept(attempt: Attempt) -> str:
+def sleeper_is_named(attempt: CheckAttempt) -> str:
     """C-slept: which of the nodes without a log kept the order, if any did."""
     from shuffledp_adversary.in_process import Conduct
 
@@ -138,31 +140,33 @@ def slept(attempt: Attempt) -> str:
         # None sleeps in every fourth round: whoever names the first that is missing must not get
         # through.
         asleep = 0 if number % 4 == 3 else draws.choice(absent)
-        one = rounds.played(draws, hops, Conduct(asleep={asleep} - {0}))
+        played = rounds.play_drawn_round(draws, hops, Conduct(asleep={asleep} - {0}))
         seen = rounds.seen_by(
-            one, [position for position in range(1, hops + 1) if position not in absent]
+            played, [position for position in range(1, hops + 1) if position not in absent]
         )
-        own = rounds.trails(one, draws.sample(range(rounds.USERS), ACCOMPLICES))
-        found = attempt.program.call("who_slept", seen.logs, seen.board, own)
-        judge_sleeper(found, asleep, f"{seen.what}, {len(own)} messages of your own")
+        own_trails = rounds.trails(played, draws.sample(range(rounds.USERS), ACCOMPLICES))
+        accused = attempt.program.call("who_slept", seen.logs, seen.board, own_trails)
+        judge_sleeper(accused, asleep, f"{seen.what}, {len(own_trails)} messages of your own")
     return (
         f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and "
         f"nobody where none did"
     )
 
 
-def judge_sleeper(found: Any, asleep: int, what: str) -> None:
-    """Raises `CheckFailed` for another node than the one that slept, or for what is no position of
+def judge_sleeper(accused: Any, asleep: int, what: str) -> None:
+    """Raises `CheckFailure` for another node than the one that slept, or for what is no position of
     a node.
     """
-    if type(found) is not int:
-        raise CheckFailed(
-            f"{what}: who_slept returned {kind_of(found)} where the position of a node is asked, "
+    if type(accused) is not int:
+        raise CheckFailure(
+            f"{what}: who_slept returned {kind_of(accused)} where the position of a node is asked, "
             f"or 0; {WHERE_C}"
         )
-    if found != asleep:
-        blamed = f"node {found} slept, and it did not" if found else "no node slept, and one did"
-        raise CheckFailed(f"{what}: who_slept says that {blamed}; {WHERE_C}")
+    if accused != asleep:
+        blamed = (
+            f"node {accused} slept, and it did not" if accused else "no node slept, and one did"
+        )
+        raise CheckFailure(f"{what}: who_slept says that {blamed}; {WHERE_C}")
 
 
 def _absent(draws: Draws, hops: int) -> list[int]:
@@ -175,7 +179,7 @@ def _absent(draws: Draws, hops: int) -> list[int]:
     return sorted([last, *draws.sample(others, min(len(others), draws.below(2)))])
 
 
-def histogram_guess(attempt: Attempt) -> str:
+def histogram_guess(attempt: CheckAttempt) -> str:
     """D-histogram: Bayes guesses of k-RR, every cell."""
     draws, cells = attempt.draws, 0
     for _ in range(6):
@@ -192,7 +196,7 @@ def histogram_guess(attempt: Attempt) -> str:
     )
 
 
-def sum_guess(attempt: Attempt) -> str:
+def sum_guess(attempt: CheckAttempt) -> str:
     """D-sum: Bayes guesses of RR-Shuffle, every cell."""
     draws, cells = attempt.draws, 0
     for _ in range(6):
@@ -217,7 +221,8 @@ def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
     """True if no short cut guesses right everywhere: the answer itself, the likelihood alone, the
     prior alone.
     """
-    table, everywhere = rounds.likelihoods(spec), range(len(prior))
+    table = rounds.likelihoods(spec)
+    everywhere = range(len(prior))
     best = [rounds.best_guesses(answer, prior, table) for answer in everywhere]
     uniform = [Fraction(1, len(prior))] * len(prior)
     likeliest = [min(rounds.best_guesses(answer, uniform, table)) for answer in everywhere]
@@ -229,32 +234,32 @@ def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
     )
 
 
-def _guess(attempt: Attempt, spec: dict[str, Any], prior: Sequence[Fraction]) -> int:
+def _guess(attempt: CheckAttempt, spec: dict[str, Any], prior: Sequence[Fraction]) -> int:
     table = rounds.likelihoods(spec)
-    cells: list[int | None] = attempt.draws.shuffled([*range(len(table)), None])
-    found = attempt.program.call("guess", cells, list(prior), spec)
+    cells: list[int | None] = attempt.draws.permute([*range(len(table)), None])
+    guesses = attempt.program.call("guess", cells, list(prior), spec)
     if (
-        not isinstance(found, tuple | list)
-        or len(found) != len(cells)
-        or not all(type(each) is int for each in found)
+        not isinstance(guesses, tuple | list)
+        or len(guesses) != len(cells)
+        or not all(type(guess) is int for guess in guesses)
     ):
-        raise CheckFailed(
+        raise CheckFailure(
             f"guess must return one whole number for each of {len(cells)} answers; {WHERE_D}"
         )
     wrong = [
         answer
-        for answer, value in zip(cells, found, strict=True)
+        for answer, value in zip(cells, guesses, strict=True)
         if value not in rounds.best_guesses(answer, prior, table)
     ]
     if wrong:
-        told = ", ".join("None" if answer is None else str(answer) for answer in wrong[:4])
-        raise CheckFailed(
-            f"{_named(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} "
+        answers = ", ".join("None" if answer is None else str(answer) for answer in wrong[:4])
+        raise CheckFailure(
+            f"{_describe(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} "
             f"guesses are not the "
-            f"likeliest value, for the answers {told}; {WHERE_D}"
+            f"likeliest value, for the answers {answers}; {WHERE_D}"
         )
     return len(cells)
 
 
-def _named(spec: dict[str, Any]) -> str:
+def _describe(spec: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in spec.items())

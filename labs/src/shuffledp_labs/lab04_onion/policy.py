@@ -14,7 +14,7 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
 from shuffledp_labs.kinds import kind_of
-from shuffledp_labs.lab import Attempt, CheckFailed
+from shuffledp_labs.lab import CheckAttempt, CheckFailure
 
 if TYPE_CHECKING:
     from shuffledp_labs.instance import Draws
@@ -26,14 +26,14 @@ _SPEC: Final = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 _OPERATORS: Final = ("university", "city", "press", "hospital", "union")
 
 
-def policy(attempt: Attempt) -> str:
+def policy(attempt: CheckAttempt) -> str:
     """E-policy: thirty manifests, each accepted or refused as the client's own policy does."""
     refused = 0
-    for manifest, limits in drawn(attempt.draws):
-        found = attempt.program.call("accept", manifest, limits)
-        right = accepted(manifest, limits)
+    for manifest, limits in draw_manifests(attempt.draws):
+        decision = attempt.program.call("accept", manifest, limits)
+        right = client_accepts(manifest, limits)
         refused += not right
-        judge_answer(found, right=right, manifest=manifest, limits=limits)
+        judge_answer(decision, right=right, manifest=manifest, limits=limits)
     return (
         f"{MANIFESTS} manifests: {MANIFESTS - refused} accepted and {refused} refused, as the "
         f"client does"
@@ -41,20 +41,22 @@ def policy(attempt: Attempt) -> str:
 
 
 def judge_answer(
-    found: Any, *, right: bool, manifest: dict[str, Any], limits: dict[str, Any]
+    decision: Any, *, right: bool, manifest: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    """Raises CheckFailed unless a device's answer is a bool, and the client's own."""
-    if type(found) is not bool:
-        raise CheckFailed(f"accept returned {kind_of(found)} where True or False is asked; {WHERE}")
-    if found is not right:
-        raise CheckFailed(
-            f"accept says {found} and the client {right}, for the manifest {manifest} under the "
+    """Raises CheckFailure unless a device's answer is a bool, and the client's own."""
+    if type(decision) is not bool:
+        raise CheckFailure(
+            f"accept returned {kind_of(decision)} where True or False is asked; {WHERE}"
+        )
+    if decision is not right:
+        raise CheckFailure(
+            f"accept says {decision} and the client {right}, for the manifest {manifest} under the "
             f"limits {limits}; "
             f"{WHERE}"
         )
 
 
-def drawn(draws: Draws) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def draw_manifests(draws: Draws) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Manifests with limits: good ones, each spoiled in one way, and the cases on the border."""
     spoils = (
         None,
@@ -68,11 +70,11 @@ def drawn(draws: Draws) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         "any local",
         "edge",
     )
-    pairs = [_spoiled(draws, spoils[number % len(spoils)]) for number in range(MANIFESTS)]
-    return draws.shuffled(pairs)
+    pairs = [_draw_manifest(draws, spoils[number % len(spoils)]) for number in range(MANIFESTS)]
+    return draws.permute(pairs)
 
 
-def _spoiled(draws: Draws, how: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _draw_manifest(draws: Draws, how: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     count = draws.integer(2, 5)
     limits: dict[str, Any] = {
         "epsilon": draws.integer(2, 8) / 4,
@@ -110,9 +112,9 @@ def _spoil(draws: Draws, how: str | None, manifest: dict[str, Any], limits: dict
             {"nodes": len(nodes), "allow_corrupt": True},
         ),
     }
-    said, asked = changes.get(how, ({}, {}))
-    manifest |= said
-    limits |= asked
+    manifest_changes, limit_changes = changes.get(how, ({}, {}))
+    manifest |= manifest_changes
+    limits |= limit_changes
     if how in {"corrupt", "edge"}:
         draws.choice(nodes)["corrupt"] = True
     if how == "operators":
@@ -120,12 +122,12 @@ def _spoil(draws: Draws, how: str | None, manifest: dict[str, Any], limits: dict
             node["operator"] = nodes[0]["operator"]
 
 
-def accepted(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
+def client_accepts(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
     """What the client's policy says."""
     from shuffledp_client.policy import Policy, check_policy
     from shuffledp_core.documents.models import Party
 
-    wanted = Policy(
+    client_policy = Policy(
         epsilon=limits["epsilon"],
         delta=1e-6,
         epsilon_corrupted=limits["epsilon_corrupted"],
@@ -146,7 +148,7 @@ def accepted(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
     corrupt = tuple(node["name"] for node in manifest["nodes"] if node["corrupt"])
     try:
         check_policy(
-            wanted,
+            client_policy,
             _certificate(manifest),
             Geometry.of(_SPEC, "sealed-box", len(route)),
             route,

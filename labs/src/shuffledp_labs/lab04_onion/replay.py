@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayedClaims:
     """Claims of a student's `link`.
 
     Attributes:
@@ -40,7 +40,7 @@ class Replayed:
     alike: int
 
 
-def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None) -> Replayed:
+def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None) -> ReplayedClaims:
     """Runs `link` of a student's file on a captured round.
 
     Raises:
@@ -52,19 +52,19 @@ def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None
     from shuffledp_labs.student.pipes import scratch_folder
     from shuffledp_labs.student.process import StudentProgram
 
-    wanted = frozenset(captured.logs) if corrupt is None else corrupt
-    if not wanted or not wanted <= captured.logs.keys():
+    positions = frozenset(captured.logs) if corrupt is None else corrupt
+    if not positions or not positions <= captured.logs.keys():
         raise UsageError(
-            f"there are logs of the nodes {sorted(captured.logs)}, not of {sorted(wanted)}"
+            f"there are logs of the nodes {sorted(captured.logs)}, not of {sorted(positions)}"
         )
-    logs = {position: captured.logs[position] for position in wanted}
+    logs = {position: captured.logs[position] for position in positions}
     board = [row.tobytes() for row in captured.board]
     plain = plain_logs(logs, captured.manifest.geometry.messages_per_user)
     with scratch_folder() as scratch, StudentProgram(work, scratch) as program:
         claims = list(program.call("link", plain, board, seconds=120.0))
     proved = join_logs(logs, captured.board).senders.tolist()
     pairs = list(zip(claims, proved, strict=True))
-    return Replayed(
+    return ReplayedClaims(
         messages=len(board),
         proved=sum(owner != NOBODY for owner in proved),
         claimed=sum(claim != NOBODY for claim in claims),

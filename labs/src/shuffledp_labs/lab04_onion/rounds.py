@@ -28,7 +28,7 @@ PlainLogs = dict[int, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class AdversaryView:
     """One round of the adversary's.
 
     Attributes:
@@ -59,7 +59,7 @@ class Seen:
         return f"a round over {self.hops} nodes{without}"
 
 
-def played(
+def play_drawn_round(
     draws: Draws, hops: int, conduct: Conduct | None = None, users: int = USERS
 ) -> PlayedRound:
     """A round of users whose answers are drawn; everything in it follows from the draws."""
@@ -75,14 +75,16 @@ def played(
     )
 
 
-def seen_by(one: PlayedRound, corrupt: Collection[int]) -> Seen:
+def seen_by(played: PlayedRound, corrupt: Collection[int]) -> AdversaryView:
     """What the adversary has of it, with the logs of these nodes."""
-    hops = one.geometry.hops
+    hops = played.geometry.hops
     logs = plain_logs(
-        {position: one.logs[position] for position in corrupt}, one.geometry.messages_per_user
+        {position: played.logs[position] for position in corrupt}, played.geometry.messages_per_user
     )
-    sender = {message: user for user, own in enumerate(one.messages) for message in own}
-    return Seen(hops, logs, one.board, [sender[message] for message in one.board])
+    sender = {
+        message: user for user, messages in enumerate(played.messages) for message in messages
+    }
+    return AdversaryView(hops, logs, played.board, [sender[message] for message in played.board])
 
 
 def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
@@ -98,20 +100,20 @@ def plain_logs(logs: Mapping[int, CorruptLog], messages: int) -> PlainLogs:
     }
 
 
-def trails(one: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
+def trails(played: PlayedRound, users: Sequence[int]) -> list[list[bytes]]:
     """For every message of these users: its digest as it left each node.
 
     Only where nothing was dropped.
     """
-    per_user = one.geometry.messages_per_user
-    found = []
-    for place in (user * per_user + number for user in users for number in range(per_user)):
-        trail, at = [], place
-        for position in range(1, one.geometry.hops + 1):
-            at = one.logs[position].permutation.tolist().index(at)
-            trail.append(one.logs[position].outgoing[at].tobytes())
-        found.append(trail)
-    return found
+    per_user = played.geometry.messages_per_user
+    all_trails = []
+    for index in (user * per_user + number for user in users for number in range(per_user)):
+        trail, at = [], index
+        for position in range(1, played.geometry.hops + 1):
+            at = played.logs[position].permutation.tolist().index(at)
+            trail.append(played.logs[position].outgoing[at].tobytes())
+        all_trails.append(trail)
+    return all_trails
 
 
 def krr(symbols: int, blanket: Fraction) -> dict[str, Any]:
@@ -143,11 +145,9 @@ def _ones(chances: Sequence[Fraction]) -> list[Fraction]:
     """The law of the number of ones among independent bits, one bit after the other."""
     law = [Fraction(1)]
     for chance in chances:
-        stays, turns = (
-            [mass * (1 - chance) for mass in law] + [Fraction(0)],
-            [Fraction(0)] + [mass * chance for mass in law],
-        )
-        law = [zero + one for zero, one in zip(stays, turns, strict=True)]
+        stays = [mass * (1 - chance) for mass in law] + [Fraction(0)]
+        turns = [Fraction(0)] + [mass * chance for mass in law]
+        law = [unturned + turned for unturned, turned in zip(stays, turns, strict=True)]
     return law
 
 

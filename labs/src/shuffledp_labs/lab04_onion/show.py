@@ -16,7 +16,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_labs.lab04_onion import rounds
 
 if TYPE_CHECKING:
-    from shuffledp_labs.lab import Showing
+    from shuffledp_labs.lab import ShowRun
 
 PICTURE: Final = "onion.png"
 USERS: Final = 300
@@ -29,7 +29,7 @@ PRIOR: Final = tuple(Fraction(share, 100) for share in (20, 25, 18, 13, 9, 6, 4,
 
 
 @dataclass(frozen=True)
-class Followed:
+class TracingShares:
     """What one set of corrupt nodes achieves: shares from 0 to 1."""
 
     corrupt: tuple[int, ...]
@@ -37,20 +37,21 @@ class Followed:
     guessed: float
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Plays the round, attacks it with every set of logs, and draws the shares."""
     showing.progress(f"a round of {USERS} people over {HOPS} nodes, in process, with real onions")
-    found = followed(showing)
-    for one in found:
+    all_shares = trace_every_set(showing)
+    for shares in all_shares:
         showing.progress(
-            f"logs of {_nodes(one.corrupt)}: {one.linked:.0%} linked, {one.guessed:.0%} guessed"
+            f"logs of {_nodes(shares.corrupt)}: {shares.linked:.0%} linked, {shares.guessed:.0%} "
+            f"guessed"
         )
     file = showing.out / PICTURE
-    draw(found, float(max(PRIOR)), file)
+    draw(all_shares, float(max(PRIOR)), file)
     return file
 
 
-def followed(showing: Showing) -> list[Followed]:
+def trace_every_set(showing: ShowRun) -> list[TracingShares]:
     """The student's `link` and `guess` on the logs of every set of nodes."""
     from shuffledp_adversary.in_process import HONEST, plain_messages, play
     from shuffledp_core.randomisers import randomise
@@ -61,29 +62,31 @@ def followed(showing: Showing) -> list[Followed]:
     integers = RandomIntegers(draws.bytes)
     answers = [randomise(SPEC, value, integers) for value in values]
     geometry = Geometry.of(SPEC, "sealed-box", HOPS)
-    one = play(geometry, plain_messages(geometry, SPEC, answers, draws.bytes), HONEST, draws.bytes)
+    played = play(
+        geometry, plain_messages(geometry, SPEC, answers, draws.bytes), HONEST, draws.bytes
+    )
     spec = rounds.krr(SPEC.symbols, SPEC.blanket)
-    found = []
+    all_shares = []
     for size in range(1, HOPS + 1):
         for corrupt in combinations(range(1, HOPS + 1), size):
-            seen = rounds.seen_by(one, corrupt)
+            seen = rounds.seen_by(played, corrupt)
             claims = list(showing.program.call("link", seen.logs, seen.board))
-            told: list[int | None] = [None] * USERS
+            answer_of: list[int | None] = [None] * USERS
             for message, claim in zip(seen.board, claims, strict=True):
                 if 0 <= claim < USERS:
-                    told[claim] = message[0]
-            guesses = showing.program.call("guess", told, list(PRIOR), spec)
+                    answer_of[claim] = message[0]
+            guesses = showing.program.call("guess", answer_of, list(PRIOR), spec)
             right = sum(guess == value for guess, value in zip(guesses, values, strict=True))
             linked = sum(claim == owner for claim, owner in zip(claims, seen.truth, strict=True))
-            found.append(Followed(corrupt, linked / USERS, right / USERS))
-    return found
+            all_shares.append(TracingShares(corrupt, linked / USERS, right / USERS))
+    return all_shares
 
 
 def _nodes(corrupt: Sequence[int]) -> str:
     return f"node{'s' if len(corrupt) > 1 else ''} {', '.join(map(str, corrupt))}"
 
 
-def draw(found: Sequence[Followed], without: float, file: Path) -> None:
+def draw(all_shares: Sequence[TracingShares], without: float, file: Path) -> None:
     """Bars of both shares for every set of corrupt nodes, and what one guesses without any
     message.
     """
@@ -91,13 +94,13 @@ def draw(found: Sequence[Followed], without: float, file: Path) -> None:
 
     figure = Figure(figsize=(8.6, 4.8), dpi=140, layout="constrained")
     axes = figure.subplots()
-    places = range(len(found))
+    columns = range(len(all_shares))
     for shift, colour, label, shares in (
-        (-0.2, "#2a6f97", "messages linked to their sender", [one.linked for one in found]),
-        (0.2, "#e07a1f", "values guessed", [one.guessed for one in found]),
+        (-0.2, "#2a6f97", "messages linked to their sender", [item.linked for item in all_shares]),
+        (0.2, "#e07a1f", "values guessed", [item.guessed for item in all_shares]),
     ):
         bars = axes.bar(
-            [place + shift for place in places],
+            [column + shift for column in columns],
             shares,
             width=0.38,
             color=colour,
@@ -108,7 +111,7 @@ def draw(found: Sequence[Followed], without: float, file: Path) -> None:
     axes.axhline(
         without, color="#8a8f98", ls=":", label=f"guessed without any message: {without:.0%}"
     )
-    axes.set_xticks(list(places), [_nodes(one.corrupt) for one in found])
+    axes.set_xticks(list(columns), [_nodes(item.corrupt) for item in all_shares])
     axes.set_ylim(0, 1.12)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("corrupt nodes, of three")

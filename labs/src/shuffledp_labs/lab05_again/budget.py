@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,59 +88,63 @@ class LedgerDoor:
     calls: int = 0
     refused: bool = False
     certificates: dict[str, bytes] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    rounds_asked: list[str] = field(default_factory=list)
 
-    def reserve(self, *said: object) -> tuple[str, bytes | str]:
+    def reserve(self, *arguments: object) -> tuple[str, bytes | str]:
         """Answers as work.py's `campaign` says."""
-        if len(said) != 1 or not isinstance(said[0], str):
-            raise CheckFailed("reserve takes one text, the id of the round (README, step E)")
-        round_id = said[0]
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise CheckFailure("reserve takes one text, the id of the round (README, step E)")
+        round_id = arguments[0]
         call, self.calls = self.calls, self.calls + 1
         if self.calls > MOST_CALLS:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"reserve was called {MOST_CALLS} times, and no end is in sight (README, step E)"
             )
         if self.refused:
-            raise CheckFailed(
+            raise CheckFailure(
                 "reserve was called again after a refusal, which is for good (README, step E)"
             )
         heard = self.cuts.get(call)
         if heard is False:
             return "no answer", "the line was cut"
-        found = self._charge(round_id)
-        if isinstance(found, str):
+        outcome = self._charge(round_id)
+        if isinstance(outcome, str):
             self.refused = True
-            return "refused", found
+            return "refused", outcome
         if heard:
             return "no answer", "the line was cut"
-        self.certificates[round_id] = found
-        return "certificate", found
+        self.certificates[round_id] = outcome
+        return "certificate", outcome
 
-    def ask(self, *said: object) -> None:
+    def ask(self, *arguments: object) -> None:
         """Notes the question.
 
         Raises:
-            CheckFailed: the round has no certificate, or not this one, or was asked before.
+            CheckFailure: the round has no certificate, or not this one, or was asked before.
         """
-        if len(said) != 2 or not isinstance(said[0], str) or not isinstance(said[1], bytes):
-            raise CheckFailed(
+        if (
+            len(arguments) != 2
+            or not isinstance(arguments[0], str)
+            or not isinstance(arguments[1], bytes)
+        ):
+            raise CheckFailure(
                 "ask takes the id of the round and its certificate, a text and bytes (README, "
                 "step E)"
             )
-        round_id, certificate = said
+        round_id, certificate = arguments
         if round_id not in self.certificates:
-            raise CheckFailed(
+            raise CheckFailure(
                 "the question was put in a round that has no certificate yet (README, step E)"
             )
         if self.certificates[round_id] != certificate:
-            raise CheckFailed(
+            raise CheckFailure(
                 "the question was put with another round's certificate (README, step E)"
             )
-        if round_id in self.asked:
-            raise CheckFailed(
+        if round_id in self.rounds_asked:
+            raise CheckFailure(
                 "the question was put twice in one round, for one charge (README, step E)"
             )
-        self.asked.append(round_id)
+        self.rounds_asked.append(round_id)
 
     def _charge(self, round_id: str) -> bytes | str:
         from shuffledp_accountant.ledger.charges import Reservation

@@ -10,21 +10,21 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab05_again import layers
 from shuffledp_labs.lab05_again.guessing import (
     best_success,
-    drawn_truths,
+    draw_truths,
     likelihood,
     one_sided_halves,
     success,
 )
 from shuffledp_labs.lab05_again.memory import (
-    Asked,
+    AnswerLaw,
     Branch,
-    Law,
+    QuestionOnDay,
     chance_of_truth,
     chance_that,
     joint_law,
@@ -54,27 +54,28 @@ one of them.
 """
 
 
-def check_guess(attempt: Attempt) -> str:
+def check_guess(attempt: CheckAttempt) -> str:
     """B: the optimum exactly, over all histories."""
     tried = []
     for days in (1, 3, 5, 7, 9):
-        truths = drawn_truths(attempt.draws, days)
+        truths = draw_truths(attempt.draws, days)
 
         def guess(history: tuple[tuple[int, Fraction], ...]) -> int:
             return _bit(attempt.program.call("guess", history), "guess")
 
-        found, best = success(truths, guess), best_success(truths)
-        if found < best:
-            raise CheckFailed(
+        reached = success(truths, guess)
+        best = best_success(truths)
+        if reached < best:
+            raise CheckFailure(
                 f"over all {2**days} histories of {days} days, on which the answers are true with "
                 f"probability "
-                f"{_listed(truths)}, your guess is right {float(best - found):.2%} less often "
+                f"{_join(truths)}, your guess is right {float(best - reached):.2%} less often "
                 f"than it could be "
                 "(README, step B: how much is one answer worth?)"
             )
         tried.append(f"{days}")
         attempt.progress(
-            f"{2**days} histories of {days} days: right with probability {float(found):.4f}, the "
+            f"{2**days} histories of {days} days: right with probability {float(reached):.4f}, the "
             f"optimum"
         )
     for days in LONG:
@@ -85,7 +86,7 @@ def check_guess(attempt: Attempt) -> str:
     )
 
 
-def _long_histories(attempt: Attempt, days: int) -> None:
+def _long_histories(attempt: CheckAttempt, days: int) -> None:
     """Histories too long to walk, half of whose days point one way and half the other: every day
     counts.
     """
@@ -94,71 +95,78 @@ def _long_histories(attempt: Attempt, days: int) -> None:
         history = one_sided_halves(attempt.draws, days, value, strong_first=strong_first)
         if _bit(attempt.program.call("guess", history), "guess") != value:
             less = likelihood(1 - value, history) / likelihood(value, history)
-            raise CheckFailed(
+            raise CheckFailure(
                 f"a history of {days} days: your guess is right {float(1 - less):.2%} less often "
                 f"than the other one, "
                 "because not all days count (README, step B)"
             )
 
 
-def check_same(attempt: Attempt) -> str:
+def check_same(attempt: CheckAttempt) -> str:
     """C: the same question and value, the same answer; each is true as often as stated."""
     truth = _truth(attempt.draws)
-    one, other = attempt.draws.sample(QUESTIONS, 2)
-    history = (Asked(one, 1), Asked(other, 0), Asked(one, 1), Asked(other, 0), Asked(one, 1))
+    first_question, second_question = attempt.draws.sample(QUESTIONS, 2)
+    history = (
+        QuestionOnDay(first_question, 1),
+        QuestionOnDay(second_question, 0),
+        QuestionOnDay(first_question, 1),
+        QuestionOnDay(second_question, 0),
+        QuestionOnDay(first_question, 1),
+    )
     law = _law_of(attempt, history, truth)
     again = chance_that(
         law, lambda answers: answers[0] == answers[2] == answers[4] and answers[1] == answers[3]
     )
     if again != 1:
-        raise CheckFailed(
+        raise CheckFailure(
             f"asked three times with the same value, with truth {truth}, the answers are all "
             f"alike with probability "
             f"{again} only; whoever averages the others still wins (README, step C)"
         )
     _truthful(law, history, truth)
-    _kept_for_long(attempt, truth)
+    _check_long_memory(attempt, truth)
     return (
         f"five answers to two questions, {len(law)} different outcomes: kept for ever, true with "
         f"probability {truth}"
     )
 
 
-def _kept_for_long(attempt: Attempt, truth: Fraction) -> None:
+def _check_long_memory(attempt: CheckAttempt, truth: Fraction) -> None:
     """Many questions, asked again and again in changing order: the first answer to each stands."""
-    file, first = f"long-{attempt.draws.bytes(4).hex()}", dict[str, int]()
+    file = f"long-{attempt.draws.bytes(4).hex()}"
+    first = dict[str, int]()
     for turn in range(LONG_TURNS):
-        for question in attempt.draws.shuffled(QUESTIONS):
+        for question in attempt.draws.permute(QUESTIONS):
             value = QUESTIONS.index(question) % 2
             coins = attempt.draws.child(f"{turn} {question}")
-            found = _bit(
+            drawn_answer = _bit(
                 attempt.program.sample("answer", file, question, value, truth, coins=coins),
                 "answer",
             )
-            if first.setdefault(question, found) != found:
-                raise CheckFailed(
+            if first.setdefault(question, drawn_answer) != drawn_answer:
+                raise CheckFailure(
                     f"asked for the time number {turn + 1} between {len(QUESTIONS) - 1} other "
                     f"questions, the answer to "
                     f"{question!r} is another one than at first (README, step C)"
                 )
 
 
-def check_fresh(attempt: Attempt) -> str:
+def check_fresh(attempt: CheckAttempt) -> str:
     """C: answers to different questions are independent of each other."""
     truth = _truth(attempt.draws)
-    for question in attempt.draws.shuffled(QUESTIONS[1:]):
+    for question in attempt.draws.permute(QUESTIONS[1:]):
         # One value for both: two questions that are taken for one would else still be told apart by
         # it.
         value = attempt.draws.below(2)
-        history = [Asked(QUESTIONS[0], value), Asked(question, value)]
+        history = [QuestionOnDay(QUESTIONS[0], value), QuestionOnDay(question, value)]
         law = _law_of(attempt, history, truth)
         _truthful(law, history, truth)
         for answers in product((0, 1), repeat=2):
             lies = sum(answer != value for answer in answers)
             distance = law.get(answers, Fraction(0)) - truth ** (2 - lies) * (1 - truth) ** lies
             if distance:
-                raise CheckFailed(
-                    f"the answers to {_quoted(history)} depend on each other: two of them "
+                raise CheckFailure(
+                    f"the answers to {_quote_history(history)} depend on each other: two of them "
                     f"together are off by "
                     f"{float(abs(distance)):.4f} from the product of their chances (README, step "
                     f"C: each question has "
@@ -167,15 +175,15 @@ def check_fresh(attempt: Attempt) -> str:
     return f"{len(QUESTIONS)} questions that look alike: an answer of its own for each, independent"
 
 
-def check_restart(attempt: Attempt) -> str:
+def check_restart(attempt: CheckAttempt) -> str:
     """C: what was answered outlives the program."""
     truth = _truth(attempt.draws)
     question = attempt.draws.choice(QUESTIONS)
-    history = (Asked(question, 1), Asked(question, 1))
+    history = (QuestionOnDay(question, 1), QuestionOnDay(question, 1))
     law = _law_of(attempt, history, truth, restart_after=0)
     again = chance_that(law, lambda answers: answers[0] == answers[1])
     if again != 1:
-        raise CheckFailed(
+        raise CheckFailure(
             f"after a restart the answer to the same question is the same with probability "
             f"{again} only: what you keep "
             "in a variable is gone with the program (README, step C)"
@@ -183,15 +191,15 @@ def check_restart(attempt: Attempt) -> str:
     return "ended with SIGKILL between two days: the same answer with probability 1"
 
 
-def check_change(attempt: Attempt) -> str:
+def check_change(attempt: CheckAttempt) -> str:
     """C: a changed value shows no more than stated."""
     truth = _truth(attempt.draws)
     question = attempt.draws.choice(QUESTIONS)
     bound = (truth / (1 - truth)) ** 2
     shows = truth**2 + (1 - truth) ** 2
-    laws: dict[tuple[int, ...], Law] = {}
+    laws: dict[tuple[int, ...], AnswerLaw] = {}
     for values in ((0, 1, 0, 1), (1, 0, 1, 0), (0, 0, 1, 0), (1, 1, 0, 1)):
-        history = [Asked(question, value) for value in values]
+        history = [QuestionOnDay(question, value) for value in values]
         laws[values] = _law_of(attempt, history, truth)
         _truthful(laws[values], history, truth)
         _change_hidden(laws[values], values, shows)
@@ -199,7 +207,7 @@ def check_change(attempt: Attempt) -> str:
         ratio = largest_ratio(laws[values], laws[mirror])
         if ratio is None or ratio > bound:
             seen = "without bound" if ratio is None else f"e^ε = {float(ratio):.4g}"
-            raise CheckFailed(
+            raise CheckFailure(
                 f"values {values} against {mirror} with truth {truth}: {seen}, which is more than "
                 f"two answers may cost "
                 "(README, step C: how many different answers may one question ever get?)"
@@ -210,44 +218,50 @@ def check_change(attempt: Attempt) -> str:
     )
 
 
-def check_layers(attempt: Attempt) -> str:
+def check_layers(attempt: CheckAttempt) -> str:
     """D: the exact laws of both layers."""
     for size in (1, 2, 3, 4):
         # Both kinds of bits, as soon as there is room for them.
-        bits = tuple(attempt.draws.shuffled([(place + size) % 2 for place in range(size)]))
+        bits = tuple(attempt.draws.permute([(index + size) % 2 for index in range(size)]))
         fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
-        zero, one = _zero_one(attempt.draws)
+        when_zero, when_one = _zero_one(attempt.draws)
         _same_law(attempt, ("keep", bits, fake), layers.kept_law(bits, fake))
-        _same_law(attempt, ("report", bits, zero, one), layers.report_law(bits, zero, one))
+        _same_law(
+            attempt,
+            ("report", bits, when_zero, when_one),
+            layers.report_law(bits, when_zero, when_one),
+        )
     return "1 to 4 bits, both layers: equal in rationals"
 
 
-def check_odds(attempt: Attempt) -> str:
+def check_odds(attempt: CheckAttempt) -> str:
     """D: what one report costs, and what the kept answer costs."""
     for hashes in (1, 2, 3):
         fake = attempt.draws.fraction(Fraction(1, 8), Fraction(7, 8), 8)
-        zero, one = _zero_one(attempt.draws)
-        found = attempt.program.call("odds", hashes, fake, zero, one)
+        when_zero, when_one = _zero_one(attempt.draws)
+        returned = attempt.program.call("odds", hashes, fake, when_zero, when_one)
         if (
-            not isinstance(found, tuple)
-            or len(found) != 2
-            or not all(isinstance(x, Fraction | int) for x in found)
+            not isinstance(returned, tuple)
+            or len(returned) != 2
+            or not all(isinstance(x, Fraction | int) for x in returned)
         ):
-            raise CheckFailed(
-                f"odds returns two Fractions, not {found!r:.80}: floats are never exact (README, "
+            raise CheckFailure(
+                f"odds returns two Fractions, not {returned!r:.80}: floats are never exact "
+                f"(README, "
                 f"step D)"
             )
         for name, mine, right in zip(
             ("one report", "the kept answer"),
-            found,
-            layers.odds(hashes, fake, zero, one),
+            returned,
+            layers.odds(hashes, fake, when_zero, when_one),
             strict=True,
         ):
             if mine != right:
                 # Not beyond 1,000,000 %: a student's number may be too large for a float.
                 off = min(abs(mine - right) / right, Fraction(10_000))
-                raise CheckFailed(
-                    f"e^ε of {name} with h = {hashes}, f = {fake}, p = {zero}, q = {one} is off "
+                raise CheckFailure(
+                    f"e^ε of {name} with h = {hashes}, f = {fake}, p = {when_zero}, q = "
+                    f"{when_one} is off "
                     f"by {float(off):.3%}, "
                     f"too {'large' if mine > right else 'small'} (README, step D: which report "
                     f"tells most?)"
@@ -255,7 +269,7 @@ def check_odds(attempt: Attempt) -> str:
     return "h = 1, 2, 3: both equal to what all reports, one by one, give away"
 
 
-def check_campaign(attempt: Attempt) -> str:
+def check_campaign(attempt: CheckAttempt) -> str:
     """E: the accountant's ledger pays for every day, once, until it refuses."""
     from shuffledp_labs.lab05_again.budget import LedgerDoor, days_allowed, real_ledger
 
@@ -266,22 +280,25 @@ def check_campaign(attempt: Attempt) -> str:
         allowed = days_allowed(epsilon, users, most)
         # Lines are cut on the first call, on some others, and sometimes on three calls that follow
         # each other.
-        first, run = attempt.draws.choice((True, False)), attempt.draws.integer(2, 4)
+        first = attempt.draws.choice((True, False))
+        run = attempt.draws.integer(2, 4)
         cuts = {0: first, 1: True, run + 1: False, run + 2: True, run + 3: True}
         with real_ledger(epsilon) as ledger:
             door = LedgerDoor(ledger, users, cuts)
             returned = attempt.program.call("campaign", most, door.reserve, door.ask)
         where = f"budget {epsilon:g}, {users} users, at most {most} days, {len(cuts)} cut lines"
-        if len(door.asked) != allowed:
-            raise CheckFailed(
-                f"{where}: the question was put on {len(door.asked)} days, "
-                f"{abs(allowed - len(door.asked))} "
-                f"{'fewer than the budget pays for' if len(door.asked) < allowed else 'too many'} "
+        if len(door.rounds_asked) != allowed:
+            few = len(door.rounds_asked) < allowed
+            difference = "fewer than the budget pays for" if few else "too many"
+            raise CheckFailure(
+                f"{where}: the question was put on {len(door.rounds_asked)} days, "
+                f"{abs(allowed - len(door.rounds_asked))} "
+                f"{difference} "
                 f"(README, step E: "
                 "what has the ledger charged when there was no answer?)"
             )
-        if returned != len(door.asked):
-            raise CheckFailed(
+        if returned != len(door.rounds_asked):
+            raise CheckFailure(
                 f"{where}: campaign returned {returned!r:.40}, not the number of days it asked on"
             )
         seen.append(str(allowed))
@@ -289,18 +306,21 @@ def check_campaign(attempt: Attempt) -> str:
 
 
 def _law_of(
-    attempt: Attempt, history: Sequence[Asked], truth: Fraction, restart_after: int | None = None
-) -> Law:
+    attempt: CheckAttempt,
+    history: Sequence[QuestionOnDay],
+    truth: Fraction,
+    restart_after: int | None = None,
+) -> AnswerLaw:
     """Joint law of the answers; the program is ended after the answer of that number."""
     label = attempt.draws.bytes(4).hex()
 
     def play(number: int, coins: Branch) -> tuple[int, ...]:
         file, answers = f"kept-{label}-{number}", []
-        for day, asked in enumerate(history):
-            found = attempt.program.sample(
-                "answer", file, asked.question, asked.value, truth, coins=coins
+        for day, entry in enumerate(history):
+            returned = attempt.program.sample(
+                "answer", file, entry.question, entry.value, truth, coins=coins
             )
-            answers.append(_bit(found, "answer"))
+            answers.append(_bit(returned, "answer"))
             if day == restart_after:
                 attempt.program.kill()
         return tuple(answers)
@@ -309,24 +329,25 @@ def _law_of(
     return joint_law(play, 0) if restart_after is not None else joint_law(play)
 
 
-def _truthful(law: Law, history: Sequence[Asked], truth: Fraction) -> None:
+def _truthful(law: AnswerLaw, history: Sequence[QuestionOnDay], truth: Fraction) -> None:
     for day in range(len(history)):
-        found = chance_of_truth(law, history, day)
-        if found != truth:
-            raise CheckFailed(
-                f"answer {day + 1} to {_quoted(history)} is that day's truth with a probability "
+        share = chance_of_truth(law, history, day)
+        if share != truth:
+            raise CheckFailure(
+                f"answer {day + 1} to {_quote_history(history)} is that day's truth with a "
+                f"probability "
                 f"that is off by "
-                f"{float(abs(found - truth)):.4f} (README, step C)"
+                f"{float(abs(share - truth)):.4f} (README, step C)"
             )
 
 
-def _change_hidden(law: Law, values: Sequence[int], most: Fraction) -> None:
+def _change_hidden(law: AnswerLaw, values: Sequence[int], most: Fraction) -> None:
     for day in range(1, len(values)):
         if values[day] == values[day - 1]:
             continue
         shown = chance_that(law, lambda answers: answers[day] != answers[day - 1])  # noqa: B023
         if shown > most:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"values {tuple(values)}: the change before day {day + 1} shows with probability "
                 f"{float(shown):.4f}, "
                 f"{float(shown - most):.4f} more than between two independent answers (README, "
@@ -335,33 +356,36 @@ def _change_hidden(law: Law, values: Sequence[int], most: Fraction) -> None:
 
 
 def _same_law(
-    attempt: Attempt, asked: tuple[Any, ...], wanted: dict[tuple[int, ...], Fraction]
+    attempt: CheckAttempt, call: tuple[Any, ...], expected: dict[tuple[int, ...], Fraction]
 ) -> None:
-    name, *arguments = asked
-    found = attempt.program.law(name, *arguments)
-    said = f"{name}({', '.join(_said(argument) for argument in arguments)}, coins)"
-    strange = [value for value in found.of if value not in wanted]
+    name, *arguments = call
+    walked = attempt.program.law(name, *arguments)
+    call_text = f"{name}({', '.join(_format_argument(argument) for argument in arguments)}, coins)"
+    strange = [value for value in walked.of if value not in expected]
     if strange:
-        raise CheckFailed(
-            f"{said} returned {strange[0]!r:.60}, not a tuple of that many bits (README, step D)"
+        raise CheckFailure(
+            f"{call_text} returned {strange[0]!r:.60}, not a tuple of that many bits (README, "
+            f"step D)"
         )
-    if found.lost or not found.exact:
-        raise CheckFailed(
-            f"{said} has no rational law: use coins.flip with a Fraction (README, step D)"
+    if walked.lost or not walked.exact:
+        raise CheckFailure(
+            f"{call_text} has no rational law: use coins.flip with a Fraction (README, step D)"
         )
-    distances = [abs(chance - Fraction(found.of.get(value, 0))) for value, chance in wanted.items()]
+    distances = [
+        abs(chance - Fraction(walked.of.get(value, 0))) for value, chance in expected.items()
+    ]
     distance = sum(distances, start=Fraction(0)) / 2
     if distance:
-        raise CheckFailed(
-            f"{said} has another law than it should: total variation distance "
+        raise CheckFailure(
+            f"{call_text} has another law than it should: total variation distance "
             f"{float(distance):.4f} (README, step D)"
         )
 
 
-def _bit(found: object, name: str) -> int:
-    if not isinstance(found, int) or found not in {0, 1}:
-        raise CheckFailed(f"{name} returns 0 or 1, not {found!r:.60}")
-    return int(found)
+def _bit(value: object, name: str) -> int:
+    if not isinstance(value, int) or value not in {0, 1}:
+        raise CheckFailure(f"{name} returns 0 or 1, not {value!r:.60}")
+    return int(value)
 
 
 def _truth(draws: Draws) -> Fraction:
@@ -373,14 +397,14 @@ def _zero_one(draws: Draws) -> tuple[Fraction, Fraction]:
     return zero, draws.fraction(zero + Fraction(1, 8), Fraction(7, 8), 8)
 
 
-def _listed(truths: Sequence[Fraction]) -> str:
+def _join(truths: Sequence[Fraction]) -> str:
     return ", ".join(map(str, truths))
 
 
-def _quoted(history: Sequence[Asked]) -> str:
-    values = ", ".join(str(asked.value) for asked in history)
-    return f"{', '.join(sorted({repr(asked.question) for asked in history}))} (values {values})"
+def _quote_history(history: Sequence[QuestionOnDay]) -> str:
+    values = ", ".join(str(entry.value) for entry in history)
+    return f"{', '.join(sorted({repr(entry.question) for entry in history}))} (values {values})"
 
 
-def _said(argument: object) -> str:
+def _format_argument(argument: object) -> str:
     return str(argument) if isinstance(argument, Fraction) else repr(argument)

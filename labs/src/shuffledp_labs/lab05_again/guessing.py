@@ -62,9 +62,9 @@ def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool)
     return tuple([*strong, *weak] if strong_first else [*weak, *strong])
 
 
-def drawn_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
+def draw_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
     """Draws days of which one good answer outweighs two poor ones, so that counting votes is not
     the optimum.
     """
     weak = [Fraction(draws.integer(12, 14), 20) for _ in range(days - 1)]
-    return tuple(draws.shuffled([*weak, STRONGEST]))
+    return tuple(draws.permute([*weak, STRONGEST]))

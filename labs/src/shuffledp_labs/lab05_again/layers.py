@@ -25,18 +25,18 @@ def kept_law(bits: Bits, fake: Fraction) -> dict[Bits, Fraction]:
     return law([fake / 2 + (1 - fake) * bit for bit in bits])
 
 
-def report_law(kept: Bits, when_zero: Fraction, when_one: Fraction) -> dict[Bits, Fraction]:
+def report_law(memoised: Bits, when_zero: Fraction, when_one: Fraction) -> dict[Bits, Fraction]:
     """Law of one report about a kept answer."""
-    return law([when_one if bit else when_zero for bit in kept])
+    return law([when_one if bit else when_zero for bit in memoised])
 
 
-def mixed(
+def mixture_law(
     first: Mapping[Bits, Fraction], when_zero: Fraction, when_one: Fraction
 ) -> dict[Bits, Fraction]:
     """Law of one report about a kept answer of the law `first`."""
     total: dict[Bits, Fraction] = {}
-    for kept, weight in first.items():
-        for bits, chance in report_law(kept, when_zero, when_one).items():
+    for memoised, weight in first.items():
+        for bits, chance in report_law(memoised, when_zero, when_one).items():
             total[bits] = total.get(bits, Fraction(0)) + weight * chance
     return total
 
@@ -52,7 +52,8 @@ def odds(
     """e^ε of one report and of the kept answer, over all reports on two values without a common
     bit.
     """
-    one, other = (1,) * hashes + (0,) * hashes, (0,) * hashes + (1,) * hashes
-    kept = kept_law(one, fake), kept_law(other, fake)
-    reports = [mixed(each, when_zero, when_one) for each in kept]
-    return largest_ratio(*reports), largest_ratio(*kept)
+    first_bits = (1,) * hashes + (0,) * hashes
+    second_bits = (0,) * hashes + (1,) * hashes
+    memoised = kept_law(first_bits, fake), kept_law(second_bits, fake)
+    reports = [mixture_law(law_of_value, when_zero, when_one) for law_of_value in memoised]
+    return largest_ratio(*reports), largest_ratio(*memoised)

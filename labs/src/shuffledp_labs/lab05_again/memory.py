@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.student.laws import WIDEST
 
 MOST_BRANCHES = 4_000
@@ -25,12 +25,12 @@ ELSEWHERE = (
 REPEATED = 24
 """Branches that are played a second time."""
 
-Law = dict[tuple[int, ...], Fraction]
+AnswerLaw = dict[tuple[int, ...], Fraction]
 """Answers of a history, and their probability."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionOnDay:
     """A question, and the truth about it on that day."""
 
     question: str
@@ -47,7 +47,7 @@ class Branch:
     def below(self, n: int) -> int:
         """One of 0..n - 1 with equal chance."""
         if n > WIDEST:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, "
                 f"step C)"
             )
@@ -64,7 +64,7 @@ class Branch:
 
     def flip_exp(self, growth: Fraction) -> bool:
         """Refused: every answer here is true with a rational probability."""
-        raise CheckFailed(
+        raise CheckFailure(
             f"flip_exp({growth}) was asked for, but no answer needs it: use flip (README, step C)"
         )
 
@@ -73,7 +73,7 @@ class Branch:
             self.path.append(0)
             self.sizes.append(sides)
         elif self.sizes[self.at] != sides:
-            raise CheckFailed(ELSEWHERE)
+            raise CheckFailure(ELSEWHERE)
         self.at += 1
         return self.path[self.at - 1]
 
@@ -82,15 +82,15 @@ Play = Callable[[int, Branch], tuple[int, ...]]
 """Plays a history in a branch, which has a number of its own: the answers."""
 
 
-def joint_law(play: Play, repeated: int = REPEATED) -> Law:
+def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
     """Law of the answers of a history, over all branches.
 
     Some branches are played again, and have to end alike.
 
     Raises:
-        CheckFailed: there are too many branches, or randomness from elsewhere.
+        CheckFailure: there are too many branches, or randomness from elsewhere.
     """
-    law: Law = {}
+    law: AnswerLaw = {}
     walked: list[tuple[list[int], list[int], tuple[int, ...]]] = []
     path: list[int] = []
     sizes: list[int] = []
@@ -98,13 +98,13 @@ def joint_law(play: Play, repeated: int = REPEATED) -> Law:
         coins = Branch(path, sizes)
         answers = play(len(walked), coins)
         if coins.at < len(path):
-            raise CheckFailed(ELSEWHERE)
+            raise CheckFailure(ELSEWHERE)
         law[answers] = law.get(answers, Fraction(0)) + coins.chance
         walked.append((path.copy(), sizes.copy(), answers))
         if not _advance(path, sizes):
             _play_again(play, walked, repeated)
             return law
-    raise CheckFailed(
+    raise CheckFailure(
         f"more than {MOST_BRANCHES} ways through the coins; use coins.flip with a Fraction "
         f"(README, step C)"
     )
@@ -128,22 +128,22 @@ def _play_again(
         path, sizes, answers = walked[number * max(1, len(walked) // max(1, count)) % len(walked)]
         coins = Branch(path.copy(), sizes.copy())
         if play(len(walked) + number, coins) != answers or coins.at != len(path):
-            raise CheckFailed(ELSEWHERE)
+            raise CheckFailure(ELSEWHERE)
 
 
-def chance_of_truth(law: Law, history: Sequence[Asked], day: int) -> Fraction:
+def chance_of_truth(law: AnswerLaw, history: Sequence[QuestionOnDay], day: int) -> Fraction:
     """Probability that the answer of that day is the truth of that day."""
     return sum(
         (p for answers, p in law.items() if answers[day] == history[day].value), start=Fraction(0)
     )
 
 
-def chance_that(law: Law, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
+def chance_that(law: AnswerLaw, holds: Callable[[tuple[int, ...]], bool]) -> Fraction:
     """Probability of an event."""
     return sum((p for answers, p in law.items() if holds(answers)), start=Fraction(0))
 
 
-def largest_ratio(first: Law, second: Law) -> Fraction | None:
+def largest_ratio(first: AnswerLaw, second: AnswerLaw) -> Fraction | None:
     """e^ε between two laws.
 
     None for no bound, where one of them gives answers that the other never does.

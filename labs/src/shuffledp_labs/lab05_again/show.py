@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from shuffledp_labs.errors import NotWritten
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab05_again.guessing import Day, majority_success
 
 SHOWN: Final = (1, 3, 5, 9, 15, 21, 31)
@@ -20,23 +20,25 @@ USERS: Final = 150
 """Of each kind; their shares of right guesses are drawn with an error of about 4 per cent."""
 
 TRUTH: Final = Fraction(3, 4)
-FAKE, WHEN_ZERO, WHEN_ONE = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
+FAKE = Fraction(1, 2)
+WHEN_ZERO = Fraction(1, 4)
+WHEN_ONE = Fraction(3, 4)
 """RAPPOR's f, p and q, as in the lecture's Figure 9.2."""
 
 Answers = Callable[[int, int], list[int]]
 """A user's daily answers, from its number and its value."""
 
 
-def show(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Measures and draws. Of what is not written yet, the curve is left out."""
     from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
 
     exact = [float(majority_success(TRUTH, days)) for days in SHOWN]
     curves = [PlottedCurve("the best that fresh answers allow, exactly", Role.LIMIT, SHOWN, exact)]
     for label, role, answers in (
-        ("fresh randomness every day", Role.MEASURED, _fresh(showing)),
-        ("your client, which remembers", Role.SAFE, _remembered(showing)),
-        ("RAPPOR, your two layers", Role.CERTIFIED, _blurred(showing)),
+        ("fresh randomness every day", Role.MEASURED, _fresh_answers(showing)),
+        ("your client, which remembers", Role.SAFE, _remembering_answers(showing)),
+        ("RAPPOR, your two layers", Role.CERTIFIED, _rappor_answers(showing)),
     ):
         try:
             curves.append(PlottedCurve(label, role, SHOWN, _shares(showing, answers)))
@@ -59,48 +61,48 @@ def show(showing: Showing) -> Path:
     return file
 
 
-def _shares(showing: Showing, answers: Answers) -> list[float]:
+def _shares(showing: ShowRun, answers: Answers) -> list[float]:
     """Share of right guesses after each shown day, with your `guess` throughout."""
     right = [0] * len(SHOWN)
     for user in range(USERS):
         value = user % 2
         daily = answers(user, value)
-        for place, days in enumerate(SHOWN):
+        for index, days in enumerate(SHOWN):
             history: Sequence[Day] = tuple((answer, TRUTH) for answer in daily[:days])
-            right[place] += showing.program.call("guess", history) == value
+            right[index] += showing.program.call("guess", history) == value
     return [count / USERS for count in right]
 
 
-def _fresh(showing: Showing) -> Answers:
+def _fresh_answers(showing: ShowRun) -> Answers:
     def answers(_user: int, value: int) -> list[int]:
         return [value if showing.draws.flip(TRUTH) else 1 - value for _ in range(SHOWN[-1])]
 
     return answers
 
 
-def _remembered(showing: Showing) -> Answers:
+def _remembering_answers(showing: ShowRun) -> Answers:
     def answers(user: int, value: int) -> list[int]:
-        asked = (f"user-{user}", "Do you smoke?", value, TRUTH)
+        arguments = (f"user-{user}", "Do you smoke?", value, TRUTH)
         return [
-            int(showing.program.sample("answer", *asked, coins=showing.draws))
+            int(showing.program.sample("answer", *arguments, coins=showing.draws))
             for _ in range(SHOWN[-1])
         ]
 
     return answers
 
 
-def _blurred(showing: Showing) -> Answers:
+def _rappor_answers(showing: ShowRun) -> Answers:
     """Which of RAPPOR's two bits was reported is an answer.
 
     Where both or none were, a coin breaks the tie.
     """
 
     def answers(_user: int, value: int) -> list[int]:
-        kept = showing.program.sample("keep", (1 - value, value), FAKE, coins=showing.draws)
+        memoised = showing.program.sample("keep", (1 - value, value), FAKE, coins=showing.draws)
         daily = []
         for _ in range(SHOWN[-1]):
             no, yes = showing.program.sample(
-                "report", kept, WHEN_ZERO, WHEN_ONE, coins=showing.draws
+                "report", memoised, WHEN_ZERO, WHEN_ONE, coins=showing.draws
             )
             daily.append(int(yes) if yes != no else showing.draws.below(2))
         return daily

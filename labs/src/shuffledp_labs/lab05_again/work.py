@@ -31,8 +31,8 @@ def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) ->
     """The answer, 0 or 1, of a user who holds `value` and remembers what it answered before.
 
     Args:
-        file: name of a file that is yours alone; there is none before the first call. Whatever has
-            to be remembered has to be in it: your program may be ended between any two calls.
+        file: name of a file that is yours alone; there is none before the first call. Store in it
+            whatever your program has to remember: it may be killed between any two calls.
         question: any text.
         value: 0 or 1, the truth about this question today.
         truth: probability (above 1/2) with which an answer is the truth.
@@ -45,19 +45,19 @@ def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) ->
 
 
 def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
-    """RAPPOR's first layer, made once and kept: each bit is replaced by a fair coin with
+    """RAPPOR's first layer, drawn once and memoised: each bit is replaced by a fair coin with
     probability `fake`.
     """
     raise NotImplementedError
 
 
 def report(
-    kept: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
+    memoised: tuple[int, ...], when_zero: Fraction, when_one: Fraction, coins: Any
 ) -> tuple[int, ...]:
     """RAPPOR's second layer, made afresh every day.
 
-    A bit is 1 with probability `when_one` where the kept bit is 1, and with probability `when_zero`
-    where it is 0.
+    A bit is 1 with probability `when_one` where the memoised bit is 1, and with probability
+    `when_zero` where it is 0.
     """
     raise NotImplementedError
 
@@ -65,7 +65,7 @@ def report(
 def odds(
     hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """e^ε of one report, and e^ε of the kept answer; both exactly.
+    """e^ε of one report, and e^ε of the memoised answer; both exactly.
 
     A value sets `hashes` bits; two values that have none of them in common are the worst case.
     """
@@ -80,17 +80,17 @@ def campaign(
     reserve: Callable[[str], tuple[str, bytes | str]],
     ask: Callable[[str, bytes], None],
 ) -> int:
-    """Puts the question on as many days as the budget allows, at most `days`.
+    """Ask the question on as many days as the budget allows, at most `days`.
 
-    Returns on how many it was put.
+    Returns the number of days on which it was asked.
 
     Args:
         days: most days.
         reserve: asks the ledger for a round of the given id, a text of your choice. Gives
-            ("certificate", bytes), or ("refused", why): the budget does not cover it, today or
-            ever; or ("no answer", why): a line was cut, and nobody knows whether the ledger charged
-            the round before. For an id that was charged before, the ledger gives the same
+            ("certificate", bytes), or ("refused", why): the budget does not cover it, now or
+            later; or ("no answer", why): the connection was lost, and it is unknown whether the
+            ledger charged the round. For an id that was charged before, the ledger returns the same
             certificate again and charges nothing.
-        ask: puts the question in the round of that id, with its certificate. Once for each round.
+        ask: asks the question in the round of that id, with its certificate; once per round.
     """
     raise NotImplementedError

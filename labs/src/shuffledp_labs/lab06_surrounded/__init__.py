@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Later, Prediction
+from shuffledp_labs.lab import Lab, LazyFunction, Prediction
 from shuffledp_labs.lab06_surrounded.checks import CHECKS
 
 LAB: Final = Lab(
@@ -57,6 +57,6 @@ LAB: Final = Lab(
         "are enrolled. What does "
         "each of the two cost in your own numbers, what does neither promise, and who notices?",
     ),
-    show=Later(__name__, "show.run"),
+    show=LazyFunction(__name__, "show.show"),
     folder=__name__,
 )

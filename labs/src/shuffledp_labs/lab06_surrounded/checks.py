@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.kinds import kind_of
-from shuffledp_labs.lab import Attempt, Check, CheckFailed
+from shuffledp_labs.lab import Check, CheckAttempt, CheckFailure
 from shuffledp_labs.lab06_surrounded import crowds, entry, policy, rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 from shuffledp_labs.words import short
@@ -33,15 +33,15 @@ ROUNDING = 1e-6
 """By how much the error of a plan may exceed the least one."""
 
 
-def check_submissions(attempt: Attempt) -> str:
+def check_submissions(attempt: CheckAttempt) -> str:
     """B: one symbol an account, whatever the plan."""
-    floods = [drawn_flood(attempt.draws, left) for left in LEFT]
+    floods = [draw_flood(attempt.draws, left) for left in LEFT]
     for flood in floods:
-        rounds.submitted(attempt.program, flood)
+        rounds.call_submissions(attempt.program, flood)
     return f"{len(floods)} plans: {', '.join(str(flood.accounts) for flood in floods)} answers"
 
 
-def drawn_flood(draws: Draws, left: int) -> Flood:
+def draw_flood(draws: Draws, left: int) -> Flood:
     """A round with a prior in which each board has one best guess, and not all the same one."""
     while True:
         symbols = draws.integer(3, 4)
@@ -83,57 +83,57 @@ def _if_all_were_its_own(flood: Flood, left: tuple[int, ...]) -> int:
     return chances.index(max(chances))
 
 
-def check_guess(attempt: Attempt) -> str:
+def check_guess(attempt: CheckAttempt) -> str:
     """B: the best guess on every board that 1, 2 or 5 honest users can leave."""
-    told = []
+    summaries = []
     for left in LEFT:
-        flood = drawn_flood(attempt.draws, left)
-        own = rounds.submitted(attempt.program, flood)
+        flood = draw_flood(attempt.draws, left)
+        sent = rounds.call_submissions(attempt.program, flood)
         drawn = tuple(attempt.draws.below(flood.symbols) for _ in range(flood.accounts))
         right = Fraction(0)
-        for place, residual in enumerate(flood.boards()):
+        for index, residual in enumerate(flood.boards()):
             # The accounts' own answers are not always the student's: what is taken away must be
             # what was sent.
-            mine = own if place % 2 else drawn
-            right += _guessed(attempt, flood, residual, mine)
-        told.append(f"{left} honest: right in {float(right):.3f}")
+            mine = sent if index % 2 else drawn
+            right += _joint_with_guess(attempt, flood, residual, mine)
+        summaries.append(f"{left} honest: right in {float(right):.3f}")
         if right != flood.success():
-            raise CheckFailed(
+            raise CheckFailure(
                 f"with {left} honest users left, {flood.symbols} symbols, p = {flood.p} and the "
-                f"prior {_shown(flood)} "
+                f"prior {_format_prior(flood)} "
                 f"your guesses are right with a probability that is "
                 f"{float(flood.success() - right):.2g} below the "
                 "best; see 'The best guess' in step B"
             )
-    return "; ".join(told)
+    return "; ".join(summaries)
 
 
-def _guessed(
-    attempt: Attempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]
+def _joint_with_guess(
+    attempt: CheckAttempt, flood: Flood, residual: tuple[int, ...], mine: tuple[int, ...]
 ) -> Fraction:
     """Probability of this board and a right guess."""
     board = tuple(count + mine.count(symbol) for symbol, count in enumerate(residual))
     answer = attempt.program.call("guess", flood.plan, board, mine)
     if type(answer) is not int or not 0 <= answer < flood.symbols:
-        raise CheckFailed(
+        raise CheckFailure(
             f"guess must return a value from 0 to {flood.symbols - 1}, not {short(answer)}; see "
             f"step B"
         )
     return flood.joint(residual)[answer]
 
 
-def _shown(flood: Flood) -> str:
+def _format_prior(flood: Flood) -> str:
     return "(" + ", ".join(str(weight) for weight in flood.prior) + ")"
 
 
-def check_colluding(attempt: Attempt) -> str:
+def check_colluding(attempt: CheckAttempt) -> str:
     """C: what the product certifies for fewer and fewer honest users, with few questions."""
-    cases = attempt.draws.shuffled([_histogram, _histogram, _sum, _hopeless])
-    told = []
+    cases = attempt.draws.permute([_histogram, _histogram, _sum, _hopeless])
+    summaries = []
     for number, case in enumerate(cases, 1):
         attempt.progress(f"round {number} of {len(cases)}")
-        told.append(_check_most(attempt, *case(attempt.draws)))
-    return "; ".join(told)
+        summaries.append(_check_most(attempt, *case(attempt.draws)))
+    return "; ".join(summaries)
 
 
 def _histogram(draws: Draws) -> tuple[Spec, int, float]:
@@ -169,19 +169,19 @@ def _certificate(spec: Spec, users: int) -> Callable[[int], float]:
     return lambda honest: epsilon_bounds(spec, Setting(users, honest), 1e-6).certified
 
 
-def _check_most(attempt: Attempt, spec: Spec, users: int, epsilon: float) -> str:
-    certified, asked = _certificate(spec, users), 0
+def _check_most(attempt: CheckAttempt, spec: Spec, users: int, epsilon: float) -> str:
+    certified, count = _certificate(spec, users), 0
     instance = f"{spec.kind} with {users} users and epsilon = {epsilon:.4g} at delta = 1e-6"
 
     def ask(*question: Any) -> float:
-        nonlocal asked
-        asked += 1
-        if asked > QUESTIONS:
-            raise CheckFailed(
+        nonlocal count
+        count += 1
+        if count > QUESTIONS:
+            raise CheckFailure(
                 f"{instance}: more than {QUESTIONS} certificates were asked for; see step C"
             )
         if len(question) != 1 or type(question[0]) is not int or not 0 <= question[0] <= users:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"{instance}: certified takes one number of honest users, from 0 to {users}; see "
                 f"step C"
             )
@@ -191,36 +191,36 @@ def _check_most(attempt: Attempt, spec: Spec, users: int, epsilon: float) -> str
     answer = attempt.program.call("most_colluding", ask, users, epsilon, seconds=60.0)
     if certified(users) > epsilon:
         if answer is not None:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"{instance}: an answer where no certificate says so little; see step C"
             )
         return f"{users} users: none"
     if type(answer) is not int or not 0 <= answer < users:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{instance}: not a number of users from 0 to {users - 1}: {short(answer)}; see step C"
         )
     if certified(users - answer) > epsilon:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{instance}: your number of colluding users leaves more than epsilon; see step C"
         )
     if answer + 1 < users and certified(users - answer - 1) <= epsilon:
-        raise CheckFailed(f"{instance}: more users than you say may collude; see step C")
-    return f"{users} users: {answer}, by {asked} certificates"
+        raise CheckFailure(f"{instance}: more users than you say may collude; see step C")
+    return f"{users} users: {answer}, by {count} certificates"
 
 
-def check_policy(attempt: Attempt) -> str:
+def check_policy(attempt: CheckAttempt) -> str:
     """D: thirty manifests, each accepted or refused as the client does."""
     refused = 0
-    for manifest, limits in policy.drawn(attempt.draws):
-        right = policy.accepted(manifest, limits)
+    for manifest, limits in policy.draw_manifests(attempt.draws):
+        right = policy.client_accepts(manifest, limits)
         refused += not right
         answer = attempt.program.call("accept", manifest, limits)
         if type(answer) is not bool:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"accept returned {kind_of(answer)} where True or False is asked; see step D"
             )
         if answer is not right:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"accept says {short(answer)} for the manifest {manifest} under the limits "
                 f"{limits}, and the "
                 "client does not; see step D"
@@ -230,19 +230,17 @@ def check_policy(attempt: Attempt) -> str:
     )
 
 
-def check_noise_plan(attempt: Attempt) -> str:
+def check_noise_plan(attempt: CheckAttempt) -> str:
     """E: the plan runs with those who come, holds for them, and has no more noise than that
     needs.
     """
-    draws, told = attempt.draws, []
+    draws, summaries = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.
-        expected, stays = (
-            2 * draws.integer(15, 30) + 1,
-            Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100),
-        )
+        expected = 2 * draws.integer(15, 30) + 1
+        stays = Fraction(draws.choice((5, 6, 7)), 10) - Fraction(1, 100)
         came = int(expected * stays)
-        plan = _planned(attempt, expected, stays, colluding)
+        plan = _call_noise_plan(attempt, expected, stays, colluding)
         error, if_all_come, for_all = _check_noise_plan(
             f"{expected} users of whom {stays} come and {colluding} collude",
             expected,
@@ -250,27 +248,29 @@ def check_noise_plan(attempt: Attempt) -> str:
             colluding,
             plan,
         )
-        told.append(
+        summaries.append(
             f"{came} of {expected} come and {colluding} collude: standard error of the sum "
             f"{error:.2f}, and "
             f"{if_all_come:.2f} if all come, where a plan for all would have {for_all:.2f}"
         )
-    return "both plans run, hold, and have no needless noise; " + "; ".join(told)
+    return "both plans run, hold, and have no needless noise; " + "; ".join(summaries)
 
 
-def _planned(attempt: Attempt, expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
+def _call_noise_plan(
+    attempt: CheckAttempt, expected: int, stays: Fraction, colluding: int
+) -> tuple[int, int]:
     answer = attempt.program.call("noise_plan", expected, stays, colluding)
     if (
         not isinstance(answer, tuple)
         or len(answer) != 2
         or not all(type(number) is int for number in answer)
     ):
-        raise CheckFailed(
+        raise CheckFailure(
             f"noise_plan must return (min_reports, colluding), not {short(answer)}; see step E"
         )
     least, counted = answer
     if not 0 <= counted < least <= expected:
-        raise CheckFailed(
+        raise CheckFailure(
             f"min_reports must be from 1 to {expected} and colluding below it, not "
             f"{short(answer)}; see step E"
         )
@@ -284,25 +284,25 @@ def _check_noise_plan(
     with all.
     """
     if plan[1] < colluding:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{instance}: the plan counts on fewer colluding users than there may be; see step E"
         )
-    found = rounds.noise_plan(expected, came, plan, rounds.EPSILON, rounds.DELTA)
-    if not found["runs"]:
-        raise CheckFailed(
+    outcome = rounds.noise_plan(expected, came, plan, rounds.EPSILON, rounds.DELTA)
+    if not outcome["runs"]:
+        raise CheckFailure(
             f"{instance}: the round needs more reports than come, and nothing is published; see "
             f"step E"
         )
-    if found["certified"] > rounds.EPSILON:
-        raise CheckFailed(
+    if outcome["certified"] > rounds.EPSILON:
+        raise CheckFailure(
             f"{instance}: what comes is certified above the plan's epsilon; see step E"
         )
     least = rounds.noise_plan(expected, came, (came, colluding), rounds.EPSILON, rounds.DELTA)[
         "error"
     ]
-    if found["error"] > least * (1 + ROUNDING):
-        excess = found["error"] / least - 1
-        raise CheckFailed(
+    if outcome["error"] > least * (1 + ROUNDING):
+        excess = outcome["error"] / least - 1
+        raise CheckFailure(
             f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; "
             f"see step E"
         )
@@ -310,23 +310,23 @@ def _check_noise_plan(
         rounds.noise_plan(expected, expected, counted, rounds.EPSILON, rounds.DELTA)
         for counted in (plan, (expected, colluding))
     )
-    return found["error"], *(each["error"] for each in with_all)
+    return outcome["error"], *(outcome_of_plan["error"] for outcome_of_plan in with_all)
 
 
-def check_rounds(attempt: Attempt) -> str:
+def check_rounds(attempt: CheckAttempt) -> str:
     """E: a real round that the accounts surround, and a real round that half of its users leave."""
     draws, spec = attempt.draws, rounds.spec_of_flood()
     p = 1 - spec.blanket + spec.blanket / spec.symbols
-    weights = draws.shuffled((10, 17, 29, 44))
+    weights = draws.permute((10, 17, 29, 44))
     flood = Flood(
         rounds.USERS,
         rounds.USERS - 1,
         spec.symbols,
         p,
-        tuple(Fraction(one, 100) for one in weights),
+        tuple(Fraction(weight, 100) for weight in weights),
     )
-    mine = rounds.submitted(attempt.program, flood)
-    plan = _planned(attempt, rounds.EXPECTED, Fraction(1, 2), 0)
+    mine = rounds.call_submissions(attempt.program, flood)
+    plan = _call_noise_plan(attempt, rounds.EXPECTED, Fraction(1, 2), 0)
     attempt.progress(
         "a system of three nodes: the flooded round, then the round that half of its users leave"
     )
@@ -336,13 +336,14 @@ def check_rounds(attempt: Attempt) -> str:
     answer = attempt.program.call("guess", flood.plan, flooded.board, mine)
     sent = tuple(int(symbol == flooded.victim_sent) for symbol in range(spec.symbols))
     if answer not in flood.best(sent):
-        raise CheckFailed(
+        raise CheckFailure(
             f"the board of the real round was {flooded.board}, your accounts sent {mine}, the "
             f"prior is "
-            f"{_shown(flood)} and p = {p}: the guess is not the most probable value; see step B"
+            f"{_format_prior(flood)} and p = {p}: the guess is not the most probable value; see "
+            f"step B"
         )
     if left.reason is not None or not left.holds:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{rounds.EXPECTED // 2} of {rounds.EXPECTED} users came to the round planned as "
             f"{plan}, and it "
             f"{'did not end well: ' + left.reason if left.reason else 'does not hold'}; see step E"
@@ -354,13 +355,13 @@ def check_rounds(attempt: Attempt) -> str:
     )
 
 
-def check_crowd(attempt: Attempt) -> str:
+def check_crowd(attempt: CheckAttempt) -> str:
     """F: the fewest honest reports that a round can leave, whatever corrupt parties do."""
-    cases = crowds.drawn(attempt.draws)
-    for case in attempt.draws.shuffled(cases):
-        answer = attempt.program.call("crowd", case.told)
+    cases = crowds.draw_situations(attempt.draws)
+    for case in attempt.draws.permute(cases):
+        answer = attempt.program.call("crowd", case.as_student_data)
         if type(answer) is not int:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"crowd returned {kind_of(answer)} where a whole number is asked; see step F"
             )
         if answer != case.least:
@@ -369,18 +370,20 @@ def check_crowd(attempt: Attempt) -> str:
                 if answer > case.least
                 else "more than that are always left"
             )
-            raise CheckFailed(f"crowd says {short(answer)} for {case.told}, and {what}; see step F")
+            raise CheckFailure(
+                f"crowd says {short(answer)} for {case.as_student_data}, and {what}; see step F"
+            )
     spec, users, _ = _histogram(attempt.draws)
     accounts = attempt.draws.integer(users // 10, users // 5)
-    certified, told = _certificate(spec, users), []
+    certified, summaries = _certificate(spec, users), []
     for mix in Mix:
         nodes = (crowds.CORRUPT, crowds.HONEST, crowds.HONEST)
         left = crowds.Situation(mix, nodes, users, accounts, users).least
-        told.append(f"{mix} {left} honest and ε {certified(left):.2f}")
+        summaries.append(f"{mix} {left} honest and ε {certified(left):.2f}")
     return (
         f"{len(cases)} rounds; behind a corrupt node 1 with {accounts} accounts a round of "
         f"{users} (ε "
-        f"{certified(users):.2f} if all are honest) leaves {' and '.join(told)}"
+        f"{certified(users):.2f} if all are honest) leaves {' and '.join(summaries)}"
     )
 
 

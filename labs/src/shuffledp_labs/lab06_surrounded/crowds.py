@@ -42,7 +42,7 @@ class Situation:
     min_reports: int
 
     @property
-    def told(self) -> dict[str, Any]:
+    def as_student_data(self) -> dict[str, Any]:
         """The situation as the student's function is told it."""
         return {
             "mix": str(self.mix),
@@ -71,12 +71,14 @@ class Situation:
         made_up = range(self.min_reports + 1) if chooses and self.mix == Mix.PLAIN else (0,)  # 2
         return min(
             honest
-            for honest, own, made in product(let_in, range(self.accounts + 1), made_up)
-            if honest + own + made >= self.min_reports
+            for honest, accounts_used, invented in product(
+                let_in, range(self.accounts + 1), made_up
+            )
+            if honest + accounts_used + invented >= self.min_reports
         )
 
 
-def drawn(draws: Draws) -> list[Situation]:
+def draw_situations(draws: Draws) -> list[Situation]:
     """Every mix, every route, and no account, some, or more than the round needs.
 
     More people come than it needs.
@@ -86,8 +88,10 @@ def drawn(draws: Draws) -> list[Situation]:
         (Mix.PLAIN, Mix.VERIFIED), ROUTES, ("none", "some", "many")
     ):
         least = draws.integer(8, 20)
-        own = {"none": 0, "some": draws.integer(2, least - 3), "many": least + draws.below(4)}[
-            accounts
-        ]
-        cases.append(Situation(mix, nodes, least + draws.integer(3, 12), own, least))
+        account_count = {
+            "none": 0,
+            "some": draws.integer(2, least - 3),
+            "many": least + draws.below(4),
+        }[accounts]
+        cases.append(Situation(mix, nodes, least + draws.integer(3, 12), account_count, least))
     return cases

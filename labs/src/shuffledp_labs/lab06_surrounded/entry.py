@@ -15,8 +15,8 @@ import msgspec
 
 from shuffledp_core.documents.models import Result
 from shuffledp_core.vocabulary import Mix, Outcome
-from shuffledp_labs.errors import CheckFailed, LabError
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.errors import CheckFailure, LabError
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab06_surrounded import rounds
 from shuffledp_labs.lab06_surrounded.crowds import CORRUPT, HONEST, Situation
 from shuffledp_labs.lab06_surrounded.guessing import Flood
@@ -39,7 +39,7 @@ ENROLLED: Final = replace(VERIFIED, accounts=rounds.USERS - 1)
 
 
 @dataclass(frozen=True)
-class Surrounded:
+class SurroundedRounds:
     """What came of the three rounds.
 
     Attributes:
@@ -50,20 +50,20 @@ class Surrounded:
         geometry: of the plain round.
     """
 
-    plain: rounds.Flooded
+    plain: rounds.FloodedRound
     stopped: str
     error: str
     charge: str
-    enrolled: rounds.Flooded
+    enrolled: rounds.FloodedRound
     geometry: Geometry
 
 
-def play(answers: Sequence[int], value: int) -> Surrounded:
+def play(answers: Sequence[int], value: int) -> SurroundedRounds:
     """Plays the three rounds, with these answers of the adversary's and a victim of this value."""
     return asyncio.run(_play(answers, value))
 
 
-async def _play(answers: Sequence[int], value: int) -> Surrounded:
+async def _play(answers: Sequence[int], value: int) -> SurroundedRounds:
     from shuffledp_adversary.attacks.exchange.rounds import charge_of, tamperable_system
     from shuffledp_adversary.attacks.exchange.tampering import CROWD
     from shuffledp_sim.system.workplace import workplace
@@ -72,21 +72,23 @@ async def _play(answers: Sequence[int], value: int) -> Surrounded:
         system, orders = tamperable_system(folder)
         async with system:
             orders.give(CROWD)
-            plain = await _crowded(system, orders, answers, value)
-            failed = await _listed(system, value)
+            plain = await _play_plain(system, orders, answers, value)
+            failed = await _play_invented_list(system, value)
             charge = await charge_of(system, failed.round_id)
             orders.give(None)
-            enrolled = await _filled(system, answers, value)
+            enrolled = await _play_enrolled(system, answers, value)
     if failed.outcome == Outcome.PUBLISHED:
         raise AssertionError(
             "a verified round was published whose list had users whom nobody enrolled"
         )
-    return Surrounded(plain[0], failed.reason or "", failed.error or "", charge, enrolled, plain[1])
+    return SurroundedRounds(
+        plain[0], failed.reason or "", failed.error or "", charge, enrolled, plain[1]
+    )
 
 
-async def _crowded(
+async def _play_plain(
     system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
-) -> tuple[rounds.Flooded, Geometry]:
+) -> tuple[rounds.FloodedRound, Geometry]:
     """The plain round: node 1 lets the victim in, turns the others away, and takes reports of its
     own making.
     """
@@ -94,71 +96,75 @@ async def _crowded(
 
     from shuffledp_core.keys import Identity
 
-    own = Identity(system.population, Ed25519PrivateKey.generate())
-    orders.let_in(own.public_key)
-    one = await _open(system, Mix.PLAIN)
-    victim = one.prepared([value])
-    await one.send(victim)
-    await one.send(one.sealed(answers, own))
-    return await rounds.seen(one, victim[0]), one.verified.geometry
+    identity = Identity(system.population, Ed25519PrivateKey.generate())
+    orders.let_in(identity.public_key)
+    small_round = await _open(system, Mix.PLAIN)
+    victim = small_round.prepared([value])
+    await small_round.send(victim)
+    await small_round.send(small_round.sealed(answers, identity))
+    return await rounds.finish_and_observe(small_round, victim[0]), small_round.verified.geometry
 
 
-async def _listed(system: LocalSystem, value: int) -> Result:
+async def _play_invented_list(system: LocalSystem, value: int) -> Result:
     """The verified round: everybody comes, and node 1 lists the victim and users whom nobody
     enrolled.
     """
     from shuffledp_core.keys import verify_from
 
-    one = await _open(system, Mix.VERIFIED)
-    sent = one.prepared([value, *(place % rounds.SYMBOLS for place in range(rounds.USERS - 1))])
-    await one.send(sent[:1])  # node 1 takes the first for its victim
-    await one.send(sent[1:])
-    return verify_from(one.roster.analyst, await one.finish(), Result)
+    small_round = await _open(system, Mix.VERIFIED)
+    sent = small_round.prepared(
+        [value, *(index % rounds.SYMBOLS for index in range(rounds.USERS - 1))]
+    )
+    await small_round.send(sent[:1])  # node 1 takes the first for its victim
+    await small_round.send(sent[1:])
+    return verify_from(small_round.roster.analyst, await small_round.finish(), Result)
 
 
-async def _filled(system: LocalSystem, answers: Sequence[int], value: int) -> rounds.Flooded:
+async def _play_enrolled(
+    system: LocalSystem, answers: Sequence[int], value: int
+) -> rounds.FloodedRound:
     """The verified round that enrolled accounts fill, behind whom everybody but the victim is
     turned away.
     """
-    one = await _open(system, Mix.VERIFIED)
-    victim = one.prepared([value])
-    await one.send([*victim, *one.sealed(answers)])
-    return await rounds.seen(one, victim[0])
+    small_round = await _open(system, Mix.VERIFIED)
+    victim = small_round.prepared([value])
+    await small_round.send([*victim, *small_round.sealed(answers)])
+    return await rounds.finish_and_observe(small_round, victim[0])
 
 
 async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
     from shuffledp_adversary.attacks.exchange.rounds import ROUTES
     from shuffledp_sim.users.small_round import open_small
 
-    asked = msgspec.structs.replace(
-        rounds.flooded_plan(system), route=ROUTES[1], allow_corrupt=True
-    )
+    plan = msgspec.structs.replace(rounds.flooded_plan(system), route=ROUTES[1], allow_corrupt=True)
     return await open_small(
-        system, asked if mix == Mix.PLAIN else msgspec.structs.replace(asked, mix=mix)
+        system, plan if mix == Mix.PLAIN else msgspec.structs.replace(plan, mix=mix)
     )
 
 
-def check_crowd_rounds(attempt: Attempt) -> str:
+def check_crowd_rounds(attempt: CheckAttempt) -> str:
     """F-rounds: what `crowd` says of three rounds is what they are, and `guess` is the best there
     is in two of them.
     """
-    from shuffledp_labs.price import measured
+    from shuffledp_labs.price import measure_price
 
     draws, spec = attempt.draws, rounds.spec_of_flood()
     for situation in (PLAIN, VERIFIED, ENROLLED):
-        said = attempt.program.call("crowd", situation.told)
-        if said != situation.least:
-            raise CheckFailed(f"crowd is wrong for the real round {situation.told}; see step F")
-    weights = draws.shuffled((10, 17, 29, 44))
+        crowd = attempt.program.call("crowd", situation.as_student_data)
+        if crowd != situation.least:
+            raise CheckFailure(
+                f"crowd is wrong for the real round {situation.as_student_data}; see step F"
+            )
+    weights = draws.permute((10, 17, 29, 44))
     p = 1 - spec.blanket + spec.blanket / spec.symbols
     flood = Flood(
         rounds.USERS,
         rounds.USERS - 1,
         spec.symbols,
         p,
-        tuple(Fraction(one, 100) for one in weights),
+        tuple(Fraction(weight, 100) for weight in weights),
     )
-    mine = rounds.submitted(attempt.program, flood)
+    mine = rounds.call_submissions(attempt.program, flood)
     attempt.progress(
         "a system of three nodes, the first of them corrupt: a plain round and two verified ones"
     )
@@ -171,21 +177,21 @@ def check_crowd_rounds(attempt: Attempt) -> str:
     for what, seen in (("plain", came.plain), ("verified", came.enrolled)):
         sent = tuple(int(symbol == seen.victim_sent) for symbol in range(spec.symbols))
         if attempt.program.call("guess", flood.plan, seen.board, mine) not in flood.best(sent):
-            raise CheckFailed(
+            raise CheckFailure(
                 f"the board of the {what} round was {seen.board}, your reports were {mine}: the "
                 f"guess is not the most "
                 "probable value; see step B"
             )
     others = rounds.USERS - 1
-    kept = "given back" if came.charge == "released" else "spent all the same"
+    charge = "given back" if came.charge == "released" else "spent all the same"
     return (
         f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a "
         f"person's, your guess is the "
         f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}, the "
-        f"round's ε is {kept}; "
+        f"round's ε is {charge}; "
         f"verified, {others} enrolled accounts of yours: published, again one person's. Verified "
         f"over plain: "
-        f"{measured(came.geometry)}"
+        f"{measure_price(came.geometry)}"
     )
 
 

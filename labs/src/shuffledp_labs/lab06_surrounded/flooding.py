@@ -35,7 +35,7 @@ POLL_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Account:
+class FloodAccount:
     """One of the adversary's accounts."""
 
     keys: Path
@@ -59,9 +59,9 @@ class Flooding:
     guess: int
 
     @property
-    def left(self) -> tuple[int, ...]:
+    def others_sent(self) -> tuple[int, ...]:
         """What is left for the others."""
-        return tuple(all_ - own for all_, own in zip(self.board, self.sent, strict=True))
+        return tuple(total - ours for total, ours in zip(self.board, self.sent, strict=True))
 
 
 def flood(
@@ -88,17 +88,17 @@ def flood(
         return asyncio.run(_flood(program, accounts, prior))
 
 
-def _account(file: Path, folder: Path) -> Account:
+def _account(file: Path, folder: Path) -> FloodAccount:
     from shuffledp_client.bundle import install, read_bundle
     from shuffledp_client.config import load_member
 
     config, roster = install(read_bundle(file), folder)
     member, population = load_member(config.keys, roster)
-    return Account(config.keys, config.require_addresses(roster), member, population)
+    return FloodAccount(config.keys, config.require_addresses(roster), member, population)
 
 
 async def _flood(
-    program: StudentProgram, accounts: Sequence[Account], prior: Sequence[int] | None
+    program: StudentProgram, accounts: Sequence[FloodAccount], prior: Sequence[int] | None
 ) -> Flooding:
     from shuffledp_client.board import check_board, check_result
     from shuffledp_client.submission import prepare_answer
@@ -108,20 +108,22 @@ async def _flood(
     first = accounts[0]
     verified = await _open_round(first)
     plan = _plan(verified, len(accounts), prior)
-    mine = _submitted(program, plan)
+    mine = _call_submissions(program, plan)
     prepared = [
-        prepare_answer(verified, answer, own.member)
-        for answer, own in zip(mine, accounts, strict=True)
+        prepare_answer(verified, answer, account.member)
+        for answer, account in zip(mine, accounts, strict=True)
     ]
-    for submission, own in zip(prepared, accounts, strict=True):
-        async with EntryNode(verified.entry, own.keys, own.roster) as entry:
+    for submission, account in zip(prepared, accounts, strict=True):
+        async with EntryNode(verified.entry, account.keys, account.roster) as entry:
             await entry.submit(submission)
     async with AnalystReader.of(first.keys, first.roster) as analyst:
         ended = check_result(prepared[0], first.roster, await _result(analyst, verified))
         packed = await analyst.board(
             verified.round_id, ended.result.messages * verified.geometry.plain_bytes
         )
-    check_board(ended, verified.geometry, packed, [one.messages for one in prepared])
+    check_board(
+        ended, verified.geometry, packed, [prepared_answer.messages for prepared_answer in prepared]
+    )
     symbols, accepted = plan["symbols"], ended.result.accepted
     board = tuple(
         int(count) for count in decode(packed, verified.geometry, symbols, accepted).counts
@@ -135,13 +137,13 @@ async def _flood(
     return Flooding(board, tuple(mine.count(symbol) for symbol in range(symbols)), guess)
 
 
-async def _open_round(account: Account) -> VerifiedRound:
+async def _open_round(account: FloodAccount) -> VerifiedRound:
     from shuffledp_client.transport import find_round
     from shuffledp_client.verification import parse_announcement, verify_round
     from shuffledp_core.clock import system_clock
     from shuffledp_sim.users.fleet import ANY_ROUND
 
-    def verified(data: bytes) -> VerifiedRound:
+    def verify(data: bytes) -> VerifiedRound:
         # The adversary has no limits: it takes part in whatever the victim does.
         return verify_round(
             parse_announcement(data),
@@ -152,7 +154,7 @@ async def _open_round(account: Account) -> VerifiedRound:
             None,
         )
 
-    return await find_round(account.roster, account.keys, None, verified)
+    return await find_round(account.roster, account.keys, None, verify)
 
 
 async def _result(analyst: Any, verified: VerifiedRound) -> Any:
@@ -189,12 +191,12 @@ def _plan(verified: VerifiedRound, accounts: int, prior: Sequence[int] | None) -
     }
 
 
-def _submitted(program: StudentProgram, plan: dict[str, Any]) -> tuple[int, ...]:
+def _call_submissions(program: StudentProgram, plan: dict[str, Any]) -> tuple[int, ...]:
     answer = program.call("submissions", plan)
-    whole = isinstance(answer, tuple) and all(
-        type(one) is int and 0 <= one < plan["symbols"] for one in answer
+    valid = isinstance(answer, tuple) and all(
+        type(symbol) is int and 0 <= symbol < plan["symbols"] for symbol in answer
     )
-    if not whole or len(answer) != plan["accounts"]:
+    if not valid or len(answer) != plan["accounts"]:
         raise BadAnswer(
             f"submissions must return {plan['accounts']} whole numbers from 0 to "
             f"{plan['symbols'] - 1}, not "
@@ -228,14 +230,14 @@ def main() -> int:
 
     try:
         with scratch_folder() as scratch, StudentProgram(options.work, scratch) as program:
-            found = flood(program, options.bundles, options.prior)
+            outcome = flood(program, options.bundles, options.prior)
     except ShuffleDPError as error:
         print(f"flooding: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes
         return error.exit_code
     print(  # noqa: T201 - the answer
-        f"the board says {found.board}, your accounts sent {found.sent}, so the others sent "
-        f"{found.left}: "
-        f"one of them holds {found.guess}, says guess"
+        f"the board says {outcome.board}, your accounts sent {outcome.sent}, so the others sent "
+        f"{outcome.others_sent}: "
+        f"one of them holds {outcome.guess}, says guess"
     )
     return 0
 

@@ -32,13 +32,13 @@ _SPEC: Final = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
 _OPERATORS: Final = ("university", "city", "press", "hospital", "union")
 
 
-def drawn(draws: Draws) -> list[tuple[Manifest, Limits]]:
+def draw_manifests(draws: Draws) -> list[tuple[Manifest, Limits]]:
     """Manifests with limits, in a drawn order: good ones, such as are spoiled in one way, and the
     borders.
     """
     kinds = [kind for kind in _SPOILS for _ in range(2)]
     kinds += ["good"] * (MANIFESTS - len(kinds))
-    return draws.shuffled([_pair(draws, kind) for kind in kinds])
+    return draws.permute([_pair(draws, kind) for kind in kinds])
 
 
 def _pair(draws: Draws, kind: str) -> tuple[Manifest, Limits]:
@@ -103,19 +103,19 @@ _SPOILS: Final[dict[str, Callable[[Manifest, Limits], tuple[Manifest, Limits]]]]
 }
 
 
-def accepted(manifest: Manifest, limits: Limits) -> bool:
+def client_accepts(manifest: Manifest, limits: Limits) -> bool:
     """What the client's policy says."""
     from shuffledp_client.policy import Policy, check_policy
 
     route = tuple(
         Party(
-            name=f"node-{place}",
+            name=f"node-{position}",
             role="node",
             operator=operator,
             address="127.0.0.1:1",
             identity_key="00" * 32,
         )
-        for place, operator in enumerate(manifest["operators"], 1)
+        for position, operator in enumerate(manifest["operators"], 1)
     )
     geometry = Geometry.of(_SPEC, "sealed-box", len(route))
     try:

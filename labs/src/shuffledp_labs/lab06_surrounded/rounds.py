@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from shuffledp_core.documents.models import Certificate, Result, RoundPlan
 from shuffledp_core.mechanisms import KRRHistogram, SGDLShuffle
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.words import short
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ DELTA: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Flooded:
+class FloodedRound:
     """What the adversary sees of the flooded round, and what it does not: the symbol that the
     victim sent.
     """
@@ -44,7 +44,7 @@ class Flooded:
 
 
 @dataclass(frozen=True)
-class Left:
+class ShrunkRound:
     """How the round ended that half of its users left.
 
     `final` and `holds` only of a published one.
@@ -55,20 +55,20 @@ class Left:
     holds: bool = False
 
 
-def submitted(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
-    """What the student's accounts send. Raises `CheckFailed` if it is not one symbol for each."""
+def call_submissions(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
+    """What the student's accounts send. Raises `CheckFailure` if it is not one symbol for each."""
     answer = program.call("submissions", flood.plan)
-    whole = isinstance(answer, tuple) and all(
-        type(one) is int and 0 <= one < flood.symbols for one in answer
+    valid = isinstance(answer, tuple) and all(
+        type(symbol) is int and 0 <= symbol < flood.symbols for symbol in answer
     )
-    if not whole or len(answer) != flood.accounts:
-        raise CheckFailed(
+    if not valid or len(answer) != flood.accounts:
+        raise CheckFailure(
             f"submissions must return {flood.accounts} whole numbers from 0 to "
             f"{flood.symbols - 1}, one for each of "
             f"your accounts, not {short(answer)}; see step B"
         )
-    found: tuple[int, ...] = answer
-    return found
+    sent: tuple[int, ...] = answer
+    return sent
 
 
 def spec_of_flood() -> KRRHistogram:
@@ -83,7 +83,7 @@ def spec_of_flood() -> KRRHistogram:
 
 def play(
     answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
-) -> tuple[Flooded | None, Left | None]:
+) -> tuple[FloodedRound | None, ShrunkRound | None]:
     """Plays the flooded round with these answers and a victim of this value, and the round with
     this plan; None: not.
 
@@ -97,7 +97,7 @@ def play(
 
 async def _play(
     answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
-) -> tuple[Flooded | None, Left | None]:
+) -> tuple[FloodedRound | None, ShrunkRound | None]:
     from shuffledp_labs.systems import running_system
 
     async with running_system() as system:
@@ -106,48 +106,49 @@ async def _play(
     return flooded, left
 
 
-async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> Flooded:
+async def _flood(system: LocalSystem, answers: Sequence[int], value: int) -> FloodedRound:
     from shuffledp_sim.users.small_round import open_small
 
-    one = await open_small(system, flooded_plan(system))
-    victim, forged = one.prepared([value])[0], one.sealed(answers)
+    small_round = await open_small(system, flooded_plan(system))
+    victim = small_round.prepared([value])[0]
+    forged = small_round.sealed(answers)
     # The victim somewhere in the middle: the order of arrival is nothing that the adversary needs.
-    await one.send([*forged[: USERS // 2], victim, *forged[USERS // 2 :]])
-    return await seen(one, victim)
+    await small_round.send([*forged[: USERS // 2], victim, *forged[USERS // 2 :]])
+    return await finish_and_observe(small_round, victim)
 
 
 def flooded_plan(system: LocalSystem) -> RoundPlan:
     """The plan of a round with one victim, which all other reports surround."""
-    return _asked(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
+    return _plan(system, "krr-histogram", SYMBOLS, 3.0, 1e-3, USERS, USERS, 0)
 
 
-async def seen(one: SmallRound, victim: PreparedSubmission) -> Flooded:
+async def finish_and_observe(small_round: SmallRound, victim: PreparedSubmission) -> FloodedRound:
     """Ends a round that is published, and gives what the adversary sees of it."""
     from shuffledp_core.decoding import decode
     from shuffledp_core.keys import verify_from
 
-    result = verify_from(one.roster.analyst, await one.finish(), Result)
-    geometry = one.verified.geometry
-    board = decode(await one.board(result), geometry, SYMBOLS, result.accepted)
-    return Flooded(board.counts, int.from_bytes(victim.messages[geometry.symbol_at], "big"))
+    result = verify_from(small_round.roster.analyst, await small_round.finish(), Result)
+    geometry = small_round.verified.geometry
+    board = decode(await small_round.board(result), geometry, SYMBOLS, result.accepted)
+    return FloodedRound(board.counts, int.from_bytes(victim.messages[geometry.symbol_at], "big"))
 
 
-async def _leave(system: LocalSystem, plan: tuple[int, int]) -> Left:
+async def _leave(system: LocalSystem, plan: tuple[int, int]) -> ShrunkRound:
     from shuffledp_core.keys import verify_from
     from shuffledp_sim.users.small_round import open_small
 
     least, colluding = plan
-    asked = _asked(system, "sgdl-shuffle", 1, EPSILON, DELTA, least, EXPECTED, colluding)
-    one = await open_small(system, asked)
-    await one.send(one.prepared([place % 2 for place in range(EXPECTED // 2)]))
-    result = verify_from(one.roster.analyst, await one.finish(), Result)
+    plan_of_round = _plan(system, "sgdl-shuffle", 1, EPSILON, DELTA, least, EXPECTED, colluding)
+    small_round = await open_small(system, plan_of_round)
+    await small_round.send(small_round.prepared([index % 2 for index in range(EXPECTED // 2)]))
+    result = verify_from(small_round.roster.analyst, await small_round.finish(), Result)
     if result.final_certificate is None:
-        return Left(result.reason or "no reason was given")
-    final = verify_from(one.roster.accountant, result.final_certificate, Certificate)
-    return Left(None, final.epsilon.certified, final.holds)
+        return ShrunkRound(result.reason or "no reason was given")
+    final = verify_from(small_round.roster.accountant, result.final_certificate, Certificate)
+    return ShrunkRound(None, final.epsilon.certified, final.holds)
 
 
-def _asked(
+def _plan(
     system: LocalSystem,
     mechanism: str,
     size: int,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shuffledp_core.mechanisms import Spec
 from shuffledp_labs.errors import NotWritten
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab06_surrounded import rounds
 from shuffledp_labs.lab06_surrounded.guessing import Flood
 
@@ -20,7 +20,7 @@ USERS, SYMBOLS, EPSILON, DELTA = 1000, 10, 0.3, 1e-6
 honest.
 """
 
-WANTED = 1.0
+TARGET_EPSILON = 1.0
 """The ε for which the picture asks how many may collude."""
 
 
@@ -31,7 +31,7 @@ def spec() -> Spec:
     return calibrate("krr-histogram", Target(EPSILON, DELTA, USERS, USERS, symbols=SYMBOLS))
 
 
-def certified(honest: int) -> float:
+def certify(honest: int) -> float:
     """The picture's certificate for so many honest users; infinite for none."""
     from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
@@ -50,20 +50,20 @@ def draw(colluding: int | None, file: Path) -> None:
             "certified for so many honest users",
             Role.CERTIFIED,
             honest,
-            [certified(one) for one in honest],
+            [certify(count) for count in honest],
         ),
         PlottedCurve(
-            "certified if all are counted as honest", Role.LIMIT, [1, USERS], [certified(USERS)] * 2
+            "certified if all are counted as honest", Role.LIMIT, [1, USERS], [certify(USERS)] * 2
         ),
     ]
     if colluding is not None:
         left = USERS - colluding
         curves.append(
             PlottedCurve(
-                f"your border for ε = {WANTED:g}: {colluding} may collude",
+                f"your border for ε = {TARGET_EPSILON:g}: {colluding} may collude",
                 Role.MEASURED,
                 [left],
-                [certified(left)],
+                [certify(left)],
                 joined=False,
             )
         )
@@ -75,25 +75,25 @@ def _steps() -> Sequence[int]:
     return sorted({round(USERS ** (step / 24)) for step in range(25)})
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Draws the picture with the student's border, and floods a real round with the student's
     accounts.
     """
     program, picture, colluding = showing.program, showing.out / "honest.png", None
     try:
-        colluding = program.call("most_colluding", certified, USERS, WANTED, seconds=120.0)
+        colluding = program.call("most_colluding", certify, USERS, TARGET_EPSILON, seconds=120.0)
     except NotWritten:
         showing.progress("most_colluding is not written yet: the picture has no border (step C)")
     showing.progress(f"{len(_steps())} certificates of a round of {USERS:,} users, for the picture")
     draw(colluding if type(colluding) is int else None, picture)
     try:
-        showing.progress(_flooded(showing))
+        showing.progress(_play_flooded_round(showing))
     except NotWritten:
         showing.progress("submissions or guess is not written yet: no round to flood (step B)")
     return picture
 
 
-def _flooded(showing: Showing) -> str:
+def _play_flooded_round(showing: ShowRun) -> str:
     """Plays a real round in which the student's accounts surround one user, and tells what came of
     it.
     """
@@ -101,11 +101,11 @@ def _flooded(showing: Showing) -> str:
     p = 1 - mechanism.blanket + mechanism.blanket / mechanism.symbols
     prior = (Fraction(1, 2), Fraction(1, 4), Fraction(3, 20), Fraction(1, 10))
     flood = Flood(rounds.USERS, rounds.USERS - 1, mechanism.symbols, p, prior)
-    mine = rounds.submitted(program, flood)
+    mine = rounds.call_submissions(program, flood)
     program.call(
         "guess",
         flood.plan,
-        tuple(mine.count(one) + (one == 0) for one in range(flood.symbols)),
+        tuple(mine.count(symbol) + (symbol == 0) for symbol in range(flood.symbols)),
         mine,
     )
     value = showing.draws.below(mechanism.symbols)
@@ -114,7 +114,7 @@ def _flooded(showing: Showing) -> str:
     if seen is None:
         raise AssertionError("the round was asked for")
     answer = program.call("guess", flood.plan, seen.board, mine)
-    sent = tuple(mine.count(one) for one in range(flood.symbols))
+    sent = tuple(mine.count(symbol) for symbol in range(flood.symbols))
     return (
         f"the board says {seen.board}, your accounts sent {sent}; you guess "
         f"{answer}, the user holds {value} and sent {seen.victim_sent} (it is truthful with "

@@ -7,9 +7,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from shuffledp_labs.lab import Check, Lab, Later, Prediction
+from shuffledp_labs.lab import Check, Lab, LazyFunction, Prediction
 
-_of = partial(Later, __name__)
+_of = partial(LazyFunction, __name__)
 
 LAB: Final = Lab(
     number=7,
@@ -139,6 +139,6 @@ LAB: Final = Lab(
         "cost in your own run, what does it not promise, and what are `colluding` and the local "
         "guarantee still for?",
     ),
-    show=_of("show.run"),
+    show=_of("show.show"),
     folder=__name__,
 )

@@ -34,7 +34,7 @@ class AskedPool(Pool):
     spare: Sequence[bytes] = ()
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class PoolQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A node's pool, as it travels."""
 
     geometry: Geometry
@@ -46,7 +46,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     spare: list[bytes]
 
     @classmethod
-    def of(cls, pool: Pool, spare: Sequence[bytes] = ()) -> Question:
+    def of(cls, pool: Pool, spare: Sequence[bytes] = ()) -> PoolQuestion:
         """What a pool holds, less what only an attack of the adversary's own needs."""
         return cls(
             geometry=pool.geometry,
@@ -95,7 +95,7 @@ class Answerer:
         return f"{host}:{port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._asked, "127.0.0.1", 0, limit=_LONGEST)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LONGEST)
         return self
 
     async def __aexit__(
@@ -108,20 +108,20 @@ class Answerer:
             self._server.close()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         if task is not None:
             self._open.add(task)
             task.add_done_callback(self._open.discard)
         try:
-            question = msgspec.json.decode(await reader.readline(), type=Question)
-            writer.write(msgspec.json.encode(await self._said(question.pool())) + b"\n")
+            question = msgspec.json.decode(await reader.readline(), type=PoolQuestion)
+            writer.write(msgspec.json.encode(await self._call_answer(question.pool())) + b"\n")
             await writer.drain()
         finally:
             writer.close()
             await writer.wait_closed()
 
-    async def _said(self, pool: AskedPool) -> list[bytes]:
+    async def _call_answer(self, pool: AskedPool) -> list[bytes]:
         try:
             return list(await asyncio.to_thread(self._answer, pool))
         except Exception as error:  # noqa: BLE001 - raised again by whoever started the round
@@ -136,7 +136,7 @@ async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[byt
     """
     reader, writer = await asyncio.open_connection(*host_and_port(address), limit=_LONGEST)
     try:
-        writer.write(msgspec.json.encode(Question.of(pool, spare)) + b"\n")
+        writer.write(msgspec.json.encode(PoolQuestion.of(pool, spare)) + b"\n")
         await writer.drain()
         return msgspec.json.decode(await reader.readline(), type=list[bytes])
     finally:

@@ -11,12 +11,12 @@ from shuffledp_adversary.attacks.exchange.tampering import Pool
 from shuffledp_adversary.in_process import PlayedRound
 from shuffledp_client.evidence import check_evidence
 from shuffledp_core.errors import DocumentError, EvidenceError
-from shuffledp_labs.errors import CheckFailed, StudentFault, StudentRaised
+from shuffledp_labs.errors import CheckFailure, StudentException, StudentFault
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
-from shuffledp_labs.lab import Attempt
-from shuffledp_labs.lab07_cheats.cases import Case, Cases
-from shuffledp_labs.lab07_cheats.documents import BUNDLE, bundled
-from shuffledp_labs.lab07_cheats.hops import drawn
+from shuffledp_labs.lab import CheckAttempt
+from shuffledp_labs.lab07_cheats.cases import Cases, DeviceCase
+from shuffledp_labs.lab07_cheats.documents import BUNDLE, parse_bundle
+from shuffledp_labs.lab07_cheats.hops import draw_hop_inputs
 from shuffledp_labs.lab07_cheats.instances import (
     ALPHABET,
     Cheating,
@@ -24,7 +24,7 @@ from shuffledp_labs.lab07_cheats.instances import (
     cheating,
     complaints,
 )
-from shuffledp_labs.lab07_cheats.plans import Accountant
+from shuffledp_labs.lab07_cheats.plans import PlanAccountant
 from shuffledp_labs.words import short
 
 PLACES: Final = ((1, 3), (2, 3), (3, 3), (1, 2), (2, 4))
@@ -34,18 +34,18 @@ QUESTIONS: Final = 16
 """Questions to the accountant in step E: enough to halve the range of any round here."""
 
 
-def check_unnoticed(attempt: Attempt) -> str:
+def check_unnoticed(attempt: CheckAttempt) -> str:
     """B-unnoticed: the answer is another, and counts, lengths, layers and repeats are as in an
     honest round.
     """
     exchanged = 0
     for position, hops in PLACES:
         instance = cheating(attempt.draws.child(f"{position} of {hops}"), position, hops)
-        said = tampered_by(attempt, instance)
-        played = instance.played(sending(said))
+        batch = tampered_by(attempt, instance)
+        played = instance.play(sending(batch))
         refuse_noticed(played, instance)
         _require_exchanged(played, instance)
-        exchanged += instance.wanted
+        exchanged += instance.exchanges
     return f"{len(PLACES)} rounds, {exchanged} messages exchanged, no node noticed"
 
 
@@ -54,47 +54,46 @@ def sending(batch: list[bytes]) -> Callable[[Pool], list[bytes]]:
     return lambda _: batch
 
 
-def tampered_by(attempt: Attempt, instance: Cheating) -> list[bytes]:
+def tampered_by(attempt: CheckAttempt, instance: Cheating) -> list[bytes]:
     """The student's batch for this round.
 
-    `CheckFailed` for one that the next party refuses by its length.
+    `CheckFailure` for one that the next party refuses by its length.
     """
-    said = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
-    return batch_of(said, instance, "tamper gives a list of bytes")
+    batch = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
+    return batch_of(batch, instance, "tamper gives a list of bytes")
 
 
-def batch_of(said: Any, instance: Cheating, asked: str) -> list[bytes]:
-    """A student's batch, as long as the honest one; else `CheckFailed`."""
-    if not is_list_of_bytes(said):
-        raise CheckFailed(
-            f"{asked}, {instance.title}: it gave {kind_of(said)}; see its docstring in work.py"
+def batch_of(batch: Any, instance: Cheating, requirement: str) -> list[bytes]:
+    """A student's batch, as long as the honest one; else `CheckFailure`."""
+    if not is_list_of_bytes(batch):
+        raise CheckFailure(
+            f"{requirement}, {instance.title}: it gave {kind_of(batch)}; see its docstring in "
+            f"work.py"
         )
-    if len(said) != instance.records:
-        raise CheckFailed(
-            f"no node notices, {instance.title}: {abs(len(said) - instance.records)} records too "
-            f"{'many' if len(said) > instance.records else 'few'} for the counts that all nodes "
+    if len(batch) != instance.records:
+        raise CheckFailure(
+            f"no node notices, {instance.title}: {abs(len(batch) - instance.records)} records too "
+            f"{'many' if len(batch) > instance.records else 'few'} for the counts that all nodes "
             f"sign; see the handout, "
             "step B"
         )
     width = instance.geometry.record_bytes(instance.position + 1)
-    odd = [len(record) for record in said if len(record) != width]
+    odd = [len(record) for record in batch if len(record) != width]
     if odd:
-        raise CheckFailed(
+        raise CheckFailure(
             f"no node notices, {instance.title}: {len(odd)} records are {abs(odd[0] - width)} "
             f"bytes too "
             f"{'long' if odd[0] > width else 'short'} for where they go; see the handout, step B, "
             f"on layers"
         )
-    return list(said)
+    return list(batch)
 
 
 def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
-    """Raises `CheckFailed` if a node behind dropped something, or the analyst would leave something
-    out.
-    """
+    """Raise `CheckFailure` if a later node dropped records, or the analyst would omit some."""
     for position, dropped in played.dropped.items():
         if dropped:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"no node notices, {instance.title}: node {position} drops {dropped} onions, "
                 f"which repeat or do not "
                 "open, and signs for it; see the handout, step B, on what a node checks"
@@ -103,7 +102,7 @@ def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
     outside = sum(int.from_bytes(message[:width], "big") >= ALPHABET for message in played.board)
     repeated = len(played.board) - len({message[width:] for message in played.board})
     if outside or repeated:
-        raise CheckFailed(
+        raise CheckFailure(
             f"no node notices, {instance.title}: the analyst leaves out messages, {outside} with "
             f"a symbol that is "
             f"none, {repeated} with a tag that stands there already; see the handout, step B"
@@ -111,111 +110,120 @@ def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
 
 
 def _require_exchanged(played: PlayedRound, instance: Cheating) -> None:
-    sent = {message for own in instance.messages for message in own}
-    made = [message for message in played.board if message not in sent]
+    sent = {message for messages in instance.messages for message in messages}
+    exchanged = [message for message in played.board if message not in sent]
     width = played.geometry.symbol_bytes
-    strange = sum(int.from_bytes(message[:width], "big") != instance.symbol for message in made)
-    if len(made) != instance.wanted or strange:
-        raise CheckFailed(
+    strange = sum(
+        int.from_bytes(message[:width], "big") != instance.symbol for message in exchanged
+    )
+    if len(exchanged) != instance.exchanges or strange:
+        raise CheckFailure(
             f"the answer changes as the adversary wants, {instance.title}: "
-            f"{abs(len(made) - instance.wanted)} messages "
-            f"too {'many' if len(made) > instance.wanted else 'few'} are exchanged, {strange} "
+            f"{abs(len(exchanged) - instance.exchanges)} messages "
+            f"too {'many' if len(exchanged) > instance.exchanges else 'few'} are exchanged, "
+            f"{strange} "
             f"carry another symbol; "
             "see the handout, step B"
         )
 
 
-def check_complaints(attempt: Attempt) -> str:
+def check_complaints(attempt: CheckAttempt) -> str:
     """C-complaints: every message that is missing, changed or doubled, and which of the three."""
-    found = 0
+    total = 0
     for number in range(3):
         instance = complaints(attempt.draws.child(f"board {number}"))
-        said = _complaints(attempt, instance)
+        complaints_made = _complaints(attempt, instance)
         for user, due in instance.due.items():
-            own = said.get(user, {})
-            for place, what in due.items():
-                if own.get(place) != what:
-                    told = f"you said {own[place]!r}" if place in own else "you said nothing"
-                    raise CheckFailed(
+            own_complaints = complaints_made.get(user, {})
+            for index, what in due.items():
+                if own_complaints.get(index) != what:
+                    given_text = (
+                        f"you said {own_complaints[index]!r}"
+                        if index in own_complaints
+                        else "you said nothing"
+                    )
+                    raise CheckFailure(
                         f"every wronged user complains, {instance.title}: {user}, message "
-                        f"{place}: {told}; look for "
+                        f"{index}: {given_text}; look for "
                         "its tag row by row: see the handout, step C"
                     )
-            found += len(due)
-    return f"3 boards, {found} messages missing, changed or doubled: all found"
+            total += len(due)
+    return f"3 boards, {total} messages missing, changed or doubled: all found"
 
 
-def check_fair(attempt: Attempt) -> str:
+def check_fair(attempt: CheckAttempt) -> str:
     """C-fair: no complaint about a message that is there, or of a user who was promised nothing."""
     quiet = 0
     for number in range(3):
         instance = complaints(attempt.draws.child(f"board {number}"))
-        said = _complaints(attempt, instance)
-        for user, own in said.items():
-            for place in own:
-                if place not in instance.due.get(user, {}):
-                    raise CheckFailed(
+        complaints_made = _complaints(attempt, instance)
+        for user, own_complaints in complaints_made.items():
+            for index in own_complaints:
+                if index not in instance.due.get(user, {}):
+                    raise CheckFailure(
                         f"nobody complains without a reason, {instance.title}: {user}, message "
-                        f"{place!r}; who holds no "
+                        f"{index!r}; who holds no "
                         "receipt for its own envelope was promised nothing: see the handout, step C"
                     )
         quiet += len(instance.mine) - len(instance.due)
     return f"3 boards, {quiet} users without a reason: none complains"
 
 
-def _complaints(attempt: Attempt, instance: Complaints) -> dict[str, dict[Any, Any]]:
-    said = attempt.program.call("check_board", instance.receipts, instance.board, instance.mine)
-    if not isinstance(said, dict) or not all(isinstance(own, dict) for own in said.values()):
-        raise CheckFailed(
+def _complaints(attempt: CheckAttempt, instance: Complaints) -> dict[str, dict[Any, Any]]:
+    answer = attempt.program.call("check_board", instance.receipts, instance.board, instance.mine)
+    if not isinstance(answer, dict) or not all(
+        isinstance(own_complaints, dict) for own_complaints in answer.values()
+    ):
+        raise CheckFailure(
             f"check_board gives a dict of dicts, {instance.title}: see its docstring in work.py"
         )
-    return said
+    return answer
 
 
-def check_convict(attempt: Attempt) -> str:
+def check_convict(attempt: CheckAttempt) -> str:
     """D-convict: bundles that convict, before a stranger who has the roster and nothing else."""
     cases = Cases(attempt.draws)
     guilty = cases.guilty()
     missing = 0
-    for case in attempt.draws.shuffled(guilty):
-        said = attempt.program.call("evidence", case.kept, case.board)
-        if said is None:
-            raise CheckFailed(
+    for case in attempt.draws.permute(guilty):
+        bundle = attempt.program.call("evidence", case.stored, case.board)
+        if bundle is None:
+            raise CheckFailure(
                 f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see "
                 f"the handout, step D"
             )
-        missing += _convicted(said, case, cases)
+        missing += _count_convicted(bundle, case, cases)
     return f"{len(guilty)} cheated users, {missing} messages: the stranger convicts every time"
 
 
-def _convicted(said: Any, case: Case, cases: Cases) -> int:
-    if not isinstance(said, dict) or set(said) != set(BUNDLE):
-        raise CheckFailed(
+def _count_convicted(bundle: Any, case: DeviceCase, cases: Cases) -> int:
+    if not isinstance(bundle, dict) or set(bundle) != set(BUNDLE):
+        raise CheckFailure(
             f"a bundle with exactly what a stranger needs, a user of whom {case.what}: it has "
-            f"{sorted(said) if isinstance(said, dict) else type(said).__name__}; see the "
+            f"{sorted(bundle) if isinstance(bundle, dict) else type(bundle).__name__}; see the "
             f"docstring of evidence"
         )
-    secret = case.kept["private_key"]
-    if any(part in (secret, secret.hex()) for part in said.values()):
-        raise CheckFailed(
+    secret = case.stored["private_key"]
+    if any(part in (secret, secret.hex()) for part in bundle.values()):
+        raise CheckFailure(
             f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this "
             f"user"
         )
     try:
-        return check_evidence(bundled(said), cases.roster, case.board).missing
+        return check_evidence(parse_bundle(bundle), cases.roster, case.board).missing
     except (DocumentError, EvidenceError) as error:
-        raise CheckFailed(
+        raise CheckFailure(
             f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see "
             f"the handout, step D"
         ) from None
 
 
-def check_innocent(attempt: Attempt) -> str:
+def check_innocent(attempt: CheckAttempt) -> str:
     """D-innocent: no bundle where nobody cheated, or where no stranger would see it."""
     innocent = Cases(attempt.draws).innocent()
-    for case in attempt.draws.shuffled(innocent):
-        if attempt.program.call("evidence", case.kept, case.board) is not None:
-            raise CheckFailed(
+    for case in attempt.draws.permute(innocent):
+        if attempt.program.call("evidence", case.stored, case.board) is not None:
+            raise CheckFailure(
                 f"no evidence that falls through, a user of whom {case.what}: you accuse the "
                 f"route all the same, and "
                 "give the report away for nothing; see the handout, step D"
@@ -223,52 +231,53 @@ def check_innocent(attempt: Attempt) -> str:
     return f"{len(innocent)} users who can show nothing: none accuses"
 
 
-def check_crowd(attempt: Attempt) -> str:
+def check_crowd(attempt: CheckAttempt) -> str:
     """E-crowd: the victim alone among messages of the node's own, and nobody who could complain."""
     for hops in (2, 3):
         instance = cheating(attempt.draws.child(f"crowd {hops}"), 1, hops)
         number = attempt.draws.below(len(instance.messages))
-        _crowded(attempt, instance, number)
+        _check_one_crowd(attempt, instance, number)
     return "2 rounds: the victim is alone, and nobody holds a receipt for a message that is missing"
 
 
-def _crowded(attempt: Attempt, instance: Cheating, number: int) -> None:
+def _check_one_crowd(attempt: CheckAttempt, instance: Cheating, number: int) -> None:
     owners = instance.owners()
     victim = list(owners)[number]
     pool = instance.pool(instance.pool_of_node())
-    said = attempt.program.call("crowd", {**pool, "users": owners, "victim": victim})
+    answer = attempt.program.call("crowd", {**pool, "users": owners, "victim": victim})
     if (
-        not isinstance(said, dict)
-        or set(said) != {"receipts", "records"}
-        or not _names(said["receipts"])
+        not isinstance(answer, dict)
+        or set(answer) != {"receipts", "records"}
+        or not _names(answer["receipts"])
     ):
-        raise CheckFailed(
+        raise CheckFailure(
             f"crowd gives receipts and records, {instance.title}: see its docstring in work.py"
         )
-    played = instance.played(
-        sending(batch_of(said["records"], instance, "the records of crowd are a list of bytes"))
+    played = instance.play(
+        sending(batch_of(answer["records"], instance, "the records of crowd are a list of bytes"))
     )
     refuse_noticed(played, instance)
-    holders, board = set(said["receipts"]), set(played.board)
-    found = {
-        user: sum(message in board for message in own)
-        for user, own in zip(owners, instance.messages, strict=True)
+    holders = set(answer["receipts"])
+    board = set(played.board)
+    arrived = {
+        user: sum(message in board for message in messages)
+        for user, messages in zip(owners, instance.messages, strict=True)
     }
-    whole = instance.geometry.messages_per_user
-    wronged = sum(found.get(user, 0) < whole for user in holders)
+    per_user = instance.geometry.messages_per_user
+    wronged = sum(arrived.get(user, 0) < per_user for user in holders)
     if wronged:
-        raise CheckFailed(
+        raise CheckFailure(
             f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; "
             f"see the "
             "handout, step E"
         )
-    if victim not in holders or found.pop(victim) < whole:
-        raise CheckFailed(
+    if victim not in holders or arrived.pop(victim) < per_user:
+        raise CheckFailure(
             f"the victim takes part as ever, {instance.title}: it has no receipt; see the "
             f"handout, step E"
         )
-    if others := sum(found.values()):
-        raise CheckFailed(
+    if others := sum(arrived.values()):
+        raise CheckFailure(
             f"the victim is alone, {instance.title}: {others} messages of other users stand "
             f"beside its own; see the "
             "handout, step E"
@@ -279,38 +288,42 @@ def _names(receipts: Any) -> bool:
     return isinstance(receipts, tuple | list) and all(isinstance(user, str) for user in receipts)
 
 
-def check_price(attempt: Attempt) -> str:
+def check_price(attempt: CheckAttempt) -> str:
     """E-price: the most colluding reports for a stated ε, by the product's accountant."""
     draws = attempt.draws
     prices = []
     for _ in range(3):
-        accountant = Accountant.drawn(draws)
+        accountant = PlanAccountant.draw(draws)
         epsilon = accountant.between(draws)
-        asked: list[int] = []
+        questions: list[int] = []
 
-        certified = _asked(accountant, asked)
-        said = attempt.program.call("price", certified, accountant.users, epsilon)
+        certified = _counting_accountant(accountant, questions)
+        price = attempt.program.call("price", certified, accountant.users, epsilon)
         title = f"{accountant.users} users, {accountant.spec.kind}, ε {epsilon:.3f}"
-        if len(asked) > QUESTIONS:
-            raise CheckFailed(
+        if len(questions) > QUESTIONS:
+            raise CheckFailure(
                 f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each "
                 f"time"
             )
-        if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said < accountant.users:
-            raise CheckFailed(
-                f"price gives a number of reports, {title}: it gave {said!r}; see its docstring"
+        if (
+            isinstance(price, bool)
+            or not isinstance(price, int)
+            or not 0 <= price < accountant.users
+        ):
+            raise CheckFailure(
+                f"price gives a number of reports, {title}: it gave {price!r}; see its docstring"
             )
-        over = accountant.epsilon(accountant.users - said) > epsilon
+        over = accountant.epsilon(accountant.users - price) > epsilon
         if over or (
-            said + 1 < accountant.users
-            and accountant.epsilon(accountant.users - said - 1) <= epsilon
+            price + 1 < accountant.users
+            and accountant.epsilon(accountant.users - price - 1) <= epsilon
         ):
             what = "ε does not hold with so many" if over else "it holds with more"
-            raise CheckFailed(
+            raise CheckFailure(
                 f"the most colluding reports, {title}: {what}; see the handout, step E"
             )
         prices.append(
-            f"{accountant.users} users and ε {epsilon:.2f} allow for {said}, where nobody else is "
+            f"{accountant.users} users and ε {epsilon:.2f} allow for {price}, where nobody else is "
             f"honest "
             f"{accountant.epsilon(1):.2f} is left"
         )
@@ -318,7 +331,7 @@ def check_price(attempt: Attempt) -> str:
     return f"the most colluding reports of 3 plans: {'; '.join(prices)}"
 
 
-def _asked(accountant: Accountant, asked: list[int]) -> Callable[..., float]:
+def _counting_accountant(accountant: PlanAccountant, questions: list[int]) -> Callable[..., float]:
     """The accountant as the student's function asks it; keeps the questions."""
 
     def certified(*honest: Any) -> float:
@@ -326,40 +339,40 @@ def _asked(accountant: Accountant, asked: list[int]) -> Callable[..., float]:
             raise StudentFault(
                 f"certified(honest) takes one whole number, from 1 to {accountant.users}"
             )
-        asked.append(honest[0])
+        questions.append(honest[0])
         # Beyond the limit the answers cost nobody's time; the check fails for their number.
-        return accountant.epsilon(honest[0]) if len(asked) <= QUESTIONS else 0.0
+        return accountant.epsilon(honest[0]) if len(questions) <= QUESTIONS else 0.0
 
     return certified
 
 
-def _refuse_impossible(attempt: Attempt) -> None:
+def _refuse_impossible(attempt: CheckAttempt) -> None:
     try:
         attempt.program.call("price", lambda *honest: 2.0 + 1.0 / len(honest), 100, 1.0)
-    except StudentRaised as error:
+    except StudentException as error:
         if error.kind == "ValueError":
             return
-    raise CheckFailed(
+    raise CheckFailure(
         "a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the "
         "docstring"
     )
 
 
-def check_verdict(attempt: Attempt) -> str:
+def check_verdict(attempt: CheckAttempt) -> str:
     """F-verdict: what a party of a verified round says of what it is given, as the product does."""
-    cases = drawn(attempt.draws)
-    for case in attempt.draws.shuffled(cases):
-        said = attempt.program.call("verdict", case.told)
+    cases = draw_hop_inputs(attempt.draws)
+    for case in attempt.draws.permute(cases):
+        verdict = attempt.program.call("verdict", case.as_student_data)
         title = f"position {case.position} of a verified round in which {case.what}"
-        if said is not None and (type(said) is not int or not 0 <= said < case.position):
-            raise CheckFailed(
+        if verdict is not None and (type(verdict) is not int or not 0 <= verdict < case.position):
+            raise CheckFailure(
                 f"verdict gives None, 0 or the place of a node before this party, {title}: it "
-                f"gave {short(said)}; see "
+                f"gave {short(verdict)}; see "
                 "its docstring in work.py"
             )
-        if said != case.due:
-            raise CheckFailed(
-                f"whoever is at fault is named, and nobody else, {title}: {_verdict(said)}; see "
+        if verdict != case.due:
+            raise CheckFailure(
+                f"whoever is at fault is named, and nobody else, {title}: {_verdict(verdict)}; see "
                 f"the handout, step F"
             )
     named = sum(case.due not in {None, 0} for case in cases)
@@ -371,11 +384,11 @@ def check_verdict(attempt: Attempt) -> str:
     )
 
 
-def _verdict(said: int | None) -> str:
+def _verdict(verdict: int | None) -> str:
     return (
         "you go on"
-        if said is None
-        else f"you name node {said}"
-        if said
+        if verdict is None
+        else f"you name node {verdict}"
+        if verdict
         else "you stop and name nobody"
     )

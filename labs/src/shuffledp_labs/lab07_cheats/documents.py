@@ -64,7 +64,7 @@ SECRETS: Final = ("symbols", "seed")
 
 
 @dataclass(frozen=True)
-class Device:
+class RoundDevice:
     """One user of the round, and all that its device made.
 
     Attributes:
@@ -188,16 +188,16 @@ class Documents:
                 closes_at=NOW + 60_000,
             )
         )
-        said = document_digest(manifest)
+        manifest_digest = document_digest(manifest)
         signed = (
             self.identities[node].sign(
-                Countersignature(round_id=self.round_id, node=node, manifest_digest=said)
+                Countersignature(round_id=self.round_id, node=node, manifest_digest=manifest_digest)
             )
             for node in ROUTE
         )
         return Announcement(manifest=manifest, countersignatures=tuple(signed))
 
-    def device(self) -> Device:
+    def device(self) -> RoundDevice:
         """A new user with a drawn value: its submission, as a device makes it."""
         draws = self._draws
         key = _key(draws)
@@ -213,7 +213,7 @@ class Documents:
         claim = SubmissionClaim(
             round_id=self.round_id, credential=public, envelope_digest=digest(envelope)
         )
-        return Device(
+        return RoundDevice(
             value=value,
             member=Member.of(key, credential),
             symbols=symbols,
@@ -223,19 +223,19 @@ class Documents:
             claim=Identity(public, key).sign(claim),
         )
 
-    def receipt(self, device: Device, *, signer: str = ROUTE[0], **changes: str) -> Signed:
+    def receipt(self, device: RoundDevice, *, signer: str = ROUTE[0], **changes: str) -> Signed:
         """The entry node's receipt for a device's envelope.
 
         Signed by another party's key under its name.
         """
-        said = Receipt(
+        genuine = Receipt(
             round_id=self.round_id,
             credential=device.claim.signer,
             submission_digest=digest(device.envelope),
         )
-        return self.signed(ROUTE[0], signer, msgspec.structs.replace(said, **changes))
+        return self.sign_as(ROUTE[0], signer, msgspec.structs.replace(genuine, **changes))
 
-    def signed(self, name: str, signer: str, document: Document) -> Signed:
+    def sign_as(self, name: str, signer: str, document: Document) -> Signed:
         """A document under one party's name and perhaps another's key."""
         return Identity(name, self.identities[signer].key).sign(document)
 
@@ -254,7 +254,7 @@ class Documents:
             )
             for position, node in enumerate(ROUTE, start=2)
         )
-        said = Result(
+        document = Result(
             deployment=self.deployment,
             round_id=self.round_id,
             outcome=Outcome.PUBLISHED,
@@ -267,20 +267,20 @@ class Documents:
             ),
             headers=headers,
         )
-        return self.signed(ANALYST, signer, said)
+        return self.sign_as(ANALYST, signer, document)
 
-    def failed(self) -> Signed:
+    def failed_result(self) -> Signed:
         """The analyst's word that the round failed."""
-        said = Result(
+        result = Result(
             deployment=self.deployment,
             round_id=self.round_id,
             outcome=Outcome.FAILED,
             reason="too few reports",
             error="TooFewReportsError",
         )
-        return self.identities[ANALYST].sign(said)
+        return self.identities[ANALYST].sign(result)
 
-    def kept(self, device: Device, receipt: Signed | None, result: Signed) -> dict[str, Any]:
+    def device_data(self, device: RoundDevice, receipt: Signed | None, result: Signed) -> dict[str, Any]:
         """All that a device keeps, as the student's function is told it."""
         return {
             "round": self.round_id,
@@ -301,24 +301,24 @@ class Documents:
         }
 
 
-def bundled(said: dict[str, Any]) -> Evidence:
+def parse_bundle(bundle: dict[str, Any]) -> Evidence:
     """The evidence in a student's bundle, which has exactly the keys of `BUNDLE`.
 
     Raises:
         MalformedDocumentError: a part of it is no document, or of another type.
     """
-    if not all(isinstance(said[name], bytes if name in SECRETS else str) for name in BUNDLE):
+    if not all(isinstance(bundle[name], bytes if name in SECRETS else str) for name in BUNDLE):
         raise MalformedDocumentError(
             "documents are texts, symbols and seed are bytes, as the device keeps them"
         )
     return Evidence(
-        announcement=from_json(said["announcement"].encode(), Announcement),
-        credential=Signed.from_bytes(said["credential"].encode()),
-        claim=Signed.from_bytes(said["claim"].encode()),
-        receipt=Signed.from_bytes(said["receipt"].encode()),
-        result=Signed.from_bytes(said["result"].encode()),
-        symbols=said["symbols"],
-        seed=said["seed"],
+        announcement=from_json(bundle["announcement"].encode(), Announcement),
+        credential=Signed.from_bytes(bundle["credential"].encode()),
+        claim=Signed.from_bytes(bundle["claim"].encode()),
+        receipt=Signed.from_bytes(bundle["receipt"].encode()),
+        result=Signed.from_bytes(bundle["result"].encode()),
+        symbols=bundle["symbols"],
+        seed=bundle["seed"],
     )
 
 

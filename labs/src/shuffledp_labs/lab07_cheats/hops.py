@@ -50,7 +50,7 @@ class Cheat:
 
 
 @dataclass(frozen=True)
-class Given:
+class HopInput:
     """What the party at `position` is given: the list with node 1's signature, all headers before
     it, the last batch.
 
@@ -85,7 +85,7 @@ class Given:
         return None
 
     @property
-    def told(self) -> dict[str, Any]:
+    def as_student_data(self) -> dict[str, Any]:
         """All of it as the student's function is told it, with the arithmetic as functions."""
         return {
             "enrolled": tuple(sorted(self.enrolled)),
@@ -96,53 +96,62 @@ class Given:
                 for claim in self.claims
             ),
             "headers": tuple(
-                {"count": one.count, "root": one.root, "sum": one.total} for one in self.headers
+                {"count": header.count, "root": header.root, "sum": header.total}
+                for header in self.headers
             ),
             "records": self.records,
-            "signed": self.signed,
-            "proved": self.proved,
-            "add": added,
-            "root": rooted,
+            "signed": self.is_signed,
+            "proved": self.is_proved,
+            "add": add_keys,
+            "root": root_of,
         }
 
-    def signed(self, *place: Any) -> bool:
+    def is_signed(self, *arguments: Any) -> bool:
         """Whether the list (0), or header `place`, is signed by its node, behind what stands before
         it.
         """
-        if len(place) != 1 or type(place[0]) is not int or not 0 <= place[0] <= len(self.headers):
+        if (
+            len(arguments) != 1
+            or type(arguments[0]) is not int
+            or not 0 <= arguments[0] <= len(self.headers)
+        ):
             raise StudentFault(
                 f"signed takes 0 for the list, or the place of a header, from 1 to "
                 f"{len(self.headers)}"
             )
         terms, digest = self.terms, list_digest(self.terms, self.claims)
-        if place[0] == 0:
+        if arguments[0] == 0:
             return verifies(terms.identities[0], signed_list(terms, digest), self.list_signature)
-        header, at = self.headers[place[0] - 1], place[0]
+        header, at = self.headers[arguments[0] - 1], arguments[0]
         before = digest if at == 1 else link(terms, self.headers[at - 2])
         genuine = verifies(terms.identities[at - 1], signed_header(terms, header), header.signature)
         return genuine and header.previous == before
 
-    def proved(self, *asked: Any) -> bool:
+    def is_proved(self, *arguments: Any) -> bool:
         """Whether header `place` proves that its sum is this sum, blinded by its node's secret."""
-        if len(asked) != 2 or type(asked[0]) is not int or not 1 <= asked[0] <= len(self.headers):
+        if (
+            len(arguments) != 2
+            or type(arguments[0]) is not int
+            or not 1 <= arguments[0] <= len(self.headers)
+        ):
             raise StudentFault(
                 f"proved takes the place of a header, from 1 to {len(self.headers)}, and a sum"
             )
         try:
-            verify_sum(self.terms, self.headers[asked[0] - 1], _element(asked[1], "a sum"))
+            verify_sum(self.terms, self.headers[arguments[0] - 1], _element(arguments[1], "a sum"))
         except ProofError:
             return False
         return True
 
 
-def added(*keys: Any) -> bytes:
+def add_keys(*keys: Any) -> bytes:
     """The sum of keys, as the student's function asks for it."""
     if len(keys) != 1 or not isinstance(keys[0], tuple | list) or not keys[0]:
         raise StudentFault("add takes a list of keys, one at least")
     return total(_element(key, "a key") for key in keys[0])
 
 
-def rooted(*records: Any) -> bytes:
+def root_of(*records: Any) -> bytes:
     """The root of the tree over records, as the student's function asks for it."""
     if len(records) != 1 or not isinstance(records[0], tuple | list) or not records[0]:
         raise StudentFault("root takes the list of records, one at least")
@@ -151,9 +160,9 @@ def rooted(*records: Any) -> bytes:
     return root(list(records[0]))
 
 
-def _element(said: Any, what: str) -> Element:
+def _element(value: Any, what: str) -> Element:
     """Like some libraries it ignores bit 255: to look at a key's spelling is up to the student."""
-    data = said if isinstance(said, bytes) else b""
+    data = value if isinstance(value, bytes) else b""
     try:
         return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)
     except ProofError:
@@ -194,19 +203,20 @@ class Hops:
         records = [seal_record(self.terms, secret, 0) for secret in secrets]
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
-    def respelled(self) -> tuple[Prepared, Prepared]:
+    def respelled_users(self) -> tuple[Prepared, Prepared]:
         """A user who claims one key twice: as mixed, and as listed with the second key
         respelled.
         """
-        other, seed = self.user(), self.draws.bytes(32)
+        other = self.user()
+        seed = self.draws.bytes(32)
         secrets = (other.secrets[0], *other.secrets[:-1])
         records = [seal_record(self.terms, secret, 0) for secret in secrets]
-        listed = [records[0], _respelled(records[1]), *records[2:]]
+        listed = [records[0], _respell_key(records[1]), *records[2:]]
         random = self.draws.bytes
         mixed = sign_claim(self.terms, records, secrets, seed, random)
         return mixed, sign_claim(self.terms, listed, secrets, seed, random)
 
-    def given(
+    def input_at(
         self,
         what: str,
         position: int,
@@ -215,7 +225,7 @@ class Hops:
         users: Sequence[Prepared] | None = None,
         enrolled: frozenset[bytes] | None = None,
         listed_as: Sequence[Prepared] | None = None,
-    ) -> Given:
+    ) -> HopInput:
         """What the party at `position` is given where these nodes cheat, and all others work
         without a look.
 
@@ -224,14 +234,16 @@ class Hops:
         """
         users = self.users if users is None else users
         claims = claims_of(users if listed_as is None else listed_as)
-        signature, digest = self.parties.list_signature(claims), list_digest(self.terms, claims)
+        signature = self.parties.list_signature(claims)
+        digest = list_digest(self.terms, claims)
         keys = (key for user in users for key in user.claim.key_list)
         listed = ClaimList(digest, tuple(claims), total(keys))
-        exclusions, headers = Chain.start(self.terms, listed).digest, list[Header]()
+        exclusions = Chain.start(self.terms, listed).digest
+        headers = list[Header]()
         records, incoming = _records(self.terms, users), listed.total
         for at in range(1, position):
             cheat = (cheats or {}).get(at)
-            records = self._mixed(at, records, None if cheat is None else cheat.change)
+            records = self._mix(at, records, None if cheat is None else cheat.change)
             previous = link(self.terms, headers[-1]) if headers else digest
             stated = Header(at, previous, digest, exclusions, len(records), root(records))
             lied = cheat is not None and cheat.sum_of_sent
@@ -239,19 +251,25 @@ class Hops:
                 self._lying(stated, incoming, records) if lied else self._header(stated, incoming)
             )
             incoming = Element(headers[-1].total)
-        known = self.enrolled if enrolled is None else enrolled
-        return Given(
-            what, self.terms, known, tuple(claims), signature, tuple(headers), tuple(records)
+        enrolled_credentials = self.enrolled if enrolled is None else enrolled
+        return HopInput(
+            what,
+            self.terms,
+            enrolled_credentials,
+            tuple(claims),
+            signature,
+            tuple(headers),
+            tuple(records),
         )
 
-    def _mixed(self, at: int, records: Sequence[bytes], change: Change | None) -> list[bytes]:
+    def _mix(self, at: int, records: Sequence[bytes], change: Change | None) -> list[bytes]:
         secret, mixed = self.parties.secrets[at - 1], []
         for record in records:
             key, box = split(record)
             if at > 1:
                 box = self.terms.open(at, multiply(secret.opening, Element(key)), box) or b""
             mixed.append(multiply(secret.blinding, Element(key)) + box)
-        mixed = self.draws.shuffled(mixed)
+        mixed = self.draws.permute(mixed)
         return mixed if change is None else change(self.pool(at, mixed))
 
     def pool(self, at: int, records: list[bytes]) -> VerifiedPool:
@@ -275,12 +293,15 @@ class Hops:
         multiple.
         """
         at, secret = stated.position, self.parties.secrets[stated.position - 1].blinding
-        said = replace(stated, total=total(Element(split(record)[0]) for record in records))
-        pairs = self.terms.route.blinder(at), (incoming, Element(said.total))
-        context = (self.terms.manifest, *said.parts())
-        proved = replace(said, proof=prove_equal("hop", context, *pairs, secret, self.draws.bytes))
+        header = replace(stated, total=total(Element(split(record)[0]) for record in records))
+        pairs = self.terms.route.blinder(at), (incoming, Element(header.total))
+        context = (self.terms.manifest, *header.parts())
+        proved_header = replace(
+            header, proof=prove_equal("hop", context, *pairs, secret, self.draws.bytes)
+        )
         return replace(
-            proved, signature=self.parties.signers[at - 1](signed_header(self.terms, proved))
+            proved_header,
+            signature=self.parties.signers[at - 1](signed_header(self.terms, proved_header)),
         )
 
 
@@ -304,10 +325,10 @@ def _copy(pool: VerifiedPool) -> list[bytes]:
 
 
 def _respell(pool: VerifiedPool) -> list[bytes]:
-    return pool.replaced([0], lambda: _respelled(pool.records[0]))
+    return pool.replaced([0], lambda: _respell_key(pool.records[0]))
 
 
-def _respelled(record: bytes) -> bytes:
+def _respell_key(record: bytes) -> bytes:
     """The record with its key in a second spelling."""
     key, box = split(record)
     return second_spelling(Element(key)) + box
@@ -321,9 +342,9 @@ def _fewer(pool: VerifiedPool) -> list[bytes]:
     return pool.records[:-1]
 
 
-def drawn(draws: Draws) -> list[Given]:
+def draw_hop_inputs(draws: Draws) -> list[HopInput]:
     """One case of each kind, in rounds of four nodes; who looks, and who cheats, is drawn."""
-    made = Hops(draws, 4)
+    hops = Hops(draws, 4)
     last = 5
     """The analyst's position."""
 
@@ -334,48 +355,52 @@ def drawn(draws: Draws) -> list[Given]:
         return draws.integer(1, position - 2)
 
     return [
-        made.given("nothing is wrong", draws.integer(2, 4)),
-        made.given("nothing is wrong", last),
-        *_lists(made, looks),
-        *_batches(made, looks, before),
-        *_on_the_way(made, looks),
+        hops.input_at("nothing is wrong", draws.integer(2, 4)),
+        hops.input_at("nothing is wrong", last),
+        *_lists(hops, looks),
+        *_batches(hops, looks, before),
+        *_on_the_way(hops, looks),
     ]
 
 
-def _lists(made: Hops, looks: Callable[[], int]) -> list[Given]:
-    strangers = [made.users[0], *(made.user() for _ in made.users[1:])]
-    twins = made.twin()
-    twice = [*made.users[2:], *twins]
-    known = made.enrolled | {twin.claim.credential for twin in twins}
-    mixed, claimed = made.respelled()
+def _lists(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
+    strangers = [hops.users[0], *(hops.user() for _ in hops.users[1:])]
+    twins = hops.twin()
+    twice = [*hops.users[2:], *twins]
+    with_twins = hops.enrolled | {twin.claim.credential for twin in twins}
+    mixed, claimed = hops.respelled_users()
     return [
-        made.given(
+        hops.input_at(
             "all on the list but one are people whom nobody enrolled", looks(), users=strangers
         ),
-        made.given("two users on the list have the same key", looks(), users=twice, enrolled=known),
-        made.given("the list has fewer users than the round needs", looks(), users=made.users[2:]),
-        made.given(
+        hops.input_at(
+            "two users on the list have the same key", looks(), users=twice, enrolled=with_twins
+        ),
+        hops.input_at(
+            "the list has fewer users than the round needs", looks(), users=hops.users[2:]
+        ),
+        hops.input_at(
             "a user on the list has one key in two spellings",
             looks(),
-            users=[*made.users[1:], mixed],
-            listed_as=[*made.users[1:], claimed],
-            enrolled=made.enrolled | {claimed.claim.credential},
+            users=[*hops.users[1:], mixed],
+            listed_as=[*hops.users[1:], claimed],
+            enrolled=hops.enrolled | {claimed.claim.credential},
         ),
     ]
 
 
-def _batches(made: Hops, looks: Callable[[], int], before: Callable[[int], int]) -> list[Given]:
-    def by_the_one_before(what: str, change: Change, *, sum_of_sent: bool = False) -> Given:
+def _batches(hops: Hops, looks: Callable[[], int], before: Callable[[int], int]) -> list[HopInput]:
+    def by_the_one_before(what: str, change: Change, *, sum_of_sent: bool = False) -> HopInput:
         position = looks()
-        return made.given(what, position, {position - 1: Cheat(change, sum_of_sent=sum_of_sent)})
+        return hops.input_at(what, position, {position - 1: Cheat(change, sum_of_sent=sum_of_sent)})
 
-    def by_an_earlier_one(what: str, change: Change, *, sum_of_sent: bool = False) -> Given:
+    def by_an_earlier_one(what: str, change: Change, *, sum_of_sent: bool = False) -> HopInput:
         position = looks()
-        return made.given(
+        return hops.input_at(
             what, position, {before(position): Cheat(change, sum_of_sent=sum_of_sent)}
         )
 
-    few = exchange(1 + made.draws.below(3))
+    few = exchange(1 + hops.draws.below(3))
     return [
         by_the_one_before(
             "the node before exchanged records, and signs the sum that it should have", few
@@ -396,13 +421,13 @@ def _batches(made: Hops, looks: Callable[[], int], before: Callable[[int], int])
     ]
 
 
-def _on_the_way(made: Hops, looks: Callable[[], int]) -> list[Given]:
+def _on_the_way(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
     """Damage by whoever carries it: nobody signed what came."""
-    lost, other, bent = (made.given(f"{what} on its way", looks()) for what in _DAMAGE)
+    lost, other, bent = (hops.input_at(f"{what} on its way", looks()) for what in _DAMAGE)
     claims = lost.claims[1:]
-    at = made.draws.below(len(other.headers))
+    at = hops.draws.below(len(other.headers))
     header = other.headers[at]
-    foreign = multiply(made.parties.secrets[0].blinding, Element(header.total))
+    foreign = multiply(hops.parties.secrets[0].blinding, Element(header.total))
     headers = (*other.headers[:at], replace(header, total=foreign), *other.headers[at + 1 :])
     record = bytearray(bent.records[0])
     record[-1] ^= 1

@@ -29,7 +29,7 @@ class Cheating:
         geometry: its lengths.
         position: of the node that cheats.
         symbol: of which there are to be more.
-        wanted: number of records to exchange.
+        exchanges: number of records to exchange.
         messages: the plain messages of every user.
         draws: what the round is played with; played twice, it is the same round.
     """
@@ -37,7 +37,7 @@ class Cheating:
     geometry: Geometry
     position: int
     symbol: int
-    wanted: int
+    exchanges: int
     messages: tuple[tuple[bytes, ...], ...]
     draws: Draws
 
@@ -54,7 +54,7 @@ class Cheating:
         """Number of records in every batch."""
         return len(self.messages) * self.geometry.messages_per_user
 
-    def played(self, tamper: Tamper | None = None) -> PlayedRound:
+    def play(self, tamper: Tamper | None = None) -> PlayedRound:
         """The round, with this tampering at `position`; None: with honest nodes only."""
         conduct = Conduct() if tamper is None else Conduct(tampering={self.position: tamper})
         # A child of one label: each time from its beginning, so that keys, onions and orders come
@@ -69,7 +69,7 @@ class Cheating:
             seen.append(pool)
             return pool.records
 
-        self.played(look)
+        self.play(look)
         return seen[0]
 
     def pool(self, pool: Pool) -> dict[str, Any]:
@@ -82,19 +82,19 @@ class Cheating:
             "symbol_bytes": self.geometry.symbol_bytes,
             "tag_bytes": TAG_BYTES,
             "symbol": self.symbol,
-            "wanted": self.wanted,
+            "wanted": self.exchanges,
         }
 
     def owners(self) -> dict[str, tuple[bytes, ...]]:
         """By user, its records in the entry node's pool, which opened the envelopes."""
-        honest, per_user = self.played(), self.geometry.messages_per_user
+        honest, per_user = self.play(), self.geometry.messages_per_user
         records = split(honest.batches[1], self.geometry.record_bytes(2))
-        held: dict[str, list[bytes]] = {
+        records_of: dict[str, list[bytes]] = {
             user_name(number): [] for number in range(len(self.messages))
         }
-        for record, place in zip(records, honest.logs[1].permutation.tolist(), strict=True):
-            held[user_name(place // per_user)].append(record)
-        return {user: tuple(own) for user, own in held.items()}
+        for record, index in zip(records, honest.logs[1].permutation.tolist(), strict=True):
+            records_of[user_name(index // per_user)].append(record)
+        return {user: tuple(own_records) for user, own_records in records_of.items()}
 
 
 def user_name(number: int) -> str:
@@ -106,25 +106,26 @@ def cheating(draws: Draws, position: int, hops: int) -> Cheating:
     """A round of eight to twelve users in which too few send the wanted symbol for an exchange to
     be without effect.
     """
-    users, per_user = 8 + draws.below(5), 2 + draws.below(2)
+    users = 8 + draws.below(5)
+    per_user = 2 + draws.below(2)
     geometry = Geometry(
         suite="sealed-box", hops=hops, messages_per_user=per_user, symbol_bytes=1 + draws.below(2)
     )
     symbol = draws.below(ALPHABET)
     others = [other for other in range(ALPHABET) if other != symbol]
-    wanted = per_user + 1 + draws.below(3)
+    exchanges = per_user + 1 + draws.below(3)
 
-    def message(place: int) -> bytes:
-        # The first `wanted` - 1 messages carry the symbol: of the exchanged ones at least one
+    def message(index: int) -> bytes:
+        # The first `exchanges` - 1 messages carry the symbol: of the exchanged ones at least one
         # carried another.
-        chosen = symbol if place < wanted - 1 else draws.choice(others)
+        chosen = symbol if index < exchanges - 1 else draws.choice(others)
         return chosen.to_bytes(geometry.symbol_bytes, "big") + draws.bytes(TAG_BYTES)
 
     messages = tuple(
-        tuple(message(user * per_user + place) for place in range(per_user))
+        tuple(message(user * per_user + index) for index in range(per_user))
         for user in range(users)
     )
-    return Cheating(geometry, position, symbol, wanted, messages, draws.child("play"))
+    return Cheating(geometry, position, symbol, exchanges, messages, draws.child("play"))
 
 
 @dataclass(frozen=True)
@@ -167,8 +168,8 @@ def complaints(draws: Draws) -> Complaints:
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=per_user, symbol_bytes=width)
     sent = [[_plain(draws, geometry) for _ in range(per_user)] for _ in range(14)]
     played = play(geometry, sent, random=draws.child("round").bytes)
-    board = list(draws.shuffled(played.board))
-    users = draws.shuffled(range(len(sent)))
+    board = list(draws.permute(played.board))
+    users = draws.permute(range(len(sent)))
     missing, changed, doubled, torn, strangers = (
         users[:5],
         users[5:8],
@@ -203,7 +204,7 @@ def complaints(draws: Draws) -> Complaints:
     }
     del receipts[user_name(missing[3])]  # 5
     receipts[user_name(missing[4])] = digest(played.envelopes[missing[0]])
-    receipts = dict(draws.shuffled(list(receipts.items())))
+    receipts = dict(draws.permute(list(receipts.items())))
     return Complaints(receipts, b"".join(board), mine, _due(receipts, board, mine))
 
 
@@ -226,8 +227,8 @@ def _tear(board: list[bytes], message: bytes, given: Sequence[bytes], draws: Dra
     cut = 5 + draws.below(8)
     first = draws.bytes(len(message) - cut) + message[:cut]
     second = message[cut:] + draws.bytes(cut)
-    place = draws.below(len(board))
-    board[place:place] = [first, second]
+    index = draws.below(len(board))
+    board[index:index] = [first, second]
     board.append(bytes(len(message) - TAG_BYTES) + draws.bytes(TAG_BYTES))
 
 
@@ -241,11 +242,11 @@ def _due(
     for user, (envelope, messages) in mine.items():
         if receipts.get(user) != digest(envelope):
             continue
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             rows = [row for row in board if row[-TAG_BYTES:] == message[-TAG_BYTES:]]
             if rows == [message]:
                 continue
-            due.setdefault(user, {})[place] = (
+            due.setdefault(user, {})[index] = (
                 "missing" if not rows else "changed" if len(rows) == 1 else "doubled"
             )
     return due

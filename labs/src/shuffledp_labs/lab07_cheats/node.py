@@ -36,12 +36,14 @@ class AskingWork(TamperingWork):
         # See `TamperingWork`: the header of what is sent in a verified round.
         loop = asyncio.get_running_loop()
 
-        def asked(pool: VerifiedPool) -> list[bytes]:
+        def ask_grader(pool: VerifiedPool) -> list[bytes]:
             spare = [pool.forge(SYMBOL) for _ in pool.records]
             return asyncio.run_coroutine_threadsafe(ask(self.address, pool, spare), loop).result()
 
-        roster, made = self.relay.roster, self.orders.leave_made
-        return await in_thread(exchanged_batch, live, self.identity, roster, header, asked, made)
+        roster, leave_made = self.relay.roster, self.orders.leave_made
+        return await in_thread(
+            exchanged_batch, live, self.identity, roster, header, ask_grader, leave_made
+        )
 
 
 def asking(orders: Orders, address: str) -> Callable[[NodeServices], MixNode]:

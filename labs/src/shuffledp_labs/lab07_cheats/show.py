@@ -19,16 +19,16 @@ from shuffledp_core.verified.blame import check_trace, signed_accused
 from shuffledp_core.verified.chain import follow
 from shuffledp_core.verified.claims import check_list
 from shuffledp_core.verified.evidence import Trace
-from shuffledp_labs.errors import CheckFailed, NotWritten, StudentFault
+from shuffledp_labs.errors import CheckFailure, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Showing
-from shuffledp_labs.lab07_cheats.hops import Cheat, Given, Hops
+from shuffledp_labs.lab import ShowRun
+from shuffledp_labs.lab07_cheats.hops import Cheat, HopInput, Hops
 from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
 from shuffledp_labs.lab07_cheats.node import SYMBOL
 from shuffledp_labs.lab07_cheats.system import Order, exchanged_of, noticed_by, play
-from shuffledp_labs.price import measured
+from shuffledp_labs.price import measure_price
 
-KNOWN: Final = (
+SHIPPED: Final = (
     ("copies an onion", "copy", 1),
     ("marks an onion", "mark", 1),
     ("drops onions, signs for it", "drop", 1),
@@ -40,14 +40,14 @@ KNOWN: Final = (
 )
 """(words, name in `TAMPERINGS`, position)."""
 
-WANTED: Final = 3
+EXCHANGES: Final = 3
 """Records that the student's code exchanges in the picture's verified rounds."""
 
 PARTIES: Final = ("a node behind it", "the analyst", "users who look")
 
 
 @dataclass(frozen=True)
-class Row:
+class TamperingRow:
     """One tampering, and the words of each party that noticed; "" where it did not."""
 
     what: str
@@ -55,13 +55,15 @@ class Row:
     noticed: tuple[str, str, str]
 
 
-def observed(instance: Cheating, tamper: Callable[[Pool], Sequence[bytes]], what: str) -> Row:
+def observe(
+    instance: Cheating, tamper: Callable[[Pool], Sequence[bytes]], what: str
+) -> TamperingRow:
     """A row: the round with this tampering, seen by all honest parties.
 
     Users hold receipts, all of them.
     """
-    played = instance.played(tamper)
-    return Row(
+    played = instance.play(tamper)
+    return TamperingRow(
         what, instance.position, (_nodes(played), _analyst(played, instance), _users(played))
     )
 
@@ -85,15 +87,17 @@ def _analyst(played: PlayedRound, instance: Cheating) -> str:
 
 def _users(played: PlayedRound) -> str:
     board = played.board
-    wronged = sum(any(board.count(message) != 1 for message in own) for own in played.messages)
+    wronged = sum(
+        any(board.count(message) != 1 for message in messages) for messages in played.messages
+    )
     return f"{wronged} of {len(played.messages)} users" if wronged else ""
 
 
-def known_rows(draws: Draws) -> list[Row]:
+def known_rows(draws: Draws) -> list[TamperingRow]:
     """Rows of tamperings that ship with the attacks."""
     rows = []
-    for what, name, position in KNOWN:
-        row = observed(cheating(draws.child(name), position, 3), TAMPERINGS[name], what)
+    for what, name, position in SHIPPED:
+        row = observe(cheating(draws.child(name), position, 3), TAMPERINGS[name], what)
         if (
             name == "drop"
         ):  # in a round of its own its header says so, which the rounds in process do not carry
@@ -102,32 +106,34 @@ def known_rows(draws: Draws) -> list[Row]:
     return rows
 
 
-def own_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
+def own_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
     """Rows of the student's two functions."""
     rows = []
     for position in (1, 2, 3):
         instance = cheating(draws.child(f"own {position}"), position, 3)
         rows.append(
-            observed(
+            observe(
                 instance,
-                lambda pool, own=instance: list(call("tamper", own.pool(pool))),  # type: ignore[misc]
+                lambda pool, messages=instance: list(call("tamper", messages.pool(pool))),  # type: ignore[misc]
                 "your tamper",
             )
         )
     instance = cheating(draws.child("crowd"), 1, 3)
     owners = instance.owners()
-    said: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
 
-    def crowded(pool: Pool) -> list[bytes]:
-        said.update(
+    def crowd(pool: Pool) -> list[bytes]:
+        answer.update(
             call("crowd", {**instance.pool(pool), "users": owners, "victim": next(iter(owners))})
         )
-        return list(said["records"])
+        return list(answer["records"])
 
-    row = observed(instance, crowded, "your crowd")
-    played = instance.played(lambda _: list(said["records"]))
+    row = observe(instance, crowd, "your crowd")
+    played = instance.play(lambda _: list(answer["records"]))
     holders = [
-        own for user, own in zip(owners, played.messages, strict=True) if user in said["receipts"]
+        messages
+        for user, messages in zip(owners, played.messages, strict=True)
+        if user in answer["receipts"]
     ]
     return [
         *rows,
@@ -135,65 +141,69 @@ def own_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
     ]
 
 
-def made_up_list(draws: Draws) -> Row:
+def made_up_list(draws: Draws) -> TamperingRow:
     """The row of a verified round whose node 1 lists users whom nobody enrolled."""
-    made = Hops(draws, 3)
-    strangers = [made.users[0], *(made.user() for _ in made.users[1:])]
-    return _checked("lists made-up users", made.given("", 2, users=strangers), 1)
+    hops = Hops(draws, 3)
+    strangers = [hops.users[0], *(hops.user() for _ in hops.users[1:])]
+    return _row_of_input("lists made-up users", hops.input_at("", 2, users=strangers), 1)
 
 
-def framing(draws: Draws) -> Row:
+def framing(draws: Draws) -> TamperingRow:
     """The row of a last node that accuses a record which opens, by a second spelling of its
     share.
     """
-    made = Hops(draws, 3)
-    given, last = made.given("", made.terms.hops), made.terms.hops
+    hops = Hops(draws, 3)
+    given, last = hops.input_at("", hops.terms.hops), hops.terms.hops
     listed = check_list(given.terms, given.claims, given.enrolled, given.list_signature)
     case = follow(given.terms, listed, given.headers, ()).case
-    secret = made.parties.secrets[last - 1].opening
-    said = false_accusation(given.terms, last, given.records, 0, secret, second_spelling)
-    said = replace(said, signature=made.parties.signers[last - 1](signed_accused(case, last, said)))
+    secret = hops.parties.secrets[last - 1].opening
+    accusation = false_accusation(given.terms, last, given.records, 0, secret, second_spelling)
+    accusation = replace(
+        accusation, signature=hops.parties.signers[last - 1](signed_accused(case, last, accusation))
+    )
     try:
-        check_trace(case, last, Trace(said))
+        check_trace(case, last, Trace(accusation))
     except BadBlameError as error:
         named = str(error).partition(":")[0]
-        return Row("frames a user, verified", last, ("", f"names {named}", ""))
-    return Row("frames a user, verified", last, ("", "", ""))
+        return TamperingRow("frames a user, verified", last, ("", f"names {named}", ""))
+    return TamperingRow("frames a user, verified", last, ("", "", ""))
 
 
-def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[Row]:
+def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
     """Rows of the student's `exchange` in verified rounds."""
-    made = Hops(draws, 3)
+    hops = Hops(draws, 3)
 
     def change(pool: VerifiedPool) -> list[bytes]:
         spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
-        told = {
+        student_pool = {
             "records": tuple(pool.records),
             "position": pool.position,
             "spare": spare,
-            "wanted": WANTED,
+            "wanted": EXCHANGES,
         }
-        return exchanged_of(call("exchange", told), pool)
+        return exchanged_of(call("exchange", student_pool), pool)
 
-    positions = (1, made.terms.hops)
+    positions = (1, hops.terms.hops)
     return [
-        _checked("your exchange", made.given("", at + 1, {at: Cheat(change)}), at)
+        _row_of_input("your exchange", hops.input_at("", at + 1, {at: Cheat(change)}), at)
         for at in positions
     ]
 
 
-def _checked(what: str, given: Given, position: int) -> Row:
+def _row_of_input(what: str, given: HopInput, position: int) -> TamperingRow:
     words = {None: "", 0: "stops"}.get(given.due, f"names node {given.due}")
     at_analyst = given.position > given.terms.hops
-    return Row(f"{what}, verified", position, ("", words, "") if at_analyst else (words, "", ""))
+    return TamperingRow(
+        f"{what}, verified", position, ("", words, "") if at_analyst else (words, "", "")
+    )
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Draws the grid; with `tamper` written, plays a real round with it as well."""
     rows, program = known_rows(showing.draws), showing.program
     rows.append(made_up_list(showing.draws.child("list")))
     rows.append(framing(showing.draws.child("framing")))
-    price = measured(cheating(showing.draws.child("price"), 1, 3).geometry)
+    price = measure_price(cheating(showing.draws.child("price"), 1, 3).geometry)
     showing.progress(f"verified mixing over plain, on this machine: {price}")
     try:
         rows += own_rows(showing.draws, program.call)
@@ -209,12 +219,12 @@ def run(showing: Showing) -> Path:
         rows += exchange_rows(showing.draws.child("exchange"), program.call)
     except NotWritten as stub:
         showing.progress(f"{stub}: the picture goes without it, and without what comes after it")
-    except (StudentFault, CheckFailed, ValueError, TypeError, KeyError) as fault:
+    except (StudentFault, CheckFailure, ValueError, TypeError, KeyError) as fault:
         showing.progress(f"your own tampering is not in the picture: {fault}")
     return draw(rows, showing.out / "grid.png")
 
 
-def draw(rows: Sequence[Row], file: Path) -> Path:
+def draw(rows: Sequence[TamperingRow], file: Path) -> Path:
     """Writes the grid."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

@@ -24,12 +24,12 @@ from shuffledp_core.documents.models import HistoryDigest, Result
 from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.vocabulary import Mix, Outcome
-from shuffledp_labs.errors import CheckFailed, LabError
+from shuffledp_labs.errors import CheckFailure, LabError
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab07_cheats.asking import Answerer, AskedPool
 from shuffledp_labs.lab07_cheats.node import SYMBOL
-from shuffledp_labs.price import measured
+from shuffledp_labs.price import measure_price
 from shuffledp_labs.systems import running_system
 from shuffledp_sim.system.processes import LocalSystem
 
@@ -42,7 +42,7 @@ class Order:
     """What the node is told to do: how many records to exchange, and where it stands."""
 
     position: int
-    wanted: int
+    exchanges: int
 
     def pool(self, pool: Pool) -> dict[str, Any]:
         """The node's knowledge, as the student's function is told it."""
@@ -54,10 +54,10 @@ class Order:
             "symbol_bytes": pool.geometry.symbol_bytes,
             "tag_bytes": TAG_BYTES,
             "symbol": SYMBOL,
-            "wanted": self.wanted,
+            "wanted": self.exchanges,
         }
 
-    def verified(self, pool: AskedPool) -> dict[str, Any]:
+    def student_pool_verified(self, pool: AskedPool) -> dict[str, Any]:
         """The node's knowledge in a verified round, where it brings ready-made records of its
         own.
         """
@@ -65,34 +65,34 @@ class Order:
             "records": tuple(pool.records),
             "position": pool.position,
             "spare": tuple(pool.spare),
-            "wanted": self.wanted,
+            "wanted": self.exchanges,
         }
 
 
-def batch_of(said: Any, function: str) -> list[bytes]:
-    """What the student's function gave in a real round, a list of bytes; else `CheckFailed`."""
-    if not is_list_of_bytes(said):
-        raise CheckFailed(
-            f"{function} gives a list of bytes, a real round: it gave {kind_of(said)}; see its "
+def batch_of(batch: Any, function: str) -> list[bytes]:
+    """What the student's function gave in a real round, a list of bytes; else `CheckFailure`."""
+    if not is_list_of_bytes(batch):
+        raise CheckFailure(
+            f"{function} gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
             f"docstring"
         )
-    return list(said)
+    return list(batch)
 
 
-def exchanged_of(said: Any, pool: Pool) -> list[bytes]:
+def exchanged_of(returned: Any, pool: Pool) -> list[bytes]:
     """What the student's `exchange` gave for this pool, of the honest output's lengths.
 
-    Else `CheckFailed`.
+    Else `CheckFailure`.
     """
-    batch = batch_of(said, "exchange")
+    batch = batch_of(returned, "exchange")
     if list(map(len, batch)) != list(map(len, pool.records)):
-        raise CheckFailed(
+        raise CheckFailure(
             "exchange gives as many records as it got, each as long; see the handout, step F"
         )
     return batch
 
 
-def check_round(attempt: Attempt) -> str:
+def check_round(attempt: CheckAttempt) -> str:
     """B-round: a real round that is published, in which no node and no analyst noticed, and users
     did.
     """
@@ -118,14 +118,15 @@ def check_round(attempt: Attempt) -> str:
             if seen.stopped_by
             else f"{dropped} onions were dropped"
         )
-        raise CheckFailed(
+        raise CheckFailure(
             f"no node notices, {title}: {what}; see the handout, step B, on what a node checks"
         )
-    if seen.changed != order.wanted:
-        raise CheckFailed(
+    if seen.changed != order.exchanges:
+        raise CheckFailure(
             f"the answer changes as the adversary wants, {title}: "
-            f"{abs(seen.changed - order.wanted)} messages too "
-            f"{'many' if seen.changed > order.wanted else 'few'} are exchanged; see the handout, "
+            f"{abs(seen.changed - order.exchanges)} messages too "
+            f"{'many' if seen.changed > order.exchanges else 'few'} are exchanged; see the "
+            f"handout, "
             f"step B"
         )
     return f"published, {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
@@ -142,7 +143,7 @@ def noticed_by(seen: Observation) -> str:
     )
 
 
-def check_again(attempt: Attempt) -> str:
+def check_again(attempt: CheckAttempt) -> str:
     """F-rounds: the same node, once in a plain round and once in a verified one, which is stopped,
     and names it.
     """
@@ -154,26 +155,26 @@ def check_again(attempt: Attempt) -> str:
     seen = asyncio.run(play_twice(order, attempt.program.call))
     if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
         raise LabError("a round was not played to its end, which is not your fault; check again")
-    if seen.exchanged != order.wanted:
-        raise CheckFailed(
+    if seen.exchanged != order.exchanges:
+        raise CheckFailure(
             f"the same attack in a verified round, your node at position {order.position}: "
-            f"{abs(seen.exchanged - order.wanted)} records too "
-            f"{'many' if seen.exchanged > order.wanted else 'few'} "
+            f"{abs(seen.exchanged - order.exchanges)} records too "
+            f"{'many' if seen.exchanged > order.exchanges else 'few'} "
             "are exchanged; see the handout, step F"
         )
     if not seen.names_node:
         raise AssertionError(
             f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}"
         )
-    kept = "given back" if seen.stopped.charge == "released" else "spent all the same"
+    charge = "given back" if seen.stopped.charge == "released" else "spent all the same"
     return (
         f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by "
         f"{noticed_by(seen.plain)}; "
-        f"verified: no answer, stopped by {seen.reason}, the round's ε is {kept}; verified and "
+        f"verified: no answer, stopped by {seen.reason}, the round's ε is {charge}; verified and "
         f"your "
         f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over "
         f"plain: "
-        f"{measured(seen.honest.geometry)}"
+        f"{measure_price(seen.honest.geometry)}"
     )
 
 
@@ -222,19 +223,19 @@ async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
             return batch_of(call("tamper", order.pool(pool)), "tamper")
         if not cheats:
             return pool.records
-        said = exchanged_of(call("exchange", order.verified(pool)), pool)
-        exchanged.append(len(set(pool.records) - set(said)))
-        return said
+        batch = exchanged_of(call("exchange", order.student_pool_verified(pool)), pool)
+        exchanged.append(len(set(pool.records) - set(batch)))
+        return batch
 
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
     ):
-        plain, _, _ = await _played(system, order, Mix.PLAIN)
+        plain, _, _ = await _play_once(system, order, Mix.PLAIN)
         verified = True
-        _, published, geometry = await _played(system, order, Mix.VERIFIED)
+        _, published, geometry = await _play_once(system, order, Mix.VERIFIED)
         cheats = True
-        stopped, failed, _ = await _played(system, order, Mix.VERIFIED)
+        stopped, failed, _ = await _play_once(system, order, Mix.VERIFIED)
     if answerer.failure is not None:
         raise answerer.failure
     history = published.history.length if isinstance(published.history, HistoryDigest) else 0
@@ -253,13 +254,13 @@ async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
     ):
-        seen, result, _ = await _played(system, order, Mix.PLAIN)
+        seen, result, _ = await _play_once(system, order, Mix.PLAIN)
     if answerer.failure is not None:
         raise answerer.failure
     return seen, result.dropped if result.outcome == Outcome.PUBLISHED else 0
 
 
-async def _played(
+async def _play_once(
     system: LocalSystem, order: Order, mix: Mix
 ) -> tuple[Observation, Result, Geometry]:
     plan = plan_for(system, order.position)
@@ -269,7 +270,11 @@ async def _played(
     await tampered.submit()
     signed = await tampered.finish()
     seen = await judge(tampered, signed, b"", "exchange", order.position)
-    return seen, verify_from(tampered.roster.analyst, signed, Result), tampered.verified.geometry
+    return (
+        seen,
+        verify_from(tampered.roster.analyst, signed, Result),
+        tampered.verified.geometry,
+    )
 
 
 _PROCESS: Final = "shuffledp_labs.lab07_cheats.process"

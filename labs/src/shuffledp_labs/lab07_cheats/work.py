@@ -1,6 +1,6 @@
 """Lab 7, "The node that cheats": write the functions below.
 
-`shuffledp lab check 7` says how far you are.
+`shuffledp lab check 7` shows your progress.
 
 PyNaCl is there: `nacl.public.SealedBox(nacl.public.PublicKey(key)).encrypt(data)` seals to a node's
 round key, `nacl.signing.VerifyKey(key).verify(data, signature)` raises
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def tamper(pool: dict[str, Any]) -> list[bytes]:
-    """Step B: what your node sends on in place of the output of its honest mixing.
+    """Step B: the batch that your node sends instead of its honest output.
 
     Args:
         pool: "records" (a tuple of bytes: the output, peeled and mixed), "position" (your node's,
@@ -24,7 +24,7 @@ def tamper(pool: dict[str, Any]) -> list[bytes]:
             "wanted" (how many of the records are to be exchanged for messages with it).
 
     Returns:
-        As many records, `wanted` of them exchanged and the others as they were, so that no node can
+        As many records, `wanted` of them exchanged and the others unchanged, so that no node can
         notice.
     """
     raise NotImplementedError
@@ -33,41 +33,37 @@ def tamper(pool: dict[str, Any]) -> list[bytes]:
 def check_board(
     receipts: dict[str, str], board: bytes, mine: dict[str, tuple[bytes, tuple[bytes, ...]]]
 ) -> dict[str, dict[int, str]]:
-    """Step C: who has a reason to complain about a published board, and which.
+    """Step C: the users who may complain about a published board, and their reasons.
 
     Args:
-        receipts: by user, SHA-256 (hex) of the envelope that the entry node acknowledged; not
-            everybody has one.
-        board: all plain messages, one after another, nothing between them; all messages of a round
-            have one length.
+        receipts: by user, SHA-256 (hex) of the envelope that the entry node acknowledged; some
+            users have none.
+        board: all plain messages, concatenated; all messages of a round have the same length.
         mine: by user, the envelope that it sent and the plain messages in it; a tag is the last 16
             bytes of a message.
 
     Returns:
-        For every user whose own envelope was acknowledged: {place of the message: what happened to
-            it}, "missing" if
-        its tag stands nowhere on the board, "changed" if it stands there once with another symbol,
-        "doubled" if it
-        stands there more than once. Nothing about messages that are there once and unchanged, or
-        about users who have
-        no reason.
+        For every user whose own envelope was acknowledged: {index of the message: what happened to
+        it}: "missing" if its tag is not on the board, "changed" if it is there once with another
+        symbol, "doubled" if it is there more than once. Messages that are there once and unchanged,
+        and users without a reason, are left out.
     """
     raise NotImplementedError
 
 
-def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
-    """Step D: the bundle with which a user convicts the route before a stranger.
+def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
+    """Step D: the evidence with which a user convicts the route before a stranger.
 
-    None if the stranger would not.
+    None if the stranger would not be convinced.
 
     Args:
-        kept: all that the user's device kept: "round" (its id, hex), "entry" and "entry_key" (name
-            and Ed25519 key, 32 bytes, of the entry node), "analyst_key" (32 bytes, too),
+        stored: all that the user's device stored: "round" (its id, hex), "entry" and "entry_key"
+            (name and Ed25519 key, 32 bytes, of the entry node), "analyst_key" (32 bytes),
             "envelope", "messages", the signed documents "announcement", "credential", "claim",
             "receipt" (None: none came) and "result" as JSON text, the secrets "symbols" and "seed"
-            that make tags and seals, and the secrets "value" and "private_key" that nobody else
-            ever needs.
-        board: the board, as the user was given it.
+            from which tags and seals are made, and the secrets "value" and "private_key", which no
+            one else ever needs.
+        board: the board that the user received.
 
     Returns:
         A dict with exactly "announcement", "credential", "claim", "receipt", "result", "symbols"
@@ -77,16 +73,15 @@ def evidence(kept: dict[str, Any], board: bytes) -> dict[str, Any] | None:
 
 
 def crowd(pool: dict[str, Any]) -> dict[str, Any]:
-    """Step E: an entry node that leaves the victim alone with messages of its own, so that nobody
-    at all can notice.
+    """Step E: an entry node that surrounds the victim with its own messages, unnoticed by anyone.
 
     Args:
-        pool: as in step B at position 1, and "users": by user, the records that its envelope held;
+        pool: as in step B at position 1, and "users": by user, the records from its envelope;
             "victim": a user.
 
     Returns:
-        "receipts": the users who get one, a list; "records": the records for the next node, as many
-        as the pool has.
+        A dict with "receipts", the list of users who get one, and "records", the records for the
+        next node, as many as the pool has.
     """
     raise NotImplementedError
 
@@ -95,11 +90,11 @@ def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
     """Step E: the most colluding reports that a plan can allow for and still certify this ε.
 
     Args:
-        certified: `certified(honest)`: ε (nats) that the accountant certifies for so many honest
-            reports, from 1 to `users`; the more the smaller. Ask it 16 times at most.
+        certified: `certified(honest)` is the ε (nats) that the accountant certifies for `honest`
+            honest reports, from 1 to `users`; it decreases with more. Call it at most 16 times.
         users: reports of the round.
-        epsilon: what the plan promises; raise ValueError if it holds not even where everybody is
-            honest.
+        epsilon: the ε that the plan promises; raise ValueError if it does not hold even if all
+            reports are honest.
     """
     raise NotImplementedError
 
@@ -110,16 +105,16 @@ def exchange(pool: dict[str, Any]) -> list[bytes]:
     Args:
         pool: "records" (a tuple of bytes: the output, opened and mixed), "position" (your node's,
             from 1), "wanted" (how many of the records are to be exchanged), "spare" (as many
-            records of your own with the wanted symbol, which open at everybody behind your node).
+            records of your own with the wanted symbol, which open at all later nodes).
 
     Returns:
-        As many records, `wanted` of them exchanged and the others as they were.
+        As many records, `wanted` of them exchanged and the others unchanged.
     """
     raise NotImplementedError
 
 
 def verdict(seen: dict[str, Any]) -> int | None:
-    """Step F: whom the next party of a verified round names, after a look at all that it was given.
+    """Step F: the node that the next party of a verified round names after checking its input.
 
     Args:
         seen: "enrolled" (a tuple of credentials), "min_reports" (how many users the round needs),
@@ -133,8 +128,8 @@ def verdict(seen: dict[str, Any]) -> int | None:
             root over records, bytes.
 
     Returns:
-        None: nothing is wrong, and you go on. A position from 1: this node signed what cannot be
-            true, and is named. 0:
-        you stop, and name nobody, since nobody signed what you were given.
+        None: nothing is wrong, and the round goes on. A position from 1: this node signed something
+        false, and is named. 0: the round stops and no node is named, because what you received is
+        not what a node signed.
     """
     raise NotImplementedError

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Later, Prediction
+from shuffledp_labs.lab import Lab, LazyFunction, Prediction
 from shuffledp_labs.lab08_theorem.checks import CHECKS
 
 LAB: Final = Lab(
@@ -49,6 +49,6 @@ LAB: Final = Lab(
         'one does for the adversary. What does this mean for a proof that begins with "without '
         'loss of generality"?',
     ),
-    show=Later(__name__, "show.run"),
+    show=LazyFunction(__name__, "show.show"),
     folder=__name__,
 )

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt, Check, CheckFailed
+from shuffledp_labs.lab import Check, CheckAttempt, CheckFailure
 from shuffledp_labs.lab08_theorem import statements
 from shuffledp_labs.lab08_theorem.exact import Cell, delta_of, event_probabilities, worst_case
 from shuffledp_labs.lab08_theorem.statements import Statement
@@ -32,7 +32,7 @@ SECONDS = 120.0
 """For one call: enough to enumerate every output in fractions, on a slow machine."""
 
 
-def drawn_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) -> Cell:
+def draw_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) -> Cell:
     """A cell with 1 < e^ε < p/q: outside, δ is 0 or needs no mathematics."""
     k = draws.choice(symbols)
     odds = Fraction(draws.integer(5, 40), 2)
@@ -40,28 +40,28 @@ def drawn_cell(draws: Draws, users: tuple[int, ...], symbols: tuple[int, ...]) -
     return draws.choice(users), k, odds / (odds + k - 1), growth
 
 
-def drawn_until(draws: Draws, draw: Callable[[Draws], Any], fits: Callable[[Any], bool]) -> Any:
+def draw_until(draws: Draws, draw: Callable[[Draws], Any], fits: Callable[[Any], bool]) -> Any:
     """The first draw that fits.
 
     Each fits with a chance above 1/20, so that the limit is never met.
     """
     for _ in range(5000):
-        found = draw(draws)
-        if fits(found):
-            return found
+        instance = draw(draws)
+        if fits(instance):
+            return instance
     raise AssertionError("no instance fits")
 
 
-def told(cell: Cell) -> str:
+def describe_cell(cell: Cell) -> str:
     """A cell in words."""
     users, symbols, p, growth = cell
     return f"users = {users}, symbols = {symbols}, p = {p}, growth = {growth}"
 
 
-def check_delta(attempt: Attempt) -> str:
+def check_delta(attempt: CheckAttempt) -> str:
     """B: equality with the exact δ, one direction, of the whole histogram."""
     datasets = [
-        drawn_until(attempt.draws, partial(_dataset, symbols=k), _telling) for k in (2, 3, 4, 3, 4)
+        draw_until(attempt.draws, partial(_dataset, symbols=k), _telling) for k in (2, 3, 4, 3, 4)
     ]
     for symbols, p, growth, others in datasets:
         answer = attempt.program.call("delta", symbols, p, growth, others, seconds=SECONDS)
@@ -71,7 +71,7 @@ def check_delta(attempt: Attempt) -> str:
 
 
 def _dataset(draws: Draws, symbols: int) -> Dataset:
-    users, _, p, growth = drawn_cell(draws, (4, 5, 6), (symbols,))
+    users, _, p, growth = draw_cell(draws, (4, 5, 6), (symbols,))
     return symbols, p, growth, tuple(draws.below(symbols) for _ in range(users - 1))
 
 
@@ -88,12 +88,12 @@ def _telling(dataset: Dataset) -> bool:
 
 def _same_delta(what: str, answer: object, exact: Fraction, instance: str) -> None:
     if isinstance(answer, bool) or not isinstance(answer, (int, Fraction)):
-        raise CheckFailed(
+        raise CheckFailure(
             f"{what} must be a Fraction, not {type(answer).__name__} (at {instance}); a float is "
             f"not exact, see step B"
         )
     if answer != exact:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{what} is off by {_distance(answer, exact)} at {instance}; read steps B and C, and "
             f"'Background' "
             "for what is published"
@@ -105,35 +105,39 @@ def _distance(answer: Fraction | int, exact: Fraction) -> str:
     return "more than 1" if abs(answer - exact) > 1 else f"{float(abs(answer - exact)):.2g}"
 
 
-def check_worst(attempt: Attempt) -> str:
+def check_worst(attempt: CheckAttempt) -> str:
     """C: the largest δ, and a dataset that attains it."""
     draws = attempt.draws
-    cells = [drawn_cell(draws, (3, 4, 5), (k,)) for k in (2, 3, 4)]
+    cells = [draw_cell(draws, (3, 4, 5), (k,)) for k in (2, 3, 4)]
     # In one cell no dataset of equal users is the worst, in another one not all others at the third
     # symbol.
-    cells.append(drawn_until(draws, lambda d: drawn_cell(d, (4, 5), (3, 4)), _worst_is_mixed))
-    unlike: Cell = drawn_until(draws, lambda d: drawn_cell(d, (4, 5), (3, 4)), _third_is_not_worst)
+    cells.append(draw_until(draws, lambda d: draw_cell(d, (4, 5), (3, 4)), _worst_is_mixed))
+    unlike: Cell = draw_until(draws, lambda d: draw_cell(d, (4, 5), (3, 4)), _third_is_not_worst)
     cells.append(unlike)
-    for cell in draws.shuffled(cells):
+    for cell in draws.permute(cells):
         answer = attempt.program.call("worst", *cell, seconds=SECONDS)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise CheckFailed(
-                f"worst must return (delta, others), not {type(answer).__name__}; at {told(cell)}"
+            raise CheckFailure(
+                f"worst must return (delta, others), not {type(answer).__name__}; at "
+                f"{describe_cell(cell)}"
             )
         value, others = answer
         most, _ = worst_case(cell)
-        _same_delta("the largest delta", value, most, told(cell))
+        _same_delta("the largest delta", value, most, describe_cell(cell))
         users, symbols, p, growth = cell
         _check_values("others", others, users - 1, symbols)
         if delta_of(symbols, p, growth, others) != most:
-            raise CheckFailed(
-                f"the dataset returned does not attain the largest delta at {told(cell)}; see "
+            raise CheckFailure(
+                f"the dataset returned does not attain the largest delta at "
+                f"{describe_cell(cell)}; see "
                 f"step C"
             )
     # For the explanation: a cell of the student's own in which the dataset that looks worst is not.
-    largest, third = float(worst_case(unlike)[0]), float(statements.third_symbol(*unlike))
+    largest = float(worst_case(unlike)[0])
+    third = float(statements.third_symbol(*unlike))
     return (
-        f"{len(cells)} cells: the largest delta, attained by the dataset named; at {told(unlike)} "
+        f"{len(cells)} cells: the largest delta, attained by the dataset named; at "
+        f"{describe_cell(unlike)} "
         f"it is {largest:.4f}, "
         f"with all others at a third symbol {third:.4f}"
     )
@@ -148,20 +152,20 @@ def _third_is_not_worst(cell: Cell) -> bool:
 
 
 def _check_values(what: str, values: object, count: int, symbols: int) -> None:
-    whole = isinstance(values, tuple) and all(
+    valid = isinstance(values, tuple) and all(
         type(value) is int and 0 <= value < symbols for value in values
     )
-    if not whole or len(values) != count:  # type: ignore[arg-type] # a tuple, by the line above
-        raise CheckFailed(
+    if not valid or len(values) != count:  # type: ignore[arg-type] # a tuple, by the line above
+        raise CheckFailure(
             f"{what} must be {count} whole numbers from 0 to {symbols - 1}, not {short(values)}"
         )
 
 
-def check_printed(attempt: Attempt) -> str:
+def check_printed(attempt: CheckAttempt) -> str:
     """D: the printed theorem is false in these cells."""
     cells = _cells_where_false(attempt.draws, statements.printed_theorem, (4, 5), (3, 4))
     cell = _check_refuted(attempt, statements.printed_theorem, cells, "Theorem 1 as printed")
-    printed, one_bin, whole = (
+    printed, one_bin, exact = (
         float(delta)
         for delta in (
             statements.printed_theorem(*cell),
@@ -170,28 +174,32 @@ def check_printed(attempt: Attempt) -> str:
         )
     )
     return (
-        f"refuted, and the witness verified in rationals; at {told(cell)} the theorem prints "
+        f"refuted, and the witness verified in rationals; at {describe_cell(cell)} the theorem "
+        f"prints "
         f"{printed:.4f}, the best "
-        f"single bin has {one_bin:.4f}, the whole histogram {whole:.4f}"
+        f"single bin has {one_bin:.4f}, the whole histogram {exact:.4f}"
     )
 
 
-def check_mixed(attempt: Attempt) -> str:
+def check_mixed(attempt: CheckAttempt) -> str:
     """D: eight statements in a drawn order, each with drawn cells."""
-    asked = attempt.draws.shuffled(_mixture(attempt.draws))
-    for number, (statement, cells) in enumerate(asked, 1):
-        attempt.progress(f"statement {number} of {len(asked)}")
-        name = f"statement {number} of {len(asked)}"
+    statement_list = attempt.draws.permute(_mixture(attempt.draws))
+    for number, (statement, cells) in enumerate(statement_list, 1):
+        attempt.progress(f"statement {number} of {len(statement_list)}")
+        name = f"statement {number} of {len(statement_list)}"
         if any(worst_case(cell)[0] > statement(*cell) for cell in cells):
             _check_refuted(attempt, statement, cells, name)
         else:
             _check_accepted(attempt, statement, cells, name)
-    return f"{len(asked)} statements, true and false: each answered rightly, each witness verified"
+    return (
+        f"{len(statement_list)} statements, true and false: each answered rightly, each witness "
+        f"verified"
+    )
 
 
 def _mixture(draws: Draws) -> list[tuple[Statement, tuple[Cell, ...]]]:
     def anywhere(symbols: tuple[int, ...] = (2, 3, 4)) -> tuple[Cell, ...]:
-        return tuple(drawn_cell(draws, (3, 4, 5), symbols) for _ in range(CELLS))
+        return tuple(draw_cell(draws, (3, 4, 5), symbols) for _ in range(CELLS))
 
     needle = anywhere()
     return [
@@ -212,7 +220,7 @@ def _mixture(draws: Draws) -> list[tuple[Statement, tuple[Cell, ...]]]:
         ),
         (statements.exact_worst, anywhere()),
         # Never the first cell: who looks at one cell only does not find it.
-        (statements.lessened(draws.choice(needle[1:]), HAIR), needle),
+        (statements.lowered_in_one_cell(draws.choice(needle[1:]), HAIR), needle),
     ]
 
 
@@ -224,16 +232,16 @@ def _cells_where_false(
     def false(cell: Cell) -> bool:
         return worst_case(cell)[0] > statement(*cell)
 
-    cells = [drawn_cell(draws, users, symbols) for _ in range(CELLS - 1)]
-    return (*cells, drawn_until(draws, lambda d: drawn_cell(d, users, symbols), false))
+    cells = [draw_cell(draws, users, symbols) for _ in range(CELLS - 1)]
+    return (*cells, draw_until(draws, lambda d: draw_cell(d, users, symbols), false))
 
 
-def _asked(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fraction]:
+def _restrict_to_cells(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fraction]:
     """The statement as the student's program asks it: for these cells, and no larger ones."""
 
     def ask(*cell: Any) -> Fraction:
         if cell not in cells:
-            raise CheckFailed(
+            raise CheckFailure(
                 "statement was asked about something that is not a cell of `cells`: call it with "
                 "users, symbols, p and "
                 "growth of one of them (step D)"
@@ -244,20 +252,24 @@ def _asked(statement: Statement, cells: tuple[Cell, ...]) -> Callable[..., Fract
 
 
 def _check_accepted(
-    attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str
+    attempt: CheckAttempt, statement: Statement, cells: tuple[Cell, ...], name: str
 ) -> None:
-    answer = attempt.program.call("refute", _asked(statement, cells), cells, seconds=SECONDS)
+    answer = attempt.program.call(
+        "refute", _restrict_to_cells(statement, cells), cells, seconds=SECONDS
+    )
     if answer is not None:
         check_witness(statement, cells, answer, name)
 
 
 def _check_refuted(
-    attempt: Attempt, statement: Statement, cells: tuple[Cell, ...], name: str
+    attempt: CheckAttempt, statement: Statement, cells: tuple[Cell, ...], name: str
 ) -> Cell:
     """The cell of the witness, once it is verified."""
-    answer = attempt.program.call("refute", _asked(statement, cells), cells, seconds=SECONDS)
+    answer = attempt.program.call(
+        "refute", _restrict_to_cells(statement, cells), cells, seconds=SECONDS
+    )
     if answer is None:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{name} is false in at least one of its {len(cells)} cells, and refute returned "
             f"None; search every cell "
             "and every dataset, look at whole histograms, and compare rationals (step D)"
@@ -272,38 +284,38 @@ def check_witness(statement: Statement, cells: tuple[Cell, ...], answer: Any, na
     neighbouring datasets.
     """
     if not isinstance(answer, tuple) or len(answer) != 4:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{name}: refute must return None or (cell, first, second, event); see step D"
         )
     cell, first, second, event = answer
     if cell not in cells:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{name}: the cell of the witness is not one of those that were asked about"
         )
     users, symbols, _, growth = cell
     _check_values(f"{name}: the first dataset", first, users, symbols)
     _check_values(f"{name}: the second dataset", second, users, symbols)
-    if sum(one != other for one, other in zip(first, second, strict=True)) != 1:
-        raise CheckFailed(
+    if sum(in_first != in_second for in_first, in_second in zip(first, second, strict=True)) != 1:
+        raise CheckFailure(
             f"{name}: the two datasets must differ in exactly one user: {first} and {second}"
         )
     if not isinstance(event, tuple) or not all(_is_histogram(counts) for counts in event):
-        raise CheckFailed(
+        raise CheckFailure(
             f"{name}: the event must be a tuple of histograms, each a tuple of counts"
         )
-    one, other = event_probabilities(cell, first, second, frozenset(event))
+    in_first, in_second = event_probabilities(cell, first, second, frozenset(event))
     promised = statement(*cell)
-    if one <= growth * other + promised:
-        if other > growth * one + promised:
-            raise CheckFailed(
+    if in_first <= growth * in_second + promised:
+        if in_second > growth * in_first + promised:
+            raise CheckFailure(
                 f"{name}: the event is likelier on the second dataset than on the first at "
-                f"{told(cell)}; exchange the "
+                f"{describe_cell(cell)}; exchange the "
                 "two datasets, and it refutes (step D)"
             )
-        lacking = float(growth * other + promised - one)
-        raise CheckFailed(
+        lacking = float(growth * in_second + promised - in_first)
+        raise CheckFailure(
             f"{name}: the witness shows nothing: its event stays {lacking:.2g} within the promise "
-            f"at {told(cell)}; "
+            f"at {describe_cell(cell)}; "
             "either the statement is true there, or another event tells more (step D)"
         )
 

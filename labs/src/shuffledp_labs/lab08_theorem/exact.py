@@ -32,7 +32,7 @@ def histogram_law(symbols: int, p: Fraction, values: tuple[int, ...]) -> dict[Hi
     """Law of the published histogram when the users hold `values`. Exact."""
     q = (1 - p) / (symbols - 1)
     common = p.denominator * q.denominator
-    weights = _whole(p, q, common)
+    weights = _integer_weights(p, q, common)
     total = common ** len(values)
     return {
         counts: Fraction(weight, total)
@@ -47,12 +47,13 @@ def delta_of(symbols: int, p: Fraction, growth: Fraction, others: tuple[int, ...
     """
     q = (1 - p) / (symbols - 1)
     common = p.denominator * q.denominator
-    true, false = _whole(p, q, common)
+    true, false = _integer_weights(p, q, common)
     # P - e^ε Q for the changed user's symbol alone, times denominators: what it adds to any
     # histogram of the others.
     up, down = growth.numerator, growth.denominator
     change = [false * (down - up)] * symbols
-    change[0], change[1] = true * down - false * up, false * down - true * up
+    change[0] = true * down - false * up
+    change[1] = false * down - true * up
     gains: dict[Histogram, int] = {}
     for counts, weight in _law(symbols, true, false, tuple(sorted(others))).items():
         for symbol, step in enumerate(change):
@@ -82,13 +83,13 @@ def event_probabilities(
     """The probabilities of the event on both datasets. Exact."""
     _, symbols, p, _ = cell
     laws = (histogram_law(symbols, p, values) for values in (first, second))
-    one, other = (
+    in_first, in_second = (
         sum((law.get(counts, Fraction(0)) for counts in event), Fraction(0)) for law in laws
     )
-    return one, other
+    return in_first, in_second
 
 
-def _whole(p: Fraction, q: Fraction, common: int) -> tuple[int, int]:
+def _integer_weights(p: Fraction, q: Fraction, common: int) -> tuple[int, int]:
     return int(p * common), int(q * common)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp_labs.errors import NotWritten
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab08_theorem import statements
 from shuffledp_labs.lab08_theorem.checks import check_witness
 from shuffledp_labs.lab08_theorem.exact import Cell
@@ -94,32 +94,34 @@ def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
 
     (_, symbols, p, _), first, second, event = witness
     noise = (symbols * (1 - p) / (symbols - 1)).limit_denominator(2**60)
-    told = {tuple(counts) for counts in event}
+    event_counts = {tuple(counts) for counts in event}
     with sealing_pool() as pool:
         played = shuffled_counts(
             KRRHistogram(symbols=symbols, blanket=noise), (first, second), trials, pool
         )
-    one, other = (
-        sum(tuple(counts) in told for counts in board.tolist()) / trials for board in played
+    in_first, in_second = (
+        sum(tuple(counts) in event_counts for counts in board.tolist()) / trials for board in played
     )
-    return one, other
+    return in_first, in_second
 
 
-def played_in_words(witness: tuple[Any, ...], one: float, other: float) -> str:
+def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -> str:
     """What the real samplers showed against the printed promise."""
-    promised, growth = float(statements.printed_theorem(*witness[0])), float(witness[0][3])
+    promised = float(statements.printed_theorem(*witness[0]))
+    growth = float(witness[0][3])
     one_bin = float(statements.best_bin(*witness[0]))
     return (
         f"The clients' own sampler, {TRIALS:,} rounds on each dataset: your event happened in "
-        f"{one:.4f} and "
-        f"{other:.4f} of them, so that delta is about {one:.4f} - {growth:.4f} * {other:.4f} = "
-        f"{one - growth * other:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints "
+        f"{in_first:.4f} and "
+        f"{in_second:.4f} of them, so that delta is about {in_first:.4f} - {growth:.4f} * "
+        f"{in_second:.4f} = "
+        f"{in_first - growth * in_second:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints "
         f"{promised:.4f}, and the best single "
         f"bin has {one_bin:.4f}."
     )
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Draws the student's picture, and plays their witness against the printed theorem if they have
     one.
     """
@@ -138,5 +140,5 @@ def run(showing: Showing) -> Path:
         return picture
     check_witness(statements.printed_theorem, (SMALL,), witness, "the printed theorem")
     showing.progress("the clients' own sampler plays your witness")
-    showing.progress(played_in_words(witness, *play(witness)))
+    showing.progress(describe_play(witness, *play(witness)))
     return picture

@@ -49,7 +49,7 @@ def exact_worst(users: int, symbols: int, p: Fraction, growth: Fraction) -> Frac
     return worst_case((users, symbols, p, growth))[0]
 
 
-def lessened(cell: Cell, part: Fraction) -> Statement:
+def lowered_in_one_cell(cell: Cell, part: Fraction) -> Statement:
     """The truth, but in one cell too small by this part."""
 
     def statement(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
@@ -69,7 +69,7 @@ def blanket(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction
         comb(users - 1, others)
         * share**others
         * (1 - share) ** (users - 1 - others)
-        * _hidden(others + 1, cell)
+        * _delta_among_uniform(others + 1, cell)
         for cell in [(users, symbols, p, growth)]
         for others in range(users)
     )
@@ -90,12 +90,15 @@ def no_shuffle(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fract
 @lru_cache(maxsize=4096)
 def printed_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
     """Theorem 1 as printed: δ = Σ_s (1 - e^(ε - v_s))_+ P(s), with e^(v_s) by its sums A and B."""
-    q, rest = (1 - p) / (symbols - 1), users - at_x0
-    kappa1, kappa2 = p * (1 - q) / (q * (1 - p)), (1 - p) / (1 - q)
+    q = (1 - p) / (symbols - 1)
+    rest = users - at_x0
+    kappa1 = p * (1 - q) / (q * (1 - p))
+    kappa2 = (1 - p) / (1 - q)
     here, _ = _bin_of_x0(at_x0, users, p, q)
     total = ZERO
     for count in range(users + 1):
-        low, high = max(0, count - rest), min(at_x0, count)
+        low = max(0, count - rest)
+        high = min(at_x0, count)
         a = sum(
             (comb(at_x0, r) * comb(rest, count - r) * kappa1**r for r in range(low, high + 1)), ZERO
         )
@@ -117,7 +120,11 @@ def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fract
     """δ of the number of messages that say x0, the changed user at x0 or elsewhere. Exact."""
     here, elsewhere = _bin_of_x0(at_x0, users, p, (1 - p) / (symbols - 1))
     return sum(
-        (max(ZERO, one - growth * other) for one, other in zip(here, elsewhere, strict=True)), ZERO
+        (
+            max(ZERO, here_mass - growth * elsewhere_mass)
+            for here_mass, elsewhere_mass in zip(here, elsewhere, strict=True)
+        ),
+        ZERO,
     )
 
 
@@ -126,23 +133,25 @@ def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fractio
     say x1.
     """
     q = (1 - p) / (symbols - 1)
-    found = ZERO
+    largest = ZERO
     for at_x0 in range(users):
         here, elsewhere = _bin_of_x0(at_x0, users, p, q)
-        for one, other in ((here, elsewhere), (elsewhere, here)):
-            found = max(
-                found,
-                sum((max(ZERO, a - growth * b) for a, b in zip(one, other, strict=True)), ZERO),
+        for likely, unlikely in ((here, elsewhere), (elsewhere, here)):
+            largest = max(
+                largest,
+                sum(
+                    (max(ZERO, a - growth * b) for a, b in zip(likely, unlikely, strict=True)), ZERO
+                ),
             )
-    return found
+    return largest
 
 
 def _bin_of_x0(
     at_x0: int, users: int, p: Fraction, q: Fraction
 ) -> tuple[list[Fraction], list[Fraction]]:
     """Law of the messages that say x0: the changed user at x0, and elsewhere."""
-    common = _convolved(_binomial(at_x0, p), _binomial(users - 1 - at_x0, q))
-    return _convolved(common, [1 - p, p]), _convolved(common, [1 - q, q])
+    common = _convolve(_binomial(at_x0, p), _binomial(users - 1 - at_x0, q))
+    return _convolve(common, [1 - p, p]), _convolve(common, [1 - q, q])
 
 
 def _binomial(trials: int, chance: Fraction) -> list[Fraction]:
@@ -152,15 +161,15 @@ def _binomial(trials: int, chance: Fraction) -> list[Fraction]:
     ]
 
 
-def _convolved(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
+def _convolve(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
     result = [ZERO] * (len(left) + len(right) - 1)
-    for i, one in enumerate(left):
-        for j, other in enumerate(right):
-            result[i + j] += one * other
+    for i, left_mass in enumerate(left):
+        for j, right_mass in enumerate(right):
+            result[i + j] += left_mass * right_mass
     return result
 
 
-def _hidden(size: int, cell: Cell) -> Fraction:
+def _delta_among_uniform(size: int, cell: Cell) -> Fraction:
     """δ of one user's message among `size` - 1 uniform ones: E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+]
     k/size, Y_i uniform.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_labs.lab import Lab, Later, Prediction
+from shuffledp_labs.lab import Lab, LazyFunction, Prediction
 from shuffledp_labs.lab09_liar.checks import CHECKS
 
 LAB: Final = Lab(
@@ -51,6 +51,6 @@ LAB: Final = Lab(
         "would not be, either. "
         "What exactly has your audit shown about the clients that it did not name?",
     ),
-    show=Later(__name__, "show.run"),
+    show=LazyFunction(__name__, "show.show"),
     folder=__name__,
 )

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from shuffledp_labs.lab import Attempt, Check, CheckFailed
+from shuffledp_labs.lab import Check, CheckAttempt, CheckFailure
 from shuffledp_labs.lab09_liar import clients as sealed
-from shuffledp_labs.lab09_liar.laws import Pair, Sampler, equal, lopsided, rare, response, shuffled
+from shuffledp_labs.lab09_liar.laws import (
+    AuditedPair,
+    Sampler,
+    equal,
+    one_sided,
+    rare,
+    response,
+    shuffled_krr,
+)
 from shuffledp_labs.words import short
 
 CONFIDENCE = 0.9
@@ -60,7 +68,7 @@ ROUNDING = 1e-12
 """And its absolute error."""
 
 
-def check_interval(attempt: Attempt) -> str:
+def check_interval(attempt: CheckAttempt) -> str:
     """B: both ends, at the borders as well."""
     from shuffledp_adversary.evidence import clopper_pearson
 
@@ -77,20 +85,20 @@ def check_interval(attempt: Attempt) -> str:
             or len(answer) != 2
             or not all(map(_is_probability, answer))
         ):
-            raise CheckFailed(
+            raise CheckFailure(
                 f"interval must return (low, high), both from 0 to 1, not {short(answer)}, for "
                 f"{instance}; see step B"
             )
-        for end, got, wanted in zip(
+        for end, actual, expected in zip(
             ("lower", "upper"), answer, clopper_pearson(successes, trials, confidence), strict=True
         ):
             # Relative to its distance from 0 or 1: of a rare event the lower end is a small number
             # that matters.
-            distance = max(0.0, abs(got - wanted) - ROUNDING) / max(
-                min(wanted, 1 - wanted), ROUNDING
+            distance = max(0.0, abs(actual - expected) - ROUNDING) / max(
+                min(expected, 1 - expected), ROUNDING
             )
             if not distance <= EXACT:
-                raise CheckFailed(
+                raise CheckFailure(
                     f"the {end} end of the interval for {instance} is off by {distance:.2g} of "
                     f"its distance to 0 or "
                     "1; each side may err with half of what the confidence leaves, exactly: see "
@@ -103,44 +111,46 @@ def _is_probability(end: object) -> bool:
     return type(end) in {int, float} and 0 <= end <= 1  # type: ignore[operator] # a number, by its type
 
 
-def check_strong(attempt: Attempt) -> str:
+def check_strong(attempt: CheckAttempt) -> str:
     """C: the mean bound reaches nine tenths of the product's, on the same samples."""
     draws, sampler = attempt.draws, Sampler(attempt.draws.child("samples"))
     low = draws.fraction(_hundredths(8), _hundredths(12), 100)
-    one_sided = lopsided(low, 3 * low)
-    crowd = shuffled(8, 3, draws.fraction(_hundredths(500), _hundredths(800), 2), _hundredths(2))
-    told = []
+    lopsided_pair = one_sided(low, 3 * low)
+    crowd = shuffled_krr(
+        8, 3, draws.fraction(_hundredths(500), _hundredths(800), 2), _hundredths(2)
+    )
+    shares = []
     for name, pair, trials in (
         ("shuffled k-RR of eight users", crowd, 20_000),
-        ("an outcome that the second law shows more often", one_sided, 10_000),
-        ("an outcome that the first law shows more often", one_sided.swapped(), 10_000),
+        ("an outcome that the second law shows more often", lopsided_pair, 10_000),
+        ("an outcome that the first law shows more often", lopsided_pair.swap(), 10_000),
     ):
         attempt.progress(name)
         share = _share(attempt, sampler, pair, trials)
         if not share >= STRENGTH:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"on {name} ({trials:,} outcomes each, {len(pair.first)} possible, delta = "
                 f"{float(pair.delta):g}) your "
                 f"bound is on average {share:.2f} of the product's, at least {STRENGTH} is asked "
                 f"for; look at both "
                 "directions and at events of several outcomes, see step C"
             )
-        told.append(f"{share:.2f}")
-    return f"on average {', '.join(told)} of the product's bound"
+        shares.append(f"{share:.2f}")
+    return f"on average {', '.join(shares)} of the product's bound"
 
 
-def _share(attempt: Attempt, sampler: Sampler, pair: Pair, trials: int) -> float:
+def _share(attempt: CheckAttempt, sampler: Sampler, pair: AuditedPair, trials: int) -> float:
     from shuffledp_adversary.evidence import epsilon_bound
 
-    own, ours = 0.0, 0.0
+    students, products = 0.0, 0.0
     for _ in range(STRONG_RUNS):
         first, second = sampler.trials(pair, trials)
-        own += _audited(attempt, first.tolist(), second.tolist(), float(pair.delta))
-        ours += epsilon_bound(first, second, float(pair.delta), CONFIDENCE).lower
-    return own / ours
+        students += _call_audit(attempt, first.tolist(), second.tolist(), float(pair.delta))
+        products += epsilon_bound(first, second, float(pair.delta), CONFIDENCE).lower
+    return students / products
 
 
-def check_sound(attempt: Attempt) -> str:
+def check_sound(attempt: CheckAttempt) -> str:
     """C: on randomised response, whose ε is attained by either outcome, excesses stay rare."""
     odds = attempt.draws.fraction(_hundredths(200), _hundredths(500), 4)
     return _count_excesses(
@@ -148,7 +158,7 @@ def check_sound(attempt: Attempt) -> str:
     )
 
 
-def check_quiet(attempt: Attempt) -> str:
+def check_quiet(attempt: CheckAttempt) -> str:
     """C: equal laws over many outcomes have ε = 0, and look different all the same."""
     outcomes = attempt.draws.integer(450, 550)
     return _count_excesses(
@@ -160,7 +170,7 @@ def check_quiet(attempt: Attempt) -> str:
     )
 
 
-def check_delta(attempt: Attempt) -> str:
+def check_delta(attempt: CheckAttempt) -> str:
     """C: what happens with probability δ proves nothing."""
     delta = attempt.draws.fraction(_hundredths(5), _hundredths(10), 100)
     pair = rare(delta, attempt.draws.integer(10, 20))
@@ -173,15 +183,17 @@ def check_delta(attempt: Attempt) -> str:
     )
 
 
-def _count_excesses(attempt: Attempt, pair: Pair, runs: int, allowed: int, name: str) -> str:
+def _count_excesses(
+    attempt: CheckAttempt, pair: AuditedPair, runs: int, allowed: int, name: str
+) -> str:
     sampler, true, excesses = Sampler(attempt.draws.child("samples")), pair.epsilon, 0
     for run in range(runs):
         if run % 20 == 0:
             attempt.progress(f"audit {run} of {runs}")
         first, second = sampler.trials(pair, OUTCOMES)
-        excesses += _audited(attempt, first.tolist(), second.tolist(), float(pair.delta)) > true
+        excesses += _call_audit(attempt, first.tolist(), second.tolist(), float(pair.delta)) > true
     if excesses > allowed:
-        raise CheckFailed(
+        raise CheckFailure(
             f"on {name} at delta = {float(pair.delta):g} your bound was above the true epsilon in "
             f"{excesses} of {runs} "
             f"audits; at confidence {CONFIDENCE} that may happen in a tenth of them (more than "
@@ -193,62 +205,63 @@ def _count_excesses(attempt: Attempt, pair: Pair, runs: int, allowed: int, name:
     )
 
 
-def _audited(attempt: Attempt, first: list[int], second: list[int], delta: float) -> float:
+def _call_audit(attempt: CheckAttempt, first: list[int], second: list[int], delta: float) -> float:
     answer = attempt.program.call("audit", first, second, delta, CONFIDENCE, seconds=30.0)
     if type(answer) not in {int, float} or not 0 <= answer <= MOST:
-        raise CheckFailed(
+        raise CheckFailure(
             f"audit must return a number from 0 to {MOST}, not {short(answer)}; see step C"
         )
     return float(answer)
 
 
-def check_liars(attempt: Attempt) -> str:
+def check_liars(attempt: CheckAttempt) -> str:
     """D: six clients, two or three of them false, each kind of fault among them."""
     draws = attempt.draws
-    krr, geo = sealed.drawn_krr(draws), sealed.drawn_geo(draws)
+    krr = sealed.draw_krr(draws)
+    geo = sealed.draw_geo(draws)
     group = [
-        sealed.coin_not_flipped(sealed.drawn_response(draws)),
+        sealed.coin_not_flipped(sealed.draw_response(draws)),
         draws.choice((sealed.blanket_halved(krr), sealed.noise_halved(geo))),
-        draws.choice((sealed.honest, sealed.blanket_halved))(sealed.drawn_krr(draws)),
-        sealed.honest(sealed.drawn_krr(draws)),
-        sealed.honest(sealed.drawn_geo(draws)),
-        sealed.honest(sealed.drawn_response(draws)),
+        draws.choice((sealed.honest, sealed.blanket_halved))(sealed.draw_krr(draws)),
+        sealed.honest(sealed.draw_krr(draws)),
+        sealed.honest(sealed.draw_geo(draws)),
+        sealed.honest(sealed.draw_response(draws)),
     ]
     return _accuse(attempt, group)
 
 
-def check_crowd(attempt: Attempt) -> str:
+def check_crowd(attempt: CheckAttempt) -> str:
     """D: many honest clients, whose claims are as tight as they can be, and one that lies."""
     draws = attempt.draws
     group = [
-        sealed.honest(draws.choice((sealed.drawn_krr, sealed.drawn_response))(draws))
+        sealed.honest(draws.choice((sealed.draw_krr, sealed.draw_response))(draws))
         for _ in range(HONEST)
     ]
-    return _accuse(attempt, [*group, sealed.blanket_halved(sealed.drawn_krr(draws))])
+    return _accuse(attempt, [*group, sealed.blanket_halved(sealed.draw_krr(draws))])
 
 
-def _accuse(attempt: Attempt, group: list[sealed.Client]) -> str:
+def _accuse(attempt: CheckAttempt, group: list[sealed.Client]) -> str:
     named = {
-        f"client-{number}": client for number, client in enumerate(attempt.draws.shuffled(group), 1)
+        f"client-{number}": client for number, client in enumerate(attempt.draws.permute(group), 1)
     }
-    here = sealed.Clients(named, attempt.draws.child("answers"), 2 * TRIALS)
+    here = sealed.SealedClients(named, attempt.draws.child("answers"), 2 * TRIALS)
     answer = attempt.program.call(
         "liars", here.ask, here.claims, TRIALS, SEALED_CONFIDENCE, seconds=60.0
     )
     if not isinstance(answer, tuple) or not all(
         type(name) is str and name in named for name in answer
     ):
-        raise CheckFailed(f"liars must return names of clients, not {short(answer)}; see step D")
+        raise CheckFailure(f"liars must return names of clients, not {short(answer)}; see step D")
     false = [name for name in answer if not named[name].fault]
     missed = [name for name, client in named.items() if client.fault and name not in answer]
     if false:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{len(false)} of {len(named)} clients accused although they run what they claim; an "
             f"estimate above a "
             "claim proves nothing, a lower bound at the confidence given does: see step D"
         )
     if missed:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{len(missed)} of {len(named)} clients lie and were not named; both directions "
             f"count, see step D"
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, Spec
 from shuffledp_core.randomness import RandomIntegers
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 
 Answer = Callable[[int, RandomIntegers], int]
@@ -74,7 +74,7 @@ def coin_not_flipped(spec: RRShuffle) -> Client:
     return Client(spec, answer, "a coin never flipped")
 
 
-class Clients:
+class SealedClients:
     """All clients of one check.
 
     Their answers come from the check's draws alone, so that a replay gives the same.
@@ -82,7 +82,7 @@ class Clients:
 
     def __init__(self, clients: dict[str, Client], draws: Draws, most: int) -> None:
         self.clients, self.most = clients, most
-        self.asked: Counter[str] = Counter()
+        self.answer_counts: Counter[str] = Counter()
         self._integers = RandomIntegers(_stream(draws.bytes(32)))
 
     @property
@@ -94,21 +94,21 @@ class Clients:
         """`ask(name, value, count)`: so many fresh answers of a client that holds this value.
 
         Raises:
-            CheckFailed: no such client or value, or more answers than it gives.
+            CheckFailure: no such client or value, or more answers than it gives.
         """
         if len(question) != 3 or type(question[0]) is not str or question[0] not in self.clients:
-            raise CheckFailed(
+            raise CheckFailure(
                 "ask takes the name of a client, a value and a number of answers; see step D"
             )
         name, value, count = question
         client = self.clients[name]
         if type(value) is not int or not 0 <= value < client.spec.domain:
-            raise CheckFailed(f"{name} was asked about a value that it cannot hold; see step D")
-        if type(count) is not int or not 0 <= count <= self.most - self.asked[name]:
-            raise CheckFailed(
+            raise CheckFailure(f"{name} was asked about a value that it cannot hold; see step D")
+        if type(count) is not int or not 0 <= count <= self.most - self.answer_counts[name]:
+            raise CheckFailure(
                 f"{name} gives at most {self.most} answers, half of them to each value; see step D"
             )
-        self.asked[name] += count
+        self.answer_counts[name] += count
         return tuple(client.answer(value, self._integers) for _ in range(count))
 
 
@@ -116,24 +116,24 @@ def _stream(seed: bytes) -> Callable[[int], bytes]:
     """A deterministic byte source: SHAKE-256 of a drawn seed and a counter."""
     blocks = 0
 
-    def read(size: int) -> bytes:
+    def next_bytes(size: int) -> bytes:
         nonlocal blocks
         blocks += 1
         return hashlib.shake_256(seed + blocks.to_bytes(8, "big")).digest(size)
 
-    return read
+    return next_bytes
 
 
-def drawn_krr(draws: Draws) -> KRRHistogram:
+def draw_krr(draws: Draws) -> KRRHistogram:
     """k-RR with ε0 from about 1 to 2."""
     return KRRHistogram(symbols=draws.integer(3, 5), blanket=Fraction(draws.integer(50, 65), 100))
 
 
-def drawn_response(draws: Draws) -> RRShuffle:
+def draw_response(draws: Draws) -> RRShuffle:
     """One bit, replaced by a fair coin with probability .4 to .65."""
     return RRShuffle(max_value=1, randomise=Fraction(draws.integer(40, 65), 100))
 
 
-def drawn_geo(draws: Draws) -> GeoShuffle:
+def draw_geo(draws: Draws) -> GeoShuffle:
     """A number up to 2 with two-sided geometric noise; ε_L from .8 to 1.6."""
     return GeoShuffle(max_value=2, epsilon_geo=Fraction(draws.integer(40, 80), 100), padding=12)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pair:
+class AuditedPair:
     """Two laws over the outcomes 0, 1, ..., and a δ.
 
     Probabilities in the outcomes' order, each law sums to 1.
@@ -36,9 +36,9 @@ class Pair:
         ways = ((self.first, self.second), (self.second, self.first))
         return max(_epsilon(likely, other, self.delta) for likely, other in ways)
 
-    def swapped(self) -> Pair:
+    def swap(self) -> AuditedPair:
         """The same with the other one first."""
-        return Pair(self.second, self.first, self.delta)
+        return AuditedPair(self.second, self.first, self.delta)
 
 
 def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fraction) -> float:
@@ -47,7 +47,8 @@ def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fract
     def enough(growth: Fraction) -> bool:
         return (
             sum(
-                max(Fraction(0), one - growth * two) for one, two in zip(likely, other, strict=True)
+                max(Fraction(0), likely_mass - growth * other_mass)
+                for likely_mass, other_mass in zip(likely, other, strict=True)
             )
             <= delta
         )
@@ -63,42 +64,44 @@ def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fract
     return high
 
 
-def shuffled(users: int, symbols: int, odds: Fraction, delta: Fraction) -> Pair:
+def shuffled_krr(users: int, symbols: int, odds: Fraction, delta: Fraction) -> AuditedPair:
     """The histogram of shuffled k-RR with p/q = odds, one user at 0 or at 1 and all others at a
     third symbol.
     """
     p = odds / (odds + symbols - 1)
     laws = [histogram_law(symbols, p, (*((2,) * (users - 1)), changed)) for changed in (0, 1)]
     outcomes = sorted(laws[0])
-    return Pair(
-        tuple(laws[0][one] for one in outcomes), tuple(laws[1][one] for one in outcomes), delta
+    return AuditedPair(
+        tuple(laws[0][outcome] for outcome in outcomes),
+        tuple(laws[1][outcome] for outcome in outcomes),
+        delta,
     )
 
 
-def response(odds: Fraction) -> Pair:
+def response(odds: Fraction) -> AuditedPair:
     """Randomised response with p/q = odds: ε = ln(odds) at δ = 0, attained by both outcomes."""
     p = odds / (odds + 1)
-    return Pair((p, 1 - p), (1 - p, p), Fraction(0))
+    return AuditedPair((p, 1 - p), (1 - p, p), Fraction(0))
 
 
-def rare(delta: Fraction, outcomes: int) -> Pair:
+def rare(delta: Fraction, outcomes: int) -> AuditedPair:
     """Two uniform laws, but with probability δ the first has an outcome that the second never
     shows: ε = 0 at δ.
     """
     first = (*((1 - delta) / outcomes,) * outcomes, delta)
-    return Pair(first, (*(Fraction(1, outcomes),) * outcomes, Fraction(0)), delta)
+    return AuditedPair(first, (*(Fraction(1, outcomes),) * outcomes, Fraction(0)), delta)
 
 
-def lopsided(low: Fraction, high: Fraction) -> Pair:
+def one_sided(low: Fraction, high: Fraction) -> AuditedPair:
     """One outcome of probability `low` or `high`, the rest spread over five others: one direction
     tells far more.
     """
-    return Pair((low, *((1 - low) / 5,) * 5), (high, *((1 - high) / 5,) * 5), Fraction(0))
+    return AuditedPair((low, *((1 - low) / 5,) * 5), (high, *((1 - high) / 5,) * 5), Fraction(0))
 
 
-def equal(outcomes: int, delta: Fraction) -> Pair:
+def equal(outcomes: int, delta: Fraction) -> AuditedPair:
     """Twice the same uniform law."""
-    return Pair((Fraction(1, outcomes),) * outcomes, (Fraction(1, outcomes),) * outcomes, delta)
+    return AuditedPair((Fraction(1, outcomes),) * outcomes, (Fraction(1, outcomes),) * outcomes, delta)
 
 
 class Sampler:
@@ -112,7 +115,7 @@ class Sampler:
 
         self._numbers = np.random.default_rng(int.from_bytes(draws.bytes(32), "big"))
 
-    def trials(self, pair: Pair, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def trials(self, pair: AuditedPair, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """`count` outcomes of each law."""
         names = self._numbers.permutation(len(pair.first))
         return names[self._draw(pair.first, count)], names[self._draw(pair.second, count)]

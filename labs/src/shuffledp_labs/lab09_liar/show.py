@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Showing
-from shuffledp_labs.lab09_liar.laws import Pair, Sampler, equal, shuffled
+from shuffledp_labs.lab import ShowRun
+from shuffledp_labs.lab09_liar.laws import AuditedPair, Sampler, equal, shuffled_krr
 
 if TYPE_CHECKING:
     from shuffledp_core.mechanisms import KRRHistogram
@@ -33,12 +33,12 @@ wolf.
 """
 
 
-def pair() -> Pair:
+def pair() -> AuditedPair:
     """Exact laws of what is audited."""
-    return shuffled(USERS, SYMBOLS, Fraction(math.exp(LOCAL)), Fraction(DELTA))
+    return shuffled_krr(USERS, SYMBOLS, Fraction(math.exp(LOCAL)), Fraction(DELTA))
 
 
-def certified() -> float:
+def certified_epsilon() -> float:
     """The accountant's certificate for that round."""
     from shuffledp_privacy.bounds import Setting, epsilon_bounds
 
@@ -57,7 +57,7 @@ def rounds(trials: int) -> tuple[Sequence[int], Sequence[int]]:
     return first.tolist(), second.tolist()
 
 
-def audited(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict[int, float]:
+def audit_by_trials(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict[int, float]:
     """The student's bound after each number of trials."""
     first, second = rounds(most)
     return {
@@ -74,7 +74,9 @@ def draw(bounds: dict[int, float], file: Path) -> None:
     xs = list(bounds)
     ends, true = [xs[0], xs[-1]], pair().epsilon
     curves = (
-        PlottedCurve("certified for every dataset", Role.CERTIFIED, ends, [certified()] * 2),
+        PlottedCurve(
+            "certified for every dataset", Role.CERTIFIED, ends, [certified_epsilon()] * 2
+        ),
         PlottedCurve("true ε of these two datasets", Role.LIMIT, ends, [true] * 2),
         PlottedCurve("your lower bound", Role.MEASURED, xs, list(bounds.values()), joined=False),
     )
@@ -94,19 +96,21 @@ def _spec() -> KRRHistogram:
     )
 
 
-def run(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Audits the real client's sampler with the student's code, and draws the bounds."""
     picture = showing.out / "audit.png"
     showing.progress(f"{TRIALS[-1]:,} rounds of {USERS} real samplers on each of two datasets")
-    bounds = audited(lambda *sample: float(showing.program.call("audit", *sample, seconds=120.0)))
+    bounds = audit_by_trials(
+        lambda *sample: float(showing.program.call("audit", *sample, seconds=120.0))
+    )
     for trials, bound in bounds.items():
         showing.progress(f"{trials:,} rounds: epsilon is at least {bound:.3f}")
     showing.progress(
         f"true epsilon of these datasets {pair().epsilon:.3f}, certified for all datasets "
-        f"{certified():.3f}"
+        f"{certified_epsilon():.3f}"
     )
     draw(bounds, picture)
-    wolves = cried_wolf(
+    wolves = count_false_alarms(
         lambda *counts: showing.program.call("interval", *counts, seconds=30.0), showing.draws
     )
     showing.progress(
@@ -117,11 +121,15 @@ def run(showing: Showing) -> Path:
     return picture
 
 
-def cried_wolf(interval: Callable[[int, int, float], tuple[float, float]], draws: Draws) -> int:
+def count_false_alarms(
+    interval: Callable[[int, int, float], tuple[float, float]], draws: Draws
+) -> int:
     """In how many repetitions of equal laws an exact interval, on the samples that chose the event,
     "finds" ε > 0.
     """
-    sampler, law, found = Sampler(draws.child("wolf")), equal(OUTCOMES, Fraction(0)), 0
+    sampler = Sampler(draws.child("wolf"))
+    law = equal(OUTCOMES, Fraction(0))
+    false_alarms = 0
     for _ in range(REPETITIONS):
         first, second = (
             np.bincount(sample, minlength=OUTCOMES) for sample in sampler.trials(law, SAMPLES)
@@ -129,5 +137,5 @@ def cried_wolf(interval: Callable[[int, int, float], tuple[float, float]], draws
         event = first > second
         low, _ = interval(int(first[event].sum()), SAMPLES, CONFIDENCE)
         _, high = interval(int(second[event].sum()), SAMPLES, CONFIDENCE)
-        found += low > high
-    return found
+        false_alarms += low > high
+    return false_alarms

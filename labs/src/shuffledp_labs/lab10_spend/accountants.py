@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.lab05_again.budget import DELTA, POPULATION, one_day
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MOST_CALLS: Final = 500
 Reply = tuple[str, bytes | str | None]
 
 
-class Sealed:
+class SealedAccountant:
     """An accountant whose fault, if it has one, nobody is told."""
 
     def __init__(self, fault: str, users: int, strict: Ledger, wide: Ledger, file: Path) -> None:
@@ -44,53 +44,55 @@ class Sealed:
         self._reserved: dict[str, int] = {}
         self._calls = 0
 
-    def reserve(self, *said: object) -> Reply:
+    def reserve(self, *arguments: object) -> Reply:
         """A round of this id."""
-        (name,) = self._names(said, 1)
+        (name,) = self._names(arguments, 1)
         return self._reserve(self._wide if self._fault == "overspends" else self._strict, name)
 
-    def both(self, *said: object) -> tuple[Reply, Reply]:
+    def both(self, *arguments: object) -> tuple[Reply, Reply]:
         """Two rounds at once."""
-        names = self._names(said, 2)
+        names = self._names(arguments, 2)
         ledger = self._wide if self._fault in {"overspends", "races"} else self._strict
         replies: list[Reply] = [("refused", "")] * 2
 
-        def ask(place: int) -> None:
-            replies[place] = self._reserve(ledger, names[place])
+        def ask(index: int) -> None:
+            replies[index] = self._reserve(ledger, names[index])
 
-        threads = [threading.Thread(target=ask, args=(place,)) for place in (0, 1)]
+        threads = [threading.Thread(target=ask, args=(index,)) for index in (0, 1)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return replies[0], replies[1]
 
-    def settle(self, *said: object) -> Reply:
+    def settle(self, *arguments: object) -> Reply:
         """The end of a round whose reports were forwarded."""
         from shuffledp_accountant.ledger.charges import Settlement
 
-        (name,) = self._names(said, 1)
+        (name,) = self._names(arguments, 1)
         real = Settlement(self._cost.setting.users, self._cost, self._epsilon())
-        return _ended(_reply(lambda: self._strict.settle(_id(name, 0), real, _certificate)))
+        return _without_certificate(
+            _reply(lambda: self._strict.settle(_id(name, 0), real, _certificate))
+        )
 
-    def release(self, *said: object) -> Reply:
+    def release(self, *arguments: object) -> Reply:
         """The end of a round of which nothing was forwarded."""
-        (name,) = self._names(said, 1)
+        (name,) = self._names(arguments, 1)
         if self._fault == "refunds":
             self._unsettle(name)
         return _reply(lambda: self._strict.release(_id(name, 0)))
 
-    def spent(self, *said: object) -> float:
+    def spent_epsilon(self, *arguments: object) -> float:
         """ε that is spent."""
-        self._names(said, 0)
+        self._names(arguments, 0)
         return self._strict.statement(POPULATION).spent.epsilon
 
     def _reserve(self, ledger: Ledger, name: str) -> Reply:
         from shuffledp_accountant.ledger.charges import Reservation
 
         again = self._reserved.get(name, 0) if self._fault == "charges twice" else 0
-        asked = Reservation(_id(name, again), POPULATION, "{}", self._cost, self._epsilon())
-        reply = _reply(lambda: ledger.reserve(asked, _certificate))
+        reservation = Reservation(_id(name, again), POPULATION, "{}", self._cost, self._epsilon())
+        reply = _reply(lambda: ledger.reserve(reservation, _certificate))
         if reply[0] == "done":
             self._reserved[name] = self._reserved.get(name, 0) + 1
             return "certificate", reply[1]
@@ -112,22 +114,23 @@ class Sealed:
         with closing(sqlite3.connect(self._file)) as database, database:
             database.execute(change, (_id(name, 0),))
 
-    def _names(self, said: tuple[object, ...], count: int) -> tuple[str, ...]:
+    def _names(self, arguments: tuple[object, ...], count: int) -> tuple[str, ...]:
         self._calls += 1
         if self._calls > MOST_CALLS:
-            raise CheckFailed(
+            raise CheckFailure(
                 f"judge made {MOST_CALLS} calls, and no end is in sight (README, step D)"
             )
-        names = tuple(name for name in said if isinstance(name, str))
-        if len(names) != count or len(said) != count:
-            raise CheckFailed(
-                f"judge called a function of {count} round ids with {said!r:.80} (README, step D)"
+        names = tuple(name for name in arguments if isinstance(name, str))
+        if len(names) != count or len(arguments) != count:
+            raise CheckFailure(
+                f"judge called a function of {count} round ids with {arguments!r:.80} (README, "
+                f"step D)"
             )
         return names
 
 
 @contextmanager
-def sealed(fault: str, users: int, budget: float) -> Iterator[Sealed]:
+def open_sealed(fault: str, users: int, budget: float) -> Iterator[SealedAccountant]:
     """An accountant on a database of its own, in a folder of its own."""
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
@@ -137,13 +140,13 @@ def sealed(fault: str, users: int, budget: float) -> Iterator[Sealed]:
     with TemporaryDirectory() as folder, ExitStack() as stack:
         file = Path(folder) / "ledger.db"
 
-        def opened(epsilon: float) -> Ledger:
+        def open_ledger(epsilon: float) -> Ledger:
             limit = Budget(epsilon, DELTA, composition=Composition.FIXED)
             ledger = Ledger.open(f"sqlite:///{file}", {POPULATION: limit}, system_clock)
             stack.callback(ledger.close)
             return ledger
 
-        yield Sealed(fault, users, opened(budget), opened(1.5 * budget), file)
+        yield SealedAccountant(fault, users, open_ledger(budget), open_ledger(1.5 * budget), file)
 
 
 def _reply(do: Callable[[], bytes | None]) -> Reply:
@@ -155,7 +158,7 @@ def _reply(do: Callable[[], bytes | None]) -> Reply:
         return "refused", str(refusal)
 
 
-def _ended(reply: Reply) -> Reply:
+def _without_certificate(reply: Reply) -> Reply:
     return ("done", None) if reply[0] == "done" else reply
 
 

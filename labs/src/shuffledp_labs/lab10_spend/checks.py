@@ -9,13 +9,13 @@ import os
 from fractions import Fraction
 from typing import Final
 
-from shuffledp_labs.errors import CheckFailed
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
-from shuffledp_labs.lab import Attempt
+from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab10_spend import together
 from shuffledp_labs.lab10_spend.exact import basic, exact_epsilon, sharper
-from shuffledp_labs.lab10_spend.model import LARGEST_LIFE, Life, Model, drawn_history
-from shuffledp_labs.lab10_spend.trying import Seat, Signer, compare, interrupted
+from shuffledp_labs.lab10_spend.model import LARGEST_LIFE, Life, Model, draw_history
+from shuffledp_labs.lab10_spend.trying import Seat, Signer, compare, interrupt
 from shuffledp_labs.student.process import StudentProgram
 
 ROUNDING: Final = 1e-9
@@ -38,70 +38,72 @@ def kills() -> int:
         return KILLS
 
 
-def check_sound(attempt: Attempt) -> str:
+def check_sound(attempt: CheckAttempt) -> str:
     """B: never below the exact value, never above the sum."""
     cases = [
         ((), 1e-3),
         ((attempt.draws.integer(2, 9) / 10,), 0.0),
-        *(_drawn_rounds(attempt.draws, most) for most in (1, 2, 3, 8, 30, 100)),
+        *(_draw_rounds(attempt.draws, most) for most in (1, 2, 3, 8, 30, 100)),
         ((attempt.draws.integer(60, 90) / 100,) * 100, 1e-3),
         ((attempt.draws.integer(5, 20) / 1000,) * 60, 0.2),
         ((attempt.draws.integer(8, 12) / 100,) * 100, 1e-8),
         ((3.0,) * attempt.draws.integer(3, 9), 1e-2),
     ]
     for rounds, delta in cases:
-        found, said = _composed(attempt, rounds, delta), _said(rounds, delta)
-        least, most = exact_epsilon(rounds, delta), basic(rounds)
-        if found < least * (1 - ROUNDING):
-            raise CheckFailed(
-                f"{said}: composed says ε {least - found:.4g} below the truth: a broken promise "
+        epsilon = _call_compose(attempt, rounds, delta)
+        title = _describe_rounds(rounds, delta)
+        least = exact_epsilon(rounds, delta)
+        most = basic(rounds)
+        if epsilon < least * (1 - ROUNDING):
+            raise CheckFailure(
+                f"{title}: compose says ε {least - epsilon:.4g} below the truth: a broken promise "
                 f"(README, step B)"
             )
-        if found > most * (1 + ROUNDING):
-            raise CheckFailed(
-                f"{said}: composed says ε {found - most:.4g} above the plain sum, a bound as well "
+        if epsilon > most * (1 + ROUNDING):
+            raise CheckFailure(
+                f"{title}: compose says ε {epsilon - most:.4g} above the plain sum, a bound as "
+                f"well "
                 f"(README, step B)"
             )
     return f"{len(cases)} lists of rounds: between the exact value and the sum"
 
 
-def check_sharp(attempt: Attempt) -> str:
+def check_sharp(attempt: CheckAttempt) -> str:
     """B: where many rounds compose to less than their sum, the bound says so."""
     for most in (30, 60, 100):
         epsilon = attempt.draws.integer(5, 15) / 100
         rounds = (epsilon,) * most + (epsilon / 2,) * attempt.draws.integer(10, 30)
         delta = 10.0 ** -attempt.draws.integer(3, 5)
-        found, wanted = (
-            _composed(attempt, rounds, delta),
-            min(basic(rounds), sharper(rounds, delta)),
-        )
-        if found > wanted * (1 + ROUNDING):
-            raise CheckFailed(
-                f"{_said(rounds, delta)}: composed says ε {found - wanted:.4g} more than the "
+        composed = _call_compose(attempt, rounds, delta)
+        limit = min(basic(rounds), sharper(rounds, delta))
+        if composed > limit * (1 + ROUNDING):
+            raise CheckFailure(
+                f"{_describe_rounds(rounds, delta)}: compose says ε {composed - limit:.4g} more "
+                f"than the "
                 f"closed form does "
                 "(README, step B: the mean loss and its tail)"
             )
     return "three long lists of rounds: at most the sharper closed form"
 
 
-def check_history(attempt: Attempt) -> str:
+def check_history(attempt: CheckAttempt) -> str:
     """C: every call answers as the rules say."""
     count = 0
     for number in range(3):
-        budget, calls = drawn_history(attempt.draws, 40)
+        budget, calls = draw_history(attempt.draws, 40)
         model = Model(budget)
         signer = Signer(attempt.draws.child(f"seals {number}"))
         seat = Seat(attempt.program, f"history-{number}.db", budget, signer)
-        for place, call in enumerate(calls, start=1):
+        for position, call in enumerate(calls, start=1):
             if attempt.draws.below(8) == 0:
                 seat.reopen()
-            compare(seat, model, call, f"history {number + 1}, budget {budget:,}, call {place}")
+            compare(seat, model, call, f"history {number + 1}, budget {budget:,}, call {position}")
         count += len(calls)
         attempt.progress(f"history {number + 1}: {len(calls)} calls")
-    return f"three histories, {count} calls: as the rules say, and spent() after each"
+    return f"three histories, {count} calls: as the rules say, and total_spent() after each"
 
 
-def check_kills(attempt: Attempt) -> str:
+def check_kills(attempt: CheckAttempt) -> str:
     """C: killed at any moment, the ledger loses nothing that was acknowledged and charges nothing
     twice.
     """
@@ -121,7 +123,7 @@ def check_kills(attempt: Attempt) -> str:
         kind = number % 3
         call = life.ending() if kind == 0 else life.reservation()
         seconds = None if kind == 1 else attempt.draws.integer(0, 100) / 10_000
-        interrupted(seat, model, call, seconds, where)
+        interrupt(seat, model, call, seconds, where)
         compare(seat, model, life.ending(), where)
         compare(seat, model, life.repetition(), f"{where}: an earlier round")
         if number % 10 == 0:
@@ -129,7 +131,7 @@ def check_kills(attempt: Attempt) -> str:
     return f"{total} times SIGKILL in the midst of a call: nothing lost, nothing charged twice"
 
 
-def check_together(attempt: Attempt) -> str:
+def check_together(attempt: CheckAttempt) -> str:
     """C: two programs at once on one file."""
     budget = attempt.draws.integer(20, 40) * 100_000
     cost = attempt.draws.integer(1, 5) * 100_000
@@ -142,36 +144,38 @@ def check_together(attempt: Attempt) -> str:
     return "two programs at once: one place granted once, one round charged once, both totals true"
 
 
-def check_judge(attempt: Attempt) -> str:
+def check_judge(attempt: CheckAttempt) -> str:
     """D: the real accountant and four broken ones, each named."""
-    from shuffledp_labs.lab10_spend.accountants import FAULTS, sealed
+    from shuffledp_labs.lab10_spend.accountants import FAULTS, open_sealed
 
-    for fault in attempt.draws.shuffled(FAULTS):
-        users, budget = attempt.draws.integer(18, 24), attempt.draws.integer(20, 30) / 10
-        with sealed(fault, users, budget) as accountant:
-            found = attempt.program.call(
+    for fault in attempt.draws.permute(FAULTS):
+        users = attempt.draws.integer(18, 24)
+        budget = attempt.draws.integer(20, 30) / 10
+        with open_sealed(fault, users, budget) as accountant:
+            verdict = attempt.program.call(
                 "judge",
                 budget,
                 accountant.reserve,
                 accountant.both,
                 accountant.settle,
                 accountant.release,
-                accountant.spent,
+                accountant.spent_epsilon,
                 seconds=60.0,
             )
-        if found not in FAULTS:
-            raise CheckFailed(
-                f"judge returned {found!r:.60}; its answers are {', '.join(FAULTS)} (README, step "
+        if verdict not in FAULTS:
+            raise CheckFailure(
+                f"judge returned {verdict!r:.60}; its answers are {', '.join(FAULTS)} (README, "
+                f"step "
                 f"D)"
             )
-        if found != fault:
+        if verdict != fault:
             wrong = (
                 "accuses an accountant that is sound"
                 if fault == "sound"
                 else "lets a fault pass, or misnames it"
             )
-            raise CheckFailed(
-                f"budget {budget:g}, {users} users: judge {wrong}; it said {found!r} (README, "
+            raise CheckFailure(
+                f"budget {budget:g}, {users} users: judge {wrong}; it said {verdict!r} (README, "
                 f"step D: one experiment "
                 "for each fault, none of which spoils the next)"
             )
@@ -179,23 +183,23 @@ def check_judge(attempt: Attempt) -> str:
     return "the real accountant and four broken ones: each named"
 
 
-def _composed(attempt: Attempt, rounds: tuple[float, ...], delta: float) -> float:
-    found = attempt.program.call("composed", rounds, delta)
-    if not isinstance(found, int | float | Fraction) or not 0 <= found <= MOST_EPSILON:
-        raise CheckFailed(
-            f"{_said(rounds, delta)}: composed returns a finite number, at least 0, not "
-            f"{found!r:.60} (README, step B)"
+def _call_compose(attempt: CheckAttempt, rounds: tuple[float, ...], delta: float) -> float:
+    epsilon = attempt.program.call("compose", rounds, delta)
+    if not isinstance(epsilon, int | float | Fraction) or not 0 <= epsilon <= MOST_EPSILON:
+        raise CheckFailure(
+            f"{_describe_rounds(rounds, delta)}: compose returns a finite number, at least 0, not "
+            f"{epsilon!r:.60} (README, step B)"
         )
-    return float(found)
+    return float(epsilon)
 
 
-def _drawn_rounds(draws: Draws, most: int) -> tuple[tuple[float, ...], float]:
+def _draw_rounds(draws: Draws, most: int) -> tuple[tuple[float, ...], float]:
     """Draws rounds of up to three different ε, not in order, and a δ."""
     kinds = [draws.integer(2, 90) / 100 for _ in range(3)]
     return tuple(draws.choice(kinds) for _ in range(most)), 10.0 ** -draws.integer(1, 8)
 
 
-def _said(rounds: tuple[float, ...], delta: float) -> str:
+def _describe_rounds(rounds: tuple[float, ...], delta: float) -> str:
     if not rounds:
         return f"no rounds, δ = {delta:g}"
     return f"{len(rounds)} rounds of ε {min(rounds):g} to {max(rounds):g}, δ = {delta:g}"

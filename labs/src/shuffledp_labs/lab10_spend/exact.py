@@ -32,15 +32,15 @@ def exact_epsilon(rounds: Sequence[float], delta: float) -> float:
     """
     above, weighted = 0.0, 0.0
     ordered = outcomes(rounds)
-    for place, (loss, chance) in enumerate(ordered):
+    for index, (loss, chance) in enumerate(ordered):
         above += chance
         weighted += chance * math.exp(-loss)
-        below = ordered[place + 1][0] if place + 1 < len(ordered) else -math.inf
+        below = ordered[index + 1][0] if index + 1 < len(ordered) else -math.inf
         if above - delta <= 0:
             continue
-        found = math.log((above - delta) / weighted)
-        if found >= below:
-            return max(0.0, found)
+        epsilon = math.log((above - delta) / weighted)
+        if epsilon >= below:
+            return max(0.0, epsilon)
     return 0.0
 
 
@@ -70,7 +70,8 @@ def _deviation(rounds: Sequence[float], delta: float) -> float:
 
 
 def _binomial(epsilon: float, count: int) -> list[tuple[float, float]]:
-    high, low = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    high = 1 / (1 + math.exp(-epsilon))
+    low = 1 / (1 + math.exp(epsilon))
     return [
         ((2 * plus - count) * epsilon, math.comb(count, plus) * high**plus * low ** (count - plus))
         for plus in range(count + 1)

@@ -37,7 +37,7 @@ class Call:
 
 
 @dataclass
-class Entry:
+class ModelEntry:
     """A round of the model.
 
     `total` is what was spent with it when it was charged, `certificate` None until seen.
@@ -54,10 +54,10 @@ class Model:
     """The ledger, in memory."""
 
     budget: int
-    rounds: dict[str, Entry] = field(default_factory=dict)
+    rounds: dict[str, ModelEntry] = field(default_factory=dict)
 
     @property
-    def spent(self) -> int:
+    def total_spent(self) -> int:
         """What the reserved and the settled rounds cost."""
         return sum(entry.cost for entry in self.rounds.values() if entry.state != RELEASED)
 
@@ -74,26 +74,29 @@ class Model:
     def do(self, call: Call) -> None:
         """Makes the change of a call that is not refused."""
         if call.method == "reserve":
-            self.rounds.setdefault(call.round_id, Entry(call.cost, self.spent + call.cost))
+            self.rounds.setdefault(
+                call.round_id, ModelEntry(call.cost, self.total_spent + call.cost)
+            )
         else:
             self.rounds[call.round_id].state = SETTLED if call.method == "settle" else RELEASED
 
-    def _reserve_refusal(self, entry: Entry | None, cost: int) -> str:
+    def _reserve_refusal(self, entry: ModelEntry | None, cost: int) -> str:
         if entry is None:
-            return "" if self.spent + cost <= self.budget else "more than the budget covers"
+            return "" if self.total_spent + cost <= self.budget else "more than the budget covers"
         if entry.state == RELEASED:
             return "a released round"
         return "" if entry.cost == cost else "a known round at another cost"
 
 
-def drawn_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
+def draw_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
     """Draws a budget and calls on it, in which every rule is met at least once."""
     costs = [draws.integer(1, 60) * 10_000 for _ in range(4)]
     budget = sum(costs)
     a, b, c, d = (
         f"{name}-{draws.bytes(2).hex()}" for name in ("Monday", "Tuesday", "O'Brien", "Ünal")
     )
-    e, late = f"late-{draws.bytes(2).hex()}", f"next-{draws.bytes(2).hex()}"
+    e = f"late-{draws.bytes(2).hex()}"
+    late = f"next-{draws.bytes(2).hex()}"
     must = [
         Call("settle", a),
         Call("reserve", a, costs[0]),
@@ -117,11 +120,11 @@ def drawn_history(draws: Draws, length: int) -> tuple[int, list[Call]]:
         Call("release", e),
     ]
     names = [a, b, c, d, e, late, *(f"more-{number}" for number in range(3))]
-    free = [_drawn_call(draws, names, costs) for _ in range(length)]
+    free = [_draw_call(draws, names, costs) for _ in range(length)]
     return budget, must + free
 
 
-def _drawn_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
+def _draw_call(draws: Draws, names: list[str], costs: list[int]) -> Call:
     method = draws.choice(("reserve", "reserve", "settle", "release"))
     cost = draws.choice(costs) if method == "reserve" else 0
     return Call(method, draws.choice(names), cost)
@@ -148,6 +151,6 @@ class Life:
 
     def repetition(self) -> Call:
         """A repetition of an acknowledged reservation."""
-        known = [name for name, entry in self._model.rounds.items() if entry.state != RELEASED]
-        name = self._draws.choice(known)
+        repeatable = [name for name, entry in self._model.rounds.items() if entry.state != RELEASED]
+        name = self._draws.choice(repeatable)
         return Call("reserve", name, self._model.rounds[name].cost)

@@ -1,4 +1,4 @@
-"""What `lab run 10` does: your ledger spends a budget, and ε by days, by your `composed` and
+"""What `lab run 10` does: your ledger spends a budget, and ε by days, by your `compose` and
 others, is drawn.
 """
 
@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.errors import LabError, NotWritten, StudentRaised
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.errors import LabError, NotWritten, StudentException
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.lab10_spend.exact import basic, exact_epsilon, sharper, textbook
 
 DAYS: Final = (1, 2, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
@@ -28,8 +28,8 @@ def one_day() -> float:
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.bounds import epsilon_bounds
 
-    asked = cost(USERS)
-    return epsilon_bounds(asked.mechanism, asked.setting, DELTA).certified
+    cost_of_day = cost(USERS)
+    return epsilon_bounds(cost_of_day.mechanism, cost_of_day.setting, DELTA).certified
 
 
 def accountant(days: int) -> float:
@@ -39,11 +39,11 @@ def accountant(days: int) -> float:
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
-    asked = cost(USERS)
-    return compose_epsilon([Round(asked.mechanism, asked.setting, days)], DELTA)
+    cost_of_day = cost(USERS)
+    return compose_epsilon([Round(cost_of_day.mechanism, cost_of_day.setting, days)], DELTA)
 
 
-def show(showing: Showing) -> Path:
+def show(showing: ShowRun) -> Path:
     """Spends and draws; what is not written yet is left out."""
     from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
 
@@ -71,11 +71,11 @@ def show(showing: Showing) -> Path:
         for label, role, spent in bounds
     ]
     try:
-        mine = [float(showing.program.call("composed", rounds, DELTA)) for rounds in lists]
+        mine = [float(showing.program.call("compose", rounds, DELTA)) for rounds in lists]
     except NotWritten as missing:
         showing.progress(f"yours is left out: {missing}")
     else:
-        curves.append(PlottedCurve("your composed", Role.MEASURED, DAYS, mine))
+        curves.append(PlottedCurve("your compose", Role.MEASURED, DAYS, mine))
         showing.progress(
             f"{DAYS[-1]} days: yours {mine[-1]:.4g}, the accountant's {curves[4].ys[-1]:.4g}"
         )
@@ -85,7 +85,7 @@ def show(showing: Showing) -> Path:
     return file
 
 
-def _spent_by_your_ledger(showing: Showing, daily: float) -> str:
+def _spent_by_your_ledger(showing: ShowRun, daily: float) -> str:
     """Says how many days your ledger pays for, which adds up, and how many the accountant's, which
     composes.
     """
@@ -93,7 +93,7 @@ def _spent_by_your_ledger(showing: Showing, daily: float) -> str:
 
     cost, days = math.ceil(daily * 1e6), 0
     try:
-        ledger = showing.program.new("Ledger", "shown.db", round(BUDGET * 1e6))
+        ledger = showing.program.new("BudgetLedger", "shown.db", round(BUDGET * 1e6))
         while days < MOST_DAYS:
             showing.program.method(
                 ledger, "reserve", f"day {days + 1}", cost, lambda total: f"{total}".encode()
@@ -101,7 +101,7 @@ def _spent_by_your_ledger(showing: Showing, daily: float) -> str:
             days += 1
     except NotWritten as missing:
         return f"your ledger is left out: {missing}"
-    except StudentRaised as raised:
+    except StudentException as raised:
         if raised.kind != "ValueError":
             return f"your ledger broke down on day {days + 1}: {raised}"
     except LabError as fault:

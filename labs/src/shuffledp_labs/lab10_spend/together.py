@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.errors import CheckFailed, LabError, StudentRaised
+from shuffledp_labs.errors import CheckFailure, LabError, StudentException
 from shuffledp_labs.lab10_spend.model import Call
 from shuffledp_labs.lab10_spend.trying import READ, Seat
 
@@ -29,7 +29,7 @@ _WRITE_LOCKS: Final = (("", 0x40000001), ("-shm", 120))
 
 
 @dataclass
-class Answer:
+class ConcurrentAnswer:
     """What a program answered: a certificate, a refusal, or a fault."""
 
     certificate: object = None
@@ -44,12 +44,12 @@ def is_locked(file: Path) -> bool:
     Reads none of it.
     """
     for ending, byte in _WRITE_LOCKS:
-        place = Path(f"{file}{ending}")
-        if place.is_symlink() or not place.is_file():
+        path = Path(f"{file}{ending}")
+        if path.is_symlink() or not path.is_file():
             continue
         with (
             suppress(OSError),
-            place.open("r+b") as opened,
+            path.open("r+b") as opened,
         ):  # a student's file may be anything: then nothing is seen
             try:
                 fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
@@ -58,9 +58,11 @@ def is_locked(file: Path) -> bool:
     return False
 
 
-def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer, Answer]:
+def at_once(
+    first: Seat, second: Seat, calls: tuple[Call, Call]
+) -> tuple[ConcurrentAnswer, ConcurrentAnswer]:
     """Both calls, of which the second begins while the first is in `sign`."""
-    answers = Answer(), Answer()
+    answers = ConcurrentAnswer(), ConcurrentAnswer()
     other = threading.Thread(
         target=_ask, args=(second, calls[1], answers[1], answers[1].arrived.set), daemon=True
     )
@@ -80,8 +82,8 @@ def at_once(first: Seat, second: Seat, calls: tuple[Call, Call]) -> tuple[Answer
         other.start()
     other.join()
     for answer in answers:
-        if isinstance(answer.fault, StudentRaised):
-            raise CheckFailed(
+        if isinstance(answer.fault, StudentException):
+            raise CheckFailure(
                 f"two programs asked at once, and one of them broke down: {answer.fault} {READ}"
             )
         if answer.fault:
@@ -97,12 +99,12 @@ def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
     )
     granted = sum(not answer.no for answer in answers)
     if granted != 1:
-        raise CheckFailed(
+        raise CheckFailure(
             f"two programs asked at once for {cost:,} millionths each, of {budget - spent:,} that "
             f"were left: {granted} "
             f"of them were granted {READ}"
         )
-    _spent(first, second, spent + cost)
+    _check_spent(first, second, spent + cost)
 
 
 def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
@@ -110,15 +112,15 @@ def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
     call = Call("reserve", "same", cost)
     answers = at_once(first, second, (call, call))
     if any(answer.no for answer in answers):
-        raise CheckFailed(
+        raise CheckFailure(
             f"two programs asked at once for one round at one cost, and one of them was refused "
             f"{READ}"
         )
     if answers[0].certificate != answers[1].certificate:
-        raise CheckFailed(
+        raise CheckFailure(
             f"two programs asked at once for one round, and got two different certificates {READ}"
         )
-    _spent(first, second, spent + cost)
+    _check_spent(first, second, spent + cost)
 
 
 def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> None:
@@ -128,26 +130,26 @@ def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> Non
     """
     answers = at_once(first, second, (Call("reserve", "one", cost), Call("reserve", "two", cost)))
     if any(answer.no for answer in answers):
-        raise CheckFailed(
+        raise CheckFailure(
             f"two programs asked at once for two rounds that the budget covers; one was refused "
             f"{READ}"
         )
     totals = sorted(_total(first, second, answer.certificate) for answer in answers)
     if totals != [spent + cost, spent + 2 * cost]:
-        raise CheckFailed(
+        raise CheckFailure(
             "two programs asked at once for two rounds: their certificates do not say the totals "
             "of one charge after "
             f"the other; one of them signed what was no longer true {READ}"
         )
-    _spent(first, second, spent + 2 * cost)
+    _check_spent(first, second, spent + 2 * cost)
 
 
-def _ask(seat: Seat, call: Call, answer: Answer, in_sign: Callable[[], None]) -> None:
+def _ask(seat: Seat, call: Call, answer: ConcurrentAnswer, in_sign: Callable[[], None]) -> None:
     issue = seat.signer.sign
 
-    def sign(*said: object) -> bytes:
+    def sign(*arguments: object) -> bytes:
         in_sign()
-        return issue(*said)
+        return issue(*arguments)
 
     try:
         answer.certificate = seat.do(call, sign)
@@ -161,14 +163,15 @@ def _ask(seat: Seat, call: Call, answer: Answer, in_sign: Callable[[], None]) ->
 def _total(first: Seat, second: Seat, certificate: object) -> int:
     issued = {**first.signer.issued, **second.signer.issued}
     if not isinstance(certificate, bytes) or certificate not in issued:
-        raise CheckFailed(f"reserve returned {certificate!r:.60}, which `sign` never made {READ}")
+        raise CheckFailure(f"reserve returned {certificate!r:.60}, which `sign` never made {READ}")
     return issued[certificate]
 
 
-def _spent(first: Seat, second: Seat, wanted: int) -> None:
+def _check_spent(first: Seat, second: Seat, expected: int) -> None:
     for seat in (first, second):
-        off = seat.spent() - wanted
+        off = seat.total_spent() - expected
         if off:
-            raise CheckFailed(
-                f"after two programs asked at once, spent() is off by {off:+,} millionths {READ}"
+            raise CheckFailure(
+                f"after two programs asked at once, total_spent() is off by {off:+,} millionths "
+                f"{READ}"
             )

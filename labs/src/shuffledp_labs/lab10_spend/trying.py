@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from shuffledp_labs.errors import CheckFailed, StudentRaised, StudentTimeout
+from shuffledp_labs.errors import CheckFailure, StudentException, StudentTimeout
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab10_spend.model import Call, Model
 from shuffledp_labs.student.process import Handle, StudentProgram
@@ -13,7 +13,7 @@ from shuffledp_labs.student.process import Handle, StudentProgram
 READ = "(README, step C)"
 
 
-class Killed(Exception):  # noqa: N818 - raised on purpose, in the midst of a call
+class KillNow(Exception):  # noqa: N818 - raised on purpose, in the midst of a call
     """Raised by `sign`, so that the student's process is killed while it waits."""
 
 
@@ -24,23 +24,24 @@ class Signer:
         self._draws = draws
         self.issued: dict[bytes, int] = {}
 
-    def sign(self, *said: object) -> bytes:
+    def sign(self, *arguments: object) -> bytes:
         """A certificate of the total that was said; different bytes each time."""
-        if len(said) != 1 or type(said[0]) is not int:
-            raise CheckFailed(
-                f"sign takes one whole number, what is spent with this round; not {said!r:.60} "
+        if len(arguments) != 1 or type(arguments[0]) is not int:
+            raise CheckFailure(
+                f"sign takes one whole number, what is spent with this round; not "
+                f"{arguments!r:.60} "
                 f"{READ}"
             )
         certificate = (
-            f"{said[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}"
+            f"{arguments[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}"
         ).encode()
-        self.issued[certificate] = said[0]
+        self.issued[certificate] = arguments[0]
         return certificate
 
-    def killed(self, *said: object) -> bytes:
+    def sign_and_kill(self, *arguments: object) -> bytes:
         """Signs, and the process is killed before it has the certificate."""
-        self.sign(*said)
-        raise Killed
+        self.sign(*arguments)
+        raise KillNow
 
 
 class Seat:
@@ -51,7 +52,7 @@ class Seat:
         self.signer = signer
         self._file = file
         self._budget = budget
-        self._ledger: Handle = program.new("Ledger", file, budget)
+        self._ledger: Handle = program.new("BudgetLedger", file, budget)
 
     @property
     def path(self) -> Path:
@@ -60,30 +61,30 @@ class Seat:
 
     def reopen(self) -> None:
         """Opens the file again, in a fresh process where the old one was killed."""
-        self._ledger = self.program.new("Ledger", self._file, self._budget)
+        self._ledger = self.program.new("BudgetLedger", self._file, self._budget)
 
     def do(self, call: Call, sign: Any = None, seconds: float = 10.0) -> object:
-        """Makes a call. Raises `StudentRaised` where the ledger does."""
+        """Makes a call. Raises `StudentException` where the ledger does."""
         arguments = [call.cost, sign or self.signer.sign] if call.method == "reserve" else []
         return self.program.method(
             self._ledger, call.method, call.round_id, *arguments, seconds=seconds
         )
 
-    def spent(self) -> int:
+    def total_spent(self) -> int:
         """What the ledger says is spent."""
-        found = self.program.method(self._ledger, "spent")
-        if type(found) is not int:
-            raise CheckFailed(f"spent() returns a whole number, not {found!r:.40} {READ}")
-        return found
+        total = self.program.method(self._ledger, "total_spent")
+        if type(total) is not int:
+            raise CheckFailure(f"total_spent() returns a whole number, not {total!r:.40} {READ}")
+        return total
 
 
-def refused(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
+def try_call(seat: Seat, call: Call, where: str) -> tuple[bool, object]:
     """Makes a call: whether it was refused, and what it returned."""
     try:
         return False, seat.do(call)
-    except StudentRaised as raised:
+    except StudentException as raised:
         if raised.kind != "ValueError":
-            raise CheckFailed(f"{where}: {call} broke down: {raised} {READ}") from None
+            raise CheckFailure(f"{where}: {call} broke down: {raised} {READ}") from None
         return True, None
 
 
@@ -93,11 +94,11 @@ def compare(seat: Seat, model: Model, call: Call, where: str) -> None:
     Both have to answer alike, and to have spent alike.
     """
     why = model.refusal(call)
-    no, returned = refused(seat, call, where)
+    no, returned = try_call(seat, call, where)
     if no and not why:
-        raise CheckFailed(f"{where}: {call} was refused, and no rule forbids it {READ}")
+        raise CheckFailure(f"{where}: {call} was refused, and no rule forbids it {READ}")
     if why and not no:
-        raise CheckFailed(f"{where}: {call} was not refused, and it is for {why} {READ}")
+        raise CheckFailure(f"{where}: {call} was not refused, and it is for {why} {READ}")
     if not why:
         model.do(call)
         if call.method == "reserve":
@@ -111,14 +112,14 @@ def check_certificate(
     """The certificate is the first one's again, or a new one that says the right total."""
     entry = model.rounds[call.round_id]
     if not isinstance(returned, bytes) or returned not in signer.issued:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{where}: {call} returned {returned!r:.60}, which `sign` never made {READ}"
         )
     if entry.certificate is not None and returned != entry.certificate:
-        raise CheckFailed(f"{where}: {call} returned another certificate than before {READ}")
+        raise CheckFailure(f"{where}: {call} returned another certificate than before {READ}")
     off = signer.issued[returned] - entry.total
     if off:
-        raise CheckFailed(
+        raise CheckFailure(
             f"{where}: the certificate of {call} says a total that is off by {off:+,} millionths "
             f"{READ}"
         )
@@ -127,21 +128,23 @@ def check_certificate(
 
 def check_spent(seat: Seat, model: Model, where: str) -> None:
     """The ledger has spent what the model has."""
-    off = seat.spent() - model.spent
+    off = seat.total_spent() - model.total_spent
     if off:
-        raise CheckFailed(f"{where}, spent() is off by {off:+,} millionths {READ}")
+        raise CheckFailure(f"{where}, total_spent() is off by {off:+,} millionths {READ}")
 
 
-def interrupted(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
+def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
     """Kills the program in the midst of a call: while it waits for `sign`, or after some seconds.
 
     After a restart the change was made, or it was not; made again, it is there once.
     """
     try:
         returned = (
-            seat.do(call, seat.signer.killed) if seconds is None else seat.do(call, seconds=seconds)
+            seat.do(call, seat.signer.sign_and_kill)
+            if seconds is None
+            else seat.do(call, seconds=seconds)
         )
-    except (Killed, StudentTimeout):
+    except (KillNow, StudentTimeout):
         acknowledged = False
     else:
         acknowledged = True
@@ -162,17 +165,18 @@ def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
     """Either all of the change was made, or nothing of it: the model follows what the ledger says
     is spent.
     """
-    before, found = model.spent, seat.spent()
+    before, now = model.total_spent, seat.total_spent()
     # A round that ends keeps its charge or gives all of it back.
     change = {"reserve": call.cost, "settle": 0}.get(call.method)
     if change is None:
         change = -model.rounds[call.round_id].cost
-    if found == before:
+    if now == before:
         return
-    if found != before + change:
-        raise CheckFailed(
-            f"{where}: killed in the midst of {call} and started again, spent() has changed by "
-            f"{found - before:+,}: "
+    if now != before + change:
+        raise CheckFailure(
+            f"{where}: killed in the midst of {call} and started again, total_spent() has changed "
+            f"by "
+            f"{now - before:+,}: "
             f"neither nothing nor all of the call {READ}"
         )
     model.do(call)

@@ -8,7 +8,7 @@ from typing import Any
 # Step B
 
 
-def composed(rounds: tuple[float, ...], delta: float) -> float:
+def compose(rounds: tuple[float, ...], delta: float) -> float:
     """ε of all rounds together at `delta`: never below the truth, and never above the sum.
 
     Args:
@@ -22,7 +22,7 @@ def composed(rounds: tuple[float, ...], delta: float) -> float:
 # Step C
 
 
-class Ledger:
+class BudgetLedger:
     """A privacy budget on disk, in SQLite.
 
     Costs and budget are whole numbers, millionths of ε, and add up.
@@ -58,7 +58,7 @@ class Ledger:
         raise NotImplementedError
 
     def settle(self, round_id: str) -> None:
-        """The round's reports were forwarded: its charge stays for ever. Once more does no harm.
+        """Make a round's charge permanent: its reports were forwarded. Repeating it has no effect.
 
         Raises:
             ValueError: the round is unknown, or was released.
@@ -66,17 +66,15 @@ class Ledger:
         raise NotImplementedError
 
     def release(self, round_id: str) -> None:
-        """Nothing was forwarded: the charge is given back.
-
-        Once more does no harm, and gives nothing back.
+        """Give a round's charge back: nothing was forwarded. Repeating it has no effect.
 
         Raises:
             ValueError: the round is unknown, or was settled.
         """
         raise NotImplementedError
 
-    def spent(self) -> int:
-        """What the reserved and the settled rounds cost together."""
+    def total_spent(self) -> int:
+        """Total cost of the reserved and settled rounds."""
         raise NotImplementedError
 
 

@@ -58,52 +58,52 @@ def jail(interpreter: Path, guests: Sequence[Path], versions: Sequence[str]) -> 
     Raises:
         LabError: it cannot be made, for instance because this user is not root or the disk is full.
     """
-    told = "\n".join([sys.version, str(interpreter), *map(str, guests), *versions])
-    place = JAILS / hashlib.sha256(told.encode()).hexdigest()[:16]
-    if (place / READY).exists():
-        return place
+    identity = "\n".join([sys.version, str(interpreter), *map(str, guests), *versions])
+    root = JAILS / hashlib.sha256(identity.encode()).hexdigest()[:16]
+    if (root / READY).exists():
+        return root
     try:
-        place.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with (place / ".lock").open("w") as lock:
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with (root / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (place / READY).exists():
-                _fill(place, interpreter, guests)
+            if not (root / READY).exists():
+                _fill(root, interpreter, guests)
     except (OSError, shutil.Error) as error:
         raise LabError(
-            f"{place}, the root folder of students' programs, cannot be filled ({error}): "
+            f"{root}, the root folder of students' programs, cannot be filled ({error}): "
             "make room for 200 MB, delete it, and try again as root"
         ) from error
-    return place
+    return root
 
 
-def _fill(place: Path, interpreter: Path, guests: Sequence[Path]) -> None:
-    _copy(interpreter, _inside(place, interpreter))
+def _fill(root: Path, interpreter: Path, guests: Sequence[Path]) -> None:
+    _copy(interpreter, _inside(root, interpreter))
     bases = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     for library in {
         Path(sysconfig.get_path(name, vars=bases)) for name in ("stdlib", "platstdlib")
     }:
-        _copy(library, _inside(place, library))
+        _copy(library, _inside(root, library))
     for guest in guests:
-        _copy(guest, place / PACKAGES / guest.name)
-    for library in _loaded_by([*_shared_objects(place), interpreter]):
-        _copy(library, _inside(place, library))
+        _copy(guest, root / PACKAGES / guest.name)
+    for library in _loaded_by([*_shared_objects(root), interpreter]):
+        _copy(library, _inside(root, library))
     if Path("/etc/ld.so.cache").exists():
-        _copy(Path("/etc/ld.so.cache"), place / "etc" / "ld.so.cache")
-    (place / "dev").mkdir(exist_ok=True)
+        _copy(Path("/etc/ld.so.cache"), root / "etc" / "ld.so.cache")
+    (root / "dev").mkdir(exist_ok=True)
     for name, numbers in _DEVICES.items():
         with suppress(OSError):  # some containers forbid it; few programs need them
-            os.mknod(place / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(*numbers))
-            (place / "dev" / name).chmod(0o666)
-    _open_to_all(place)
-    (place / SCRATCH).mkdir(exist_ok=True)
-    (place / SCRATCH).chmod(
+            os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(*numbers))
+            (root / "dev" / name).chmod(0o666)
+    _open_to_all(root)
+    (root / SCRATCH).mkdir(exist_ok=True)
+    (root / SCRATCH).chmod(
         0o711
     )  # each program enters its own folder there, and cannot list the others
-    (place / READY).touch()
+    (root / READY).touch()
 
 
-def _inside(place: Path, path: Path) -> Path:
-    return place / path.relative_to("/")
+def _inside(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -117,8 +117,8 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _shared_objects(place: Path) -> Iterator[Path]:
-    return (file for file in place.rglob("*.so*") if file.is_file() and file.parent.name != "etc")
+def _shared_objects(root: Path) -> Iterator[Path]:
+    return (file for file in root.rglob("*.so*") if file.is_file() and file.parent.name != "etc")
 
 
 def _loaded_by(objects: Sequence[Path]) -> set[Path]:
@@ -130,16 +130,16 @@ def _loaded_by(objects: Sequence[Path]) -> set[Path]:
         check=False,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )
-    found = {Path(name) for name in _LIBRARY.findall(done.stdout)}
-    return {library for library in found if not library.is_relative_to(JAILS)}
+    libraries = {Path(name) for name in _LIBRARY.findall(done.stdout)}
+    return {library for library in libraries if not library.is_relative_to(JAILS)}
 
 
-def _open_to_all(place: Path) -> None:
+def _open_to_all(root: Path) -> None:
     """Everyone may read everything in it, whatever the umask of its installer was.
 
     Only root may write.
     """
-    for folder, _, names in os.walk(place):
+    for folder, _, names in os.walk(root):
         Path(folder).chmod(0o755)
         for name in names:
             file = Path(folder, name)

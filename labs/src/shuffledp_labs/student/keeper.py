@@ -41,7 +41,9 @@ wait so long.
 
 def main() -> int:
     """The command's exit code."""
-    control, user, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    control = int(sys.argv[1])
+    user = int(sys.argv[2])
+    folder = sys.argv[3]
     os.set_inheritable(control, False)  # noqa: FBT003 - takes it by place only
     _adopt_orphans()
     woken, wake = os.pipe()
@@ -62,7 +64,7 @@ def main() -> int:
     )
     _let_go_of_the_pipes()
     status = None
-    while (status := _ended(child)) is None:
+    while (status := _poll_status(child)) is None:
         ready, _, _ = select.select([control, woken], [], [])
         if control in ready:
             break
@@ -71,7 +73,7 @@ def main() -> int:
     if status is None:
         status = os.waitpid(child, 0)[1]
     _end_all_of(user)
-    if folder and _orphaned(control):
+    if folder and _grader_was_killed(control):
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +81,7 @@ def main() -> int:
     return code if code >= 0 else 128 - code
 
 
-def _ended(child: int) -> int | None:
+def _poll_status(child: int) -> int | None:
     """The status of the command's process; None while it runs."""
     pid, status = os.waitpid(child, os.WNOHANG)
     return status if pid else None
@@ -93,7 +95,7 @@ def _kill(how: Callable[[int, int], None], target: int) -> None:
         return
 
 
-def _orphaned(control: int) -> bool:
+def _grader_was_killed(control: int) -> bool:
     """Whether the grader has gone without a word.
 
     A grader that is killed loses its pipes one after another: the command may see its own end

@@ -37,7 +37,7 @@ Transcript: TypeAlias = tuple[tuple[str, Any, int], ...]
 """Kind, argument and answer of every question that a run asked of its coins."""
 
 
-class Coins(Protocol):
+class CoinSource(Protocol):
     """What answers a program's coins; `Draws` does."""
 
     def below(self, n: int) -> int: ...  # noqa: D102
@@ -46,7 +46,7 @@ class Coins(Protocol):
 
 
 @dataclass(frozen=True)
-class Law:
+class BranchLaw:
     """A law, as far as it was followed.
 
     Attributes:
@@ -65,11 +65,11 @@ class Law:
     transcripts: dict[Transcript, Any] = field(default_factory=dict, repr=False)
 
 
-def transcript(asked: Iterable[Question], answers: Iterable[int | bool]) -> Transcript:
+def transcript(questions: Iterable[Question], answers: Iterable[int | bool]) -> Transcript:
     """The transcript of a run."""
     return tuple(
         (kind, argument, int(answer))
-        for (kind, argument), answer in zip(asked, answers, strict=False)
+        for (kind, argument), answer in zip(questions, answers, strict=False)
     )
 
 
@@ -83,7 +83,7 @@ class BranchCoins:
     """Coins of one branch: the answers given, then the first possible one.
 
     Attributes:
-        asked: every question so far.
+        questions: all questions so far.
         answers: to them; one fewer where the branch was cut.
         cut: whether a question was not answered. Nothing that the program returns then counts.
     """
@@ -92,7 +92,7 @@ class BranchCoins:
         self._path = path
         self._floor = floor
         self._mass = 1.0
-        self.asked: list[Question] = []
+        self.questions: list[Question] = []
         self.answers: list[int] = []
         self.cut = False
 
@@ -112,7 +112,7 @@ class BranchCoins:
         if self.cut or self._mass < self._floor:
             self._stop()
         question = _question((kind, argument))
-        self.asked.append(question)
+        self.questions.append(question)
         if kind == "below" and argument > WIDEST:
             self._stop()
         at = len(self.answers)
@@ -133,15 +133,15 @@ class BranchCoins:
 class RecordedCoins:
     """Coins of another source, with a record of what was asked and answered."""
 
-    def __init__(self, source: Coins) -> None:
+    def __init__(self, source: CoinSource) -> None:
         self._source = source
-        self._asked: list[Question] = []
+        self._questions: list[Question] = []
         self._answers: list[int] = []
 
     @property
     def transcript(self) -> Transcript:
         """Of all questions so far."""
-        return transcript(self._asked, self._answers)
+        return transcript(self._questions, self._answers)
 
     def below(self, n: int) -> int:
         """See `worker.Coins`."""
@@ -156,7 +156,7 @@ class RecordedCoins:
         return bool(self._record("flip_exp", g, self._source.flip_exp(g)))
 
     def _record(self, kind: str, argument: Any, answer: int) -> int:
-        self._asked.append(_question((kind, argument)))
+        self._questions.append(_question((kind, argument)))
         self._answers.append(int(answer))
         return answer
 
@@ -183,10 +183,10 @@ class _Tree:
 
     def add(self, coins: BranchCoins, value: Any) -> None:
         """One branch: leads to a value, or was cut."""
-        known = self.questions[: len(self.path)]
-        if coins.asked[: len(known)] != known:
+        expected = self.questions[: len(self.path)]
+        if coins.questions[: len(expected)] != expected:
             raise RandomnessElsewhere(ELSEWHERE)
-        self.questions = coins.asked
+        self.questions = coins.questions
         self.path = list(coins.answers)
         mass = self._mass()
         self.leaves += 1
@@ -195,7 +195,7 @@ class _Tree:
             return
         self.of[value] = self.of.get(value, Fraction(0)) + mass
         self.walked.append((tuple(self.path), value))
-        self.transcripts[transcript(coins.asked, coins.answers)] = value
+        self.transcripts[transcript(coins.questions, coins.answers)] = value
 
     def _mass(self) -> Fraction | float:
         """Of the whole branch; those of its beginnings are kept from the branch before."""
@@ -219,7 +219,7 @@ class _Tree:
         return False
 
 
-def walk(walker: Walker, floor: Fraction, most: int) -> Law:
+def walk(walker: Walker, floor: Fraction, most: int) -> BranchLaw:
     """The law of a function of coins.
 
     Branches lighter than `floor` are not followed; more than `most` are refused.
@@ -240,14 +240,14 @@ def walk(walker: Walker, floor: Fraction, most: int) -> Law:
             break
     _repeat(walker, tree, float(floor))
     exact = all(type(mass) is Fraction for mass in (*tree.of.values(), tree.lost))
-    return Law(tree.of, tree.lost, exact, tree.leaves, tree.transcripts)
+    return BranchLaw(tree.of, tree.lost, exact, tree.leaves, tree.transcripts)
 
 
 def _repeat(walker: Walker, tree: _Tree, floor: float) -> None:
     for path, value in _again(tree.walked):
         coins = BranchCoins(path, floor)
         again = walker.branch(coins)
-        if coins.cut or len(coins.asked) != len(path) or again != value:
+        if coins.cut or len(coins.questions) != len(path) or again != value:
             raise RandomnessElsewhere(ELSEWHERE)
 
 
@@ -261,7 +261,7 @@ def _again(walked: list[tuple[tuple[int, ...], Any]]) -> Iterable[tuple[tuple[in
 
 def _refuse(coins: BranchCoins, value: Any) -> None:
     """Stops at what no branch of a correct program is."""
-    kind, argument = coins.asked[-1] if coins.asked else ("", 0)
+    kind, argument = coins.questions[-1] if coins.questions else ("", 0)
     if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(
             f"coins.below({argument}) has too many branches to walk (at most {WIDEST}): use "
@@ -277,10 +277,10 @@ def _refuse(coins: BranchCoins, value: Any) -> None:
             ) from None
 
 
-def _question(asked: Any) -> tuple[str, Any]:
+def _question(message: Any) -> tuple[str, Any]:
     """A question as the worker tells it; it may tell anything."""
     try:
-        kind, argument = asked
+        kind, argument = message
         good = {
             "below": lambda: type(argument) is int and argument >= 1,
             "flip": lambda: 0 <= Fraction(argument) <= 1,

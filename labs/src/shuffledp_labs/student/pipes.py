@@ -17,16 +17,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from shuffledp_labs.errors import LabError, StudentDied, StudentTimeout
+from shuffledp_labs.errors import LabError, StudentCrash, StudentTimeout
 from shuffledp_labs.student import sandbox, wire
 
 READY_SECONDS: Final = 60.0
 """For the sandbox and the interpreter, on a busy machine."""
 
 MAX_PRINTED: Final = 16 * sandbox.MIB
-"""Most that a program may print, in bytes; the last `KEPT` of them can be shown."""
+"""Most that a program may print, in bytes; the last `TAIL_BYTES` of them can be shown."""
 
-KEPT: Final = 4000
+TAIL_BYTES: Final = 4000
 
 _LOOK: Final = 0.25
 """Seconds between looks at what a program has written to its folder."""
@@ -46,12 +46,12 @@ class BoxError(LabError):
     """A sandbox did not start here."""
 
 
-def started(scratch: Path) -> Process:
+def start_process(scratch: Path) -> Process:
     """A process in the best box that works here, ready for requests.
 
     `scratch` is one of `scratch_folder`.
     """
-    return _confined(working_box(), scratch)
+    return _start_confined(working_box(), scratch)
 
 
 def working_box() -> str:
@@ -64,7 +64,7 @@ def working_box() -> str:
     for box in () if _working else sandbox.available():
         try:
             with _folder(box) as scratch:
-                _confined(box, scratch).close()
+                _start_confined(box, scratch).close()
         except LabError as error:
             trouble = str(error)
             continue
@@ -93,13 +93,13 @@ def _folder(box: str) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _confined(box: str, scratch: Path) -> Process:
+def _start_confined(box: str, scratch: Path) -> Process:
     process = Process(box, scratch)
     try:
         process.confine()
-    except (StudentDied, StudentTimeout) as error:
+    except (StudentCrash, StudentTimeout) as error:
         process.close()
-        raise BoxError(process.printed.strip() or str(error)) from None
+        raise BoxError(process.output.strip() or str(error)) from None
     except BaseException:
         process.close()
         raise
@@ -121,8 +121,8 @@ class Process:
         self._start = sandbox.start(box, scratch)
         self._scratch = scratch
         self._buffer = bytearray()
-        self._said = bytearray()
-        self._said_bytes = 0
+        self._output_tail = bytearray()
+        self._output_bytes = 0
         self._looked = math.inf  # nothing of the student's runs before `confine` has ended
         hold, self._control = os.pipe()  # its end tells the keeper that the grader has gone
         try:
@@ -159,9 +159,9 @@ class Process:
         return self._start.box
 
     @property
-    def printed(self) -> str:
+    def output(self) -> str:
         """The end of what was printed."""
-        return self._said.decode(errors="replace")
+        return self._output_tail.decode(errors="replace")
 
     def confine(self) -> None:
         """Sets the limits, before any code of the student's is there."""
@@ -171,7 +171,7 @@ class Process:
             if wire.unpack(self.receive(deadline)) == ("ready",):
                 self._looked = 0.0
                 return
-        raise StudentDied("the sandbox did not start")
+        raise StudentCrash("the sandbox did not start")
 
     def send(self, data: bytes, deadline: float) -> None:
         """Writes a frame."""
@@ -186,14 +186,14 @@ class Process:
                 finally:
                     self._poll.unregister(self._in)
             except BrokenPipeError:
-                self._ended()
+                self._raise_exit()
 
     def receive(self, deadline: float) -> bytes:
         """The body of the next frame."""
         try:
             size = wire.length(self._exactly(wire.HEAD_BYTES, deadline))
         except wire.WireError as error:
-            raise StudentDied(f"its answer is too large: {error}") from None
+            raise StudentCrash(f"its answer is too large: {error}") from None
         return self._exactly(size, deadline)
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class Process:
             except BlockingIOError:
                 continue
             if not chunk:
-                self._ended()
+                self._raise_exit()
             self._buffer += chunk
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
@@ -253,10 +253,10 @@ class Process:
                 with suppress(KeyError):
                     self._poll.unregister(self._err)
                 return
-            self._said_bytes += len(chunk)
-            self._said = (self._said + chunk)[-KEPT:]
-            if self._said_bytes > MAX_PRINTED and self._keeper.returncode is None:
-                raise StudentDied(
+            self._output_bytes += len(chunk)
+            self._output_tail = (self._output_tail + chunk)[-TAIL_BYTES:]
+            if self._output_bytes > MAX_PRINTED and self._keeper.returncode is None:
+                raise StudentCrash(
                     f"it printed more than {MAX_PRINTED // sandbox.MIB} MiB: take the print out "
                     f"of the loop"
                 )
@@ -267,14 +267,14 @@ class Process:
             return
         self._looked = now
         if sandbox.weight(self._scratch) > sandbox.MAX_SCRATCH:
-            raise StudentDied(
+            raise StudentCrash(
                 f"it wrote more than {sandbox.MAX_SCRATCH // sandbox.MIB} MiB into its folder"
             )
 
-    def _ended(self) -> None:
+    def _raise_exit(self) -> None:
         """The pipe is closed: says how the process ended."""
         self._let_go()
         code = self._keeper.wait()
         how = "it ended itself" if code in {0, 1} else f"it was ended (code {code})"
         hint = "for memory, time or by a crash" if code > 128 else "by exit() or os._exit()"
-        raise StudentDied(f"its process is gone in the midst of a call: {how}, {hint}")
+        raise StudentCrash(f"its process is gone in the midst of a call: {how}, {hint}")

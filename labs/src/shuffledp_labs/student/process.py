@@ -21,23 +21,30 @@ from shuffledp_labs.errors import (
     BadAnswer,
     NotWritten,
     RandomnessElsewhere,
-    StudentDied,
+    StudentCrash,
+    StudentException,
     StudentFault,
-    StudentRaised,
     StudentTimeout,
 )
 from shuffledp_labs.student import wire
-from shuffledp_labs.student.laws import ELSEWHERE, BranchCoins, Coins, CutBranch, Law, walk
-from shuffledp_labs.student.pipes import Process, started
-from shuffledp_labs.student.source import Source, read_source
+from shuffledp_labs.student.laws import (
+    ELSEWHERE,
+    BranchCoins,
+    BranchLaw,
+    CoinSource,
+    CutBranch,
+    walk,
+)
+from shuffledp_labs.student.pipes import Process, start_process
+from shuffledp_labs.student.source import ProgramSource, read_source
 
 START_SECONDS: Final = 60.0
 """For the import of the student's file, on a busy machine."""
 
-_endless: Final[set[Source]] = set()
+_endless: Final[set[ProgramSource]] = set()
 """Programs whose import did not end in that time: no later process waits for them again."""
 
-COINS: Final = wire.Marked("coins")
+COINS: Final = wire.TaggedValue("coins")
 """Stands for the coins among the arguments of `law` and `sample`; without it they are the last
 argument.
 """
@@ -45,7 +52,7 @@ argument.
 
 def fresh(name: str, *arguments: Any) -> Any:
     """Stands, among arguments, for a new object of a class of the student's, made at each call."""
-    return wire.Marked("fresh", [name, list(arguments)])
+    return wire.TaggedValue("fresh", [name, list(arguments)])
 
 
 _COINS: Final = {name: name for name in ("below", "flip", "flip_exp")}
@@ -88,7 +95,7 @@ class StudentProgram:
         self._process: Process | None = None
         self._life = 0
         self.last_box = ""
-        self._printed = ""
+        self._output = ""
 
     def __enter__(self) -> Self:
         return self
@@ -102,9 +109,9 @@ class StudentProgram:
         self.close()
 
     @property
-    def printed(self) -> str:
+    def output(self) -> str:
         """The end of what the program has printed."""
-        return self._process.printed if self._process else self._printed
+        return self._process.output if self._process else self._output
 
     @property
     def box(self) -> str:
@@ -118,14 +125,14 @@ class StudentProgram:
 
         Raises:
             NotWritten: it is still the stub, or missing.
-            StudentRaised: it raised.
+            StudentException: it raised.
             StudentTimeout: it took longer; its process was ended.
-            StudentDied: its process ended in the midst.
+            StudentCrash: its process ended in the midst.
             BadAnswer: what it returned cannot cross.
         """
         return self._ask(function, seconds, ["call", function, list(args), callbacks], None)
 
-    def sample(self, function: str, *args: Any, coins: Coins, seconds: float = 10.0) -> Any:
+    def sample(self, function: str, *args: Any, coins: CoinSource, seconds: float = 10.0) -> Any:
         """One run of a function of coins. Errors as `call`."""
         return self._ask(function, seconds, ["call", function, _with_coins(args), {}], coins)
 
@@ -136,7 +143,7 @@ class StudentProgram:
         floor: Fraction = Fraction(1, 10**12),
         leaves: int = 200_000,
         seconds: float = 60.0,
-    ) -> Law:
+    ) -> BranchLaw:
         """The exact law of a function of coins, all branches walked.
 
         `coins` is the last argument, or where COINS is.
@@ -150,7 +157,7 @@ class StudentProgram:
         """An object of a class of the student's, which stays in its process. Errors as `call`."""
         number = self._ask(class_name, seconds, ["new", class_name, list(args)], None)
         if type(number) is not int:
-            raise _own_words()
+            raise _foreign_frame()
         return Handle(number, self._life)
 
     def method(
@@ -159,7 +166,7 @@ class StudentProgram:
         name: str,
         *args: Any,
         seconds: float = 10.0,
-        coins: Coins | None = None,
+        coins: CoinSource | None = None,
     ) -> Any:
         """Calls a method of such an object. Errors as `call`."""
         return self._ask(name, seconds, ["method", handle, name, list(args)], coins)
@@ -172,7 +179,7 @@ class StudentProgram:
         process, self._process = self._process, None
         if process:
             process.close()
-            self._printed = process.printed
+            self._output = process.output
 
     def close(self) -> None:
         """Ends the process, and all that it has started."""
@@ -184,12 +191,12 @@ class StudentProgram:
             if source in _endless:
                 raise self._never_read()
             self._life += 1
-            self._process = started(self.scratch)
+            self._process = start_process(self.scratch)
             self.last_box = self._process.box
             self._load(source)
         return self._process
 
-    def _load(self, source: Source) -> None:
+    def _load(self, source: ProgramSource) -> None:
         left = math.inf if self.until is None else self.until - time.monotonic()
         try:
             self._ask(
@@ -211,7 +218,9 @@ class StudentProgram:
             'outside of all functions? Put it below `if __name__ == "__main__":`'
         )
 
-    def _ask(self, function: str, seconds: float, request: list[Any], coins: Coins | None) -> Any:
+    def _ask(
+        self, function: str, seconds: float, request: list[Any], coins: CoinSource | None
+    ) -> Any:
         process = self._running()  # the start has its own time
         deadline = time.monotonic() + seconds
         last = math.inf if self.until is None else self.until
@@ -222,7 +231,7 @@ class StudentProgram:
         except BaseException as error:
             # A process that has answered waits for the next request; any other one is in the midst
             # of a call.
-            if not call.answered or isinstance(error, StudentDied):
+            if not call.answered or isinstance(error, StudentCrash):
                 self.kill()
             raise
 
@@ -232,7 +241,7 @@ def _naming(function: str) -> Iterator[None]:
     """Faults that do not say in which function they arose say it."""
     try:
         yield
-    except (StudentRaised, NotWritten):
+    except (StudentException, NotWritten):
         raise
     except StudentFault as fault:
         if str(fault).startswith(function):
@@ -263,7 +272,7 @@ class _Branches:
 class _Call:
     """One request to a student's process: its answer, after the questions in between."""
 
-    def __init__(self, process: Process, life: int, coins: Coins | None) -> None:
+    def __init__(self, process: Process, life: int, coins: CoinSource | None) -> None:
         self._process = process
         self._life = life
         self._coins = coins
@@ -280,7 +289,7 @@ class _Call:
             kind, rest = self._frame(self._process.receive(deadline))
             if kind in {"callback", "coin"}:
                 started = time.monotonic()
-                reply = self._replied(kind, rest)
+                reply = self._reply(kind, rest)
                 # The grader's own time is not the student's.
                 deadline = min(last, deadline + time.monotonic() - started)
                 self._send(reply, deadline)
@@ -303,39 +312,39 @@ class _Call:
             raise ValueError(f"a check sent {error}") from None
         self._process.send(data, deadline)
 
-    def _special(self, value: Any) -> wire.Marked | None:
+    def _special(self, value: Any) -> wire.TaggedValue | None:
         if isinstance(value, Handle):
             if value.life != self._life:
                 raise ValueError("the object's process has ended: make a new one")
-            return wire.Marked("handle", value.number)
+            return wire.TaggedValue("handle", value.number)
         if not callable(value) or hasattr(value, "tolist"):
             return None
         self._functions.append(value)
-        return wire.Marked("function", len(self._functions) - 1)
+        return wire.TaggedValue("function", len(self._functions) - 1)
 
     def _frame(self, body: bytes) -> tuple[str, tuple[Any, ...]]:
         try:
             frame = wire.unpack(body)
         except wire.WireError:
-            raise _own_words() from None
+            raise _foreign_frame() from None
         if type(frame) is not tuple or not frame or type(frame[0]) is not str:
-            raise _own_words()
+            raise _foreign_frame()
         return frame[0], frame[1:]
 
-    def _replied(self, kind: str, rest: tuple[Any, ...]) -> Any:
+    def _reply(self, kind: str, rest: tuple[Any, ...]) -> Any:
         if kind == "coin":
             return self._coin(*rest)
         try:
             number, arguments = rest
             function = self._functions[number]
         except (ValueError, IndexError, TypeError):
-            raise _own_words() from None
+            raise _foreign_frame() from None
         try:
             return function(*arguments)
         except TypeError:
             if _takes(function, arguments):
                 raise
-            raise StudentFault(_miscalled(function, len(arguments))) from None
+            raise StudentFault(_describe_miscall(function, len(arguments))) from None
 
     def _coin(self, *question: Any) -> Any:
         if self._coins is None:
@@ -344,9 +353,9 @@ class _Call:
             kind, argument = question
             return getattr(self._coins, _COINS[kind])(argument)
         except CutBranch:
-            return wire.Marked("cut")
+            return wire.TaggedValue("cut")
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise _own_words() from None
+            raise _foreign_frame() from None
 
 
 def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
@@ -360,13 +369,12 @@ def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
     return True
 
 
-def _miscalled(function: Callable[..., Any], given: int) -> str:
+def _describe_miscall(function: Callable[..., Any], given: int) -> str:
     name = getattr(function, "__name__", "")
     name = name if name.isidentifier() else "the function that it was given"
-    wanted = ", ".join(inspect.signature(function).parameters)
-    return (
-        f"it called {name} with {given} value{'' if given == 1 else 's'}, and that takes ({wanted})"
-    )
+    parameters = ", ".join(inspect.signature(function).parameters)
+    values = f"{given} value{'' if given == 1 else 's'}"
+    return f"it called {name} with {values}, but that function takes ({parameters})"
 
 
 def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
@@ -383,12 +391,12 @@ def _raise(kind: str, rest: tuple[Any, ...], name: str) -> None:
     if kind == "unfit":
         raise BadAnswer(f"{name} gave {words[0] if words else 'no value'}")
     if kind == "raised" and len(words) == 3:
-        raise StudentRaised(words[0], words[1], words[2])
-    raise _own_words()
+        raise StudentException(words[0], words[1], words[2])
+    raise _foreign_frame()
 
 
-def _own_words() -> StudentDied:
-    return StudentDied(
+def _foreign_frame() -> StudentCrash:
+    return StudentCrash(
         "its process wrote something of its own into the grader's pipe; print with print() only"
     )
 

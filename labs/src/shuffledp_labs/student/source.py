@@ -21,7 +21,7 @@ MAX_HELPERS: Final = 20
 
 
 @dataclass(frozen=True)
-class Source:
+class ProgramSource:
     """A program.
 
     Attributes:
@@ -40,14 +40,16 @@ class Source:
         )
 
 
-def read_source(file: Path) -> Source:
+def read_source(file: Path) -> ProgramSource:
     """Read a student's work.py and the modules beside it.
 
     Raises:
         LabUsageError: one of them cannot be read, is too long or is not UTF-8, or there are too
             many.
     """
-    return Source(_text(file), tuple((helper.stem, _text(helper)) for helper in _helpers(file)))
+    return ProgramSource(
+        _text(file), tuple((helper.stem, _text(helper)) for helper in _helpers(file))
+    )
 
 
 def digest_of_program(file: Path) -> str:
@@ -67,7 +69,7 @@ def _helpers(file: Path) -> Iterator[Path]:
     """The modules beside a work.py; a program under another name has none."""
     if file.name != WORK:
         return
-    found = [
+    modules = [
         helper
         for helper in sorted(file.parent.glob("*.py"))
         if helper.name != file.name
@@ -75,13 +77,13 @@ def _helpers(file: Path) -> Iterator[Path]:
         and helper.is_file()
         and not helper.is_symlink()
     ]
-    if len(found) > MAX_HELPERS:
+    if len(modules) > MAX_HELPERS:
         raise LabUsageError(
-            f"{file.parent} holds {len(found)} Python files beside {file.name}, of at most "
+            f"{file.parent} holds {len(modules)} Python files beside {file.name}, of at most "
             f"{MAX_HELPERS}: "
             "move those that it does not import elsewhere"
         )
-    yield from found
+    yield from modules
 
 
 def _text(file: Path) -> str:

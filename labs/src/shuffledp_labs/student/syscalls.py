@@ -57,7 +57,7 @@ def filter_of(machine: str) -> bytes:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),  # seccomp_data.nr
         (_IF_AT_LEAST, len(numbers) + 1, 0, _X32),
-        *((_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),
+        *((_IF_EQUAL, len(numbers) - index, 0, number) for index, number in enumerate(numbers)),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     ]

@@ -40,7 +40,7 @@ class WireError(Exception):
     """The value or the frame cannot cross; the message says why."""
 
 
-class Marked:
+class TaggedValue:
     """A value with a meaning of its own on the other side: coins, a new object, a handle, a
     function.
 
@@ -55,7 +55,7 @@ class Marked:
 
 
 Inner: TypeAlias = Callable[[Any], Any]
-Special: TypeAlias = Callable[[Any], Marked | None]
+Special: TypeAlias = Callable[[Any], TaggedValue | None]
 
 
 def pack(value: Any, special: Special | None = None) -> bytes:
@@ -64,7 +64,7 @@ def pack(value: Any, special: Special | None = None) -> bytes:
     `special` gives the mark of a value that is not plain, or None.
     """
     try:
-        body = json.dumps(_encoded(value, special, 0), separators=(",", ":")).encode()
+        body = json.dumps(_encode(value, special, 0), separators=(",", ":")).encode()
     except UnicodeEncodeError:
         raise WireError("a text with half a character in it (a lone surrogate)") from None
     if len(body) > MAX_FRAME:
@@ -91,7 +91,7 @@ def unpack(
         parsed = json.loads(body, parse_int=_short_int if _LONG_NUMBER.search(body) else None)
     except (ValueError, RecursionError):
         raise WireError("bytes that are not a frame") from None
-    return _decoded(parsed, marked, lists=lists, depth=0)
+    return _decode(parsed, marked, lists=lists, depth=0)
 
 
 def length(head: bytes) -> int:
@@ -124,12 +124,12 @@ def _int(value: int, _: Inner) -> Any:
     return {"i": hex(value)}
 
 
-def _encoded(value: Any, special: Special | None, depth: int) -> Any:
+def _encode(value: Any, special: Special | None, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise WireError(f"nested deeper than {MAX_DEPTH}")
 
     def inner(part: Any) -> Any:
-        return _encoded(part, special, depth + 1)
+        return _encode(part, special, depth + 1)
 
     write = _WRITERS.get(type(value))
     return write(value, inner) if write is not None else _unusual(value, special, inner)
@@ -179,7 +179,7 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
     dict: lambda value, inner: {
         "d": [[inner(_key(key)), inner(part)] for key, part in value.items()]
     },
-    Marked: lambda value, inner: {"m": [value.tag, inner(value.content)]},
+    TaggedValue: lambda value, inner: {"m": [value.tag, inner(value.content)]},
 }
 
 
@@ -202,20 +202,20 @@ def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
     )
 
 
-def _decoded(
+def _decode(
     value: Any, marked: Callable[[str, Any], Any] | None, *, lists: bool, depth: int
 ) -> Any:
     if depth > 2 * MAX_DEPTH + 4:
         raise WireError(f"nested deeper than {MAX_DEPTH}")
     if type(value) is list:
-        parts = _parts_of(value, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1))
+        parts = _parts_of(value, lambda part: _decode(part, marked, lists=lists, depth=depth + 1))
         return parts if lists else tuple(parts)
     if type(value) is not dict:
         return value
     try:
         ((tag, content),) = value.items()
-        return _tagged(
-            tag, content, lambda part: _decoded(part, marked, lists=lists, depth=depth + 1), marked
+        return _decode_tagged(
+            tag, content, lambda part: _decode(part, marked, lists=lists, depth=depth + 1), marked
         )
     except (ValueError, TypeError, ZeroDivisionError, KeyError, AttributeError):
         raise WireError("bytes that are not a frame") from None
@@ -231,7 +231,7 @@ def _parts_of(parts: list[Any], inner: Callable[[Any], Any]) -> list[Any]:
     return [inner(part) for part in parts]
 
 
-def _tagged(
+def _decode_tagged(
     tag: str, content: Any, inner: Callable[[Any], Any], marked: Callable[[str, Any], Any] | None
 ) -> Any:
     if tag == "t":

@@ -30,7 +30,7 @@ FILES: Final = {FILE}
 """Of the student's: work.py, and the modules beside it that it has imported."""
 
 
-class Cut(BaseException):
+class BranchCut(BaseException):
     """This branch is lighter than the grader follows.
 
     No student's `except Exception` catches it.
@@ -60,7 +60,7 @@ class Pipe:
         head = self._source.read(wire.HEAD_BYTES)
         if len(head) < wire.HEAD_BYTES:
             os._exit(0)
-        return wire.unpack(self._source.read(wire.length(head)), self._marked, lists=True)
+        return wire.unpack(self._source.read(wire.length(head)), self._resolve, lists=True)
 
     def ask(self, *question: Any) -> Any:
         """Asks the grader in the midst of a call."""
@@ -72,12 +72,12 @@ class Pipe:
         self._objects.append(thing)
         return len(self._objects) - 1
 
-    def _marked(self, tag: str, content: Any) -> Any:
+    def _resolve(self, tag: str, content: Any) -> Any:
         if tag == "function":
             return self._remote(content)
         if tag == "handle":
             return self._objects[content]
-        return wire.Marked(tag, content)
+        return wire.TaggedValue(tag, content)
 
     def _remote(self, number: int) -> Callable[..., Any]:
         def function(*arguments: Any) -> Any:
@@ -86,7 +86,7 @@ class Pipe:
         return function
 
 
-class Coins:
+class RemoteCoins:
     """Coins that the grader answers, one question after another.
 
     There is no other kind: a program cannot tell whether the answers are drawn or its law is
@@ -110,8 +110,8 @@ class Coins:
 
     def _ask(self, kind: str, argument: Any) -> Any:
         answer = self._pipe.ask("coin", kind, argument)
-        if isinstance(answer, wire.Marked):
-            raise Cut
+        if isinstance(answer, wire.TaggedValue):
+            raise BranchCut
         return answer
 
 
@@ -152,20 +152,20 @@ class Chance:
     def __init__(self) -> None:
         self._states: list[Any] = []
         self._taken = ""
-        self._known: set[str] = set()
+        self._loaded: set[str] = set()
         self._urandom = os.urandom
-        os.urandom = self._counted
+        os.urandom = self._record_urandom
 
     def watch(self) -> None:
         """Notes where all generators are."""
         self._taken = ""
         module = sys.modules.get("random")
         if module is not None:
-            vars(module)["_urandom"] = self._counted
+            vars(module)["_urandom"] = self._record_urandom
         self._states = self._now()
         self._new_ones(self._states)
 
-    def used(self) -> str:
+    def find_used(self) -> str:
         """What was used since, or nothing."""
         now = self._now()
         if self._new_ones(now):
@@ -182,17 +182,18 @@ class Chance:
         """The generators that are there for the first time."""
         new = {
             name for name, state in zip(self._NAMES, states, strict=True) if state is not None
-        } - self._known
-        self._known |= new
+        } - self._loaded
+        self._loaded |= new
         return new
 
-    def _counted(self, size: int) -> bytes:
+    def _record_urandom(self, size: int) -> bytes:
         self._taken = "os.urandom"
         return self._urandom(size)
 
     @staticmethod
     def _now() -> list[Any]:
-        plain, numpy = sys.modules.get("random"), sys.modules.get("numpy.random")
+        plain = sys.modules.get("random")
+        numpy = sys.modules.get("numpy.random")
         return [
             plain.getstate() if plain is not None and hasattr(plain, "getstate") else None,
             _comparable(numpy.get_state())
@@ -274,39 +275,41 @@ class Program:
         """Calls a function of the student's."""
         self._chance.watch()
         try:
-            value = self._function(function)(*self._filled(arguments, Coins(self._pipe)), **named)
-        except Cut:
+            value = self._function(function)(
+                *self._fill_all(arguments, RemoteCoins(self._pipe)), **named
+            )
+        except BranchCut:
             return ("cut",)
-        return ("done", value, self._chance.used())
+        return ("done", value, self._chance.find_used())
 
     def do_new(self, name: str, arguments: list[Any]) -> tuple[Any, ...]:
         """Makes an object of a class of the student's, which stays here."""
-        made = self._function(name)(*self._filled(arguments, Coins(self._pipe)))
-        return ("done", self._pipe.keep(made), "")
+        instance = self._function(name)(*self._fill_all(arguments, RemoteCoins(self._pipe)))
+        return ("done", self._pipe.keep(instance), "")
 
     def do_method(self, thing: Any, name: str, arguments: list[Any]) -> tuple[Any, ...]:
         """Calls a method of an object that stays here."""
         method = getattr(thing, name, None)
         if method is None:
             return ("missing", f"{type(thing).__name__}.{name}")
-        return ("done", method(*self._filled(arguments, Coins(self._pipe))), "")
+        return ("done", method(*self._fill_all(arguments, RemoteCoins(self._pipe))), "")
 
-    def _filled(self, arguments: list[Any], coins: Any) -> list[Any]:
+    def _fill_all(self, arguments: list[Any], coins: Any) -> list[Any]:
         return [self._fill(argument, coins) for argument in arguments]
 
     def _fill(self, argument: Any, coins: Any) -> Any:
-        if not isinstance(argument, wire.Marked):
+        if not isinstance(argument, wire.TaggedValue):
             return argument
         if argument.tag == "coins":
             return coins
         name, parts = argument.content
-        return self._function(name)(*self._filled(parts, coins))
+        return self._function(name)(*self._fill_all(parts, coins))
 
     def _function(self, name: str) -> Callable[..., Any]:
-        found = getattr(self._module, name, None)
-        if not callable(found):
+        function = getattr(self._module, name, None)
+        if not callable(function):
             raise MissingError(name)
-        return found  # type: ignore[no-any-return]
+        return function  # type: ignore[no-any-return]
 
 
 class MissingError(Exception):
@@ -328,15 +331,15 @@ def where(error: BaseException) -> str:
     return f"{file}, line {line}: " if line else ""
 
 
-def told(error: BaseException) -> list[str]:
+def describe_error(error: BaseException) -> list[str]:
     """An exception of the student's, as the grader is told it."""
     try:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
     except Exception:  # noqa: BLE001 - the student's own __str__
-        said = ""
+        message = ""
     if isinstance(error, MemoryError):
-        said = "more memory than a student's program may take"
-    return ["raised", type(error).__name__, said[:2000], where(error)]
+        message = "more memory than a student's program may take"
+    return ["raised", type(error).__name__, message[:2000], where(error)]
 
 
 def answer(program: Program, pipe: Pipe) -> None:
@@ -351,7 +354,7 @@ def answer(program: Program, pipe: Pipe) -> None:
     except NotImplementedError as error:
         pipe.send("unwritten", where(error))
     except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of the student's, too
-        pipe.send(*told(error))
+        pipe.send(*describe_error(error))
 
 
 def confine(root: str, user: int, limits: dict[str, int]) -> None:

@@ -28,9 +28,11 @@ class Apart:
         self._lock = threading.Lock()
         self._ended = False
 
-    def run(self, module: str, task: dict[str, Any], seconds: float) -> tuple[dict[str, Any], str]:
+    def run_module(
+        self, module: str, task: dict[str, Any], seconds: float
+    ) -> tuple[dict[str, Any], str]:
         """What `python -m MODULE` answers, and what went wrong, empty when nothing did."""
-        watched, kept = os.pipe()
+        watched, held_open = os.pipe()
         try:
             process = self._start(module, watched)
         finally:
@@ -40,7 +42,7 @@ class Apart:
                 return {}, "broken off; the same command goes on"
             return _talk(process, task, seconds)
         finally:
-            os.close(kept)
+            os.close(held_open)
             if process is not None:
                 _end(process)
                 with self._lock:
@@ -91,11 +93,11 @@ def _talk(
     process: subprocess.Popen[bytes], task: dict[str, Any], seconds: float
 ) -> tuple[dict[str, Any], str]:
     try:
-        said, errors = process.communicate(json.dumps(task).encode(), timeout=seconds)
+        output, errors = process.communicate(json.dumps(task).encode(), timeout=seconds)
     except subprocess.TimeoutExpired:
         return {}, f"not done after {seconds:.0f} s"
     try:
-        answer: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(output)
     except ValueError:
         last = (errors.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
         return {}, f"its grader ended with {process.returncode}: {last[-SAID:]}"

@@ -114,9 +114,9 @@ def grade(
     system: System = True,
 ) -> None:
     """Grade a class: a table, and results.json per student. An interrupted run resumes."""
-    from shuffledp_labs.teaching.class_grading import Asked, grade_class
+    from shuffledp_labs.teaching.class_grading import GradeRequest, grade_class
 
-    asked = Asked(
+    request = GradeRequest(
         lab,
         submissions,
         key,
@@ -129,7 +129,7 @@ def grade(
         unconfined,
         system,
     )
-    if not grade_class(asked, typer.echo):
+    if not grade_class(request, typer.echo):
         raise typer.Exit(code=1)
 
 
@@ -150,7 +150,7 @@ def instructor(
     typer.echo(guide(lab) if html is None else write_page(lab, html))
 
 
-class Kind(StrEnum):
+class BundleKind(StrEnum):
     """For whom an archive is."""
 
     STUDENT = "student"
@@ -207,15 +207,15 @@ def bundle(
     from shuffledp_core.errors import UsageError
     from shuffledp_labs.teaching.bundles import Packing, pack
 
-    wanted = {
-        Kind.STUDENT: student,
-        Kind.GRADESCOPE: gradescope,
-        Kind.CLASSROOM50: classroom50,
-        Kind.ACTIONS: actions,
+    requested = {
+        BundleKind.STUDENT: student,
+        BundleKind.GRADESCOPE: gradescope,
+        BundleKind.CLASSROOM50: classroom50,
+        BundleKind.ACTIONS: actions,
     }
-    kinds = [kind for kind, chosen in wanted.items() if chosen]
+    kinds = [kind for kind, chosen in requested.items() if chosen]
     if len(kinds) != 1:
-        raise UsageError(f"say for whom, by one of {', '.join(f'--{kind}' for kind in Kind)}")
+        raise UsageError(f"say for whom, by one of {', '.join(f'--{kind}' for kind in BundleKind)}")
     packing = Packing(
         lab, kinds[0].value, to, key, tuple(wheels or ()), offline, machine, requirement, system
     )

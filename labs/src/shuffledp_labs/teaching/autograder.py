@@ -23,9 +23,9 @@ from shuffledp_labs.teaching.class_grading import require_sandbox
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.classroom import result_json
 from shuffledp_labs.teaching.exports.gradescope import results_json
-from shuffledp_labs.teaching.exports.table import Row
+from shuffledp_labs.teaching.exports.table import TableRow
 from shuffledp_labs.teaching.grading import Grading, grade, write_json
-from shuffledp_labs.teaching.submissions import Submission, find_submissions, student_name
+from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions, student_name
 
 TROUBLE: Final = "Your instructor has to look at this: the autograder says: "
 
@@ -45,7 +45,7 @@ def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
     file = results / "results.json"
     try:
         require_sandbox()
-        row = _graded(
+        row = _grade_one(
             lab,
             root / "submission",
             _key(root),
@@ -54,7 +54,7 @@ def on_gradescope(lab: Lab, root: Path, *, system: bool) -> None:
             system=system,
         )
     except (ShuffleDPError, OSError) as error:
-        row = Row("", None, trouble=str(error))
+        row = TableRow("", None, trouble=str(error))
     if row.result is None:
         write_json(file, {"score": 0, "output": TROUBLE + row.trouble, "output_format": "text"})
         return
@@ -72,7 +72,7 @@ def on_classroom50(lab: Lab, folder: Path, *, system: bool) -> None:
     """
     environment = dict(os.environ)
     student = student_name(environment.get("OWNER") or environment.get("USERNAME") or "student")
-    row = _graded(
+    row = _grade_one(
         lab,
         folder,
         secrets.token_bytes(KEY_BYTES),
@@ -88,24 +88,26 @@ def on_classroom50(lab: Lab, folder: Path, *, system: bool) -> None:
     write_json(folder / "result.json", content)
 
 
-def _graded(lab: Lab, folder: Path, key: bytes, student: str, out: Path, *, system: bool) -> Row:
-    (found,) = (
-        [Submission(student, folder)]
+def _grade_one(
+    lab: Lab, folder: Path, key: bytes, student: str, out: Path, *, system: bool
+) -> TableRow:
+    (submission,) = (
+        [StudentSubmission(student, folder)]
         if (folder / "work.py").is_file()
-        else [_unwrapped(folder, student)]
+        else [_find_submission(folder, student)]
     )
     (row,) = grade(
-        Grading(lab, key, out, system=system, again=True), [found], 1, lambda _done, _of: None
+        Grading(lab, key, out, system=system, again=True), [submission], 1, lambda _done, _of: None
     )
     return row
 
 
-def _unwrapped(folder: Path, student: str) -> Submission:
+def _find_submission(folder: Path, student: str) -> StudentSubmission:
     """What a student handed in with the folder around it."""
-    for one in find_submissions(folder):
-        if one.folder is not None:
-            return Submission(student, one.folder)
-    return Submission(student, None, "there is no work.py in this submission")
+    for candidate in find_submissions(folder):
+        if candidate.folder is not None:
+            return StudentSubmission(student, candidate.folder)
+    return StudentSubmission(student, None, "there is no work.py in this submission")
 
 
 def _key(root: Path) -> bytes:
@@ -116,8 +118,8 @@ def _key(root: Path) -> bytes:
 def _on_metadata(root: Path) -> str:
     """Who handed in, by Gradescope's own word; a group is all of it."""
     try:
-        told: dict[str, Any] = json.loads((root / "submission_metadata.json").read_bytes())
-        people = sorted(str(user["email"]) for user in told["users"])
+        metadata: dict[str, Any] = json.loads((root / "submission_metadata.json").read_bytes())
+        people = sorted(str(user["email"]) for user in metadata["users"])
     except (OSError, ValueError, KeyError, TypeError):
         people = []
     return student_name("+".join(people) or "student")

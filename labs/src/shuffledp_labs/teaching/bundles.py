@@ -40,7 +40,7 @@ _LONG_AGO: Final = (2026, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Bundle:
+class LabBundle:
     """The files of an archive by their paths in it.
 
     `programs` are executable, `secret` ones for their owner alone.
@@ -101,7 +101,7 @@ def pack(packing: Packing) -> str:
         if packing.requirement
         else Choices(packing.system)
     )
-    makers: dict[str, Callable[[], Bundle]] = {
+    makers: dict[str, Callable[[], LabBundle]] = {
         "student": lambda: student(lab),
         "gradescope": lambda: gradescope(
             lab,
@@ -121,12 +121,14 @@ def pack(packing: Packing) -> str:
     return f"{archive}: {len(bundle.files)} files, {size / 1e6:.1f} MB{secret}"
 
 
-def student(lab: Lab) -> Bundle:
+def student(lab: Lab) -> LabBundle:
     """The folder of a lab as `lab start` makes it."""
-    return Bundle({f"lab-{lab.number}/{name}": data for name, data in _started(lab).items()})
+    return LabBundle(
+        {f"lab-{lab.number}/{name}": data for name, data in _student_files(lab).items()}
+    )
 
 
-def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) -> Bundle:
+def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) -> LabBundle:
     """An autograder for Gradescope that installs without a network."""
     words = {
         "LAB": str(lab.number),
@@ -137,11 +139,11 @@ def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) ->
     content["README.md"] = _template("gradescope.md", words)
     if key is not None:
         content["course.key"] = key.hex().encode() + b"\n"
-    content |= {f"wheels/{name}": data for name, data in _collected(wheels).items()}
-    return Bundle(content, frozenset({"setup.sh", "run_autograder"}), frozenset({"course.key"}))
+    content |= {f"wheels/{name}": data for name, data in _collect_wheels(wheels).items()}
+    return LabBundle(content, frozenset({"setup.sh", "run_autograder"}), frozenset({"course.key"}))
 
 
-def classroom50(lab: Lab, choices: Choices) -> Bundle:
+def classroom50(lab: Lab, choices: Choices) -> LabBundle:
     """The autograder of an assignment of Classroom 50, and the template of the students'
     repositories.
     """
@@ -156,10 +158,12 @@ def classroom50(lab: Lab, choices: Choices) -> Bundle:
         "runtime.json": _template("runtime.json", words),
         f"autograders/lab-{lab.number}/autograder.py": _template("autograder.py.txt", words),
     }
-    return Bundle(content | {f"template/{name}": data for name, data in _started(lab).items()})
+    return LabBundle(
+        content | {f"template/{name}": data for name, data in _student_files(lab).items()}
+    )
 
 
-def actions(lab: Lab, choices: Choices) -> Bundle:
+def actions(lab: Lab, choices: Choices) -> LabBundle:
     """A repository for students whose workflow checks every push."""
     words = {
         "LAB": str(lab.number),
@@ -167,10 +171,10 @@ def actions(lab: Lab, choices: Choices) -> Bundle:
         "SYSTEM": "" if choices.system else "--no-system",
     }
     workflow = f".github/workflows/lab-{lab.number}.yml"
-    return Bundle({workflow: _template("workflow.yml", words)} | _started(lab))
+    return LabBundle({workflow: _template("workflow.yml", words)} | _student_files(lab))
 
 
-def write(bundle: Bundle, archive: Path, most: int | None = None) -> int:
+def write(bundle: LabBundle, archive: Path, most: int | None = None) -> int:
     """Writes the archive, whole or not at all; its bytes.
 
     `OutputError` where it would be larger than `most`.
@@ -206,9 +210,9 @@ def write(bundle: Bundle, archive: Path, most: int | None = None) -> int:
     return size
 
 
-def _started(lab: Lab) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "lab"
+def _student_files(lab: Lab) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "lab"
         starting.start(lab, folder)
         return {str(file.relative_to(folder)): file.read_bytes() for file in _plain_files(folder)}
 
@@ -238,11 +242,11 @@ def _quotable(requirement: str) -> str:
     return requirement
 
 
-def _collected(wheels: Wheels) -> dict[str, bytes]:
+def _collect_wheels(wheels: Wheels) -> dict[str, bytes]:
     """All wheels that shuffledp-labs needs, and pip's, in the versions that are installed here."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "constraints.txt").write_text("\n".join(sorted(_installed())))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "constraints.txt").write_text("\n".join(sorted(_installed_versions())))
         command = [
             sys.executable,
             "-P",
@@ -286,11 +290,11 @@ def _collected(wheels: Wheels) -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in sorted(folder.glob("*.whl"))}
 
 
-def _installed() -> Iterator[str]:
-    for one in distributions():
-        name = one.metadata["Name"]
+def _installed_versions() -> Iterator[str]:
+    for package in distributions():
+        name = package.metadata["Name"]
         if name and not name.lower().startswith("shuffledp"):
-            yield f"{name}=={one.version}"
+            yield f"{name}=={package.version}"
 
 
 def _platforms(machine: str) -> Iterator[str]:

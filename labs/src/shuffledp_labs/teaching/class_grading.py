@@ -18,15 +18,15 @@ from shuffledp_labs.instance import KEY_BYTES, NONCE_BYTES
 from shuffledp_labs.lab import Lab
 from shuffledp_labs.student.pipes import working_box
 from shuffledp_labs.teaching.course import load_key
-from shuffledp_labs.teaching.exports.table import Row
+from shuffledp_labs.teaching.exports.table import TableRow
 from shuffledp_labs.teaching.grading import TABLE, Grading, grade
 from shuffledp_labs.teaching.report import page
 from shuffledp_labs.teaching.reporting import report_of
-from shuffledp_labs.teaching.submissions import Submission, find_submissions
+from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions
 
 
 @dataclass(frozen=True)
-class Asked:
+class GradeRequest:
     """The options of the command."""
 
     lab: int
@@ -42,20 +42,20 @@ class Asked:
     system: bool
 
 
-def grade_class(asked: Asked, say: Callable[[str], None]) -> bool:
+def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
     """Grades, says how it went, and whether every submission came to a result."""
-    lab = lab_of(asked.lab)
-    chosen = _chosen(find_submissions(asked.submissions), asked.students)
-    grading = _grading(lab, asked)
-    if not asked.unconfined:
+    lab = lab_of(request.lab)
+    submissions = _select(find_submissions(request.submissions), request.students)
+    grading = _grading(lab, request)
+    if not request.unconfined:
         require_sandbox()
     with Stages(Console(stderr=True)) as stages:
-        stages.update("graded", 0, len(chosen))
+        stages.update("graded", 0, len(submissions))
         rows = grade(
-            grading, chosen, asked.jobs, lambda done, of: stages.update("graded", done, of)
+            grading, submissions, request.jobs, lambda done, of: stages.update("graded", done, of)
         )
-    if asked.reports:
-        _write_reports(lab, grading.out, chosen, rows, say)
+    if request.reports:
+        _write_reports(lab, grading.out, submissions, rows, say)
     troubled = [row for row in rows if row.trouble]
     for row in sorted(troubled, key=lambda row: row.student):
         say(f"{row.student}: {row.trouble}")
@@ -81,44 +81,50 @@ def confinement() -> str:
     return working_box()
 
 
-def _chosen(found: Sequence[Submission], students: Sequence[str]) -> tuple[Submission, ...]:
-    missing = set(students) - {one.student for one in found}
+def _select(
+    submissions: Sequence[StudentSubmission], students: Sequence[str]
+) -> tuple[StudentSubmission, ...]:
+    missing = set(students) - {submission.student for submission in submissions}
     if missing:
         raise UsageError(
             f"no submission is of {', '.join(sorted(missing))}; the names are those of the folders"
         )
-    return tuple(one for one in found if not students or one.student in students)
+    return tuple(
+        submission for submission in submissions if not students or submission.student in students
+    )
 
 
-def _grading(lab: Lab, asked: Asked) -> Grading:
-    if asked.key is None:
+def _grading(lab: Lab, request: GradeRequest) -> Grading:
+    if request.key is None:
         raise UsageError(
             "a grading needs the course's key: --key FILE (`shuffledp lab course init` makes one)"
         )
-    key, out = load_key(asked.key), asked.out
+    key, out = load_key(request.key), request.out
     assert len(key) == KEY_BYTES  # noqa: S101 - one length for both
-    if asked.replay is not None:
-        if not re.fullmatch(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", asked.replay):
+    if request.replay is not None:
+        if not re.fullmatch(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", request.replay):
             raise UsageError(
-                f"a nonce has {2 * NONCE_BYTES} hex digits, as in the table, not {asked.replay!r}"
+                f"a nonce has {2 * NONCE_BYTES} hex digits, as in the table, not {request.replay!r}"
             )
-        out = out / f"replay-{asked.replay}"
-    return Grading(lab, key, out, asked.replay, asked.system, asked.again)
+        out = out / f"replay-{request.replay}"
+    return Grading(lab, key, out, request.replay, request.system, request.again)
 
 
 def _write_reports(
     lab: Lab,
     out: Path,
-    submissions: Sequence[Submission],
-    rows: Sequence[Row],
+    submissions: Sequence[StudentSubmission],
+    rows: Sequence[TableRow],
     say: Callable[[str], None],
 ) -> None:
     results = {row.student: row.result for row in rows}
-    for one in submissions:
-        if one.folder is None or results[one.student] is None:
+    for submission in submissions:
+        if submission.folder is None or results[submission.student] is None:
             continue
         try:
-            text = page(report_of(lab, one.folder, results[one.student], one.student))
-            write_atomic(out / one.student / "report.html", text.encode())
+            text = page(
+                report_of(lab, submission.folder, results[submission.student], submission.student)
+            )
+            write_atomic(out / submission.student / "report.html", text.encode())
         except Exception as error:  # noqa: BLE001 - whatever was handed in, the others get their reports
-            say(f"{one.student}: no report: {type(error).__name__}: {error}")
+            say(f"{submission.student}: no report: {type(error).__name__}: {error}")

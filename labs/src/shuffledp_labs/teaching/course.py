@@ -49,7 +49,7 @@ class PlannedLab(Section, frozen=True, kw_only=True):
             raise ValueError(f"lab {self.number} is due {self.due}, before it opens {self.opens}")
 
 
-class Course(Section, frozen=True, kw_only=True):
+class LabCourse(Section, frozen=True, kw_only=True):
     """The contents of `course.toml`. `key` is relative to that file."""
 
     name: str
@@ -130,9 +130,9 @@ def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
         ) from error
 
 
-def load_course(folder: Path) -> Course:
+def load_course(folder: Path) -> LabCourse:
     """The course in a folder, or in that `course.toml`."""
-    return load_config(folder / COURSE_FILE if folder.is_dir() else folder, Course)
+    return load_config(folder / COURSE_FILE if folder.is_dir() else folder, LabCourse)
 
 
 def load_key(path: Path) -> bytes:

@@ -53,7 +53,7 @@ CALL_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at. `remedy` is what to do, empty where all is well."""
 
     name: str
@@ -62,7 +62,7 @@ class Finding:
     remedy: str = ""
 
 
-def examine(folder: Path) -> Iterator[Finding]:
+def examine(folder: Path) -> Iterator[DoctorFinding]:
     """All findings, one after another; `folder` is where the labs are going to be."""
     for look in (
         _python,
@@ -75,11 +75,11 @@ def examine(folder: Path) -> Iterator[Finding]:
         _memory,
         _processes,
     ):
-        yield _guarded(look)
-    yield _guarded(lambda: _disk(folder))
+        yield _examine_one(look)
+    yield _examine_one(lambda: _disk(folder))
 
 
-def show(findings: tuple[Finding, ...], *, as_json: bool) -> bool:
+def show(findings: tuple[DoctorFinding, ...], *, as_json: bool) -> bool:
     """Prints the findings; whether nothing is wrong."""
     well = not any(finding.state == "wrong" for finding in findings)
     if as_json:
@@ -99,37 +99,37 @@ def show(findings: tuple[Finding, ...], *, as_json: bool) -> bool:
     return well
 
 
-def _guarded(look: Callable[[], Finding]) -> Finding:
+def _examine_one(look: Callable[[], DoctorFinding]) -> DoctorFinding:
     try:
         return look()
     except OSError as error:  # on an unusual machine a look may fail where the labs would not
-        return Finding(
+        return DoctorFinding(
             getattr(look, "__name__", "disk").strip("_"), "note", f"could not be seen: {error}"
         )
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = platform.python_version()
-    return Finding("python", "ok", f"{version}, {sys.executable}")
+    return DoctorFinding("python", "ok", f"{version}, {sys.executable}")
 
 
-def _machine() -> Finding:
+def _machine() -> DoctorFinding:
     seen = f"{platform.system()} {platform.machine()}"
     if platform.system() == "Windows":
-        return Finding(
+        return DoctorFinding(
             "machine", "wrong", seen, "use WSL2: `wsl --install`, and then everything inside it"
         )
     if "microsoft" in platform.release().lower() and Path.cwd().as_posix().startswith("/mnt/"):
-        return Finding(
+        return DoctorFinding(
             "machine",
             "note",
             f"{seen}, WSL2, below /mnt",
             "work in a folder of Linux, such as ~/labs: faster",
         )
-    return Finding("machine", "ok", seen)
+    return DoctorFinding("machine", "ok", seen)
 
 
-def _packages() -> Finding:
+def _packages() -> DoctorFinding:
     missing = []
     for name in ("numpy", "nacl", "matplotlib", "grpc", "shuffledp_sim", "shuffledp_adversary"):
         try:
@@ -137,37 +137,37 @@ def _packages() -> Finding:
         except ImportError as error:
             missing.append(f"{name} ({error})")
     if missing:
-        return Finding(
+        return DoctorFinding(
             "packages",
             "wrong",
             "missing: " + ", ".join(missing),
             "pip install --upgrade 'shuffledp[labs]'",
         )
-    return Finding(
+    return DoctorFinding(
         "packages",
         "ok",
         f"shuffledp-labs {distribution('shuffledp-labs').version} and what it needs",
     )
 
 
-def _accelerator() -> Finding:
+def _accelerator() -> DoctorFinding:
     try:
         used = engine()
     except ShuffleDPError as error:
-        return Finding("accelerator", "wrong", str(error), f"unset {VARIABLE}")
-    return Finding(
+        return DoctorFinding("accelerator", "wrong", str(error), f"unset {VARIABLE}")
+    return DoctorFinding(
         "accelerator",
         "ok",
         f"shuffledp-accel, {used.path}" if used else "none; libsodium seals and opens",
     )
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> DoctorFinding:
     began = time.monotonic()
     try:
         box = confinement()
     except ShuffleDPError as error:
-        return Finding(
+        return DoctorFinding(
             "sandbox",
             "wrong",
             f"no student's program can be started: {error}",
@@ -175,13 +175,13 @@ def _sandbox() -> Finding:
         )
     if box == "none":
         why = "bubblewrap cannot start" if bubblewrap() else "there is no bubblewrap"
-        return Finding(
+        return DoctorFinding(
             "sandbox",
             "note",
             f"{why}: programs run with your own rights, fine for your own",
             _NAMESPACES,
         )
-    return Finding("sandbox", "ok", f"{box}, starts in {time.monotonic() - began:.1f} s")
+    return DoctorFinding("sandbox", "ok", f"{box}, starts in {time.monotonic() - began:.1f} s")
 
 
 _NAMESPACES: Final = (
@@ -192,7 +192,7 @@ _NAMESPACES: Final = (
 )
 
 
-def _ports() -> Finding:
+def _ports() -> DoctorFinding:
     with ExitStack() as stack:
         for _ in range(PORTS):
             listener = stack.enter_context(socket.socket())
@@ -203,7 +203,7 @@ def _ports() -> Finding:
         try:
             caller.connect(listener.getsockname())
         except OSError as error:
-            return Finding(
+            return DoctorFinding(
                 "ports",
                 "wrong",
                 f"127.0.0.1 cannot be called: {error}",
@@ -213,61 +213,65 @@ def _ports() -> Finding:
             name for name in ("grpc_proxy", "https_proxy", "http_proxy") if os.environ.get(name)
         ]
     if proxied and not os.environ.get("no_proxy"):
-        return Finding(
+        return DoctorFinding(
             "ports", "note", f"{proxied[0]} is set", "export no_proxy=localhost,127.0.0.1"
         )
-    return Finding("ports", "ok", f"{PORTS} on the loopback")
+    return DoctorFinding("ports", "ok", f"{PORTS} on the loopback")
 
 
-def _clock() -> Finding:
+def _clock() -> DoctorFinding:
     # Signed documents have hours of validity: what was installed cannot be younger than now.
     installed = Path(__file__).stat().st_mtime
     now = time.time()
     if now < installed - 3600:
-        return Finding(
+        return DoctorFinding(
             "clock",
             "wrong",
             f"{time.strftime('%Y-%m-%d', time.gmtime(now))} is before this was installed",
             "set the clock: `timedatectl set-ntp true`; in WSL2 `wsl --shutdown` mends it",
         )
-    return Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)))
+    return DoctorFinding("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now)))
 
 
-def _memory() -> Finding:
+def _memory() -> DoctorFinding:
     file = Path("/proc/meminfo")
     if not file.exists():
-        return Finding("memory", "ok", "not measured on this system")
+        return DoctorFinding("memory", "ok", "not measured on this system")
     values = dict(line.split(":") for line in file.read_text().splitlines() if ":" in line)
     free = int(values.get("MemAvailable", "0 kB").split()[0]) * 1024
     if free < MEMORY_BYTES:
-        return Finding(
+        return DoctorFinding(
             "memory",
             "note",
             f"{free / 1e9:.1f} GB free",
             "close other programs before labs with a system",
         )
-    return Finding("memory", "ok", f"{free / 1e9:.1f} GB free")
+    return DoctorFinding("memory", "ok", f"{free / 1e9:.1f} GB free")
 
 
-def _processes() -> Finding:
+def _processes() -> DoctorFinding:
     import resource
 
     allowed, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if allowed != resource.RLIM_INFINITY and allowed < PROCESSES:
-        return Finding("processes", "wrong", f"{allowed} allowed", f"ulimit -u {8 * PROCESSES}")
-    return Finding(
+        return DoctorFinding(
+            "processes", "wrong", f"{allowed} allowed", f"ulimit -u {8 * PROCESSES}"
+        )
+    return DoctorFinding(
         "processes",
         "ok",
         "no limit" if allowed == resource.RLIM_INFINITY else f"{allowed:,} allowed",
     )
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> DoctorFinding:
     if not os.access(folder, os.W_OK):
-        return Finding("disk", "wrong", f"{folder} cannot be written", "cd to a folder of your own")
+        return DoctorFinding(
+            "disk", "wrong", f"{folder} cannot be written", "cd to a folder of your own"
+        )
     free = shutil.disk_usage(folder).free
     if free < DISK_BYTES:
-        return Finding(
+        return DoctorFinding(
             "disk", "wrong", f"{free / 1e6:.0f} MB free", f"make {DISK_BYTES / 1e6:.0f} MB of room"
         )
-    return Finding("disk", "ok", f"{free / 1e9:.1f} GB free")
+    return DoctorFinding("disk", "ok", f"{free / 1e9:.1f} GB free")

@@ -23,8 +23,8 @@ from shuffledp_labs.lab import PREDICTION_POINTS, Lab
 from shuffledp_labs.results import LabResult
 from shuffledp_labs.teaching.apart import Apart
 from shuffledp_labs.teaching.exports.gradescope import results_json
-from shuffledp_labs.teaching.exports.table import Row, table
-from shuffledp_labs.teaching.submissions import Submission
+from shuffledp_labs.teaching.exports.table import TableRow, table
+from shuffledp_labs.teaching.submissions import StudentSubmission
 
 RESULT: Final = "result.json"
 GRADED: Final = "graded.json"
@@ -35,7 +35,7 @@ SPARE_SECONDS: Final = 60.0
 """Beyond the limits of all checks: for the start of the process and of its sandboxes."""
 
 
-class Graded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GradedMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a grading that came to its end leaves beside the result: of which files, and points of
     predictions.
     """
@@ -76,10 +76,10 @@ class Grading:
 
 def grade(
     grading: Grading,
-    submissions: Sequence[Submission],
+    submissions: Sequence[StudentSubmission],
     jobs: int,
     progress: Callable[[int, int], None],
-) -> tuple[Row, ...]:
+) -> tuple[TableRow, ...]:
     """Grades all of them, `jobs` at a time, and writes the table after each.
 
     `progress` hears how many are done.
@@ -87,11 +87,11 @@ def grade(
     After an interruption nothing of it is left running, and what was done is written.
     """
     make_folder(grading.out)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     running = Apart()
     with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="grading") as pool:
-        waiting: set[Future[Row]] = {
-            pool.submit(_guarded, grading, one, running) for one in submissions
+        waiting: set[Future[TableRow]] = {
+            pool.submit(_grade_safely, grading, submission, running) for submission in submissions
         }
         try:
             while waiting:
@@ -106,29 +106,29 @@ def grade(
     return tuple(rows)
 
 
-def _guarded(grading: Grading, submission: Submission, running: Apart) -> Row:
+def _grade_safely(grading: Grading, submission: StudentSubmission, running: Apart) -> TableRow:
     try:
-        return _one(grading, submission, running)
+        return _grade_submission(grading, submission, running)
     except OSError as error:
-        return Row(submission.student, None, trouble=f"cannot be graded: {error}")
+        return TableRow(submission.student, None, trouble=f"cannot be graded: {error}")
     except Exception as error:  # noqa: BLE001 - whatever one submission brings about, the class is graded
-        return Row(
+        return TableRow(
             submission.student, None, trouble=f"cannot be graded: {type(error).__name__}: {error}"
         )
 
 
-def _one(grading: Grading, submission: Submission, running: Apart) -> Row:
+def _grade_submission(grading: Grading, submission: StudentSubmission, running: Apart) -> TableRow:
     folder = grading.out / submission.student
     if submission.folder is None:
-        return Row(submission.student, None, trouble=submission.trouble)
+        return TableRow(submission.student, None, trouble=submission.trouble)
     digest = submission.digest
-    before = None if grading.again or grading.nonce else _graded(folder)
+    before = None if grading.again or grading.nonce else _read_mark(folder)
     if before and before.digest == digest and before.system >= grading.system:
-        return Row(submission.student, _result(folder), before.predictions, before.trouble)
+        return TableRow(submission.student, _result(folder), before.predictions, before.trouble)
     make_folder(folder)
     for name in (RESULT, GRADED, FOR_GRADESCOPE):
         (folder / name).unlink(missing_ok=True)
-    answer, trouble = running.run(
+    answer, trouble = running.run_module(
         "shuffledp_labs.teaching.grading_one", _job(grading, submission, folder), grading.seconds
     )
     result = _result(folder)
@@ -141,12 +141,12 @@ def _one(grading: Grading, submission: Submission, running: Apart) -> Row:
         )
     if not trouble:  # what broke off is done again by the next run
         write_atomic(
-            folder / GRADED, msgspec.json.encode(Graded(digest, predictions, grading.system))
+            folder / GRADED, msgspec.json.encode(GradedMark(digest, predictions, grading.system))
         )
-    return Row(submission.student, result, predictions, trouble)
+    return TableRow(submission.student, result, predictions, trouble)
 
 
-def _job(grading: Grading, submission: Submission, folder: Path) -> dict[str, Any]:
+def _job(grading: Grading, submission: StudentSubmission, folder: Path) -> dict[str, Any]:
     return {
         "lab": grading.lab.number,
         "student": submission.student,
@@ -171,9 +171,9 @@ def faults(result: LabResult | None) -> str:
     )
 
 
-def _graded(folder: Path) -> Graded | None:
+def _read_mark(folder: Path) -> GradedMark | None:
     try:
-        return msgspec.json.decode((folder / GRADED).read_bytes(), type=Graded)
+        return msgspec.json.decode((folder / GRADED).read_bytes(), type=GradedMark)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -185,7 +185,7 @@ def _result(folder: Path) -> LabResult | None:
         return None
 
 
-def _write_table(grading: Grading, rows: Sequence[Row]) -> None:
+def _write_table(grading: Grading, rows: Sequence[TableRow]) -> None:
     names = [check.name for check in grading.lab.checks]
     try:
         write_atomic(grading.out / TABLE, table(rows, names).encode())

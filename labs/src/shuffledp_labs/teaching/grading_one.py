@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_labs.checking import Run, Watcher, run_checks, wanted
+from shuffledp_labs.checking import LabRun, Watcher, run_checks, select_by_step
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import instance
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
-from shuffledp_labs.predictions import KEPT, kept_of, understood
+from shuffledp_labs.predictions import RECORD, load_record, read_valid_answers
 from shuffledp_labs.results import LabResult, write_result
 from shuffledp_labs.teaching.apart import end_with_the_one_who_waits
 
@@ -32,17 +32,18 @@ class _Writer(Watcher):
         write_result(self._file, result)
 
 
-def graded(task: dict[str, Any]) -> dict[str, Any]:
+def grade_task(task: dict[str, Any]) -> dict[str, Any]:
     """Runs the checks of a task, and says what else there is to say."""
-    lab, folder = lab_of(task["lab"]), Path(task["folder"])
+    lab = lab_of(task["lab"])
+    folder = Path(task["folder"])
     nonce = bytes.fromhex(task["nonce"])
-    run = Run(
+    run = LabRun(
         lab,
         folder / "work.py",
         instance(bytes.fromhex(task["key"]), lab.number, task["student"], nonce),
         task["student"],
         nonce,
-        wanted(None, system=task["system"]),
+        select_by_step(None, system=task["system"]),
     )
     answer: dict[str, Any] = {"predictions": prediction_points(lab, folder)}
     try:
@@ -57,20 +58,22 @@ def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
     be understood.
     """
     try:
-        kept: dict[str, Any] = (
-            kept_of(folder)["answers"] if (folder / KEPT).is_file() else understood(folder, lab)
+        recorded: dict[str, Any] = (
+            load_record(folder)["answers"]
+            if (folder / RECORD).is_file()
+            else read_valid_answers(folder, lab)
         )
     except LabUsageError:
-        return understood(folder, lab)
-    return kept
+        return read_valid_answers(folder, lab)
+    return recorded
 
 
 def prediction_points(lab: Lab, folder: Path) -> int:
     """All points or none: any answer counts, and every question wants one."""
-    made = predictions_of(lab, folder)
+    answers = predictions_of(lab, folder)
     return (
         PREDICTION_POINTS
-        if all(str(made.get(one.key, "")).strip() for one in lab.predictions)
+        if all(str(answers.get(prediction.key, "")).strip() for prediction in lab.predictions)
         else 0
     )
 
@@ -80,7 +83,7 @@ def main() -> None:
     end_with_the_one_who_waits()
     task = json.load(sys.stdin)
     with redirect_stdout(sys.stderr):  # what a check or a library prints is no answer
-        answer = graded(task)
+        answer = grade_task(task)
     sys.stdout.write(json.dumps(answer))
 
 

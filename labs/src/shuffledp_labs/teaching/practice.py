@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp_labs import predictions
-from shuffledp_labs.checking import Run, chosen, run_checks, wanted
+from shuffledp_labs.checking import LabRun, names_to_run, run_checks, select_by_step
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import fresh_nonce, instance
-from shuffledp_labs.lab import Showing
+from shuffledp_labs.lab import ShowRun
 from shuffledp_labs.results import LabResult
 from shuffledp_labs.student.pipes import scratch_folder
 from shuffledp_labs.student.process import StudentProgram
@@ -27,14 +27,22 @@ def check(
     A run that leaves checks out has a file of its own, and never replaces the result of all of
     them.
     """
-    lab, place = lab_of(number), find(number, folder)
-    read_source(place.work)
-    predictions.keep(place.path, lab)
+    lab = lab_of(number)
+    work_folder = find(number, folder)
+    read_source(work_folder.work)
+    predictions.record_predictions(work_folder.path, lab)
     nonce = fresh_nonce()
-    draws = instance(place.practice_key(), number, place.student, nonce)
-    run = Run(lab, place.work, draws, place.student, nonce, wanted(step, system=system))
-    whole = len(chosen(run)) == len(lab.checks)
-    screen = Screen(place.result if whole else place.partial, quiet=quiet)
+    draws = instance(work_folder.practice_key(), number, work_folder.student, nonce)
+    run = LabRun(
+        lab,
+        work_folder.work,
+        draws,
+        work_folder.student,
+        nonce,
+        select_by_step(step, system=system),
+    )
+    complete = len(names_to_run(run)) == len(lab.checks)
+    screen = Screen(work_folder.result if complete else work_folder.partial, quiet=quiet)
     result = run_checks(run, screen)
     screen.closes(result)
     return result
@@ -44,12 +52,15 @@ def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> P
     """Runs the lab's system with the student's code in it, and draws a picture, whose path this
     is.
     """
-    lab, place = lab_of(number), find(number, folder)
-    read_source(place.work)
-    predictions.keep(place.path, lab)
-    place.out.mkdir(exist_ok=True)
-    draws = instance(place.practice_key(), number, place.student, fresh_nonce())
-    with scratch_folder() as scratch, StudentProgram(place.work, scratch) as program:
+    lab = lab_of(number)
+    work_folder = find(number, folder)
+    read_source(work_folder.work)
+    predictions.record_predictions(work_folder.path, lab)
+    work_folder.out.mkdir(exist_ok=True)
+    draws = instance(work_folder.practice_key(), number, work_folder.student, fresh_nonce())
+    with scratch_folder() as scratch, StudentProgram(work_folder.work, scratch) as program:
         return lab.show(
-            Showing(place.work, place.out, draws.child("show"), program, scratch, progress)
+            ShowRun(
+                work_folder.work, work_folder.out, draws.child("show"), program, scratch, progress
+            )
         )

@@ -43,7 +43,7 @@ _OUTCOMES: Final = {
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictedAnswer:
     """A question before the lab, and what was answered."""
 
     question: str
@@ -59,7 +59,7 @@ class Report:
     student: str
     titles: Mapping[str, str]
     result: LabResult | None
-    predicted: Sequence[Predicted]
+    predicted: Sequence[PredictedAnswer]
     prediction_points: int
     pictures: Sequence[Path]
     explained: str
@@ -123,15 +123,15 @@ def _head(report: Report) -> Iterator[str]:
     )
 
 
-def _row(name: str, asked: str, points: int, of: int, outcome: str, said: str) -> str:
-    message = f'<div class="said">{_with_code(said)}</div>' if said else ""
+def _row(name: str, title: str, points: int, of: int, outcome: str, observation: str) -> str:
+    message_html = f'<div class="said">{_with_code(observation)}</div>' if observation else ""
     badge = (
         f'<span class="{escape(outcome)}">{escape(_OUTCOMES.get(outcome, outcome))}</span>'
         if outcome
         else ""
     )
     return (
-        f"<tr><th scope='row'>{escape(name)}</th><td>{_with_code(asked)}{message}</td>"
+        f"<tr><th scope='row'>{escape(name)}</th><td>{_with_code(title)}{message_html}</td>"
         f"<td class='points'>{points}/{of}</td><td>{badge}</td></tr>"
     )
 
@@ -141,9 +141,9 @@ def _predictions(report: Report) -> Iterator[str]:
         return
     yield '<h2>Predicted, and found</h2><div class="beside">'
     yield "<table><thead><tr><th>question</th><th>before the lab</th></tr></thead><tbody>"
-    for one in report.predicted:
-        answer = escape(one.answer) or "<em>nothing</em>"
-        yield f"<tr><td>{_with_code(one.question)}</td><td>{answer}</td></tr>"
+    for prediction in report.predicted:
+        answer = escape(prediction.answer) or "<em>nothing</em>"
+        yield f"<tr><td>{_with_code(prediction.question)}</td><td>{answer}</td></tr>"
     yield (
         "</tbody></table><table><thead><tr><th colspan='2'>what the checks "
         "saw</th></tr></thead><tbody>"
@@ -165,7 +165,7 @@ def _with_code(words: str) -> str:
 
 
 def _pictures(report: Report) -> Iterator[str]:
-    shown = [(file, embedded(file)) for file in report.pictures]
+    shown = [(file, data_address(file)) for file in report.pictures]
     if any(data for _, data in shown):
         yield "<h2>Picture</h2>"
     for file, data in shown:
@@ -187,10 +187,10 @@ def _explanations(report: Report) -> Iterator[str]:
 
 def _code(report: Report) -> Iterator[str]:
     yield "<h2>work.py</h2>"
-    yield highlighted(report.source)
+    yield highlight_source(report.source)
 
 
-def embedded(file: Path) -> str:
+def data_address(file: Path) -> str:
     """A picture as an address that holds it, empty for what is none or too large."""
     kind = _KINDS.get(file.suffix.lower())
     try:
@@ -218,7 +218,7 @@ def as_html(words: str) -> str:
     return str(rendered.render(words))
 
 
-def highlighted(source: str) -> str:
+def highlight_source(source: str) -> str:
     """A program with line numbers and coloured words."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter

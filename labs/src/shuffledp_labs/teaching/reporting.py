@@ -11,14 +11,14 @@ from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import CHECK_POINTS, Lab
-from shuffledp_labs.predictions import FILE, KEPT, digest_of, kept_of
+from shuffledp_labs.predictions import FILE, RECORD, digest_of, load_record
 from shuffledp_labs.reading import read_bounded
 from shuffledp_labs.results import LabResult, read_result
 from shuffledp_labs.student.source import digest_of_program, read_source
 from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
-from shuffledp_labs.teaching.report import Predicted, Report, page
+from shuffledp_labs.teaching.report import PredictedAnswer, Report, page
 from shuffledp_labs.teaching.starting import PARTIAL, RESULT, find
-from shuffledp_labs.teaching.viva import Question, viva
+from shuffledp_labs.teaching.viva import VivaQuestion, viva
 
 WORDS_BYTES = 2**20
 """Of report.md or work.py."""
@@ -26,9 +26,13 @@ WORDS_BYTES = 2**20
 
 def write_report(number: int, folder: Path | None, result: Path | None, to: Path | None) -> Path:
     """Writes the report of a folder, and says where."""
-    place = _place(number, folder)
-    file = to or place / "report.html"
-    text = page(report_of(lab_of(number), place, _result(place, result), place.resolve().name))
+    work_folder = _work_folder(number, folder)
+    file = to or work_folder / "report.html"
+    text = page(
+        report_of(
+            lab_of(number), work_folder, _result(work_folder, result), work_folder.resolve().name
+        )
+    )
     try:
         write_atomic(file, text.encode())
     except OSError as error:
@@ -38,9 +42,9 @@ def write_report(number: int, folder: Path | None, result: Path | None, to: Path
     return file
 
 
-def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> Report:
+def report_of(lab: Lab, work_folder: Path, result: LabResult | None, student: str) -> Report:
     """All that a report shows of a folder."""
-    made = predictions_of(lab, place)
+    answers = predictions_of(lab, work_folder)
     return Report(
         number=lab.number,
         title=lab.title,
@@ -48,39 +52,49 @@ def report_of(lab: Lab, place: Path, result: LabResult | None, student: str) -> 
         titles={check.name: check.title for check in lab.checks},
         result=result,
         predicted=[
-            Predicted(one.question, _shown(made.get(one.key), one.unit)) for one in lab.predictions
+            PredictedAnswer(
+                prediction.question, _with_unit(answers.get(prediction.key), prediction.unit)
+            )
+            for prediction in lab.predictions
         ],
-        prediction_points=prediction_points(lab, place),
-        pictures=sorted((place / "out").glob("*.png")),
-        explained=_words(place / "report.md"),
+        prediction_points=prediction_points(lab, work_folder),
+        pictures=sorted((work_folder / "out").glob("*.png")),
+        explained=_words(work_folder / "report.md"),
         explanations=lab.explanations,
-        source=_listing(place / "work.py"),
-        notes=_notes(place, result),
+        source=_listing(work_folder / "work.py"),
+        notes=_notes(work_folder, result),
     )
 
 
 def viva_of(
     number: int, folder: Path | None, result: Path | None
-) -> tuple[Question, Question, Question]:
+) -> tuple[VivaQuestion, VivaQuestion, VivaQuestion]:
     """The questions on a folder."""
-    lab, place = lab_of(number), _place(number, folder)
-    found = _result(place, result)
-    if found is None:
+    lab = lab_of(number)
+    work_folder = _work_folder(number, folder)
+    last_result = _result(work_folder, result)
+    if last_result is None:
         raise LabUsageError(
-            f"{place / RESULT} is not there: the questions are about a run, so run `shuffledp lab "
-            f"check`"
+            f"{work_folder / RESULT} does not exist, and the questions are about a run: run "
+            "`shuffledp lab check` first"
         )
-    made = predictions_of(lab, place)
-    told = [
-        (one.question, _shown(made[one.key], one.unit))
-        for one in lab.predictions
-        if one.key in made
+    answers = predictions_of(lab, work_folder)
+    answered_predictions = [
+        (prediction.question, _with_unit(answers[prediction.key], prediction.unit))
+        for prediction in lab.predictions
+        if prediction.key in answers
     ]
     titles = {check.name: check.title for check in lab.checks}
-    return viva(found, titles, told, _words(place / "work.py"), lab.file("work.py").read_text())
+    return viva(
+        last_result,
+        titles,
+        answered_predictions,
+        _words(work_folder / "work.py"),
+        lab.file("work.py").read_text(),
+    )
 
 
-def _place(number: int, folder: Path | None) -> Path:
+def _work_folder(number: int, folder: Path | None) -> Path:
     # A folder that was handed in may have lost its mark, which has a name that many programs leave
     # out.
     if folder is not None and (folder / "work.py").is_file():
@@ -88,16 +102,16 @@ def _place(number: int, folder: Path | None) -> Path:
     return find(number, folder).path
 
 
-def _result(place: Path, result: Path | None) -> LabResult | None:
+def _result(work_folder: Path, result: Path | None) -> LabResult | None:
     if result is not None:
         return read_result(result)
-    found = (place / name for name in (RESULT, PARTIAL) if (place / name).is_file())
-    return next(map(read_result, found), None)
+    files = (work_folder / name for name in (RESULT, PARTIAL) if (work_folder / name).is_file())
+    return next(map(read_result, files), None)
 
 
-def _notes(place: Path, result: LabResult | None) -> list[str]:
+def _notes(work_folder: Path, result: LabResult | None) -> list[str]:
     notes = []
-    if result is not None and _changed_program(place / "work.py", result):
+    if result is not None and _changed_program(work_folder / "work.py", result):
         notes.append(
             "work.py has been changed since this run: check again, so that code and points belong "
             "together."
@@ -110,7 +124,7 @@ def _notes(place: Path, result: LabResult | None) -> list[str]:
             f"of them, by "
             f"shuffledp lab check {result.lab}."
         )
-    if _changed_predictions(place):
+    if _changed_predictions(work_folder):
         notes.append(
             "predict.toml was changed after the first run; what is shown are the predictions "
             "before it."
@@ -125,14 +139,16 @@ def _changed_program(work: Path, result: LabResult) -> bool:
         return True
 
 
-def _changed_predictions(place: Path) -> bool:
+def _changed_predictions(work_folder: Path) -> bool:
     try:
-        return (place / KEPT).is_file() and kept_of(place).get("digest") != digest_of(place / FILE)
+        return (work_folder / RECORD).is_file() and load_record(work_folder).get(
+            "digest"
+        ) != digest_of(work_folder / FILE)
     except (LabUsageError, OSError):
         return False
 
 
-def _shown(answer: object, unit: str) -> str:
+def _with_unit(answer: object, unit: str) -> str:
     return "" if answer is None else f"{answer} {unit}".strip()
 
 

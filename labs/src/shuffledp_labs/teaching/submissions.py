@@ -28,7 +28,7 @@ NAME_LENGTH: Final = 80
 
 
 @dataclass(frozen=True)
-class Submission:
+class StudentSubmission:
     """One student's: the folder with work.py, or what is wrong with it, in words for the
     instructor.
 
@@ -52,10 +52,10 @@ class Submission:
         if self.folder is None:
             return ""
         return sha256(
-            f"{digest_of_program(self.folder / WORK)} {self._predicted()}".encode()
+            f"{digest_of_program(self.folder / WORK)} {self._digest_predictions()}".encode()
         ).hexdigest()
 
-    def _predicted(self) -> str:
+    def _digest_predictions(self) -> str:
         assert self.folder is not None  # noqa: S101 - `digest` has looked
         try:
             return predictions.digest_of(self.folder / predictions.FILE)
@@ -63,7 +63,7 @@ class Submission:
             return ""
 
 
-def find_submissions(folder: Path) -> tuple[Submission, ...]:
+def find_submissions(folder: Path) -> tuple[StudentSubmission, ...]:
     """All submissions of a folder: one for each folder in it, named by it.
 
     A folder without work.py, or with two, is a submission that cannot be graded, and says so in the
@@ -73,12 +73,14 @@ def find_submissions(folder: Path) -> tuple[Submission, ...]:
         raise LabUsageError(
             f"{folder} is not a folder; give the one that holds a folder for each student"
         )
-    found = tuple(sorted(_with_own_names(_each(folder)), key=lambda submission: submission.student))
-    if not found:
+    submissions = tuple(
+        sorted(_with_own_names(_read_folder(folder)), key=lambda submission: submission.student)
+    )
+    if not submissions:
         raise LabUsageError(
             f"{folder} is empty; it holds a folder for each student, with {WORK} in it"
         )
-    return found
+    return submissions
 
 
 def student_name(text: str) -> str:
@@ -89,21 +91,21 @@ def student_name(text: str) -> str:
     return f"{name}_" if name.lower().endswith(".csv") else name
 
 
-def _with_own_names(submissions: Iterable[Submission]) -> Iterator[Submission]:
+def _with_own_names(submissions: Iterable[StudentSubmission]) -> Iterator[StudentSubmission]:
     """Number the names that several submissions have, so that each has a row and a folder of its
     own.
     """
     taken: set[str] = set()
-    for one in submissions:
-        numbered = (f"{one.student}_{number}" for number in count(2))
+    for submission in submissions:
+        numbered = (f"{submission.student}_{number}" for number in count(2))
         student = next(
-            name for name in chain([one.student], numbered) if name.casefold() not in taken
+            name for name in chain([submission.student], numbered) if name.casefold() not in taken
         )
         taken.add(student.casefold())
-        yield replace(one, student=student)
+        yield replace(submission, student=student)
 
 
-def _each(folder: Path) -> Iterator[Submission]:
+def _read_folder(folder: Path) -> Iterator[StudentSubmission]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith((".", "__")):
             continue
@@ -111,7 +113,7 @@ def _each(folder: Path) -> Iterator[Submission]:
             yield _in_folder(entry)
 
 
-def _in_folder(entry: Path) -> Submission:
+def _in_folder(entry: Path) -> StudentSubmission:
     student = student_name(entry.name)
     works = [
         file
@@ -120,11 +122,11 @@ def _in_folder(entry: Path) -> Submission:
         if _plain(file, entry)
     ]
     if len(works) == 1:
-        return Submission(student, works[0].parent)
+        return StudentSubmission(student, works[0].parent)
     if not works:
-        return Submission(student, None, f"there is no {WORK}")
+        return StudentSubmission(student, None, f"there is no {WORK}")
     listed = ", ".join(str(file.relative_to(entry)) for file in works[:3])
-    return Submission(student, None, f"there is more than one {WORK}: {listed}")
+    return StudentSubmission(student, None, f"there is more than one {WORK}: {listed}")
 
 
 def _plain(file: Path, entry: Path) -> bool:

@@ -60,7 +60,7 @@ class Screen(Watcher):
             lines = [line[:200] for line in printed.splitlines() if line.strip()][-5:]
             self._console.print(
                 "    the end of what your program printed:",
-                *(f"      {escape(_plain(each))}" for each in lines),
+                *(f"      {escape(_plain(text))}" for text in lines),
                 sep="\n",
             )
 

@@ -53,7 +53,7 @@ LONGEST: Final = 70
 
 
 @dataclass(frozen=True)
-class Question:
+class VivaQuestion:
     """What is asked, and what a good answer mentions: for the examiner, not for the student."""
 
     text: str
@@ -75,7 +75,7 @@ def viva(
     predictions: Sequence[tuple[str, str]],
     source: str,
     stub: str,
-) -> tuple[Question, Question, Question]:
+) -> tuple[VivaQuestion, VivaQuestion, VivaQuestion]:
     """The three questions on a result.
 
     Args:
@@ -95,7 +95,7 @@ def viva(
     return first, second, _about_the_code(result, turns, source, "third")
 
 
-def _drawn(result: LabResult, label: str, choices: Sequence[T]) -> T:
+def _draw(result: LabResult, label: str, choices: Sequence[T]) -> T:
     """One of the choices, by the nonce: the same for everybody who asks again."""
     seed = sha256(
         f"{label}|{result.lab}|{result.student}|{result.nonce}|{result.digest}".encode()
@@ -103,18 +103,18 @@ def _drawn(result: LabResult, label: str, choices: Sequence[T]) -> T:
     return choices[int.from_bytes(seed, "big") % len(choices)]
 
 
-def _about_a_check(result: LabResult, titles: Mapping[str, str]) -> Question:
+def _about_a_check(result: LabResult, titles: Mapping[str, str]) -> VivaQuestion:
     spoken = [
         check for check in result.checks if check.message and check.outcome in {"passed", "failed"}
     ]
     if not spoken:
-        return Question(
+        return VivaQuestion(
             "No check of this run came to a verdict. Show where your program begins, and what you "
             "would write next.",
             "an honest account of how far it came; which check would be the first to pass",
         )
-    check: CheckResult = _drawn(result, "check", spoken)
-    asked = titles.get(check.name, check.name).rstrip(".")
+    check: CheckResult = _draw(result, "check", spoken)
+    title = titles.get(check.name, check.name).rstrip(".")
     if check.outcome == "passed":
         text = (
             f'{check.name} passed, and said of your instance: "{check.message}". What was '
@@ -124,14 +124,14 @@ def _about_a_check(result: LabResult, titles: Mapping[str, str]) -> Question:
     else:
         text = f'{check.name} failed, and said of your instance: "{check.message}".'
         text += " Which line of yours causes it, and what is the smallest change that mends it?"
-    return Question(
-        text, f"what the check asks ({asked}); the line; an effect that this instance would show"
+    return VivaQuestion(
+        text, f"what the check asks ({title}); the line; an effect that this instance would show"
     )
 
 
-def _about_a_prediction(result: LabResult, predictions: Sequence[tuple[str, str]]) -> Question:
-    question, answer = _drawn(result, "prediction", predictions)
-    return Question(
+def _about_a_prediction(result: LabResult, predictions: Sequence[tuple[str, str]]) -> VivaQuestion:
+    question, answer = _draw(result, "prediction", predictions)
+    return VivaQuestion(
         f'Before the lab you answered "{answer}" to: "{question}" What did you find? If it differs,'
         " what explains the difference; if it does not, which change of the setting would have "
         "made you wrong?",
@@ -140,17 +140,19 @@ def _about_a_prediction(result: LabResult, predictions: Sequence[tuple[str, str]
     )
 
 
-def _about_the_code(result: LabResult, turns: Sequence[_Turn], source: str, label: str) -> Question:
+def _about_the_code(
+    result: LabResult, turns: Sequence[_Turn], source: str, label: str
+) -> VivaQuestion:
     if not turns:
-        return Question(
+        return VivaQuestion(
             "Your work.py is as it was handed out. How would you begin with its first function, "
             "and how test it?",
             "what the function has to promise; a case small enough to count by hand",
         )
-    turn = _drawn(result, label, turns)
+    turn = _draw(result, label, turns)
     line = source.splitlines()[turn.line - 1].strip()
     names = ", ".join(check.name for check in result.checks)
-    return Question(
+    return VivaQuestion(
         f"Line {turn.line} of your work.py, in `{turn.function}`: `{line}`. What would happen if "
         f"{turn.change}?"
         " Which check would notice, by which observation, and could one miss it?",
@@ -179,11 +181,13 @@ def _change(node: ast.AST) -> str | None:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if (
             type(operator) in _SWAPPED
         ):
-            return _exchanged(node, ast.Compare(left, [_SWAPPED[type(operator)]()], [right]))
+            return _describe_exchange(
+                node, ast.Compare(left, [_SWAPPED[type(operator)]()], [right])
+            )
         case ast.BinOp(left=left, op=operator, right=right) if (
             _numeric(left, right) and type(operator) in _SWAPPED
         ):
-            return _exchanged(node, ast.BinOp(left, _SWAPPED[type(operator)](), right))
+            return _describe_exchange(node, ast.BinOp(left, _SWAPPED[type(operator)](), right))
         case ast.If():
             return "its condition were always true"
         case ast.Raise():
@@ -212,6 +216,7 @@ def _numeric(*operands: ast.expr) -> bool:
     )
 
 
-def _exchanged(here: ast.expr, there: ast.expr) -> str | None:
-    written, instead = ast.unparse(here), ast.unparse(there)
+def _describe_exchange(here: ast.expr, there: ast.expr) -> str | None:
+    written = ast.unparse(here)
+    instead = ast.unparse(there)
     return f"`{written}` were `{instead}`" if len(written) <= LONGEST else None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from shuffledp_labs.results import LabResult
 
-_SAID: Final = {
+_OUTCOME_TEXTS: Final = {
     "passed": "Passed.",
     "failed": "Failed.",
     "not-reached": "Not reached: a check that this one builds on has not passed.",
@@ -39,9 +39,9 @@ def results_json(
         )
     ]
     for check in result.checks:
-        said = " ".join(part for part in (_SAID[check.outcome], check.message) if part)
+        output = " ".join(part for part in (_OUTCOME_TEXTS[check.outcome], check.message) if part)
         name = f"{check.name}: {titles.get(check.name, '')}".rstrip(": ")
-        tests.append(_test(name, check.points, check.of, said, passed=check.outcome == "passed"))
+        tests.append(_test(name, check.points, check.of, output, passed=check.outcome == "passed"))
     return {
         "score": sum(test["score"] for test in tests),
         "execution_time": round(sum(check.seconds for check in result.checks)),

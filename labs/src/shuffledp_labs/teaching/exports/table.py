@@ -15,7 +15,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One submission: its result as far as there is one, the points of its predictions, and what
     went wrong.
     """
@@ -26,7 +26,7 @@ class Row:
     trouble: str = ""
 
 
-def table(rows: Sequence[Row], checks: Sequence[str]) -> str:
+def table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
     """The file: student, points, those of predictions and of each check, nonce, digest, trouble.
 
     `points` are of 80. The explanations, of 20, have an empty column for the person who judges
