@@ -11,7 +11,7 @@ from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import Check, CheckAttempt, Lab
 from shuffledp_labs.results import LabResult, read_result
-from shuffledp_labs.teaching import practice, reporting, starting
+from shuffledp_labs.teaching import practice, report, starting
 
 
 def passes(_: CheckAttempt) -> str:
@@ -47,7 +47,7 @@ LAB = Lab(
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> starting.WorkFolder:
-    for module in (practice, reporting):
+    for module in (practice, report):
         monkeypatch.setattr(module, "lab_of", lambda _: LAB)
     place = starting.start(lab_of(8), tmp_path / "lab-8")
     (place.path / "predict.toml").write_text("")
@@ -104,12 +104,12 @@ def test_a_report_is_about_the_run_of_all_checks_and_says_where_there_is_only_a_
 ) -> None:
     note = "A partial run: its checks give 20 of 75 points."
     checked(place, "B")
-    text = reporting.write_report(8, place.path, None, None).read_text()
+    text = report.write_report(8, place.path, None, None).read_text()
     assert note in text
     assert "<strong>25</strong> of 25, and up to 20" in text
     checked(place)
     checked(place, "B")
-    text = reporting.write_report(8, place.path, None, None).read_text()
+    text = report.write_report(8, place.path, None, None).read_text()
     assert note not in text
     assert "<strong>55</strong> of 80, and up to 20" in text
     assert "off by one" in text

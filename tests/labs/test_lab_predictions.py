@@ -13,7 +13,7 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import all_labs
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import Lab
-from shuffledp_labs.teaching.grading_one import prediction_points, predictions_of
+from shuffledp_labs.predictions import prediction_points, predictions_of
 
 LAB = lab_of(6)
 

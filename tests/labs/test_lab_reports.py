@@ -12,8 +12,16 @@ from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.results import CheckResult, LabResult
 from shuffledp_labs.student.source import digest_of_program
-from shuffledp_labs.teaching.report import PredictedAnswer, Report, as_html, data_address, page
-from shuffledp_labs.teaching.reporting import report_of, viva_of, write_report
+from shuffledp_labs.teaching.report import (
+    PredictedAnswer,
+    Report,
+    as_html,
+    data_address,
+    page,
+    report_of,
+    viva_of,
+    write_report,
+)
 from shuffledp_labs.teaching.starting import start
 from shuffledp_labs.teaching.viva import viva
 

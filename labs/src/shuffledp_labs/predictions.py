@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from shuffledp_core.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
-from shuffledp_labs.lab import Lab, Prediction
+from shuffledp_labs.lab import PREDICTION_POINTS, Lab, Prediction
 from shuffledp_labs.reading import read_bounded
 
 FILE: Final = "predict.toml"
@@ -53,6 +53,31 @@ def load_record(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise LabUsageError(f"{folder / RECORD} cannot be read: erase it, and predict again")
+
+
+def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
+    """The predictions of a submission: those kept at the first run, else those of the file that can
+    be understood.
+    """
+    try:
+        recorded: dict[str, Any] = (
+            load_record(folder)["answers"]
+            if (folder / RECORD).is_file()
+            else read_valid_answers(folder, lab)
+        )
+    except LabUsageError:
+        return read_valid_answers(folder, lab)
+    return recorded
+
+
+def prediction_points(lab: Lab, folder: Path) -> int:
+    """All points or none: any answer counts, and every question wants one."""
+    answers = predictions_of(lab, folder)
+    return (
+        PREDICTION_POINTS
+        if all(str(answers.get(prediction.key, "")).strip() for prediction in lab.predictions)
+        else 0
+    )
 
 
 def digest_of(file: Path) -> str:

@@ -280,7 +280,9 @@ class Documents:
         )
         return self.identities[ANALYST].sign(result)
 
-    def device_data(self, device: RoundDevice, receipt: Signed | None, result: Signed) -> dict[str, Any]:
+    def device_data(
+        self, device: RoundDevice, receipt: Signed | None, result: Signed
+    ) -> dict[str, Any]:
         """All that a device keeps, as the student's function is told it."""
         return {
             "round": self.round_id,

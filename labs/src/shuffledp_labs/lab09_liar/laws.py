@@ -101,7 +101,9 @@ def one_sided(low: Fraction, high: Fraction) -> AuditedPair:
 
 def equal(outcomes: int, delta: Fraction) -> AuditedPair:
     """Twice the same uniform law."""
-    return AuditedPair((Fraction(1, outcomes),) * outcomes, (Fraction(1, outcomes),) * outcomes, delta)
+    return AuditedPair(
+        (Fraction(1, outcomes),) * outcomes, (Fraction(1, outcomes),) * outcomes, delta
+    )
 
 
 class Sampler:

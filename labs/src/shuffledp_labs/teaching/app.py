@@ -48,7 +48,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file with predictions and results, figure, code, explanations and points."""
-    from shuffledp_labs.teaching.reporting import write_report
+    from shuffledp_labs.teaching.report import write_report
 
     typer.echo(write_report(lab, folder, result, to))
 
@@ -63,7 +63,7 @@ def viva(
     ] = False,
 ) -> None:
     """Print three oral-exam questions about a student's own run and code."""
-    from shuffledp_labs.teaching.reporting import viva_of
+    from shuffledp_labs.teaching.report import viva_of
 
     for number, question in enumerate(viva_of(lab, folder, result), start=1):
         typer.echo(f"{number}. {question.text}")
@@ -114,7 +114,7 @@ def grade(
     system: System = True,
 ) -> None:
     """Grade a class: a table, and results.json per student. An interrupted run resumes."""
-    from shuffledp_labs.teaching.class_grading import GradeRequest, grade_class
+    from shuffledp_labs.teaching.grading import GradeRequest, grade_class
 
     request = GradeRequest(
         lab,

@@ -1,8 +1,10 @@
-"""Grades one submission inside a grading service: `python -m shuffledp_labs.teaching.autograder
-SERVICE LAB FOLDER`.
+"""Grades one submission, in a process of its own.
 
-Always leaves the file that the service waits for, which says what went wrong if anything did: an
-autograder that leaves nothing is shown to students as a failure of theirs.
+`python -m shuffledp_labs.teaching.autograder SERVICE LAB FOLDER` runs inside a grading service. It
+always writes the file that the service expects, with the error if there was one: a service shows a
+missing file to students as a failure of theirs. With the number of a pipe as the only argument it
+grades a task of `lab grade` (`apart`). The result is then in the file that the task names, written
+after every check; the answer on standard output has the points of the predictions.
 """
 
 from __future__ import annotations
@@ -11,27 +13,37 @@ import json
 import os
 import secrets
 import sys
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_core.errors import ShuffleDPError
+from shuffledp_labs.checking import LabRun, Watcher, run_checks, select_by_step
 from shuffledp_labs.installed import lab as lab_of
-from shuffledp_labs.instance import KEY_BYTES
+from shuffledp_labs.instance import KEY_BYTES, instance
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
-from shuffledp_labs.teaching.class_grading import require_sandbox
+from shuffledp_labs.predictions import prediction_points
+from shuffledp_labs.results import LabResult, write_result
+from shuffledp_labs.teaching.apart import end_with_the_one_who_waits
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.classroom import result_json
 from shuffledp_labs.teaching.exports.gradescope import results_json
 from shuffledp_labs.teaching.exports.table import TableRow
-from shuffledp_labs.teaching.grading import Grading, grade, write_json
+from shuffledp_labs.teaching.grading import Grading, grade, require_sandbox, write_json
 from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions, student_name
 
 TROUBLE: Final = "Your instructor has to look at this: the autograder says: "
 
 
 def main() -> int:
-    """The exit code; both services want 0 when there is a result, whatever it is."""
+    """Run what the arguments ask for, and return the exit code.
+
+    Services expect 0 whenever there is a result.
+    """
+    if len(sys.argv) == 2:  # the number of a pipe: started by `apart.Apart`
+        answer_task()
+        return 0
     service, number, folder, *options = sys.argv[1:]
     run = {"gradescope": on_gradescope, "classroom50": on_classroom50}[service]
     run(lab_of(int(number)), Path(folder), system="--no-system" not in options)
@@ -123,6 +135,44 @@ def _on_metadata(root: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         people = []
     return student_name("+".join(people) or "student")
+
+
+def answer_task() -> None:
+    """Read a task of `lab grade` from standard input, grade it, and answer on standard output."""
+    end_with_the_one_who_waits()
+    task = json.load(sys.stdin)
+    with redirect_stdout(sys.stderr):  # anything that a check or a library prints is not an answer
+        answer = grade_task(task)
+    sys.stdout.write(json.dumps(answer))
+
+
+class _Writer(Watcher):
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def writes(self, result: LabResult) -> None:
+        write_result(self._file, result)
+
+
+def grade_task(task: dict[str, Any]) -> dict[str, Any]:
+    """Runs the checks of a task, and says what else there is to say."""
+    lab = lab_of(task["lab"])
+    folder = Path(task["folder"])
+    nonce = bytes.fromhex(task["nonce"])
+    run = LabRun(
+        lab,
+        folder / "work.py",
+        instance(bytes.fromhex(task["key"]), lab.number, task["student"], nonce),
+        task["student"],
+        nonce,
+        select_by_step(None, system=task["system"]),
+    )
+    answer: dict[str, Any] = {"predictions": prediction_points(lab, folder)}
+    try:
+        run_checks(run, _Writer(Path(task["result"])))
+    except ShuffleDPError as error:
+        answer["trouble"] = str(error)
+    return answer
 
 
 def _titles(lab: Lab) -> dict[str, str]:

@@ -28,7 +28,7 @@ from rich.table import Table
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.onion.acceleration import VARIABLE, engine
 from shuffledp_labs.student.sandbox import bubblewrap
-from shuffledp_labs.teaching.class_grading import confinement
+from shuffledp_labs.teaching.grading import confinement
 
 PORTS: Final = 12
 """Ports that a system of a lab listens on at a time, with room for a second one that has not let go

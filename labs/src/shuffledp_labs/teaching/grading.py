@@ -1,13 +1,14 @@
-"""Grades the submissions of a class: each in a process of its own, several at a time.
+"""`lab grade`: grades the submissions of a class, several at a time, each in its own process.
 
-Whatever a submission does to its grader, it does to that process alone: the class goes on, and the
-row of the submission says what happened. What has been graded is not graded again unless a file of
-it changed, so a run that was broken off is continued by the same command.
+Whatever a submission does to its grader, it does only to that process: the class goes on, and the
+row of the submission says what happened. A graded submission is graded again only if one of its
+files changed, so the same command continues an interrupted run.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,15 +17,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from rich.console import Console
 
-from shuffledp_core.errors import OutputError
+from shuffledp.progress import Stages
+from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.files import make_folder, write_atomic
+from shuffledp_labs.errors import LabUsageError
+from shuffledp_labs.installed import lab as lab_of
+from shuffledp_labs.instance import KEY_BYTES, NONCE_BYTES
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
 from shuffledp_labs.results import LabResult
+from shuffledp_labs.student.pipes import working_box
 from shuffledp_labs.teaching.apart import Apart
+from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.gradescope import results_json
 from shuffledp_labs.teaching.exports.table import TableRow, table
-from shuffledp_labs.teaching.submissions import StudentSubmission
+from shuffledp_labs.teaching.report import page, report_of
+from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions
 
 RESULT: Final = "result.json"
 GRADED: Final = "graded.json"
@@ -33,6 +42,111 @@ TABLE: Final = "results.csv"
 
 SPARE_SECONDS: Final = 60.0
 """Beyond the limits of all checks: for the start of the process and of its sandboxes."""
+
+
+@dataclass(frozen=True)
+class GradeRequest:
+    """The options of the command."""
+
+    lab: int
+    submissions: Path
+    key: Path | None
+    out: Path
+    jobs: int
+    replay: str | None
+    students: tuple[str, ...]
+    again: bool
+    reports: bool
+    unconfined: bool
+    system: bool
+
+
+def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
+    """Grades, says how it went, and whether every submission came to a result."""
+    lab = lab_of(request.lab)
+    submissions = _select(find_submissions(request.submissions), request.students)
+    grading = _grading(lab, request)
+    if not request.unconfined:
+        require_sandbox()
+    with Stages(Console(stderr=True)) as stages:
+        stages.update("graded", 0, len(submissions))
+        rows = grade(
+            grading, submissions, request.jobs, lambda done, of: stages.update("graded", done, of)
+        )
+    if request.reports:
+        _write_reports(lab, grading.out, submissions, rows, say)
+    troubled = [row for row in rows if row.trouble]
+    for row in sorted(troubled, key=lambda row: row.student):
+        say(f"{row.student}: {row.trouble}")
+    say(f"{len(rows) - len(troubled)} of {len(rows)} graded: {grading.out / TABLE}")
+    return not troubled
+
+
+def require_sandbox() -> None:
+    """Refuse to grade where a student's program would have the grader's rights.
+
+    Raises:
+        LabUsageError: no sandbox works on this machine.
+    """
+    if confinement() == "none":
+        raise LabUsageError(
+            "no sandbox works here, and others' programs would have your rights: shuffledp lab "
+            "doctor"
+        )
+
+
+def confinement() -> str:
+    """The sandbox that a student's program gets on this machine; "none" without any."""
+    return working_box()
+
+
+def _select(
+    submissions: Sequence[StudentSubmission], students: Sequence[str]
+) -> tuple[StudentSubmission, ...]:
+    missing = set(students) - {submission.student for submission in submissions}
+    if missing:
+        raise UsageError(
+            f"no submission is of {', '.join(sorted(missing))}; the names are those of the folders"
+        )
+    return tuple(
+        submission for submission in submissions if not students or submission.student in students
+    )
+
+
+def _grading(lab: Lab, request: GradeRequest) -> Grading:
+    if request.key is None:
+        raise UsageError(
+            "a grading needs the course's key: --key FILE (`shuffledp lab course init` makes one)"
+        )
+    key, out = load_key(request.key), request.out
+    assert len(key) == KEY_BYTES  # noqa: S101 - one length for both
+    if request.replay is not None:
+        if not re.fullmatch(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", request.replay):
+            raise UsageError(
+                f"a nonce has {2 * NONCE_BYTES} hex digits, as in the table, not {request.replay!r}"
+            )
+        out = out / f"replay-{request.replay}"
+    return Grading(lab, key, out, request.replay, request.system, request.again)
+
+
+def _write_reports(
+    lab: Lab,
+    out: Path,
+    submissions: Sequence[StudentSubmission],
+    rows: Sequence[TableRow],
+    say: Callable[[str], None],
+) -> None:
+    results = {row.student: row.result for row in rows}
+    for submission in submissions:
+        if submission.folder is None or results[submission.student] is None:
+            continue
+        try:
+            text = page(
+                report_of(lab, submission.folder, results[submission.student], submission.student)
+            )
+            write_atomic(out / submission.student / "report.html", text.encode())
+        except Exception as error:  # noqa: BLE001 - whatever was handed in, the others get their reports
+            say(f"{submission.student}: no report: {type(error).__name__}: {error}")
 
 
 class GradedMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,7 +243,7 @@ def _grade_submission(grading: Grading, submission: StudentSubmission, running: 
     for name in (RESULT, GRADED, FOR_GRADESCOPE):
         (folder / name).unlink(missing_ok=True)
     answer, trouble = running.run_module(
-        "shuffledp_labs.teaching.grading_one", _job(grading, submission, folder), grading.seconds
+        "shuffledp_labs.teaching.autograder", _job(grading, submission, folder), grading.seconds
     )
     result = _result(folder)
     trouble = trouble or faults(result)

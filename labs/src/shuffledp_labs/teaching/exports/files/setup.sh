@@ -19,4 +19,4 @@ rm -r wheels
 /opt/shuffledp-labs/bin/shuffledp lab list >/dev/null # a broken image shows now, and not with the first submission
 # The sandbox for containers without user namespaces copies an interpreter: once here rather than for each submission.
 SHUFFLEDP_LAB_BOX=user /opt/shuffledp-labs/bin/python -P -c \
-    'from shuffledp_labs.teaching.class_grading import require_sandbox; require_sandbox()'
+    'from shuffledp_labs.teaching.grading import require_sandbox; require_sandbox()'
