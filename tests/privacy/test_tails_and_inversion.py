@@ -19,8 +19,8 @@ from shuffledp_privacy.primitives.tails import (
     cells,
     chords,
     convolve_window,
-    down,
-    up,
+    inward,
+    outward,
 )
 
 
@@ -107,9 +107,9 @@ def test_the_fast_convolution_stays_inside_its_error_bound() -> None:
 
 
 def test_outward_rounding_goes_outward() -> None:
-    assert up(0.0) == 0.0
-    assert down(0.0) == 0.0
-    assert down(0.3) < 0.3 < up(0.3)
+    assert outward(0.0) == 0.0
+    assert inward(0.0) == 0.0
+    assert inward(0.3) < 0.3 < outward(0.3)
 
 
 def gaussian_tail(epsilon: float) -> float:

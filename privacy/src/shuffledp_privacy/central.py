@@ -12,6 +12,7 @@ import math
 from scipy.special import log_ndtr
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.search import bisect
 
 _MARGIN = 1e-13
 """Relative rounding of one term; far above that of exp, expm1 and log_ndtr at the arguments used.
@@ -61,16 +62,14 @@ def geometric_epsilon(noise_epsilon: float, distance: int, delta: float) -> floa
     Errors as `geometric_delta`.
     """
     _check_delta(delta)
-    low, high = 0.0, noise_epsilon * distance
     if geometric_delta(noise_epsilon, distance, 0.0) <= delta:
         return 0.0
-    for _ in range(80):
-        middle = 0.5 * (low + high)
-        if geometric_delta(noise_epsilon, distance, middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect(
+        lambda epsilon: geometric_delta(noise_epsilon, distance, epsilon) <= delta,
+        passing=noise_epsilon * distance,
+        failing=0.0,
+        steps=80,
+    )
 
 
 def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
@@ -85,7 +84,8 @@ def gaussian_delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     _positive("sensitivity", sensitivity)
     if not epsilon >= 0:
         raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    half, drift = sensitivity / (2 * sigma), epsilon * sigma / sensitivity
+    half = sensitivity / (2 * sigma)
+    drift = epsilon * sigma / sensitivity
     first = float(log_ndtr(half - drift))
     second = epsilon + float(log_ndtr(-half - drift))
     # δ is below every double; the smallest of them is an upper bound.
@@ -136,11 +136,9 @@ def gaussian_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
         high *= 2
         if high > sensitivity * 1e15:
             raise UsageError(f"no sigma gives delta {delta:g} at epsilon {epsilon:g}")
-    low = 0.0
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        if middle > 0 and gaussian_delta(middle, sensitivity, epsilon) <= delta:
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect(
+        lambda sigma: sigma > 0 and gaussian_delta(sigma, sensitivity, epsilon) <= delta,
+        passing=high,
+        failing=0.0,
+        steps=100,
+    )

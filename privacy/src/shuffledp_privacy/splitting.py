@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from shuffledp_privacy.numerics.rounding import down
+
 CLAMPING: Final = 0.25
 """Of the δ of a padded sum, left to clamping: more saves few messages, less saves hardly any noise.
 """
@@ -37,8 +39,6 @@ OWN_TAIL: Final = 0.01
 lies far above it.
 """
 
-_DOWN: Final = 1 - 2.0**-50
-
 
 def left_to_mixing(delta: float, rounds: int) -> float:
     """What the pieces of split values may cost one round of several."""
@@ -49,12 +49,12 @@ def among_rounds(delta: float, rounds: int) -> float:
     """One of so many equal parts, rounded down so that they never exceed δ together (proposition
     C6); δ for one.
     """
-    return delta if rounds == 1 else delta / rounds * _DOWN
+    return delta if rounds == 1 else down(delta / rounds)
 
 
 def left_of(delta: float, taken: float) -> float:
     """Remainder of δ, rounded down; 0 or less where nothing is left."""
-    return (delta - taken) * _DOWN
+    return down(delta - taken)
 
 
 class PaddedParts(NamedTuple):
@@ -68,7 +68,7 @@ class PaddedParts(NamedTuple):
 
 def between_clamping_and_noise(delta: float) -> PaddedParts:
     """The parts of one round's δ."""
-    return PaddedParts(CLAMPING * delta, (1 - CLAMPING) * delta * _DOWN)
+    return PaddedParts(CLAMPING * delta, down((1 - CLAMPING) * delta))
 
 
 class FilterParts(NamedTuple):
@@ -83,7 +83,7 @@ class FilterParts(NamedTuple):
 
 def among_filters(delta: float) -> FilterParts:
     """The parts of a budget's δ (propositions C14 and C15)."""
-    gaussian = GAUSSIAN * delta * _DOWN
+    gaussian = down(GAUSSIAN * delta)
     return FilterParts(gaussian, LEAK * gaussian, (1 - GAUSSIAN) * delta)
 
 

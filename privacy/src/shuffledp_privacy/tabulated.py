@@ -38,6 +38,7 @@ from shuffledp_privacy.bounds import (
     corrupted_bounds,
     epsilon_bounds,
 )
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.registry import GROUP as ANALYSES_GROUP
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.filters import DeltaCurve
@@ -58,13 +59,11 @@ TAIL_NODES: Final = 64
 LARGEST: Final = 80.0
 """No table goes further: e^ε is beyond counting."""
 
-ROUNDING: Final = 2.0**-46
-"""Relative outward margin for the interpolation's own roundings."""
+INTERPOLATION: Final = 128
+"""Units that cover the interpolation's own roundings."""
 
 MOST_KEPT: Final = 8192
 """Tables kept in memory, 7 KiB each; the oldest goes first."""
-
-_UPWARD: Final = 1 + 2.0**-50
 
 
 @cache
@@ -180,9 +179,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
         epsilons = np.concatenate((epsilons, np.linspace(reach, pure, TAIL_NODES)[1:]))
     deltas = certified_curve(mechanism, setting, distance, epsilons)
     # Nodes are moved up: since the curve falls, a bound at ε holds at anything above it.
-    return DeltaCurve(
-        np.expm1(epsilons) * _UPWARD, np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    )
+    return DeltaCurve(up(np.expm1(epsilons)), np.minimum.accumulate(np.clip(deltas, 0.0, 1.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +221,7 @@ def _(
     sizes = np.abs(epsilons)
     with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
         upper = np.minimum(
-            np.interp(np.expm1(sizes), table.excess, table.deltas) * (1 + ROUNDING), 1.0
+            up(np.interp(np.expm1(sizes), table.excess, table.deltas), INTERPOLATION), 1.0
         )
     return np.where(epsilons < 0, reflected(upper, sizes), upper)
 
@@ -309,5 +306,5 @@ def read_epsilon(table: DeltaCurve, delta: float) -> float:
         table.excess[first - 1 : first + 1],
         table.deltas[first - 1 : first + 1],
     )
-    share = min(1.0, float((high - delta) / (high - low)) * _UPWARD)
-    return math.log1p(float(left + share * (right - left)) * _UPWARD) * _UPWARD
+    share = min(1.0, up(float((high - delta) / (high - low))))
+    return up(math.log1p(up(float(left + share * (right - left)))))

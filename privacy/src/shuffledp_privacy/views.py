@@ -19,6 +19,8 @@ from scipy.special import ndtri
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.central import gaussian_delta
+from shuffledp_privacy.numerics.rounding import UNIT, down, up
+from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.rounds.composition import Round, curve_of
 from shuffledp_privacy.rounds.filters import QUANTILE_ROUNDING, DeltaCurve
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves, reach
@@ -45,8 +47,8 @@ LARGEST_TOTAL: Final = 350.0
 TAIL_NODES: Final = 64
 """Nodes from there to the pure ε."""
 
-UPWARD: Final = 1 + 2.0**-46
-"""Relative outward margin: more than the roundings of each formula here."""
+MARGIN: Final = 128
+"""Units of `rounding.up` and `rounding.down`: more than the roundings of each formula here."""
 
 UNDERFLOW: Final = 1e-150
 """More than all terms that floating point lost for being too small (C18)."""
@@ -68,31 +70,31 @@ def table_of(item: Round) -> DeltaCurve:
     if item.times > 1:
         # Any δ will do for the grid: it affects no soundness.
         composed = compose_curves([Repeated(curve, item.times)], 1e-9)
-        curve = _each(composed.delta)
-    return _tabulated(curve, pure * item.times * UPWARD)
+        curve = _pointwise(composed.delta)
+    return _tabulate(curve, up(pure * item.times, MARGIN))
 
 
-def _each(delta: Callable[[float], float]) -> Curve:
+def _pointwise(delta: Callable[[float], float]) -> Curve:
     return lambda epsilons: np.array(
         [delta(epsilon) for epsilon in epsilons.tolist()], dtype=np.float64
     )
 
 
-def _tabulated(curve: Curve, pure: float) -> DeltaCurve:
-    known = pure <= LARGEST_NODE
+def _tabulate(curve: Curve, pure: float) -> DeltaCurve:
+    is_pure = pure <= LARGEST_NODE
     ends = [0.0, *(min(reach(curve, tail), pure) for tail, _ in ZONES)]
     zones = [
         np.linspace(low, high, count)
         for low, high, (_, count) in zip(ends, ends[1:], ZONES, strict=False)
     ]
-    if known:
+    if is_pure:
         zones.append(np.linspace(ends[-1], pure, TAIL_NODES))
     epsilons = np.unique(np.concatenate(zones))
     deltas = np.clip(curve(epsilons), 0.0, 1.0)
-    if known:
+    if is_pure:
         deltas[-1] = 0.0
     # Nodes are moved up: since the curve falls, a bound at ε holds at anything above it.
-    return DeltaCurve(np.expm1(epsilons) * UPWARD, np.minimum.accumulate(deltas))
+    return DeltaCurve(up(np.expm1(epsilons), MARGIN), np.minimum.accumulate(deltas))
 
 
 def renyi_divergence(table: DeltaCurve, order: float) -> float:
@@ -111,12 +113,12 @@ def renyi_divergence(table: DeltaCurve, order: float) -> float:
         raise UsageError(f"a Rényi order is from 1 to {LARGEST_ORDER:,.0f}, or inf, not {order}")
     if table.deltas[-1] > 0:
         return math.inf
-    pure = math.log1p(float(table.excess[-1])) * UPWARD
+    pure = up(math.log1p(float(table.excess[-1])), MARGIN)
     if not table.deltas.any():
         return 0.0
     if order == math.inf:
         return pure
-    margin = (order * pure + 1000) * 2.0**-46
+    margin = (order * pure + 1000) * (MARGIN * UNIT)
     log_integral = (
         float(np.logaddexp(_log_rising(table, order), math.log(_falling(table, order + 1))))
         + margin
@@ -124,14 +126,15 @@ def renyi_divergence(table: DeltaCurve, order: float) -> float:
     if order == 1:
         return min(pure, math.exp(log_integral)) if log_integral < 700 else pure
     log_excess = math.log(order) + math.log(order - 1) + log_integral
-    return min(pure, float(np.logaddexp(0.0, log_excess)) / (order - 1) * UPWARD)
+    return min(pure, up(float(np.logaddexp(0.0, log_excess)) / (order - 1), MARGIN))
 
 
 def _log_rising(table: DeltaCurve, order: float) -> float:
     """Logarithm of an upper bound of ∫ v^(α-2) t(v) dv over v >= 1."""
     if order <= 2:
         return math.log(_falling(table, 2 - order))
-    logs, widths = np.log1p(table.excess), np.diff(table.excess)
+    logs = np.log1p(table.excess)
+    widths = np.diff(table.excess)
     grown = (order - 1) * np.log1p(widths / (1 + table.excess[:-1]))
     with np.errstate(divide="ignore"):  # the logarithm of no mass
         # Chebyshev: one factor rises, the other falls, so the product's mean is at most the means'
@@ -161,9 +164,9 @@ def trade_off_bound(table: DeltaCurve, false_positives: Floats) -> Floats:
     if not np.all((alphas >= 0) & (alphas <= 1)):
         raise UsageError("a chance of a false positive is from 0 to 1")
     grown, column = 1 + table.excess, alphas[..., None]
-    outward = UPWARD - 1
+    outward = MARGIN * UNIT
     first = 1 - table.deltas - grown * column - outward
-    second = (1 - table.deltas - column - outward) / (grown * UPWARD)
+    second = (1 - table.deltas - column - outward) / up(grown, MARGIN)
     return np.asarray(np.maximum(np.maximum(first, second).max(axis=-1), 0.0), dtype=np.float64)
 
 
@@ -177,7 +180,7 @@ def gaussian_shift(table: DeltaCurve, leak: float) -> float:
     if not 0 <= leak < 1:
         raise UsageError(f"a leak is from 0 to below 1, not {leak}")
     slopes, intercepts = table.lines()
-    above = (intercepts - leak) / (1 - leak) * UPWARD
+    above = up((intercepts - leak) / (1 - leak), MARGIN)
     # A line with b <= 0 lies below the leak itself.
     binding = above > 0
     if not table.deltas.any() or not binding.any():
@@ -194,17 +197,15 @@ def gaussian_shift_attained(epsilon: float, attained: float, leak: float) -> flo
     """μ that any such Gaussian mechanism has at least, where some dataset costs δ = `attained` at
     ε; rounded down.
     """
-    wanted = (attained - leak) / (1 - leak) * (1 - 1e-9)
-    if not wanted > 0:
+    delta = (attained - leak) / (1 - leak) * (1 - 1e-9)
+    if not delta > 0:
         return 0.0
-    low, high = 0.0, 64.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if gaussian_delta(1 / middle, 1.0, epsilon) < wanted:
-            low = middle
-        else:
-            high = middle
-    return low
+    return bisect(
+        lambda shift: gaussian_delta(1 / shift, 1.0, epsilon) < delta,
+        passing=0.0,
+        failing=64.0,
+        steps=60,
+    )
 
 
 def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
@@ -218,30 +219,29 @@ def group_table(table: DeltaCurve, reports: int) -> DeltaCurve:
     """
     if not 1 <= reports <= LARGEST_GROUP:
         raise UsageError(f"a user has 1 to {LARGEST_GROUP} reports in a round here, not {reports}")
-    single = np.log1p(table.excess) * UPWARD
+    single = up(np.log1p(table.excess), MARGIN)
     # A part may be negative as well: the other parts then make up for it.
     parts = np.concatenate((-single[:0:-1], single))
     costs = np.concatenate((reflected(table.deltas, single)[:0:-1], table.deltas))
-    found = table
+    joint = table
     for size in range(2, reports + 1):
         epsilons = size * single[size * single < LARGEST_TOTAL]
-        deltas = _joined(parts, costs, found, epsilons)
+        deltas = _join(parts, costs, joint, epsilons)
         if table.deltas[-1] == 0:
             deltas[epsilons >= size * single[-1]] = 0.0  # a pure ε for each
-        found = DeltaCurve(np.expm1(epsilons) * UPWARD, np.minimum.accumulate(deltas))
-    return found
+        joint = DeltaCurve(up(np.expm1(epsilons), MARGIN), np.minimum.accumulate(deltas))
+    return joint
 
 
-def _joined(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> Floats:
+def _join(parts: Floats, costs: Floats, rest: DeltaCurve, epsilons: Floats) -> Floats:
     """δ at each ε with one report more: the best split of ε between it and the rest."""
-    left = (epsilons[:, None] - parts) - 2.0**-48 * (epsilons[:, None] + np.abs(parts))
+    left = (epsilons[:, None] - parts) - 32 * UNIT * (epsilons[:, None] + np.abs(parts))
     sizes = np.abs(left)
-    upper = np.minimum(
-        np.interp(np.expm1(sizes) * (2 - UPWARD), rest.excess, rest.deltas) * UPWARD, 1.0
-    )
     # Read a little to the left, where the curve is no lower.
+    upper = up(np.interp(down(np.expm1(sizes), MARGIN), rest.excess, rest.deltas), MARGIN)
+    upper = np.minimum(upper, 1.0)
     upper = np.where(left < 0, reflected(upper, sizes), upper)
-    sums = (costs + np.exp(parts) * UPWARD * upper) * UPWARD
+    sums = up(costs + up(np.exp(parts), MARGIN) * upper, MARGIN)
     return np.asarray(np.minimum(sums.min(axis=1), 1.0), dtype=np.float64)
 
 

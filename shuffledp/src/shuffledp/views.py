@@ -22,6 +22,7 @@ from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy import views
 from shuffledp_privacy.bounds import delta_bounds
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.remembered import remembered_by, times_counted
 
@@ -145,7 +146,7 @@ def renyi(
     # Rényi divergences of rounds add up, also where a round depends on the results of others
     # (Mironov 2017).
     times = times_counted(asked.spec, asked.rounds)
-    divergence = each if times == 1 else each * times * views.UPWARD
+    divergence = each if times == 1 else up(each * times, views.MARGIN)
     basis = (
         "C18: the pair that the certified curve defines",
         *(("rounds added",) if times > 1 else ()),

@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.tails import binomial_window, down
+from shuffledp_privacy.primitives.tails import binomial_window, inward
 
 Floats = NDArray[np.float64]
 
@@ -165,7 +165,7 @@ class Losses:
         start = min(max(0, math.floor(epsilon / self.gap) - self.first), self.masses.size)
         values = self.gap * np.arange(self.first + start, self.first + self.masses.size) - 1e-13
         shown = -np.expm1(np.minimum(epsilon - values, 0.0))
-        return max(0.0, down(float(self.masses[start:] @ shown)) - self.error)
+        return max(0.0, inward(float(self.masses[start:] @ shown)) - self.error)
 
     def epsilon(self, delta: float) -> float:
         """ε at which δ is still above the given one, never above the least that is enough.

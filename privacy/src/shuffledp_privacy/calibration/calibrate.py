@@ -23,6 +23,7 @@ from shuffledp_privacy.calibration.families import (
     family_of,
 )
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
+from shuffledp_privacy.numerics.search import bisect_whole
 
 SEARCH_TOLERANCE = 3e-4
 """Width of the final bracket in the logarithm of the parameter."""
@@ -123,19 +124,17 @@ class _Search:
 def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
     """Hardly more noise, with the least padding that still passes."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
-        spec = _padded(
+        spec = _with_padding(
             family.build(family.rounded(float(parameter) * (1 - family.spare))), spec.padding
         )
     if not isinstance(spec, PaddedSpec):
         return spec
-    low, high = min(family.least_padding(parameter), spec.padding) - 1, spec.padding
-    while high - low > 1:
-        middle = (low + high) // 2
-        if excess(_padded(spec, middle), target) <= 0:
-            high = middle
-        else:
-            low = middle
-    return _padded(spec, high)
+    padding = bisect_whole(
+        lambda padding: excess(_with_padding(spec, padding), target) <= 0,
+        passing=spec.padding,
+        failing=min(family.least_padding(parameter), spec.padding) - 1,
+    )
+    return _with_padding(spec, padding)
 
 
 def _again(family: Family, target: Target) -> Fraction | None:
@@ -146,7 +145,7 @@ def _again(family: Family, target: Target) -> Fraction | None:
         return None
 
 
-def _padded(spec: Mechanism, padding: int) -> Mechanism:
+def _with_padding(spec: Mechanism, padding: int) -> Mechanism:
     return structs.replace(spec, padding=padding)
 
 
@@ -174,7 +173,7 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         padding = spec.padding
         fixed = replace(
             family,
-            build=lambda value: _padded(family.build(value), padding),
+            build=lambda value: _with_padding(family.build(value), padding),
             guess=float(parameter),
         )
         parameter = _Search(fixed, target).least()

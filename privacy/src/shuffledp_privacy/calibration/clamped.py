@@ -17,6 +17,7 @@ import numpy as np
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MAX_DOMAIN
+from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise
 from shuffledp_privacy.sums.clamping import geo_tail
 
@@ -54,14 +55,14 @@ def wasting_little(epsilon: Fraction, tilt: float, largest: int) -> int:
     """
     rate = float(epsilon)
     tilt = min(tilt, 0.9 * rate)
-    whole = 0.25 / math.sinh((rate - tilt) / 2) ** 2 + 0.25 / math.sinh((rate + tilt) / 2) ** 2
+    unclamped = 0.25 / math.sinh((rate - tilt) / 2) ** 2 + 0.25 / math.sinh((rate + tilt) / 2) ** 2
 
     def enough(padding: int) -> bool:
         noise = TruncatedNoise.of(epsilon, padding)
         if padding == 0 or noise.widest_tilt < tilt:
             return False
-        kept = float(TruncatedLaw(noise, np.ones(1)).variance(np.array([tilt]))[0])
-        return kept * (1 - geo_tail(epsilon, padding)) >= (1 - 2 * LESS_NOISE) * whole
+        clamped = float(TruncatedLaw(noise, np.ones(1)).variance(np.array([tilt]))[0])
+        return clamped * (1 - geo_tail(epsilon, padding)) >= (1 - 2 * LESS_NOISE) * unclamped
 
     return _least(enough, largest)
 
@@ -77,13 +78,7 @@ def _least(enough: Callable[[int], bool], largest: int) -> int:
         low, high = high, 2 * high
         if largest + 2 * high > MAX_DOMAIN:
             raise _too_wide()
-    while high - low > 1:
-        middle = (low + high) // 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect_whole(enough, passing=high, failing=low)
 
 
 def _too_wide() -> CannotCertify:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MAX_DOMAIN, PaddedSpec
+from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.noise import SgdlLaw
 from shuffledp_privacy.rounds.subsampling import Curve
 
@@ -75,14 +76,7 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
             f"user, above "
             f"{MAX_DOMAIN}; take a larger epsilon or fewer values"
         )
-    low = -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if log_clamping(noise, middle) <= goal:
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect_whole(lambda padding: log_clamping(noise, padding) <= goal, high, failing=-1)
 
 
 def total_needed(noise: NoiseShares, distance: int, delta: float) -> float:

@@ -28,8 +28,8 @@ from shuffledp_privacy.primitives.tails import (
     binomial_range,
     binomial_window,
     convolve_window,
-    down,
-    up,
+    inward,
+    outward,
 )
 from shuffledp_privacy.primitives.trinomial import ROUNDING
 
@@ -169,7 +169,7 @@ class TwoOutputs:
                         float(alpha) * (1 + margin), max(0.0, float(beta)) * (1 - margin)
                     ),
                 )
-        return min(1.0, up(found))
+        return min(1.0, outward(found))
 
     def lower(self, epsilon: float) -> float:
         """Attained δ at ε >= 0, of the worst composition; 0 for many users."""
@@ -182,7 +182,7 @@ class TwoOutputs:
                 found = max(
                     found, tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin))
                 )
-        return down(found)
+        return inward(found)
 
 
 def _rates(high: Fraction, low: Fraction) -> Rates:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 from shuffledp_privacy.primitives.tails import Floats, Window, binomial_window, chords
 from shuffledp_privacy.primitives.trinomial import ROUNDING, trinomial_table
@@ -127,9 +128,7 @@ def law_of(spec: KRRHistogram) -> Law:
         q=float(q),
         gap=float(p - q),
         log_odds=log_ratio(p, q),
-        epsilon0=0.0
-        if p == q
-        else math.nextafter(math.log1p(float((p - q) / q)) * (1 + 2.0**-50), math.inf),
+        epsilon0=0.0 if p == q else math.nextafter(up(math.log1p(float((p - q) / q))), math.inf),
         ratio=float(q / (1 - q)),
         ratio_rest=float(rest / (1 - q)),
         others=float((k - 2) * q / rest) if rest else 0.0,

@@ -50,7 +50,8 @@ from shuffledp_privacy.histogram.blanket import (
 )
 from shuffledp_privacy.histogram.published import published_theorem_1
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
-from shuffledp_privacy.primitives.tails import Floats, down, up
+from shuffledp_privacy.primitives.tails import Floats, inward, outward
+from shuffledp_privacy.rounds.subsampling import reflected
 from shuffledp_privacy.sums.rr import BitShuffle, bit_shuffle
 
 PRINTED_USERS = 500
@@ -93,7 +94,7 @@ def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
     """
     if not _amplified(law, honest):
         return (
-            lambda epsilon: min(1.0, up(_local(law, epsilon)))
+            lambda epsilon: min(1.0, outward(_local(law, epsilon)))
         ), "local guarantee only: nothing is amplified (K1)"
     if not _tabulated(law):
         return (
@@ -120,22 +121,22 @@ def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
 def attained_delta(law: Law, honest: int) -> Curve:
     """Attained δ as a function of ε in [0, ε0), never above the truth of some dataset."""
     if not _amplified(law, honest):
-        return lambda epsilon: down(_local(law, epsilon)) if honest == 1 else 0.0
+        return lambda epsilon: inward(_local(law, epsilon)) if honest == 1 else 0.0
     if not _tabulated(law):
         if law.symbols > 2:
-            return lambda epsilon: down(any_lower(law, honest, epsilon))
+            return lambda epsilon: inward(any_lower(law, honest, epsilon))
         alone = one_symbol_window(law, honest)
-        return lambda epsilon: down(one_symbol(law, honest, alone, epsilon))
+        return lambda epsilon: inward(one_symbol(law, honest, alone, epsilon))
     if law.symbols == 2:
         window, tables = one_symbol_window(law, honest), binary_compositions(law, honest)
-        return lambda epsilon: down(
+        return lambda epsilon: inward(
             max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon))
         )
     if ExactCells.affordable(law, honest):
         cells = exact_cells(law, honest)
-        return lambda epsilon: down(cells.third_symbol(epsilon))
+        return lambda epsilon: inward(cells.third_symbol(epsilon))
     grid = grid_blanket(law, honest)
-    return lambda epsilon: down(grid.lower(epsilon))
+    return lambda epsilon: inward(grid.lower(epsilon))
 
 
 def _amplified(law: Law, honest: int) -> bool:
@@ -160,7 +161,7 @@ def _local(law: Law, epsilon: float) -> float:
 def _capped(law: Law, epsilon: float, curve: Curve) -> float:
     # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics
     # leave.
-    return 0.0 if epsilon >= law.epsilon0 else min(1.0, up(curve(epsilon)))
+    return 0.0 if epsilon >= law.epsilon0 else min(1.0, outward(curve(epsilon)))
 
 
 def _as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
@@ -260,9 +261,9 @@ def _(
     del distance
     law = law_of(spec)
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
-    rising = np.array([up(value) for value in _positive_curve(law, setting.honest, size)])
+    rising = np.array([outward(value) for value in _positive_curve(law, setting.honest, size)])
     rising = np.where(size >= law.epsilon0, 0.0, np.minimum(rising, 1.0))
-    mirrored = np.minimum((-np.expm1(-size) + np.exp(-size) * rising) * (1 + 2.0**-50), 1.0)
+    mirrored = reflected(rising, size)
     place = place.reshape(np.shape(epsilons))
     return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
 

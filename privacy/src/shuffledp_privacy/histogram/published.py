@@ -22,7 +22,7 @@ from shuffledp_privacy.histogram.blanket import (
     law_of,
     tail_of,
 )
-from shuffledp_privacy.primitives.tails import Floats, up
+from shuffledp_privacy.primitives.tails import Floats, outward
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 
 LARGEST_PRINTED = 2000
@@ -146,7 +146,7 @@ def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> flo
 
     Never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
     """
-    return min(1.0, up(_blanket(law_of(spec), honest, epsilon)))
+    return min(1.0, outward(_blanket(law_of(spec), honest, epsilon)))
 
 
 def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
@@ -160,7 +160,7 @@ def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> f
     law = law_of(spec)
     table = trinomial_table(honest, law.q, law.ratio, law.ratio_rest, tail_of(honest))
     value = table.upper(np.array([1.0]), np.array([math.exp(epsilon)]), np.array([0.0]))
-    return min(1.0, up((law.p - law.q) * (float(value[0]) / (honest * law.q) + table.outer)))
+    return min(1.0, outward((law.p - law.q) * (float(value[0]) / (honest * law.q) + table.outer)))
 
 
 def _blanket(law: Law, honest: int, epsilon: float) -> float:

@@ -29,9 +29,11 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, tail_of
 from shuffledp_privacy.local.flags import Pair
+from shuffledp_privacy.numerics import rounding
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
-from shuffledp_privacy.primitives.tails import Floats, down, up
+from shuffledp_privacy.primitives.tails import Floats, inward, outward
 from shuffledp_privacy.primitives.trinomial import trinomial_table
+from shuffledp_privacy.rounds.subsampling import reflected
 
 WORK = 500_000
 """Number of probabilities computed for one table, about 20 ms."""
@@ -59,7 +61,7 @@ class Clones:
         self.epsilon0 = epsilon0
         self.likely = 1 / (1 + math.exp(-epsilon0))
         # Rounded down: fewer clones hide less.
-        cell = 1 / (1 + math.exp(epsilon0)) * (1 - 2.0**-50)
+        cell = rounding.down(1 / (1 + math.exp(epsilon0)))
         self.scale = honest * cell
         ratio, rest = cell / (1 - cell), (1 - 2 * cell) / (1 - cell)
         self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
@@ -84,7 +86,7 @@ class Clones:
         """Certified δ at ε >= 0, with the outward margin."""
         if epsilon >= self.epsilon0:
             return 0.0
-        return min(1.0, up(float(self.upper(np.array([epsilon]))[0])))
+        return min(1.0, outward(float(self.upper(np.array([epsilon]))[0])))
 
 
 @lru_cache(maxsize=4)
@@ -94,14 +96,14 @@ def _clones(epsilon0: float, honest: int) -> Clones:
 
 def _binary_law(epsilon0: float) -> Law:
     """Law of 2-RR with (just below) ε0, a randomiser that the guarantee must cover."""
-    q = 1 / (1 + math.exp(epsilon0)) * (1 + 2.0**-50)
+    q = rounding.up(1 / (1 + math.exp(epsilon0)))
     p = 1 - q
     return Law(2, p, q, p - q, (epsilon0, 0.0), epsilon0, q / p, (p - q) / p, 0.0, 0.0)
 
 
 def _third_symbol(epsilon0: float) -> Pair:
     """The change of a user of 3-RR with (just below) ε0, all others holding the third symbol."""
-    q = 1 / (2 + math.exp(epsilon0)) * (1 + 2.0**-50)
+    q = rounding.up(1 / (2 + math.exp(epsilon0)))
     p = 1 - 2 * q
     return Pair(
         np.array([q, q, p]),
@@ -114,7 +116,7 @@ def _third_symbol(epsilon0: float) -> Pair:
 
 def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
     law = _binary_law(spec.epsilon0)
-    two = down(one_symbol(law, honest, one_symbol_window(law, honest), epsilon))
+    two = inward(one_symbol(law, honest, one_symbol_window(law, honest), epsilon))
     # From p = 2q on three symbols are worse than two, while the others send what is not theirs
     # often enough (K10).
     if spec.epsilon0 < math.log(2) or honest < OFTEN * math.exp(spec.epsilon0):
@@ -171,9 +173,9 @@ def _(
     del distance
     size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
     clones = _clones(spec.epsilon0, setting.honest)
-    rising = np.array([up(value) for value in clones.upper(np.minimum(size, spec.epsilon0))])
+    rising = np.array([outward(value) for value in clones.upper(np.minimum(size, spec.epsilon0))])
     rising = np.where(size >= spec.epsilon0, 0.0, np.minimum(rising, 1.0))
-    mirrored = np.minimum((-np.expm1(-size) + np.exp(-size) * rising) * (1 + 2.0**-50), 1.0)
+    mirrored = reflected(rising, size)
     place = place.reshape(np.shape(epsilons))
     return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
 

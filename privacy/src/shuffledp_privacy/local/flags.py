@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics import rounding
 from shuffledp_privacy.primitives.excess import Draw, many_chernoff, mean_excess
 from shuffledp_privacy.primitives.inversion import certified_epsilon
-from shuffledp_privacy.primitives.tails import Floats, down, up
+from shuffledp_privacy.primitives.tails import Floats, inward, outward
 
 Indices = NDArray[np.int64]
 
@@ -95,10 +96,10 @@ class Pair:
             return 0.0
         local = self._local(epsilon, MARGIN)
         if honest == 1 or epsilon > LARGEST_EPSILON:
-            return min(1.0, up(local))
+            return min(1.0, outward(local))
         draw, bare = self._covered(honest, epsilon)
         found = mean_excess(draw, honest, wanted - bare, coarse)[1] + bare
-        return min(1.0, up(min(local, found)))
+        return min(1.0, outward(min(local, found)))
 
     def lower(self, honest: int, epsilon: float, wanted: float = 0.0) -> float:
         """Attained δ at ε >= 0, never above that of the pair, whose mass must be all of the others'
@@ -107,15 +108,15 @@ class Pair:
         if epsilon > LARGEST_EPSILON:
             return 0.0
         if honest == 1:
-            return down(self._local(epsilon, -MARGIN))
+            return inward(self._local(epsilon, -MARGIN))
         draw = Draw(self.mass, self._values(epsilon, -MARGIN))
         bare = self._bare(epsilon, -MARGIN)
         # A bare output may have had a chance below the least, which the others would add to the
         # second law.
         hidden = LEAST_BLANKET * honest * math.exp(epsilon) * self.bare.shape[1]
         if np.abs(draw.values).max(initial=0.0) > LARGEST_VALUE:
-            return down(max(0.0, bare - hidden))
-        return down(max(0.0, mean_excess(draw, honest, wanted - bare)[0] + bare - hidden))
+            return inward(max(0.0, bare - hidden))
+        return inward(max(0.0, mean_excess(draw, honest, wanted - bare)[0] + bare - hidden))
 
     def _values(self, epsilon: float, margin: float) -> Floats:
         with np.errstate(over="ignore"):  # far below 0 is all there is to know
@@ -356,9 +357,9 @@ def _log_ratio(above: Fraction, below: Fraction) -> float:
     ratio = above / below
     # Near 1 the logarithm of a rounded ratio would have lost its digits.
     if ratio < 2:
-        return math.log1p(float(ratio - 1)) * (1 + 2.0**-50) + 2.0**-1070
+        return rounding.up(math.log1p(float(ratio - 1))) + 2.0**-1070
     if ratio < 2**1000:
-        return math.log(float(ratio)) * (1 + 2.0**-50)
+        return rounding.up(math.log(float(ratio)))
     # The logarithms of long numbers are large, and their difference has lost what both were rounded
     # by.
     return (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 2.0**-40)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import (
-    UNIT,
     Floats,
     LogValues,
     log_cdf,
@@ -127,8 +127,8 @@ class BitSum:
         chord = 4 * np.sin(0.5 * angle) ** 2
         zeros, ones = _column(self.zeros, tilt), _column(self.ones, tilt)
         with np.errstate(divide="ignore"):
-            left = np.log1p(-np.minimum(first * not_first * chord, 1.0 - 2.0**-53))
-            right = np.log1p(-np.minimum(second * not_second * chord, 1.0 - 2.0**-53))
+            left = np.log1p(-np.minimum(first * not_first * chord, 1.0 - UNIT))
+            right = np.log1p(-np.minimum(second * not_second * chord, 1.0 - UNIT))
         return np.asarray(0.5 * (zeros * left + ones * right), dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:

@@ -17,10 +17,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from shuffledp_privacy.numerics.rounding import UNIT
 
-UNIT = 2.0**-53
-"""Unit roundoff of a double."""
+Floats: TypeAlias = NDArray[np.float64]
 
 NEGLIGIBLE = 42.0
 """-ln of the largest alias or dropped node, relative to the sum's scale and to 1 in a deviation:

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.numerics.search import bisect_magnitude
+
 Floats = NDArray[np.float64]
 
-UNIT = 2.0**-53
 
 SMALL_NOISE = 0.005
 """First σ as a share of the tilted sum's deviation: adds 2.5e-5 to a variance, about 1e-5 to ε."""
@@ -213,16 +215,13 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
 def saddle(draw: Draw, trials: int) -> float:
     """The tilt c at which e^(h K(c))/c² is least, about."""
     largest = float(draw.values.max())
-    low, high = 0.0, LARGEST_EXPONENT / largest
-    bottom = high * 1e-14
-    while high - low > 1e-3 * high and high > bottom:
-        middle = math.sqrt(low * high) if low > 0.0 else high / 16
-        weights = draw.masses * draw.values * np.exp(middle * draw.values)
-        moment = math.exp(draw.log_moment(middle))
-        low, high = (
-            (low, middle) if trials * middle * float(weights.sum()) > 2 * moment else (middle, high)
-        )
-    return high
+    steepest = LARGEST_EXPONENT / largest
+
+    def is_past_least(tilt: float) -> bool:
+        weights = draw.masses * draw.values * np.exp(tilt * draw.values)
+        return trials * tilt * float(weights.sum()) > 2 * math.exp(draw.log_moment(tilt))
+
+    return bisect_magnitude(is_past_least, steepest, smallest=steepest * 1e-14, shrink=16)
 
 
 def _contour(draw: Draw, trials: int, shrink: float) -> _Contour:

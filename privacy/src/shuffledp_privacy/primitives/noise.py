@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs, twice
+from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.primitives.contour import Floats, LogValues, log_cdfs, log_pmfs, twice
 from shuffledp_privacy.primitives.pairs import hockey_stick, least_epsilon
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 
@@ -41,7 +42,7 @@ def rounded_ratio(epsilon: Fraction) -> float:
     """
     rate = float(epsilon)
     # The rounding of ε to a double is relative, so that φ may be off by ε 2^-53 of itself.
-    return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * 2.0**-53) - 2.0**-1074)
+    return max(0.0, math.exp(-rate) * (1.0 - (4 + 2 * rate) * UNIT) - 2.0**-1074)
 
 
 class SumNoise(Protocol):

@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues
+from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.primitives.contour import Floats, LogValues
 from shuffledp_privacy.primitives.pairs import TINY, hockey_stick, least_epsilon
 
 LONGEST_REACH = 250_000

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.rounding import UNIT
 
 Floats = NDArray[np.float64]
 
@@ -36,13 +37,13 @@ MAX_TRIALS = 4 * 10**18
 """Largest number of trials: beyond it integers lose exactness in int64."""
 
 
-def up(value: float) -> float:
+def outward(value: float) -> float:
     """Rounds a certified number outward: never below the exact one. Any non-negative value."""
     # Among the smallest doubles the factor alone would change nothing.
     return math.nextafter(value * (1.0 + MARGIN), math.inf) if value > 0.0 else 0.0
 
 
-def down(value: float) -> float:
+def inward(value: float) -> float:
     """Rounds an attained number inward: never above the exact one. Any non-negative value."""
     return max(0.0, math.nextafter(value * (1.0 - MARGIN), 0.0))
 
@@ -144,7 +145,7 @@ def binomial_window(
     # none shrinks.
     pmf /= pmf.sum()
     steps = max(mode - low, high - mode) + 1
-    return Window(low, pmf, 0.0 if low == 0 and high == trials else tail, 80 * steps * 2.0**-53)
+    return Window(low, pmf, 0.0 if low == 0 and high == trials else tail, 80 * steps * UNIT)
 
 
 def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
@@ -166,7 +167,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
     """
     size = left.pmf.size + right.pmf.size - 1
     start, tail = left.start + right.start, left.tail + right.tail
-    relative = left.error + right.error + size * 2.0**-52
+    relative = left.error + right.error + size * 2 * UNIT
     if min(left.pmf.size, right.pmf.size) <= SHORT:
         return Window(start, np.convolve(left.pmf, right.pmf), tail, relative), 0.0
     points = 1 << (size - 1).bit_length()
@@ -175,7 +176,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
     pmf = np.maximum(np.fft.irfft(product, points)[:size], 0.0)
     norms = (float(np.linalg.norm(left.pmf)), float(np.linalg.norm(right.pmf)))
     steps = points.bit_length() - 1
-    error = (8 * steps * sum(norms) + 8 * (steps + 1) * min(norms)) * 2.0**-53 * math.sqrt(size)
+    error = (8 * steps * sum(norms) + 8 * (steps + 1) * min(norms)) * UNIT * math.sqrt(size)
     # Far entries hold rounding noise only: an end that carries next to nothing is left out.
     low = int(np.searchsorted(np.cumsum(pmf), error / 16))
     high = size - int(np.searchsorted(np.cumsum(pmf[::-1]), error / 16))

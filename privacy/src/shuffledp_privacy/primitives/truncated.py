@@ -20,7 +20,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats, LogValues, log_cdfs, log_pmfs, twice
+from shuffledp_privacy.numerics.rounding import UNIT, up
+from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.primitives.contour import Floats, LogValues, log_cdfs, log_pmfs, twice
 from shuffledp_privacy.primitives.pairs import TINY
 
 LONGEST_SHORT_LAW = 4000.0
@@ -54,7 +56,7 @@ class TruncatedNoise:
     def of(cls, epsilon: Fraction, padding: int) -> TruncatedNoise:
         """The noise with rate `epsilon`, kept within [-padding, padding]."""
         rate = float(epsilon)
-        return cls(rate, padding, float(abs(Fraction(rate) - epsilon)) * (1 + 2.0**-50))
+        return cls(rate, padding, up(float(abs(Fraction(rate) - epsilon))))
 
     def slack(self, count: Floats) -> Floats:
         """Largest |ln| of the ratio of the true law of `count` noises to that with the double
@@ -62,34 +64,33 @@ class TruncatedNoise:
         """
         # ln P(N = j) moves by at most |j| |Δrate| against its normalisation, which is a mean of
         # such terms.
-        return np.asarray(count * (self.padding * self.inexact * (1 + 2.0**-50)), dtype=np.float64)
+        return np.asarray(count * up(self.padding * self.inexact), dtype=np.float64)
 
-    def cut(self, tilt: Floats | float) -> Floats:
+    def share_cut_off(self, tilt: Floats | float) -> Floats:
         """V(1) at tilt s: the share of the tilted whole law that lies outside of [-c, c]."""
-        up, down = self.ends(np.asarray(tilt, dtype=np.float64))
-        return up + down
+        upper, lower = self.ends(np.asarray(tilt, dtype=np.float64))
+        return upper + lower
 
     def ends(self, tilt: Floats) -> tuple[Floats, Floats]:
         """The two parts of V(1) at tilt s, the upper tail's first."""
         square = -math.expm1(-2 * self.rate)
         power = self.padding + 1
-        up = np.exp(power * (tilt - self.rate)) * -np.expm1(-tilt - self.rate) / square
-        down = np.exp(-power * (tilt + self.rate)) * -np.expm1(tilt - self.rate) / square
-        return up, down
+        upper = np.exp(power * (tilt - self.rate)) * -np.expm1(-tilt - self.rate) / square
+        lower = np.exp(-power * (tilt + self.rate)) * -np.expm1(tilt - self.rate) / square
+        return upper, lower
 
     @cached_property
     def widest_tilt(self) -> float:
         """Largest tilt at which at most `LARGEST_CUT` is cut off; 0 where there is none."""
-        low, high = 0.0, self.rate * (1 - 1e-3)
-        if float(self.cut(0.0)) > LARGEST_CUT or high <= 0:
+        steepest = self.rate * (1 - 1e-3)
+        if float(self.share_cut_off(0.0)) > LARGEST_CUT or steepest <= 0:
             return 0.0
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            if float(self.cut(middle)) <= LARGEST_CUT:
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisect(
+            lambda tilt: float(self.share_cut_off(tilt)) <= LARGEST_CUT,
+            passing=0.0,
+            failing=steepest,
+            steps=40,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +187,15 @@ class TruncatedLaw:
     def cumulant(self, tilt: Floats) -> Floats:
         """m [-ln(1 - sinh²(s/2)/sinh²(ε/2)) + ln((1 - V_s)/(1 - V_0))]."""
         inner = (np.sinh(0.5 * tilt) / math.sinh(0.5 * self.noise.rate)) ** 2
-        rest = self.noise.cut(0.0)
-        kept = np.log1p((rest - self.noise.cut(tilt)) / (1.0 - rest))
+        rest = self.noise.share_cut_off(0.0)
+        kept = np.log1p((rest - self.noise.share_cut_off(tilt)) / (1.0 - rest))
         return np.asarray(self._times(tilt) * (kept - np.log1p(-inner)), dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
         """Roundings of both arguments of ln, magnified, of the powers in V and of ε."""
         inner = (np.sinh(0.5 * tilt) / math.sinh(0.5 * self.noise.rate)) ** 2
         # V is least at tilt 0.
-        cut = self.noise.cut(tilt)
+        cut = self.noise.share_cut_off(tilt)
         powers = 16.0 + 4.0 * (self.noise.padding + 1) * self.noise.rate
         size = inner * self.condition(tilt) + 2.0 * cut * powers / (1.0 - cut)
         return np.asarray(8 * UNIT * self._times(tilt) * size, dtype=np.float64)
@@ -298,7 +299,7 @@ class TruncatedLaw:
         far_sine, near_sine = np.sin(power * angle), np.sin((power - 1) * angle)
         real = up * (far - below * near) + down * (far - above * near)
         imaginary = -up * (far_sine - below * near_sine) + down * (far_sine - above * near_sine)
-        kept = 1.0 - self.noise.cut(tilt)
+        kept = 1.0 - self.noise.share_cut_off(tilt)
         size = (
             4.0 * (2.0 + power * rate) * power * angle * (up + down) * (2.0 + above + below) / kept
         )

@@ -14,7 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from shuffledp_privacy.primitives.contour import NEGLIGIBLE, UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT, down
+from shuffledp_privacy.primitives.contour import NEGLIGIBLE, Floats
 from shuffledp_privacy.primitives.pairs import TINY
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise
 
@@ -49,7 +50,7 @@ class KeptTable:
         # What is moved to a point from beyond the table counts as nothing.
         far = np.where(moved <= last, self.logs[np.minimum(moved, last)], -np.inf)
         gain = far - near - 2 * self.margin
-        gap = np.minimum(epsilon[:, None] * (1 - 2.0**-50) + gain, 0.0)
+        gap = np.minimum(down(epsilon[:, None]) + gain, 0.0)
         above = -np.expm1(gap) @ np.exp(near + self.margin)
         return np.asarray(
             np.minimum(above * (1 + 4 * UNIT * points.size) + TINY, 1.0), dtype=np.float64

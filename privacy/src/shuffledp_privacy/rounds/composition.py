@@ -43,6 +43,7 @@ from shuffledp_privacy.bounds import (
     delta_bounds,
     epsilon_bounds,
 )
+from shuffledp_privacy.numerics.rounding import ELEMENTARY, up
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.loss_distribution import (
@@ -298,7 +299,7 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
         summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
     except (CannotCertify, UsageError):
         return math.inf
-    return summed * (1 + 2.0**-50 * (len(rounds) + 2))
+    return up(summed, ELEMENTARY * (len(rounds) + 2))
 
 
 def _pure(item: Round) -> float:
@@ -332,7 +333,7 @@ def _pure_unsampled(spec: object, setting: Setting) -> float:
 
 def _by_addition(rounds: Sequence[Round]) -> float:
     """Sum of the rounds' pure ε (proposition C6), `math.inf` where a round has none."""
-    return sum(r.times * _pure(r) for r in rounds) * (1 + 2.0**-50 * (len(rounds) + 2))
+    return up(sum(r.times * _pure(r) for r in rounds), ELEMENTARY * (len(rounds) + 2))
 
 
 def _is_single(rounds: Sequence[Round]) -> bool:

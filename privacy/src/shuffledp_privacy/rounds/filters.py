@@ -20,13 +20,13 @@ from scipy.special import ndtri
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_privacy.central import gaussian_delta
+from shuffledp_privacy.numerics.hull import lower_hull
+from shuffledp_privacy.numerics.rounding import down, up
+from shuffledp_privacy.numerics.search import bisect
 from shuffledp_privacy.splitting import among_filters
 
 QUANTILE_ROUNDING: Final = 2.0**-40
 """Relative outward margin for one normal quantile, far above the error of `ndtri`."""
-
-UPWARD: Final = 1 + 2.0**-50
-"""Covers the handful of roundings in one elementary formula."""
 
 SMALLEST_DELTA: Final = 1e-12
 """Smallest δ of a budget: below it floating point cannot bracket the truth of a round's curve."""
@@ -50,38 +50,24 @@ class DeltaCurve:
     def delta(self, epsilon: float) -> float:
         """Upper bound of δ at ε (nats, >= 0), by chords."""
         # Down: the curve falls.
-        excess = math.expm1(min(epsilon, 700.0)) * (1 - 2.0**-50)
-        return min(1.0, float(np.interp(excess, self.excess, self.deltas)) * UPWARD)
+        excess = down(math.expm1(min(epsilon, 700.0)))
+        return min(1.0, up(float(np.interp(excess, self.excess, self.deltas))))
 
     def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Slopes m and intercepts c of the hull's pieces c - m e^ε.
 
         The curve never exceeds their maximum (C3).
         """
-        kept = _hull(self.excess, self.deltas)
-        at, values = self.excess[kept], self.deltas[kept]
+        vertices = lower_hull(self.excess, self.deltas)
+        at = self.excess[vertices]
+        values = self.deltas[vertices]
         slopes = np.append((values[:-1] - values[1:]) / (at[1:] - at[:-1]), 0.0)
         # Both ends of each piece lie under its line, whatever the rounding of the slope.
-        ends = (
+        ends = up(
             np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:])
-            * UPWARD
         )
         # From c - m (e^ε - 1) to c - m e^ε.
-        return slopes, (np.append(ends, values[-1]) + slopes) * UPWARD
-
-
-def _hull(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Indices of the lower convex hull of the points, both ends included."""
-    kept: list[int] = []
-    for i, (x, y) in enumerate(zip(xs.tolist(), ys.tolist(), strict=True)):
-        while len(kept) >= 2:
-            a, b = kept[-2], kept[-1]
-            # A comparison that rounding gets wrong keeps or drops a node; C3 holds with either.
-            if (ys[b] - ys[a]) * (x - xs[b]) < (y - ys[b]) * (xs[b] - xs[a]):
-                break
-            kept.pop()
-        kept.append(i)
-    return np.array(kept, dtype=np.int64)
+        return slopes, up(np.append(ends, values[-1]) + slopes)
 
 
 def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
@@ -94,11 +80,11 @@ def gaussian_cost(curve: DeltaCurve, leak: float) -> float:
     slopes, intercepts = curve.lines()
 
     def fits(s: float) -> bool:
-        leaked = leak * s * (1 - 2.0**-50)
+        leaked = down(leak * s)
         # Such a leak shows everything, so it dominates every curve.
         if leaked >= 1:
             return True
-        above = (intercepts - leaked) / (1 - leaked) * UPWARD
+        above = up((intercepts - leaked) / (1 - leaked))
         # A line with b <= 0 lies below the leak itself (C14).
         binding = above > 0
         if not binding.any():
@@ -124,12 +110,12 @@ def gaussian_epsilon(s: float, leaked: float, delta: float) -> float:
 
     Rounded up, `math.inf` where there is none.
     """
-    left = (delta - leaked) * (1 - 2.0**-50)
+    left = down(delta - leaked)
     if s == 0 and left >= 0:
         return 0.0
     if not (left > 0 and s < LARGEST_VARIANCE):
         return math.inf
-    sigma = 1 / math.sqrt(s * UPWARD)
+    sigma = 1 / math.sqrt(up(s))
     if gaussian_delta(sigma, 1.0, 0.0) <= left:
         return 0.0
     return _least(lambda epsilon: gaussian_delta(sigma, 1.0, epsilon) <= left, 4 * LARGEST_VARIANCE)
@@ -140,17 +126,11 @@ def _least(fits: Callable[[float], bool], most: float) -> float:
 
     `math.inf` beyond `most`.
     """
-    # Bisected in ln x: costs differ by dozens of orders of magnitude.
-    low, high = -60.0, math.log(most)
-    if not fits(math.exp(high)):
+    highest = math.log(most)
+    if not fits(math.exp(highest)):
         return math.inf
-    for _ in range(48):
-        middle = 0.5 * (low + high)
-        if fits(math.exp(middle)):
-            high = middle
-        else:
-            low = middle
-    return math.exp(high)  # the end at which the condition was seen to hold
+    # Bisected in ln x: costs differ by dozens of orders of magnitude.
+    return math.exp(bisect(lambda log: fits(math.exp(log)), highest, failing=-60.0, steps=48))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +144,11 @@ class Price:
     pure: float
 
     def __add__(self, other: Price) -> Price:
-        return Price((self.gaussian + other.gaussian) * UPWARD, (self.pure + other.pure) * UPWARD)
+        return Price(up(self.gaussian + other.gaussian), up(self.pure + other.pure))
 
     def times(self, count: int) -> Price:
         """Cost of `count` such rounds, one after the other."""
-        return Price(self.gaussian * count * UPWARD, self.pure * count * UPWARD)
+        return Price(up(self.gaussian * count), up(self.pure * count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +182,11 @@ class Filters:
                 f"delta"
             )
         parts = among_filters(delta)
-        kept = parts.gaussian - parts.leak
+        without_leak = parts.gaussian - parts.leak
         # The largest total cost that this filter admits; the leak is spread evenly over it.
         # In σ² = 1/s, whose least value is found from above, so that s errs downward.
         most = 1 / _least(
-            lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= kept, 1 / 1e-26
+            lambda width: gaussian_delta(math.sqrt(width), 1.0, epsilon) <= without_leak, 1 / 1e-26
         )
         return cls(epsilon, delta, parts.leak / most, parts.pure / epsilon)
 
@@ -219,7 +199,7 @@ class Filters:
 
         At most `epsilon` where a filter admits it.
         """
-        leaked = total.gaussian * self.gaussian_leak * UPWARD
+        leaked = up(total.gaussian * self.gaussian_leak)
         gaussian = gaussian_epsilon(total.gaussian, leaked, among_filters(self.delta).gaussian)
         # Each filter guarantees ε at its own part of δ, so that any one of them may admit (C15).
         if gaussian <= total.pure:

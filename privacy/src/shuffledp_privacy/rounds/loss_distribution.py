@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_privacy.rounds.subsampling import ROUNDING, Curve, reflected
+from shuffledp_privacy.numerics.hull import lower_hull
+from shuffledp_privacy.numerics.rounding import UNIT, down
+from shuffledp_privacy.rounds.subsampling import Curve, reflected
 from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 from shuffledp_privacy.splitting import beyond_grid
 
@@ -36,7 +38,7 @@ MOST_STEPS = 2**16
 rounds.
 """
 
-MASS_ROUNDING = 2.0**-46
+MASS_ROUNDING = 128 * UNIT
 """Relative outward margin on each mass, against the rounding of two divisions and a difference."""
 
 SHORTEST_REACH = 1e-9
@@ -65,29 +67,13 @@ def reach(curve: Curve, tail: float) -> float:
     return max(float(probes[int(np.argmax(curve(probes) <= enough))]), SHORTEST_REACH)
 
 
-def _hull(exps: NDArray[np.float64], deltas: NDArray[np.float64]) -> list[int]:
-    """Indices of the lower convex hull of the points, both ends included (Andrew's monotone
-    chain).
-    """
-    kept: list[int] = []
-    xs, ys = exps.tolist(), deltas.tolist()
-    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        while len(kept) >= 2:
-            a, b = kept[-2], kept[-1]
-            # A comparison that rounding gets wrong keeps or drops a node; C3 holds with either.
-            if (ys[b] - ys[a]) * (x - xs[b]) < (y - ys[b]) * (xs[b] - xs[a]):
-                break
-            kept.pop()
-        kept.append(i)
-    return kept
-
-
 def _nodes(top: int) -> NDArray[np.int64]:
     """Grid nodes 0 to top: all in the inner third, where nearly all mass is, then every second,
     then every fourth.
     """
-    inner, middle = top // 3, 2 * top // 3
-    nodes = (*range(inner), *range(inner, middle, 2), *range(middle, top, 4), top)
+    inner = top // 3
+    outer = 2 * top // 3
+    nodes = (*range(inner), *range(inner, outer, 2), *range(outer, top, 4), top)
     return np.array(nodes, dtype=np.int64)
 
 
@@ -105,16 +91,18 @@ def _law(item: Repeated, gap: float, top: int) -> LossLaw:
     epsilons: NDArray[np.float64] = gap * above.astype(np.float64)
     # The truth falls in ε: where a bound at a smaller ε is better, it holds here as well.
     # Evaluated a little to the left: a node's rounding must not lower its bound (C4).
-    upper = np.minimum.accumulate(np.clip(item.curve(epsilons * (1 - ROUNDING)), 0.0, 1.0))
+    upper = np.minimum.accumulate(np.clip(item.curve(down(epsilons)), 0.0, 1.0))
     nodes = np.concatenate((-above[:0:-1], above))
     deltas = np.minimum.accumulate(np.concatenate((reflected(upper, epsilons)[:0:-1], upper)))
     if not deltas[-1] < 1:
         raise CannotCertify(
             "a round's curve stays at delta 1 (or is not a number): it guarantees nothing"
         )
-    kept = np.array(_hull(np.exp(gap * nodes), deltas))
-    nodes, deltas = nodes[kept], deltas[kept]
-    drops, steps = np.diff(deltas), gap * np.diff(nodes)
+    vertices = lower_hull(np.exp(gap * nodes), deltas)
+    nodes = nodes[vertices]
+    deltas = deltas[vertices]
+    drops = np.diff(deltas)
+    steps = gap * np.diff(nodes)
     left = np.append(1 - deltas[0], drops / np.expm1(-steps))
     right = np.append(drops / np.expm1(steps), 0.0)
     # `right` is at most 0, so left - right is the a + b of C4, to which the rounding of the

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Final, Protocol
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
@@ -80,14 +81,14 @@ def farthest(spec: object, setting: Setting) -> Farthest | None:
 
     None for any other round.
     """
-    found = registered(farthest, spec)
-    return None if found is None else found(spec, setting)
+    analysis = registered(farthest, spec)
+    return None if analysis is None else analysis(spec, setting)
 
 
 @farthest.register
 def _(spec: RRShuffle, setting: Setting) -> Farthest | None:
-    found = rr.bit_shuffle(spec, setting)
-    return FlippedBits(found) if found.continues else None
+    bits = rr.bit_shuffle(spec, setting)
+    return FlippedBits(bits) if bits.continues else None
 
 
 @farthest.register
@@ -97,15 +98,15 @@ def _(spec: GeoShuffle, setting: Setting) -> Farthest | None:
 
 @farthest.register
 def _(spec: SGDLShuffle, setting: Setting) -> Farthest | None:
-    found = sgdl.noisy_sum(spec, setting)
+    noisy_sum = sgdl.noisy_sum(spec, setting)
     # Less than one whole noise has a spike at 0, and its largest distance need not be the worst.
-    return found if found.log_concave else None
+    return noisy_sum if noisy_sum.log_concave else None
 
 
 @farthest.register
 def _(spec: SplitMix, setting: Setting) -> Farthest | None:
-    found = split.noisy_sum(spec, setting)
-    return found if found.log_concave else None
+    noisy_sum = split.noisy_sum(spec, setting)
+    return noisy_sum if noisy_sum.log_concave else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +124,15 @@ class Shifts:
         # What is lost as a small share of δ is cheaper than knowing whose noise was clamped, and
         # quicker.
         most = NOTHING * delta / len(self.sums)
-        each = []
+        losses = []
         for item, times in zip(self.sums, self.times, strict=True):
-            lost = times * item.least_delta() * (1 + 2.0**-50)
-            each.append(lost if item.kept is None or lost <= most else 0.0)
-        return tuple(each)
+            lost = up(times * item.least_delta())
+            losses.append(lost if item.kept is None or lost <= most else 0.0)
+        return tuple(losses)
 
-    def composed(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
-        """Composition of the noises at d_max, resolved well at δ: unclamped ones where something is
-        lost besides.
+    def compose(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
+        """Compose the noises at d_max, resolved well at δ: the unclamped ones where clamping is
+        paid in δ.
         """
         curves = [
             item.unclamped if lost > 0 else item.left
@@ -151,14 +152,13 @@ class Shifts:
         """
         # Clamping is paid once, in δ; the rest is for the noises as if nobody were clamped (C12).
         losses = self._losses(delta)
-        left = left_of(delta, math.fsum(losses) * (1 + 2.0**-50))
+        left = left_of(delta, up(math.fsum(losses)))
         if left <= 0:
             raise CannotCertify(
                 f"clamping alone costs more than delta {delta:g}; take more padding"
             )
-        return (
-            self.composed(left, losses, steps).epsilon(left) / self.sums[0].d_max * (1 + 2.0**-51)
-        )
+        total = self.compose(left, losses, steps).epsilon(left)
+        return up(total / self.sums[0].d_max, units=4)
 
     def delta(self, epsilon: float, resolved: float, steps: int) -> float:
         """δ for every distance at ε per unit, rounded up.
@@ -166,13 +166,14 @@ class Shifts:
         `resolved` is the δ at which the grid is good.
         """
         # Down: the δ of a smaller ε is larger.
-        total, losses = epsilon * self.sums[0].d_max * (1 - 2.0**-51), self._losses(resolved)
+        total = down(epsilon * self.sums[0].d_max, units=4)
+        losses = self._losses(resolved)
         try:
-            found = self.composed(resolved, losses, steps).delta(total) + math.fsum(losses)
+            delta = self.compose(resolved, losses, steps).delta(total) + math.fsum(losses)
         except CannotCertify:
             # Some round's kept noise hides nothing, such as one that is shorter than the distance.
             return 1.0
-        return min(1.0, found * (1 + 2.0**-50))
+        return min(1.0, up(delta))
 
 
 def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shifts | None:
@@ -185,8 +186,8 @@ def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shif
         # C12 shifts all rounds by the same distance; a smaller domain ends before it.
         if int(getattr(spec, "domain", 1)) - 1 < d_max:
             return None
-        found = farthest(spec, Setting(setting.users, setting.honest, setting.adjacency, d_max))
-        if found is None:
+        item = farthest(spec, replace(setting, max_distance=d_max))
+        if item is None:
             return None
-        sums.append(found)
+        sums.append(item)
     return Shifts(tuple(sums), tuple(times for _, _, times in rounds))

@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.rounding import down, up
 
 Curve: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """A function from ε >= 0 (nats) to δ, same shape, never below the truth for either order of the two
 neighbours.
 """
-
-ROUNDING = 2.0**-50
-"""Relative outward margin for the handful of roundings in one elementary formula."""
 
 
 def check_rate(rate: Fraction) -> None:
@@ -55,18 +53,18 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
     gamma, others = float(rate), float(1 - rate)
 
     def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        inner = np.log1p(np.expm1(epsilons) / gamma) * (1 - ROUNDING)  # down: the curve falls
+        inner = down(np.log1p(np.expm1(epsilons) / gamma))  # down: the curve falls
         near = curve(inner)
         if anyone is not None:
             # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
             grown = np.expm1(np.minimum(epsilons, 700.0))
-            replaced = others * grown / (grown + gamma) * (1 + ROUNDING)
+            replaced = up(others * grown / (grown + gamma))
             # The second bound is γ f(u): joint convexity, with those subsets in common that miss
             # the changed user (C5).
             near = np.minimum(
                 near + replaced * np.maximum(anyone(inner) - near, 0.0), curve(epsilons)
             )
-        amplified: NDArray[np.float64] = gamma * near * (1 + ROUNDING)
+        amplified: NDArray[np.float64] = up(gamma * near)
         return np.minimum(amplified, 1.0)
 
     return subsampled
@@ -85,7 +83,7 @@ def subsampled_epsilon(epsilon: float, rate: Fraction) -> float:
     if epsilon > 700:
         return epsilon
     amplified = float(np.log1p(float(rate) * np.expm1(epsilon)))
-    return min(epsilon, amplified * (1 + ROUNDING))
+    return min(epsilon, up(amplified))
 
 
 def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -95,4 +93,4 @@ def reflected(deltas: NDArray[np.float64], epsilons: NDArray[np.float64]) -> NDA
     """
     # -expm1(-ε) + e^-ε δ: no cancellation, so that a narrow curve keeps its digits.
     mirrored = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
-    return np.minimum(mirrored * (1 + ROUNDING), 1.0)
+    return np.minimum(up(mirrored), 1.0)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-UNIT = 2.0**-53
+from shuffledp_privacy.numerics.rounding import ELEMENTARY, UNIT, down, up
+from shuffledp_privacy.numerics.search import bisect_magnitude
 
 NEGLIGIBLE = 42.0
 """-ln of the largest tilted mass outside the window on each side."""
@@ -70,7 +71,7 @@ class _Moments:
     log: float
     mean: float
     variance: float
-    each: tuple[float, ...]
+    by_law: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class _Tail:
             return 1.0
         # ε moved down, every loss up: their rounding can only raise δ.
         shown = -np.expm1(
-            np.minimum(epsilon * (1 - 2.0**-50) - losses * (1 + 2.0**-50 * np.sign(losses)), 0.0)
+            np.minimum(down(epsilon) - losses * (1 + ELEMENTARY * UNIT * np.sign(losses)), 0.0)
         )
         rounding = self.slack * math.exp(min(log_moment - self.theta * epsilon, 700.0))
         return min(1.0, float(self.masses @ shown) * (1 + SUMMED) + rounding + self.constant)
@@ -120,7 +121,7 @@ class _Tail:
         """
         # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{m>i} E_m, E_m = Σ_{j>=m} w_j
         # e^-(j-m)g.
-        above = np.append(_discounted(self.masses, self.gap)[1:], 0.0)
+        above = np.append(_discount(self.masses, self.gap)[1:], 0.0)
         curve = np.cumsum(above[::-1])[::-1] * (-math.expm1(-self.gap) * (1 + SUMMED))
         lacking = self.slack * self.weights + self.constant
         good = np.flatnonzero(curve + lacking <= delta)
@@ -130,7 +131,8 @@ class _Tail:
         if right == 0:
             return self.gap * self.first, False
         # Between two multiples no mass lies: there δ is linear in e^ε.
-        left, fall = right - 1, float(curve[right - 1] - curve[right])
+        left = right - 1
+        fall = float(curve[left] - curve[right])
         part = (float(curve[left] + lacking[left]) - delta) / fall if fall > 0 else 1.0
         inside = math.log1p(min(part, 1.0) * math.expm1(self.gap))
         return self.gap * (self.first + left) + inside, bool(
@@ -156,14 +158,14 @@ class Composed:
         """Upper bound of δ at ε (nats, >= 0), in [0, 1]."""
         if epsilon >= self._largest_loss:
             return self._infinite
-        theta = self._centred(epsilon)
+        theta = self._centre_tilt(epsilon)
         moments = self._moments(theta)
         return self._tail(theta, moments).delta(epsilon, moments.log)
 
     def epsilon(self, delta: float) -> float:
         """Smallest ε with δ(ε) <= delta, rounded up; `math.inf` where there is none. Nats, >= 0."""
         goal = math.log(delta)
-        # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at the wanted δ.
+        # δ(ε) <= e^(K - θε) θ^θ/(1+θ)^(1+θ): the θ whose best ε has this bound at `delta`.
         theta = self._solve(
             lambda moments, theta: goal - moments.log + theta * moments.mean + math.log1p(theta)
         )
@@ -173,18 +175,19 @@ class Composed:
         for _ in range(TRIES):
             moments = self._moments(theta)
             tail = self._tail(theta, moments)
-            found, suits = tail.epsilon(delta)
+            epsilon, suits = tail.epsilon(delta)
             if theta == 0 and tail.delta(0.0, moments.log) <= delta:
                 return 0.0
             best = min(
-                best, self._confirmed(tail, moments.log, max(0.0, found) * (1 + STEP), delta)
+                best,
+                self._raise_until_seen(tail, moments.log, max(0.0, epsilon) * (1 + STEP), delta),
             )
-            if suits or not math.isfinite(found):
+            if suits or not math.isfinite(epsilon):
                 break
-            theta = self._centred(found)
+            theta = self._centre_tilt(epsilon)
         return best
 
-    def _centred(self, epsilon: float) -> float:
+    def _centre_tilt(self, epsilon: float) -> float:
         """Tilt θ for which Chernoff's bound is least at this ε: the tilted law lies about 1/θ above
         it.
         """
@@ -196,16 +199,16 @@ class Composed:
     def _largest_loss(self) -> float:
         """Largest finite loss, rounded up: from this ε on only infinite losses count."""
         highest = self.gap * sum(int(law.nodes[-1]) * law.times for law in self.laws)
-        return max(0.0, highest * (1 + 2.0**-50))
+        return max(0.0, up(highest))
 
     @property
     def _infinite(self) -> float:
         """P-mass of an infinite loss in some round, rounded up."""
-        return min(1.0, math.fsum(law.times * law.infinity for law in self.laws) * (1 + 2.0**-50))
+        return min(1.0, up(math.fsum(law.times * law.infinity for law in self.laws)))
 
     @staticmethod
-    def _confirmed(tail: _Tail, log_moment: float, epsilon: float, delta: float) -> float:
-        """Moves ε up until its δ is seen to be at most the wanted one."""
+    def _raise_until_seen(tail: _Tail, log_moment: float, epsilon: float, delta: float) -> float:
+        """Move ε up until its δ is seen to be at most `delta`."""
         step = STEP
         while math.isfinite(epsilon) and tail.delta(epsilon, log_moment) > delta:
             epsilon += step * (1 + epsilon)
@@ -215,7 +218,8 @@ class Composed:
         return epsilon
 
     def _moments(self, theta: float) -> _Moments:
-        each, mean, variance = [], 0.0, 0.0
+        by_law: list[float] = []
+        mean, variance = 0.0, 0.0
         for law in self.laws:
             losses = self.gap * law.nodes
             exponents = theta * losses + np.log(law.masses)
@@ -225,30 +229,28 @@ class Composed:
             tilted = np.exp(exponents - top)
             total = float(tilted.sum())
             middle = float(tilted @ losses) / total
-            each.append(top + math.log(total))
+            by_law.append(top + math.log(total))
             mean += law.times * middle
             variance += law.times * float(tilted @ (losses - middle) ** 2) / total
-        log = math.fsum(law.times * single for law, single in zip(self.laws, each, strict=True))
-        return _Moments(log, mean, variance, tuple(each))
+        log = math.fsum(law.times * single for law, single in zip(self.laws, by_law, strict=True))
+        return _Moments(log, mean, variance, tuple(by_law))
 
     def _solve(self, rising: Callable[[_Moments, float], float]) -> float:
         """Tilt θ, up to the largest allowed, where the function of the moments changes sign.
 
         Any θ is sound.
         """
-        low, high = 0.0, self._largest_tilt()
         if rising(self._moments(0.0), 0.0) >= 0:
             return 0.0
-        while high - low > 1e-3 * high:
-            # θ may be small by orders of magnitude.
-            middle = math.sqrt(low * high) if low > 0 else high / 8
-            if high < 1e-12 * self._largest_tilt():
-                return 0.0
-            if rising(self._moments(middle), middle) >= 0:
-                high = middle
-            else:
-                low = middle
-        return high
+        largest = self._largest_tilt()
+        negligible = 1e-12 * largest
+        theta = bisect_magnitude(
+            lambda theta: rising(self._moments(theta), theta) >= 0,
+            largest,
+            smallest=negligible,
+            shrink=8,
+        )
+        return 0.0 if theta <= negligible else theta
 
     def _largest_tilt(self) -> float:
         farthest = max(int(np.abs(law.nodes[[0, -1]]).max()) for law in self.laws)
@@ -274,11 +276,8 @@ class Composed:
         back = max(
             (moments.log - log - NEGLIGIBLE) / step for log, step in zip(down, steps, strict=True)
         )
-        first, last = (
-            max(lowest, math.floor(back / self.gap)),
-            min(highest, math.ceil(reach / self.gap)),
-        )
-        first, last = min(first, highest), max(last, lowest, min(first, highest))
+        first = min(max(lowest, math.floor(back / self.gap)), highest)
+        last = max(min(highest, math.ceil(reach / self.gap)), lowest, first)
         if last == highest:
             return first, last, 0.0
         above = min(
@@ -289,8 +288,9 @@ class Composed:
     def _tail(self, theta: float, moments: _Moments) -> _Tail:
         first, last, above = self._window(theta, moments)
         points = 1 << max(5, (last - first).bit_length())
-        product, error = np.ones(points // 2 + 1, dtype=np.complex128), 0.0
-        for law, log in zip(self.laws, moments.each, strict=True):
+        product = np.ones(points // 2 + 1, dtype=np.complex128)
+        error = 0.0
+        for law, log in zip(self.laws, moments.by_law, strict=True):
             tilted = law.masses * np.exp(theta * (self.gap * law.nodes) - log) * (1 + RAISED)
             # Wrapped around the circle: what lies outside the window is negligible under the tilt
             # (`NEGLIGIBLE`).
@@ -327,12 +327,13 @@ def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex1
     return result
 
 
-def _discounted(masses: Floats, gap: float) -> Floats:
+def _discount(masses: Floats, gap: float) -> Floats:
     """Discounted sums E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, in blocks so short that no power
     overflows.
     """
     block = max(1, int(LARGEST_EXPONENT / gap))
-    result, carried = np.empty_like(masses), 0.0
+    result = np.empty_like(masses)
+    carried = 0.0
     for stop in range(masses.size, 0, -block):
         start = max(0, stop - block)
         decay = np.exp(-gap * np.arange(stop - start, dtype=np.float64))

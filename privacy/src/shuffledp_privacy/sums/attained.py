@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise
 
 LONGEST = 2**18

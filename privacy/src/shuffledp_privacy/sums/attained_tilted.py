@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.sums.attained import LONGEST, reach
 
 PARTS = (0.0, 0.4, 0.7, 1.0)
@@ -49,14 +51,9 @@ class Compared:
         if not self.low.size or self.delta(0.0) < delta:
             return 0.0
         # There no point of the first law is above the second.
-        low, high = 0.0, max(0.0, float((self.low - self.high).max()))
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            if self.delta(middle) >= delta:
-                low = middle
-            else:
-                high = middle
-        return low * (1 - 1e-12)
+        largest = max(0.0, float((self.low - self.high).max()))
+        reached = bisect(lambda epsilon: self.delta(epsilon) >= delta, 0.0, largest, steps=60)
+        return reached * (1 - 1e-12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +157,13 @@ class _Sums:
         """
         near, far = (self.mean(value, 0.0) for value in self.values)
         goal, sign = far + part * (near - far), math.copysign(1.0, largest)
-        low, high = 0.0, 1.0
-        for _ in range(16 if part else 0):
-            middle = 0.5 * (low + high)
-            short = sign * (self.mean(self.values[1], middle * largest) - goal) < 0
-            low, high = (middle, high) if short else (low, middle)
-        return low * largest
+        share = bisect(
+            lambda share: sign * (self.mean(self.values[1], share * largest) - goal) < 0,
+            passing=0.0,
+            failing=1.0,
+            steps=16 if part else 0,
+        )
+        return share * largest
 
     def shown(self) -> Floats:
         """Sums that together are all but certain on the first dataset."""

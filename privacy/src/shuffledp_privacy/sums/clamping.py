@@ -18,6 +18,8 @@ import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MAX_DOMAIN
+from shuffledp_privacy.numerics.rounding import ELEMENTARY, UNIT, down, up
+from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.noise import LONGEST_SMALL_TABLE, table_length
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
 
@@ -52,7 +54,7 @@ def _share_table(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
     """Law of one share with φ and r rounded UP (larger tails); None where it would be too long."""
     rate = float(noise_epsilon)
     ratio = (
-        math.exp(-rate) * (1.0 + (4 + 2 * rate) * 2.0**-53) + 1e-300
+        math.exp(-rate) * (1.0 + (4 + 2 * rate) * UNIT) + 1e-300
     )  # the rounding of ε counts ε times
     if ratio >= 1.0 or table_length(1.0, ratio) > LONGEST_SMALL_TABLE:
         return None
@@ -128,14 +130,16 @@ def log_any_clamped(epsilon: Fraction, groups: int, padding: int) -> float:
     Geo-shuffle has g = honest users, sgdl-shuffle g = ceil(honest/shares) (Propositions S6 and S7).
     """
     exponent = float(epsilon) * (padding + 1)
-    return math.log(2 * groups) - exponent * (1 - 2.0**-50) + 2.0**-50
+    return math.log(2 * groups) - down(exponent) + ELEMENTARY * UNIT
 
 
 def log_clamping_delta(log_clamped: float, total_epsilon: float) -> float:
     """Cost of clamping, δ1 (1 + e^E), from ln δ1; in [0, inf], for any E >= 0; rounded up."""
-    exponent = log_clamped + total_epsilon * (1 + 2.0**-50) + math.log1p(math.exp(-total_epsilon))
+    exponent = log_clamped + up(total_epsilon) + math.log1p(math.exp(-total_epsilon))
     return (
-        math.exp(exponent + 2.0**-50 * abs(log_clamped)) * _OUTWARD if exponent < 700 else math.inf
+        math.exp(exponent + ELEMENTARY * UNIT * abs(log_clamped)) * _OUTWARD
+        if exponent < 700
+        else math.inf
     )
 
 
@@ -206,17 +210,15 @@ def _least(
     any_clamped: Callable[[int], float], delta: float, total_epsilon: float, roof: int
 ) -> int:
     """Smallest sufficient c by bisection; `roof` is enough up to rounding."""
-    enough, short = roof, -1
+    enough = roof
     while clamping_delta(any_clamped(enough), total_epsilon) > delta:
         enough += 1
         if enough > MAX_DOMAIN:
             raise CannotCertify(
                 f"no padding up to {MAX_DOMAIN} keeps clamping below delta {delta:g}"
             )
-    while enough - short > 1:
-        middle = (enough + short) // 2
-        if clamping_delta(any_clamped(middle), total_epsilon) <= delta:
-            enough = middle
-        else:
-            short = middle
-    return enough
+    return bisect_whole(
+        lambda padding: clamping_delta(any_clamped(padding), total_epsilon) <= delta,
+        passing=enough,
+        failing=-1,
+    )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
@@ -263,7 +264,7 @@ class NoisySum:
             total = float(self._needed(np.array([self.d_max]), delta)[0])
             if total < self.local(self.d_max):
                 # The largest distance is the worst (Proposition S5).
-                return min(total / self.d_max * (1 + 2.0**-51), self.local(1), self._pure(delta))
+                return min(up(total / self.d_max, units=4), self.local(1), self._pure(delta))
             if self.local(self.d_max) >= self.d_max * self.local(1) * (1 - 2.0**-40):
                 # A report alone is as good as that, and no worse at any distance.
                 return min(self.local(1), self._pure(delta))

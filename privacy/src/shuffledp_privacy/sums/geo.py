@@ -27,7 +27,8 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT, up
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.sums import attained
 from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
@@ -56,9 +57,7 @@ _PUBLISHED = (
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
     """Parameters of a geo-shuffle round for the analysis."""
-    rate = float(spec.epsilon_geo) * (
-        1 + 2.0**-52
-    )  # up: it only enters guarantees, never the noise
+    rate = up(float(spec.epsilon_geo), units=2)  # it only enters guarantees, never the noise
     d_max = distances(spec.max_value, setting)
     # What one user alone reports is a function of x + N: clamping costs nothing (S6).
     alone = setting.honest == 1

@@ -10,10 +10,13 @@ is looked at.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT, down
+from shuffledp_privacy.numerics.search import bisect
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.table import NoiseTable
 from shuffledp_privacy.primitives.truncated import ShortLaws
 from shuffledp_privacy.sums.kept import Cells, cells
@@ -70,23 +73,22 @@ class KeptShares:
         """
         if known == 0.0 or self.delta(d_max, known, metric=metric) > delta:
             return known
-        found = 0.0
+        certified = 0.0
         # The farthest is mostly the worst, so that the others are asked once each.
         for distance in range(d_max, 0, -1) if metric else (d_max,):
             units = distance if metric else 1
-            if self._at(distance, units, found) > delta:
-                short, found = found, known
-                for _ in range(STEPS):
-                    middle = 0.5 * (short + found)
-                    if self._at(distance, units, middle) > delta:
-                        short = middle
-                    else:
-                        found = middle
-        return found
+            if not self._is_met(distance, units, delta, certified):
+                certified = bisect(
+                    partial(self._is_met, distance, units, delta), known, certified, STEPS
+                )
+        return certified
+
+    def _is_met(self, distance: int, units: int, delta: float, epsilon: float) -> bool:
+        return not self._at(distance, units, epsilon) > delta
 
     def _at(self, distance: int, units: int, epsilon: float) -> float:
         # Rounded down: the δ of a smaller ε is larger.
-        return self._divergence(distance, epsilon * units * (1 - 2.0**-51))
+        return self._divergence(distance, down(epsilon * units, units=4))
 
 
 def kept_shares(law: NoiseTable, padding: int, honest: int, tail: float) -> KeptShares | None:

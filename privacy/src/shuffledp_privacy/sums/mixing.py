@@ -18,6 +18,7 @@ import numpy as np
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms.split import MAX_PIECES
+from shuffledp_privacy.numerics.search import bisect_whole
 from shuffledp_privacy.primitives.contour import Floats
 
 SECURITY: Final = 40
@@ -93,12 +94,9 @@ def least_pieces(honest: int, modulus: int, security: float) -> int:
                 f"{honest} honest users cannot mix to 2^-{security:g}; ask for more of them"
             )
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if mixing_distance(honest, modulus, middle) <= goal else (middle, high)
-        )
-    return high
+    return bisect_whole(
+        lambda pieces: mixing_distance(honest, modulus, pieces) <= goal, passing=high, failing=low
+    )
 
 
 def published_pieces(honest: int, modulus: int, security: float) -> int:

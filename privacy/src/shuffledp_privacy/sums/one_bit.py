@@ -35,10 +35,10 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, law_of
 from shuffledp_privacy.histogram.krr import attained_delta, certified_delta
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
-from shuffledp_privacy.primitives.tails import Floats, down
+from shuffledp_privacy.primitives.tails import Floats, inward
 from shuffledp_privacy.rounds.subsampling import (
-    ROUNDING,
     reflected,
     subsampled_curve,
     subsampled_epsilon,
@@ -119,26 +119,26 @@ class OneBitRound:
         if epsilon >= self.pure(distance):
             return 0.0
         upper, _ = certified_delta(self.law, self.honest)
-        found = upper(self.inner(distance, epsilon) * (1 - ROUNDING))
-        return min(1.0, float(self.rate(distance)) * found * (1 + ROUNDING))
+        found = upper(down(self.inner(distance, epsilon)))
+        return min(1.0, up(float(self.rate(distance)) * found))
 
     def delta(self, epsilon: float) -> float:
         """Certified δ at ε as the adjacency counts it."""
         if epsilon >= self.local():
             return 0.0
-        largest = self.certified(self.d_max, epsilon * self.units(self.d_max) * (1 - ROUNDING))
+        largest = self.certified(self.d_max, down(epsilon * self.units(self.d_max)))
         if not self.metric or self.d_max == 1:
             return largest
         lows, highs = _intervals(self.d_max - 1)
         with np.errstate(over="ignore"):
-            asked = np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)) * (1 - ROUNDING)
+            asked = down(np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)))
         # δ rises with d and falls with ε: the farthest change at the smallest total covers an
         # interval.
         asked = np.minimum(asked, self.law.epsilon0)
         places = np.unique(np.geomspace(1, len(asked), NODES).round().astype(np.int64)) - 1
         nodes = np.unique(asked[places])
         found = chord(nodes, self._curve(nodes), asked) * highs / self.max_value
-        return min(1.0, max(largest, float(found.max()) * (1 + ROUNDING)))
+        return min(1.0, max(largest, up(float(found.max()))))
 
     def epsilon(self, delta: float) -> float:
         """Certified ε at δ as the adjacency counts it."""
@@ -151,7 +151,7 @@ class OneBitRound:
         )
         if self.metric and self.d_max > 1:
             found = max(found, self._nearer(delta))
-        return min(found * (1 + ROUNDING), self.local())
+        return min(up(found), self.local())
 
     def _nearer(self, delta: float) -> float:
         """Certified ε per unit for all changes by less than d_max.
@@ -171,7 +171,7 @@ class OneBitRound:
         # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ
         # k/d is sound.
         grown = np.interp(
-            delta * (self.max_value / highs) * (1 - ROUNDING), values[::-1], np.expm1(nodes)[::-1]
+            down(delta * (self.max_value / highs)), values[::-1], np.expm1(nodes)[::-1]
         )
         totals = np.log1p(grown * highs / self.max_value)
         return float((totals / lows).max())
@@ -186,10 +186,10 @@ class OneBitRound:
 
     def attained(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E of a dataset with a change by d from 0, never above the truth."""
-        asked = self.inner(distance, epsilon) * (1 + ROUNDING)
+        asked = up(self.inner(distance, epsilon))
         if asked >= self.law.epsilon0:
             return 0.0
-        return down(float(self.rate(distance)) * attained_delta(self.law, self.honest)(asked))
+        return inward(float(self.rate(distance)) * attained_delta(self.law, self.honest)(asked))
 
     def attained_epsilon(self, distance: int, delta: float) -> float:
         """Total ε that a change by d from 0 is known to cost at δ."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.numerics.rounding import down, up
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def axis_budget(plane: Guarantee) -> Guarantee:
     Proposition S15.
     """
     return Guarantee(
-        math.nextafter(plane.epsilon / math.sqrt(2) * (1 - 2.0**-51), 0.0), plane.delta / 2
+        math.nextafter(down(plane.epsilon / math.sqrt(2), units=4), 0.0), plane.delta / 2
     )
 
 
@@ -46,7 +47,7 @@ def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
     Raises:
         UsageError: δ1 + δ2 is not below 1.
     """
-    epsilon = math.hypot(first.epsilon, second.epsilon) * (1 + 2.0**-50)
+    epsilon = up(math.hypot(first.epsilon, second.epsilon))
     # The sum of two zeros is exact, and the guarantee stays pure.
     return Guarantee(
         epsilon,

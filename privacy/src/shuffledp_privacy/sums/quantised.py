@@ -37,10 +37,11 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
+from shuffledp_privacy.numerics.rounding import ELEMENTARY, UNIT, down, up
 from shuffledp_privacy.primitives.bits import BitPair
 from shuffledp_privacy.primitives.inversion import certified_epsilon
 from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
-from shuffledp_privacy.rounds.subsampling import ROUNDING, reflected, subsampled_epsilon
+from shuffledp_privacy.rounds.subsampling import reflected, subsampled_epsilon
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import (
     alone,
@@ -77,7 +78,7 @@ TABLE_TAIL = 1e-22
 SLACK = 2e-4
 """Relative gap below which nobody asks whether less can be certified."""
 
-_OUTWARD = 2.0**-48
+_OUTWARD = 32
 
 
 def _check(epsilon: float, granularity: int) -> None:
@@ -105,8 +106,8 @@ def quantised_epsilon(epsilon_q: float, granularity: int) -> float:
         value = (
             epsilon_q + math.log1p((granularity - 1) * math.exp(-epsilon_q)) - math.log(granularity)
         )
-        return min(epsilon_q, value + _OUTWARD * (1 + epsilon_q))
-    return min(epsilon_q, math.log1p(math.expm1(epsilon_q) / granularity) * (1 + _OUTWARD))
+        return min(epsilon_q, value + _OUTWARD * UNIT * (1 + epsilon_q))
+    return min(epsilon_q, up(math.log1p(math.expm1(epsilon_q) / granularity), _OUTWARD))
 
 
 def quantised_parameter(epsilon: float, granularity: int) -> float:
@@ -121,8 +122,8 @@ def quantised_parameter(epsilon: float, granularity: int) -> float:
             + math.log(granularity)
             + math.log1p(-math.exp(-epsilon) * (granularity - 1) / granularity)
         )
-        return max(epsilon, value * (1 - _OUTWARD))
-    return max(epsilon, math.log1p(granularity * math.expm1(epsilon)) * (1 - _OUTWARD))
+        return max(epsilon, down(value, _OUTWARD))
+    return max(epsilon, down(math.log1p(granularity * math.expm1(epsilon)), _OUTWARD))
 
 
 def between(low: float, high: float, share: Floats | float) -> Floats:
@@ -136,7 +137,7 @@ def between(low: float, high: float, share: Floats | float) -> Floats:
         np.log1p(share * np.expm1(min(gap, 30.0))),
         gap + np.log(np.maximum(share, 1e-300) + (1 - np.asarray(share)) * math.exp(-gap)),
     )
-    return np.asarray((low + np.clip(mixed, 0.0, gap)) * (1 + ROUNDING), dtype=np.float64)
+    return np.asarray(up(low + np.clip(mixed, 0.0, gap)), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class QuantisedRound:
         """a ε0 + ln(1 + b (e^ε0 - 1)), total ε of one report at δ = 0, rounded up."""
         whole, share = self.steps(distance)
         rest = subsampled_epsilon(self.step, share) if share and self.step > 0 else 0.0
-        return (whole * self.step + rest) * (1 + ROUNDING)
+        return up(whole * self.step + rest)
 
     def local(self) -> float:
         """ε at δ = 0, whatever the others do, as the adjacency counts it.
@@ -245,8 +246,7 @@ class QuantisedRound:
         low, high = (float(at[0]) for at in _split(whole, share, np.array([epsilon])))
         return min(
             1.0,
-            ((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high))
-            * (1 + ROUNDING),
+            up((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high)),
         )
 
     def certified_epsilon(self, distance: int, delta: float) -> float:
@@ -256,9 +256,7 @@ class QuantisedRound:
             found = self.code_epsilon(whole, delta)
         elif whole == 0:
             found = float(
-                between(
-                    0.0, self.code_epsilon(1, delta / float(share) * (1 - ROUNDING)), float(share)
-                )
+                between(0.0, self.code_epsilon(1, down(delta / float(share))), float(share))
             )
         else:
             found = certified_epsilon(partial(self.certified, distance), delta, self.pure(distance))
@@ -268,7 +266,7 @@ class QuantisedRound:
         """Certified δ at ε as the adjacency counts it."""
         if epsilon >= self.local():
             return 0.0
-        largest = self.certified(self.d_max, epsilon * self.units(self.d_max) * (1 - ROUNDING))
+        largest = self.certified(self.d_max, down(epsilon * self.units(self.d_max)))
         if not self.metric or self.d_max == 1:
             return largest
         return min(1.0, self._between_steps(epsilon, max(largest, self._below_a_step(epsilon))))
@@ -280,7 +278,7 @@ class QuantisedRound:
         found = self.certified_epsilon(self.d_max, delta) / self.units(self.d_max)
         if self.metric and self.d_max > 1:
             found = self._farther(delta, max(found, self._nearer(delta)))
-        return min(found * (1 + ROUNDING), self.local())
+        return min(up(found), self.local())
 
     def _first(self, nodes: Floats) -> Floats:
         """Certified δ of the code for a change by one step, at rising ε >= 0."""
@@ -306,15 +304,15 @@ class QuantisedRound:
         # δ rises with b and falls with ε: the farthest change at the smallest total covers an
         # interval.
         with np.errstate(over="ignore"):
-            asked = np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs) * (
-                1 - 4 * ROUNDING
+            asked = down(
+                np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs), 4 * ELEMENTARY
             )
         asked = np.minimum(asked, self.step)
         nodes = np.unique(
             np.concatenate([np.linspace(asked.min(), asked.max(), NODES), asked[[0, -1]]])
         )
         found = chord(nodes, self._first(nodes), asked) * highs
-        return float(found.max()) * (1 + 4 * ROUNDING)
+        return up(float(found.max()), 4 * ELEMENTARY)
 
     def _nearer(self, delta: float) -> float:
         """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step
@@ -328,12 +326,10 @@ class QuantisedRound:
         values[-1] = min(values[-1], delta)
         # Chords in e^e between the nodes are above the curve, and so the point where a chord has
         # δ/b is sound.
-        grown = np.interp(delta / highs * (1 - 4 * ROUNDING), values[::-1], np.expm1(nodes)[::-1])
-        return (
-            float((np.log1p(grown * highs) / lows).max())
-            * self.code.max_value
-            / self.max_value
-            * (1 + 4 * ROUNDING)
+        grown = np.interp(down(delta / highs, 4 * ELEMENTARY), values[::-1], np.expm1(nodes)[::-1])
+        return up(
+            float((np.log1p(grown * highs) / lows).max()) * self.code.max_value / self.max_value,
+            4 * ELEMENTARY,
         )
 
     def _rests(self) -> tuple[Floats, Floats]:
@@ -410,15 +406,14 @@ class QuantisedRound:
                 else float(rest <= 0)
             )
             worst = max(worst, beyond)
-        return worst * (1 + ROUNDING)
+        return up(worst)
 
     # Attained.
 
     def attained(self, epsilon: float) -> float:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
         whole = [
-            self.code_known(j, epsilon * self.units(self._reaching(j)) * (1 + ROUNDING))
-            for j in self._tried()
+            self.code_known(j, up(epsilon * self.units(self._reaching(j)))) for j in self._tried()
         ]
         values = [float(found.lower.max()) for found in whole if found]
         distances, shares = self._short()
@@ -426,7 +421,7 @@ class QuantisedRound:
             epsilon * (distances if self.metric else np.ones_like(distances)), 700.0
         )
         with np.errstate(over="ignore"):  # beyond the step, where nothing is seen
-            inner = np.log1p(np.expm1(totals) / shares) * (1 + ROUNDING)
+            inner = up(np.log1p(np.expm1(totals) / shares))
         if (seen := inner < self.step).any():
             found = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
             values.append(float((np.repeat(shares[seen], 2) * found).max()))
@@ -444,7 +439,7 @@ class QuantisedRound:
         distances, shares = self._short()
         if (seen := delta < shares).any():
             distances, shares = distances[seen], shares[seen]
-            goal = np.repeat(delta / shares * (1 + ROUNDING), 2)
+            goal = np.repeat(up(delta / shares), 2)
             own = least_epsilon(self._raised(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
             totals = np.log1p(shares * np.expm1(own))
             found.append(float((totals / distances if self.metric else totals).max()))
@@ -514,11 +509,11 @@ def _split(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Float
     if whole == 0:
         with np.errstate(over="ignore"):
             high = np.log1p(np.expm1(np.minimum(epsilons, 700.0)) / b)
-        return np.zeros_like(epsilons), high * (1 - 4 * ROUNDING)
+        return np.zeros_like(epsilons), down(high, 4 * ELEMENTARY)
     each = epsilons / (whole + b)
     low = epsilons - np.array([float(between(0.0, step, b)) for step in each.tolist()])
-    return np.maximum(low - ROUNDING * epsilons, 0.0), np.maximum(
-        low + each - ROUNDING * epsilons, 0.0
+    return np.maximum(low - ELEMENTARY * UNIT * epsilons, 0.0), np.maximum(
+        low + each - ELEMENTARY * UNIT * epsilons, 0.0
     )
 
 
@@ -635,7 +630,7 @@ def _(spec: QuantisedRR, setting: Setting, distance: int, epsilons: Floats) -> F
         upper = float(share) * _code_curve(item.code, setting.honest, whole + 1, high)
         if whole:
             upper = upper + (1 - float(share)) * _code_curve(item.code, setting.honest, whole, low)
-        upper = np.minimum(upper * (1 + ROUNDING), 1.0)
+        upper = np.minimum(up(upper), 1.0)
     else:
         upper = _code_curve(item.code, setting.honest, whole, asked)
     upper = np.where(sizes >= item.pure(distance), 0.0, upper)

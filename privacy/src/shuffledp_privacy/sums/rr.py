@@ -29,6 +29,7 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
+from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.bits import BitPair, BitSum, OrderedSums
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
@@ -274,7 +275,7 @@ def bit_shuffle(spec: RRShuffle, setting: Setting) -> BitShuffle:
     """Parameters of an rr-shuffle round for the analysis."""
     flip = float(spec.randomise) / 2  # rounded down next: fewer flips are less noise
     # At p = 1 a bit is a fair coin: exact, and there is nothing to round.
-    flip = max(math.nextafter(flip * (1 - 2.0**-52), 0.0), 1e-300) if flip < 0.5 else 0.5
+    flip = max(math.nextafter(down(flip, units=2), 0.0), 1e-300) if flip < 0.5 else 0.5
     return BitShuffle(
         setting.honest * spec.max_value,
         flip,
@@ -291,7 +292,7 @@ def local_epsilon(spec: RRShuffle) -> float:
     """
     p = spec.randomise
     # (2-p)/p = 1 + 2(1-p)/p, divided as rationals: near p = 1 the logarithm keeps its digits.
-    return math.log1p(float(2 * (1 - p) / p)) * (1 + 2.0**-50)
+    return up(math.log1p(float(2 * (1 - p) / p)))
 
 
 def pure_randomise(epsilon: float) -> float:
@@ -303,7 +304,7 @@ def pure_randomise(epsilon: float) -> float:
     """
     if not epsilon > 0:
         raise UsageError(f"epsilon must be above 0, not {epsilon}")
-    return min(1.0, 2.0 / (1.0 + math.exp(min(epsilon, 700.0))) * (1 + 2.0**-50))
+    return min(1.0, up(2.0 / (1.0 + math.exp(min(epsilon, 700.0)))))
 
 
 def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:

@@ -28,7 +28,8 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
     standard_error,
 )
-from shuffledp_privacy.primitives.contour import UNIT, Floats
+from shuffledp_privacy.numerics.rounding import UNIT, up
+from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import (
     LONGEST_SMALL_TABLE,
     SumNoise,
@@ -76,7 +77,7 @@ def local_total(noise_epsilon: Fraction, shares: int, distance: int) -> float:
     (Proposition S8). Infinite where the law cannot be tabulated and shares > 1.
     """
     if shares == 1:
-        return math.nextafter(float(noise_epsilon) * (1 + 2.0**-52) * distance, math.inf)
+        return math.nextafter(up(float(noise_epsilon), units=2) * distance, math.inf)
     table = share_law(noise_epsilon, shares)
     if table is None:
         return math.inf

@@ -1,0 +1,1 @@
+"""Directed rounding and searches by bisection, for all analyses."""
