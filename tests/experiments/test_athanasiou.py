@@ -15,7 +15,7 @@ from shuffledp_experiments.athanasiou.claims import exact_padding, right_by_larg
 from shuffledp_experiments.athanasiou.guarantees import least_error
 from shuffledp_experiments.athanasiou.losses import TABLE_2, chi_square, rounding
 from shuffledp_experiments.athanasiou.noise import log_g, outward
-from shuffledp_experiments.athanasiou.planar import TABLE_3, Grid, metres
+from shuffledp_experiments.athanasiou.planar import TABLE_3, SquareGrid, metres
 from shuffledp_experiments.athanasiou.printed import (
     expected_random_bits,
     fewest_users,
@@ -25,8 +25,8 @@ from shuffledp_experiments.athanasiou.printed import (
     rational,
     rr_spec,
 )
-from shuffledp_experiments.athanasiou.sentences import bit_variance, revealed, tails
-from shuffledp_experiments.entry import Found, Kind, Verdict
+from shuffledp_experiments.athanasiou.sentences import bit_variance, revealing_delta, tails
+from shuffledp_experiments.entry import Kind, Results, Verdict
 from shuffledp_experiments.registry import experiment
 from shuffledp_privacy.sums.errors import sgdl_error
 from shuffledp_privacy.sums.geo import published_epsilon as theorem_4_1
@@ -36,7 +36,7 @@ IDS = ("t2", "t3", *(f"f{i}" for i in range(2, 30)), *(f"c{i}" for i in range(1,
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Found]:
+def found() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
@@ -47,18 +47,18 @@ def test_every_figure_and_table_of_the_paper_is_reachable() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_the_verdicts_are_those_that_the_registry_states(
-    found: dict[str, Found], entry: object
+    found: dict[str, Results], entry: object
 ) -> None:
     stated = next(each for each in ENTRIES if each is entry)
     assert {claim.verdict for claim in found[stated.id].claims} == stated.verdicts
 
 
-def test_every_figure_is_drawn_from_its_rows(found: dict[str, Found]) -> None:
+def test_every_figure_is_drawn_from_its_rows(found: dict[str, Results]) -> None:
     for entry in ENTRIES:
         assert entry.draw(found[entry.id]).axes
 
 
-def test_certified_is_never_below_attained(found: dict[str, Found]) -> None:
+def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
     pairs = 0
     for each in found.values():
         sides: dict[object, dict[Kind, float]] = {}
@@ -78,7 +78,7 @@ def test_certified_is_never_below_attained(found: dict[str, Found]) -> None:
 
 @pytest.mark.parametrize(("name", "table"), [("002-t2", TABLE_2), ("002-t3", TABLE_3)])
 def test_every_printed_digit_is_in_a_row_and_in_a_claim(
-    found: dict[str, Found], name: str, table: dict[tuple[int, float], tuple[str, ...]]
+    found: dict[str, Results], name: str, table: dict[tuple[int, float], tuple[str, ...]]
 ) -> None:
     digits = sorted(float(cell) for cells in table.values() for cell in cells)
     published = [row.y for row in found[name].rows if row.kind is Kind.PUBLISHED]
@@ -86,7 +86,7 @@ def test_every_printed_digit_is_in_a_row_and_in_a_claim(
     assert {claim.published for claim in found[name].claims} >= set(digits)
 
 
-def test_the_headline_ninety_six_times_better_than_any_mechanism(found: dict[str, Found]) -> None:
+def test_the_headline_ninety_six_times_better_than_any_mechanism(found: dict[str, Results]) -> None:
     impossible = [claim for claim in found["002-t2"].claims if claim.verdict is Verdict.IMPOSSIBLE]
     assert len(impossible) == 5
     assert all("SGDL-Shuffle" in claim.statement for claim in impossible)
@@ -136,7 +136,7 @@ def test_theorem_4_1_has_no_value_for_four_users_or_fewer() -> None:
     assert geo_parameter(0.1, 1e-3, 5) is not None
 
 
-def test_what_a_report_of_sgdl_shuffle_costs_agrees_with_mpmath(found: dict[str, Found]) -> None:
+def test_what_a_report_of_sgdl_shuffle_costs_agrees_with_mpmath(found: dict[str, Results]) -> None:
     row = next(
         r
         for r in found["002-f6"].rows
@@ -187,8 +187,8 @@ def test_metres_are_those_of_all_pairs_of_errors(*, manhattan: bool) -> None:
 
 
 def test_a_guarantee_of_the_plane_is_halved_for_the_axes_as_the_paper_says() -> None:
-    assert Grid(1000, 600.0).axis(0.15) == pytest.approx(0.15 / (6 * math.sqrt(2)))
-    assert Grid(500, 600.0).side == 200
+    assert SquareGrid(1000, 600.0).axis(0.15) == pytest.approx(0.15 / (6 * math.sqrt(2)))
+    assert SquareGrid(500, 600.0).side == 200
 
 
 def test_guesses_by_two_noisy_numbers_are_those_counted_out() -> None:
@@ -225,7 +225,7 @@ def test_reports_together_cost_what_all_their_outputs_cost() -> None:
             p = math.prod(before[0, each] for each in shown)
             q = 0.0 if any(shown) else p
             excess += max(p - growth * q, 0.0)
-        assert revealed(delta, 3) == pytest.approx(excess, rel=1e-12)
+        assert revealing_delta(delta, 3) == pytest.approx(excess, rel=1e-12)
 
 
 def test_the_variance_of_a_bit_is_that_of_all_its_outcomes() -> None:
@@ -258,7 +258,7 @@ def test_the_tails_of_theorem_f1_agree_with_mpmath() -> None:
         )
 
 
-def test_figures_of_other_data_are_other_pictures(found: dict[str, Found]) -> None:
+def test_figures_of_other_data_are_other_pictures(found: dict[str, Results]) -> None:
     """Figures 5 and 29 differ in their addresses alone."""
     clustered, dispersed = found["002-f5"], found["002-f29"]
     assert [row.y for row in clustered.rows] != [row.y for row in dispersed.rows]
@@ -273,13 +273,13 @@ def test_no_series_of_a_figure_doubles_back() -> None:
         assert sorted(set(users)) == list(users)
 
 
-def test_series_of_figure_3_have_markers_of_their_own(found: dict[str, Found]) -> None:
+def test_series_of_figure_3_have_markers_of_their_own(found: dict[str, Results]) -> None:
     figure = experiment("002-f3").draw(found["002-f3"])
     markers = [line.get_marker() for line in figure.axes[0].lines if line.get_marker() != "None"]
     assert len(set(markers)) == len(markers) == 4
 
 
-def test_the_cells_of_the_map_touch_and_hold_every_address(found: dict[str, Found]) -> None:
+def test_the_cells_of_the_map_touch_and_hold_every_address(found: dict[str, Results]) -> None:
     rows = found["002-f22"].rows
     (mesh,) = (each for each in experiment("002-f22").draw(found["002-f22"]).axes[0].collections)
     counts = mesh.get_array()

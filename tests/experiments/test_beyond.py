@@ -16,26 +16,26 @@ from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
 from shuffledp_experiments.beyond.plans import (
-    calibrated,
+    calibrated_spec,
     central_error,
     offers,
     pieces,
     shared,
     sum_variance,
 )
-from shuffledp_experiments.entry import Entry, Found, Kind, Row
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row
 from shuffledp_privacy.local.flags import Pair
 
 IDS = [entry.id for entry in ENTRIES]
 
 
 @cache
-def quick(name: str) -> Found:
+def quick(name: str) -> Results:
     """One run of each entry, which all tests share."""
     return entry_of(name).run(entry_of(name).work(quick=True))
 
 
-def entry_of(name: str) -> Entry:
+def entry_of(name: str) -> Experiment:
     return next(entry for entry in ENTRIES if entry.id == name)
 
 
@@ -130,7 +130,7 @@ def test_shared_sums_keep_the_epsilon_that_they_are_compared_at() -> None:
 
 def test_fewer_pieces_than_the_printed_formula_says_are_certified() -> None:
     for users, largest, epsilon in ((1000, 10, 0.1), (10_000, 100, 1.0)):
-        spec = calibrated("split-mix", users, largest, epsilon)
+        spec = calibrated_spec("split-mix", users, largest, epsilon)
         certified, printed = pieces(users, largest, epsilon)
         assert certified == spec.messages_per_user < printed
         assert both_sides(spec, standard(users)).certified <= epsilon
@@ -151,7 +151,7 @@ def test_iterative_bayesian_updates_err_no_more_than_inversion() -> None:
 def test_the_errors_of_a_count_are_those_of_whole_rounds(name: str) -> None:
     """Of 200 rounds each; false alarms below 1e-9: 6.5 standard errors of a deviation."""
     symbols, rounds = 1000, 200
-    spec = calibrated(name, 10_000, symbols - 1, 1.0)
+    spec = calibrated_spec(name, 10_000, symbols - 1, 1.0)
     found = {
         str(row.settings["of"]): row.y
         for row in quick("n12").rows

@@ -15,7 +15,7 @@ from shuffledp_experiments.biswas import ENTRIES, forms, harness
 from shuffledp_experiments.biswas.harness import Contest
 from shuffledp_experiments.biswas.maps import CITIES, City
 from shuffledp_experiments.biswas.truth import Group, agrees, both_sides
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Verdict
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, Verdict
 from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.local.clones import erlingsson_2019
 
@@ -23,19 +23,21 @@ FALSE_ALARM = 1e-9
 
 
 @pytest.fixture(scope="module")
-def found() -> Mapping[str, Found]:
+def found() -> Mapping[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
 def test_the_verdicts_are_those_that_the_registry_states(
-    entry: Entry, found: Mapping[str, Found]
+    entry: Experiment, found: Mapping[str, Results]
 ) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == entry.verdicts
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
-def test_no_dataset_costs_more_than_is_certified(entry: Entry, found: Mapping[str, Found]) -> None:
+def test_no_dataset_costs_more_than_is_certified(
+    entry: Experiment, found: Mapping[str, Results]
+) -> None:
     rows = found[entry.id].rows
 
     def place(row: Row) -> tuple[object, ...]:
@@ -53,7 +55,7 @@ def test_no_dataset_costs_more_than_is_certified(entry: Entry, found: Mapping[st
     assert all(certified[each] >= attained[each] for each in certified)
 
 
-def test_every_entry_draws_its_picture(found: Mapping[str, Found]) -> None:
+def test_every_entry_draws_its_picture(found: Mapping[str, Results]) -> None:
     for entry in ENTRIES:
         assert entry.draw(found[entry.id]).axes
 
@@ -103,7 +105,7 @@ def test_digits_agree_when_they_are_rounded_or_cut_off() -> None:
 
 
 def test_six_cells_of_the_table_over_three_parameters_are_not_those_of_its_formula(
-    found: Mapping[str, Found],
+    found: Mapping[str, Results],
 ) -> None:
     off = {
         claim.published
@@ -173,14 +175,14 @@ def test_the_gaussian_beside_the_histogram_has_its_guarantee() -> None:
 
 
 def test_at_equal_guarantees_a_gap_of_tens_of_times_nearly_closes(
-    found: Mapping[str, Found],
+    found: Mapping[str, Results],
 ) -> None:
     means = {row.series: row.y for row in found["001-c1"].rows if row.x == 100_000}
     assert means[harness.PROJECTED] / means[harness.GAUSSIAN_PAPER] > 20
     assert 1 < means[harness.PROJECTED] / means[harness.GAUSSIAN_PROJECTED] < 2
 
 
-def test_one_printed_error_cannot_be_a_draw(found: Mapping[str, Found]) -> None:
+def test_one_printed_error_cannot_be_a_draw(found: Mapping[str, Results]) -> None:
     (claim,) = (each for each in found["000-t4"].claims if each.verdict is Verdict.NOT_REPRODUCED)
     assert claim.published == 3e-3
     assert "x0 = 1, shuffle + INV" in claim.statement

@@ -15,7 +15,7 @@ import pytest
 from scipy import integrate, stats
 
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_experiments.entry import Entry, Found, Kind
+from shuffledp_experiments.entry import Experiment, Kind, Results
 from shuffledp_experiments.koskela import ENTRIES
 from shuffledp_experiments.koskela.compositions import (
     LEAST_DRAWN,
@@ -25,7 +25,7 @@ from shuffledp_experiments.koskela.compositions import (
     strong_curve,
 )
 from shuffledp_experiments.koskela.gaussian import shuffled_gaussian
-from shuffledp_experiments.koskela.pairs import LawPair, Losses, clones, third_symbol
+from shuffledp_experiments.koskela.pairs import LawPair, LossGrid, clones, third_symbol
 from shuffledp_experiments.koskela.terms import lemma_6
 from shuffledp_experiments.registry import experiment
 from shuffledp_privacy.bounds import Setting, delta_bounds
@@ -35,17 +35,19 @@ from shuffledp_privacy.local.clones import LocalRandomiser
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Found]:
+def found() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_the_stated_verdicts_come_out_and_it_draws(found: dict[str, Found], entry: Entry) -> None:
+def test_the_stated_verdicts_come_out_and_it_draws(
+    found: dict[str, Results], entry: Experiment
+) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
     assert entry.draw(found[entry.id]).axes
 
 
-def test_every_legend_lies_within_its_picture(found: dict[str, Found]) -> None:
+def test_every_legend_lies_within_its_picture(found: dict[str, Results]) -> None:
     for entry in ENTRIES:
         figure = entry.draw(found[entry.id])
         figure.canvas.draw()
@@ -55,7 +57,7 @@ def test_every_legend_lies_within_its_picture(found: dict[str, Found]) -> None:
             assert box.x1 <= figure.bbox.width, entry.id
 
 
-def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Found]) -> None:
+def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Results]) -> None:
     """Between two points δ falls by a factor that its neighbours show, not to what was not
     resolved."""
     for axes in experiment("004-f1").draw(found["004-f1"]).axes:
@@ -63,7 +65,7 @@ def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Found]) -> None
             assert (np.asarray(line.get_ydata()) >= LEAST_DRAWN).all()
 
 
-def test_certified_is_never_below_attained(found: dict[str, Found]) -> None:
+def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
     for each in found.values():
         places: dict[object, dict[Kind, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in each.rows:
@@ -74,7 +76,7 @@ def test_certified_is_never_below_attained(found: dict[str, Found]) -> None:
                 assert min(kinds[Kind.CERTIFIED]) >= max(kinds[Kind.ATTAINED])
 
 
-def test_the_released_digits_are_those_of_the_formulas(found: dict[str, Found]) -> None:
+def test_the_released_digits_are_those_of_the_formulas(found: dict[str, Results]) -> None:
     first = found["004-f1"]
     for times, digits in RELEASED_DELTA.items():
         plural = "s" if times > 1 else ""
@@ -158,7 +160,7 @@ def test_composed_losses_are_close_below_the_product_law(times: int) -> None:
     left, right = np.ones(1), np.ones(1)
     for _ in range(times):
         left, right = np.outer(left, first).ravel(), np.outer(right, second).ravel()
-    losses = Losses.of(pair).composed(times)
+    losses = LossGrid.of(pair).compose(times)
     for epsilon in (0.0, 0.5, 1.3):
         wanted = float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum())
         assert wanted - 1e-3 <= losses.delta(epsilon) <= wanted
@@ -170,7 +172,7 @@ def test_one_round_attains_what_the_accountant_says_and_clones_certify() -> None
     epsilon0, honest = 3.0, 1000
     q = 1 / (2 + math.exp(epsilon0))
     bounds = delta_bounds(LocalRandomiser(epsilon0), Setting(honest, honest), 0.3)
-    attained = Losses.of(third_symbol(3, 1 - 2 * q, q, honest), 2**16).delta(0.3)
+    attained = LossGrid.of(third_symbol(3, 1 - 2 * q, q, honest), 2**16).delta(0.3)
     assert attained == pytest.approx(bounds.attained, rel=2e-3)
     certified = clones(epsilon0, honest, 1 / (1 + math.exp(epsilon0))).delta(0.3)
     assert certified == pytest.approx(bounds.certified, rel=1e-3)
@@ -179,7 +181,7 @@ def test_one_round_attains_what_the_accountant_says_and_clones_certify() -> None
 def test_who_is_not_drawn_hides_in_both_orders() -> None:
     q = 0.2
     pair, rate = third_symbol(3, 1 - 2 * q, q, 5), Fraction(1, 5)
-    sampled = pair.sampled(rate)
+    sampled = pair.sample(rate)
     # Four of five subsets are the same under both datasets: joint convexity.
     assert 0 < sampled.delta(0.1) <= 0.2 * pair.delta(0.1)
     assert sampled.delta(0.0) == pytest.approx(0.2 * pair.delta(0.0))

@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from shuffledp_core.errors import UsageError
-from shuffledp_experiments.entry import Entry, Found, Kind
+from shuffledp_experiments.entry import Experiment, Kind, Results
 from shuffledp_experiments.lecture import ENTRIES
-from shuffledp_experiments.lecture.averaging import blurred, majority, set_bits_tail
+from shuffledp_experiments.lecture.averaging import majority, right_by_blurred, set_bits_tail
 from shuffledp_experiments.lecture.means import exact_agreement, largest_local, report_bits
 from shuffledp_experiments.lecture.rappor import (
     Chances,
-    Clients,
+    RapporClients,
     bit_shares,
     decode,
     filters,
@@ -36,7 +36,7 @@ RARE = 1e-10
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Found]:
+def found() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
@@ -47,13 +47,13 @@ def test_every_table_of_the_lecture_is_there() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_the_stated_verdicts_come_out_and_the_picture_is_drawn(
-    found: dict[str, Found], entry: Entry
+    found: dict[str, Results], entry: Experiment
 ) -> None:
     assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
     assert entry.draw(found[entry.id]).axes
 
 
-def test_certified_is_never_below_what_is_attained(found: dict[str, Found]) -> None:
+def test_certified_is_never_below_what_is_attained(found: dict[str, Results]) -> None:
     pairs = 0
     for each in found.values():
         places: dict[object, dict[Kind, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -69,7 +69,7 @@ def test_certified_is_never_below_what_is_attained(found: dict[str, Found]) -> N
     assert pairs > 10
 
 
-def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Found]) -> None:
+def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Results]) -> None:
     exact = dict(
         zip(*found["003-e4"].series("RAPPOR: memoised and blurred, right guesses"), strict=True)
     )
@@ -80,7 +80,7 @@ def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Foun
             assert stats.binomtest(right, users, exact[row.x]).pvalue > RARE
 
 
-def test_the_clients_sampler_agrees_and_is_asked_only_on_request(found: dict[str, Found]) -> None:
+def test_the_clients_sampler_agrees_and_is_asked_only_on_request(found: dict[str, Results]) -> None:
     entry = ENTRIES[0]
     assert not found[entry.id].notes
     assert "sampler agrees" in exact_agreement(entry.work(quick=True, exact_sampler=True))
@@ -92,7 +92,7 @@ def test_the_clients_sampler_agrees_and_is_asked_only_on_request(found: dict[str
 def test_a_kept_response_stays_and_reports_are_blurred_afresh() -> None:
     users, bits = 300, 64
     values = np.arange(users, dtype=np.int64) % 2
-    clients = Clients(
+    clients = RapporClients(
         RAPPOR, filters(["a", "b"], bits, 2), np.zeros(users, dtype=np.int64),
         np.random.default_rng(5)
     )  # fmt: skip
@@ -112,7 +112,7 @@ def test_a_kept_response_stays_and_reports_are_blurred_afresh() -> None:
 @pytest.mark.parametrize("bit", [False, True])
 def test_two_days_of_a_bit_have_the_exact_joint_law(bit: bool) -> None:  # noqa: FBT001 - the case
     users = 40_000
-    clients = Clients(
+    clients = RapporClients(
         RAPPOR, np.array([[[bit]]]), np.zeros(users, dtype=np.int64), np.random.default_rng(7)
     )  # fmt: skip
     values = np.zeros(users, dtype=np.int64)
@@ -136,9 +136,9 @@ def test_shares_of_bits_are_unbiased() -> None:
     groups = generator.integers(2, size=users)
     values = generator.integers(3, size=users)
     shares = bit_shares(
-        RAPPOR, Clients(RAPPOR, candidates, groups, generator).reports(values), groups, 2
+        RAPPOR, RapporClients(RAPPOR, candidates, groups, generator).reports(values), groups, 2
     )
-    low, high = RAPPOR.reported
+    low, high = RAPPOR.report_chances
     for group in range(2):
         true = candidates[group, values[groups == group]].mean(axis=0)
         size = int((groups == group).sum())
@@ -235,11 +235,11 @@ def test_guesses_are_right_as_often_as_enumeration_says(days: int) -> None:
         mixed = [0.75 * blur[0] + 0.25 * blur[1], 0.25 * blur[0] + 0.75 * blur[1]]
         right_kept += max(mixed) / 2
     assert majority(0.75, days) == pytest.approx(right_fresh)
-    assert blurred(RAPPOR, days) == pytest.approx(right_kept)
+    assert right_by_blurred(RAPPOR, days) == pytest.approx(right_kept)
 
 
 def test_the_tail_of_set_bits_is_the_convolutions() -> None:
-    low, high = RAPPOR.reported
+    low, high = RAPPOR.report_chances
     law = np.ones(1)
     for chance in [high] * 4 + [low] * 60:
         law = np.convolve(law, [1 - chance, chance])

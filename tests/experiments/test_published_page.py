@@ -82,7 +82,7 @@ def test_every_statement_says_what_is_printed_what_is_true_why_and_what_to_use()
         for part in PAGE.read_text().split("\n## ")[1:]
         if part.startswith(("Biswas", "Athan", "Lecture"))
     ]
-    assert len(sections) == 8
+    assert len(sections) == 7
     for section in sections:
         for word in (
             "**What is printed.**",

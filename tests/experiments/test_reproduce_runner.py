@@ -15,31 +15,31 @@ from typer.testing import CliRunner
 from shuffledp.cli import app
 from shuffledp_experiments import drawing
 from shuffledp_experiments.data import load
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs, Verdict, judge
 from shuffledp_experiments.errors import DataNeededError, UnknownExperimentError
-from shuffledp_experiments.pages import listed
+from shuffledp_experiments.pages import list_entries
 from shuffledp_experiments.registry import experiment, experiments
 from shuffledp_experiments.reporting import report
 from shuffledp_experiments.running import reproduce_one
 from shuffledp_experiments.table import as_csv
 
 
-def run(work: Work) -> Found:
+def run(work: RunInputs) -> Results:
     noise = work.generator("noise").normal(size=work["points"])
     rows = [
         Row("noise", Kind.MEASURED, "i", float(i), "value", float(y), settings={"n": 7})
         for i, y in enumerate(noise)
     ]
-    return Found(tuple(rows), (judge("Theorem 0", 0.5, certified=2.0, attained=1.0),))
+    return Results(tuple(rows), (judge("Theorem 0", 0.5, certified=2.0, attained=1.0),))
 
 
-def draw(found: Found) -> Figure:
+def draw(found: Results) -> Figure:
     figure, axes = drawing.panels()
     drawing.line(axes[0, 0], found, "noise")
     return figure
 
 
-ENTRY = Entry(
+ENTRY = Experiment(
     id="t-1", source="nobody", question="what is noise?", parameters={"points": 9},
     quick={"points": 3},
     run=run, draw=draw, seconds=0.1, seconds_quick=0.1, verdicts=frozenset({Verdict.FALSE}),
@@ -117,10 +117,10 @@ def test_missing_and_broken_data_files_are_explained(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_its_data_says_so_and_writes_nothing(tmp_path: Path) -> None:
-    def needs(_work: Work) -> Found:
+    def needs(_work: RunInputs) -> Results:
         raise DataNeededError("give it")
 
-    entry = Entry(
+    entry = Experiment(
         id="t-2",
         source="nobody",
         question="?",
@@ -137,7 +137,7 @@ def test_an_entry_without_its_data_says_so_and_writes_nothing(tmp_path: Path) ->
 def test_what_was_asked_for_and_did_not_run_is_an_error_when_the_others_are_done(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run_without(_work: Work) -> Found:
+    def run_without(_work: RunInputs) -> Results:
         raise DataNeededError("give it")
 
     lacking = replace(ENTRY, id="t-2", run=run_without)
@@ -163,6 +163,6 @@ def test_a_folder_that_lacks_a_file_is_an_error_of_the_command(tmp_path: Path) -
 
 
 def test_the_list_names_the_aliases() -> None:
-    listed_ids = {name for text, *_ in listed() for name in text.split(" = ")}
+    listed_ids = {name for text, *_ in list_entries() for name in text.split(" = ")}
     for entry in experiments().values():
         assert {entry.id, *entry.aliases} <= listed_ids

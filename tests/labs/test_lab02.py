@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_adversary.attacks.measuring import calibrated, guess_limit
+from shuffledp_adversary.attacks.measuring import calibrate_spec, guess_limit
 from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_labs.checking import LabRun, Watcher, run_checks
 from shuffledp_labs.errors import CheckFailure
@@ -149,7 +149,7 @@ def test_the_numbers_of_the_texts() -> None:
     assert f"({20 * record + 48:,} bytes for m = 20)" in instructor
     assert f"a record has {17 + 2 * 1136:,}" in instructor
     target = Target(1.0, 1e-6, 2000, 2000, max_value=20)
-    spec = calibrated(GeoShuffle, target)
+    spec = calibrate_spec(GeoShuffle, target)
     assert spec.messages_per_user == 40
     limit = guess_limit(epsilon_bounds(spec, Setting(2000, 2000), 1e-6).certified, 1e-6)
     assert (
@@ -159,7 +159,7 @@ def test_the_numbers_of_the_texts() -> None:
     rate = float(spec.epsilon_geo)
     assert f"right in {100 * of_numbers(2000, 20, rate)[0]:.1f} % of the rounds" in instructor
     assert f"right in {100 * of_bits(2000, 20, rate)[0]:.1f} %" in instructor
-    small = calibrated(GeoShuffle, Target(1.0, 1e-6, 1000, 1000, max_value=20))
+    small = calibrate_spec(GeoShuffle, Target(1.0, 1e-6, 1000, 1000, max_value=20))
     local = corrupted_bounds(small, Setting(1000, 1000), 1e-6).epsilon
     assert f"ε_L = {local:.2f}, where 1.00 was certified" in instructor
     assert f"a record had {17 + 3 * 48} bytes" in instructor

@@ -17,7 +17,7 @@ from shuffledp_adversary.attacks.exchange.framing import second_spelling
 from shuffledp_adversary.attacks.exchange.rounds import LARGEST, Observation
 from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
 from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
-from shuffledp_adversary.attacks.measuring import calibrated
+from shuffledp_adversary.attacks.measuring import calibrate_spec
 from shuffledp_client.board import changed_messages
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.verification import verify_documents
@@ -163,7 +163,7 @@ def test_fewer_honest_reports_are_never_certified_a_smaller_epsilon(number: int)
 
 
 def test_the_numbers_of_the_texts() -> None:
-    spec = calibrated(KRRHistogram, Target(0.3, 1e-6, 1000, 1000, symbols=10))
+    spec = calibrate_spec(KRRHistogram, Target(0.3, 1e-6, 1000, 1000, symbols=10))
 
     def certified(honest: int) -> float:
         return epsilon_bounds(spec, Setting(1000, honest), 1e-6).certified
@@ -173,7 +173,7 @@ def test_the_numbers_of_the_texts() -> None:
     assert f"certified ε | {row} |" in instructor
     assert f"in the handout's round {certified(1):.2f} instead of .30" in instructor
     assert certified(200) <= 0.70 < certified(1)
-    assert unguarded.copied(20, guarded=False).found == 20
+    assert unguarded.run_copy(20, guarded=False).hits == 20
     assert "found in 100 of 100 rounds" in instructor
 
 

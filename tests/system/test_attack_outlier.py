@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from test_attack_shortcuts import SURE, finding
 
-from shuffledp_adversary.attacks.findings import AttackReport, Verdict
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimVerdict
 from shuffledp_adversary.attacks.outlier import run_outlier
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def test_the_far_user_is_hidden_among_shuffled_bits(outlier: AttackReport) -> No
 
 
 def test_the_same_look_at_shuffled_bits_sees_noise_that_is_missing(outlier: AttackReport) -> None:
-    assert finding(outlier, "control: bits shuffled").verdict is Verdict.BROKEN
+    assert finding(outlier, "control: bits shuffled").verdict is ClaimVerdict.BROKEN
 
 
 def test_an_attack_that_nobody_was_undefended_against_has_not_succeeded(

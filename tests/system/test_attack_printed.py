@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from shuffledp import cli
-from shuffledp_adversary.attacks.findings import AttackReport, Verdict
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimVerdict
 from shuffledp_adversary.attacks.printed import TRIALS, run_printed
 from shuffledp_adversary.audit.trials import LINES
 from shuffledp_core.errors import UsageError
@@ -39,7 +39,9 @@ def test_every_printed_statement_is_broken_and_the_accountants_hold() -> None:
     computed = [one for one in report.findings if one.trials == 0]
     assert [one.quantity.split()[0] for one in computed] == ["δ", "ε", "ε"]
     assert all(
-        one.verdict is Verdict.HOLDS and one.trials > 0 for one in report.findings if one.defended
+        one.verdict is ClaimVerdict.HOLDS and one.trials > 0
+        for one in report.findings
+        if one.defended
     )
     assert report.to_dict()["succeeded_undefended"] is True
 

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from shuffledp.cli import app as command
 from shuffledp_adversary.attacks.average import average_chart, run_average
 from shuffledp_adversary.attacks.dropout import dropout_chart, run_dropout
-from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimVerdict, Finding
 from shuffledp_adversary.attacks.flood import flood_chart, run_flood
 from shuffledp_adversary.attacks.installed import attack_named
 from shuffledp_adversary.attacks.length import run_length
@@ -149,7 +149,7 @@ def test_the_ledger_refuses_the_day_that_overspends(average: AttackReport) -> No
 
 
 def test_a_plan_for_everybody_fails_when_a_quarter_stays(dropout: AttackReport) -> None:
-    assert finding(dropout, "10 of 40", "of the plan").verdict is Verdict.BROKEN
+    assert finding(dropout, "10 of 40", "of the plan").verdict is ClaimVerdict.BROKEN
 
 
 def test_the_final_certificate_and_a_careful_plan_hold_for_those_who_stay(

@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from shuffledp_adversary.attacks.exchange.rounds import Observation
-from shuffledp_adversary.attacks.findings import Verdict
-from shuffledp_adversary.attacks.spoil import LIE, Spoiled, lies, lost, run_spoil, silent
+from shuffledp_adversary.attacks.findings import ClaimVerdict
+from shuffledp_adversary.attacks.spoil import (
+    LIE,
+    SpoiledRound,
+    findings_of_exchanges,
+    findings_of_lies,
+    findings_of_losses,
+    run_spoil,
+)
 from shuffledp_core.errors import UsageError
 
 SLOW_RUN = pytest.param("0.999999999", marks=pytest.mark.slow, id="run")
@@ -116,40 +123,47 @@ PUBLISHED = replace(SEEN, stopped_by=None, public="published, 12 reports")
 
 
 def test_an_answer_to_a_round_that_lost_a_message_would_be_our_failure() -> None:
-    (silence,) = lost([Spoiled("split-mix", "drop", SEEN, None)])
-    (answer,) = lost(
-        [Spoiled("split-mix", "drop", SEEN, None), Spoiled("split-mix", "mark", PUBLISHED, 3.0)]
+    (silence,) = findings_of_losses([SpoiledRound("split-mix", "drop", SEEN, None)])
+    (answer,) = findings_of_losses(
+        [
+            SpoiledRound("split-mix", "drop", SEEN, None),
+            SpoiledRound("split-mix", "mark", PUBLISHED, 3.0),
+        ]
     )
-    assert (silence.verdict, answer.verdict) == (Verdict.HOLDS, Verdict.BROKEN)
+    assert (silence.verdict, answer.verdict) == (ClaimVerdict.HOLDS, ClaimVerdict.BROKEN)
     assert answer.defended
     assert answer.measured == 0.5
 
 
 def test_an_exchange_that_nobody_notices_would_be_our_failure() -> None:
-    missed, _ = silent([Spoiled("split-mix", "alter", PUBLISHED, 1.0)])
-    noticed, off = silent([Spoiled("split-mix", "alter", replace(PUBLISHED, users=1), 1.0)])
-    assert (missed.verdict, noticed.verdict) == (Verdict.BROKEN, Verdict.HOLDS)
-    assert (off.verdict, off.measured, off.defended) == (Verdict.BROKEN, 1.0, False)
+    missed, _ = findings_of_exchanges([SpoiledRound("split-mix", "alter", PUBLISHED, 1.0)])
+    noticed, off = findings_of_exchanges(
+        [SpoiledRound("split-mix", "alter", replace(PUBLISHED, users=1), 1.0)]
+    )
+    assert (missed.verdict, noticed.verdict) == (ClaimVerdict.BROKEN, ClaimVerdict.HOLDS)
+    assert (off.verdict, off.measured, off.defended) == (ClaimVerdict.BROKEN, 1.0, False)
 
 
 def test_a_report_names_what_was_played_in_its_order_and_says_where_there_is_no_answer() -> None:
-    played = [Spoiled("split-mix", what, SEEN, None) for what in ("mark", "drop", "double", "copy")]
-    assert lost(played)[0].scenario.startswith("mark, drop, double, copy: ")
-    failed, off = silent([Spoiled("split-mix", "alter", SEEN, None)])
+    played = [
+        SpoiledRound("split-mix", what, SEEN, None) for what in ("mark", "drop", "double", "copy")
+    ]
+    assert findings_of_losses(played)[0].scenario.startswith("mark, drop, double, copy: ")
+    failed, off = findings_of_exchanges([SpoiledRound("split-mix", "alter", SEEN, None)])
     assert "no answer" in failed.note
     assert off.measured == 0
 
 
 def test_a_lie_is_measured_against_what_the_mechanism_lets_one_user_do() -> None:
-    pieces, bits, beyond = lies(
+    pieces, bits, beyond = findings_of_lies(
         [
-            Spoiled("split-mix", LIE, PUBLISHED, -32.0),
-            Spoiled("rr-shuffle", LIE, PUBLISHED, 2.1, worth=1.1),
-            Spoiled("rr-shuffle", LIE, PUBLISHED, 2.3, worth=1.1),
+            SpoiledRound("split-mix", LIE, PUBLISHED, -32.0),
+            SpoiledRound("rr-shuffle", LIE, PUBLISHED, 2.1, worth=1.1),
+            SpoiledRound("rr-shuffle", LIE, PUBLISHED, 2.3, worth=1.1),
         ]
     )
-    assert (pieces.verdict, pieces.measured, pieces.defended) == (Verdict.BROKEN, 32.0, False)
-    assert (bits.verdict, beyond.verdict) == (Verdict.HOLDS, Verdict.BROKEN)
+    assert (pieces.verdict, pieces.measured, pieces.defended) == (ClaimVerdict.BROKEN, 32.0, False)
+    assert (bits.verdict, beyond.verdict) == (ClaimVerdict.HOLDS, ClaimVerdict.BROKEN)
 
 
 @pytest.mark.parametrize("wrong", [{"confidence": 1.0}, {"users": 1}])

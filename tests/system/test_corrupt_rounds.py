@@ -17,7 +17,7 @@ import aiomqtt
 import pytest
 from rounds_for_tests import LARGEST, USERS, quiet, small_plan, small_values
 
-from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
+from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_client.policy import Policy
 from shuffledp_client.verification import VerifiedRound, verify_round
 from shuffledp_core.clock import system_clock
@@ -59,7 +59,7 @@ def corrupted(
 
 async def played(
     system: LocalSystem, pool: ProcessPoolExecutor, folder: Path, **changes: object
-) -> tuple[RoundReport, Captured]:
+) -> tuple[RoundReport, CapturedRound]:
     """One small round with its evidence in `folder`."""
     plan, values = small_plan(system, **({"allow_corrupt": True} | changes)), small_values()
     who: list[bytes] = []
@@ -101,7 +101,7 @@ async def test_all_users_are_traced_when_no_node_is_honest_and_none_while_one_is
         assert_nothing(trace)
 
 
-def assert_nothing(trace: Trace) -> None:
+def assert_nothing(trace: TraceResult) -> None:
     assert trace.traced_share == 0.0
     assert not list(trace.people())
     assert trace.success == trace.baseline

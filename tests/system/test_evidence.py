@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound, numbered
+from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound, number_outcomes
 
 STRICT = 1 - 1e-9
 
@@ -22,7 +22,7 @@ def repeated(pattern: list[int], times: int) -> NDArray[np.int64]:
 @pytest.mark.parametrize("largest", [0, 5, 90, 10**6], ids=lambda largest: f"up to {largest}")
 def test_different_outcomes_are_numbered_in_rising_order(largest: int) -> None:
     outcomes = np.random.default_rng(1).integers(-largest, largest + 1, size=500)
-    present, place = numbered(outcomes)
+    present, place = number_outcomes(outcomes)
     assert present.tolist() == sorted(set(outcomes.tolist()))
     assert np.array_equal(present[place], outcomes)
 

@@ -16,7 +16,7 @@ from shuffledp_adversary.attacks.exchange.attack import SCENARIOS, run_exchange
 from shuffledp_adversary.attacks.exchange.node import Orders
 from shuffledp_adversary.attacks.exchange.rounds import suspects
 from shuffledp_adversary.attacks.exchange.tampering import COPIES, Pool, alter, double, replay
-from shuffledp_adversary.attacks.exchange.unguarded import copied, flipped, marked
+from shuffledp_adversary.attacks.exchange.unguarded import flip_every_bit, run_copy, run_mark
 from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
@@ -168,15 +168,15 @@ def test_the_attack_is_real_without_the_defences_and_they_hold(report: dict[str,
 
 def test_a_copied_onion_is_traced_unless_nodes_drop_repetitions() -> None:
     """Exact: the copies are the only repetition, but for equal random tags (below 2^-100)."""
-    assert copied(20, guarded=False).found == 20
-    guarded = copied(20, guarded=True)
-    assert (guarded.found, guarded.dropped) == (0, 20 * (COPIES - 1))
+    assert run_copy(20, guarded=False).hits == 20
+    guarded = run_copy(20, guarded=True)
+    assert (guarded.hits, guarded.dropped) == (0, 20 * (COPIES - 1))
 
 
 def test_a_marked_onion_is_traced_unless_layers_are_authenticated() -> None:
-    assert marked(20).found == 20
+    assert run_mark(20).hits == 20
     for suite in SUITES.values():
-        assert flipped(suite).found == 0
+        assert flip_every_bit(suite).hits == 0
 
 
 def test_an_adversary_would_know_a_repeated_or_replayed_message_if_it_ever_reached_a_board() -> (

@@ -21,7 +21,7 @@ from shuffledp import progress
 from shuffledp.progress import Stages
 from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
-from shuffledp_adversary.attacks.findings import Claim, Finding, Verdict
+from shuffledp_adversary.attacks.findings import ClaimedLimit, ClaimVerdict, Finding
 from shuffledp_adversary.attacks.present import verdict_words
 from shuffledp_core.documents.models import LedgerPosition, RoundPlan
 from shuffledp_core.estimates import Estimate
@@ -220,7 +220,7 @@ def test_a_claim_that_holds_although_the_estimate_is_beyond_it_is_explained() ->
         return Finding(
             "s",
             "ε",
-            Claim("certificate", 2.096),
+            ClaimedLimit("certificate", 2.096),
             measured,
             low,
             float("inf"),
@@ -229,7 +229,7 @@ def test_a_claim_that_holds_although_the_estimate_is_beyond_it_is_explained() ->
         )
 
     chance = finding(2.134, 1.98)
-    assert chance.verdict is Verdict.HOLDS
+    assert chance.verdict is ClaimVerdict.HOLDS
     assert chance.beyond_by_chance
     assert not finding(2.05, 1.98).beyond_by_chance
     assert not finding(2.2, 2.1).beyond_by_chance

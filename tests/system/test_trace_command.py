@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from commands import Shell
 
-from shuffledp_adversary.attacks.findings import Verdict
+from shuffledp_adversary.attacks.findings import ClaimVerdict
 from shuffledp_adversary.attacks.trace import trace_findings
 from shuffledp_adversary.tracing.trace import load_captured, trace_round
 from shuffledp_core.errors import ConfigError, CorruptLogError, MalformedDocumentError, UsageError
@@ -136,7 +136,7 @@ def test_an_honest_node_that_forgets_to_mix_is_found_out(
     assert forgot.traced_share == 0.0
     assert forgot.correct_by_place == traced.correct
     (found,) = (one for one in trace_findings(forgot) if "did not mix" in one.scenario)
-    assert found.verdict is Verdict.BROKEN
+    assert found.verdict is ClaimVerdict.BROKEN
     assert trace_round(captured, {2, 3}).correct_by_place is None
 
 

@@ -28,9 +28,9 @@ from mixing_model import (
 from nacl import bindings
 
 from shuffledp_adversary.attacks.exchange.random_changes import (
-    bit_flipped,
-    records_changed,
-    tampered,
+    change_field,
+    change_records,
+    flip_bit,
 )
 from shuffledp_core.errors import ShuffleDPError, TooFewReportsError, UnansweredError
 from shuffledp_core.randomness import RandomBytes
@@ -61,13 +61,13 @@ class Tamperer(Hop):
         if self._output is None and self.where == "output":
             header, records = super().release(random)
             if self.draw.random() < 0.3:
-                header = tampered(header, self.draw)
+                header = change_field(header, self.draw)
                 if self.draw.random() < 0.8:
                     header = replace(
                         header, signature=self._sign(signed_header(self._terms, header))
                     )
             else:
-                records = tuple(records_changed(records, self.draw))
+                records = tuple(change_records(records, self.draw))
                 if self.draw.random() < 0.8:
                     header = self.own_header(records, random)
             self._output = header, records
@@ -87,7 +87,7 @@ class Tamperer(Hop):
             return super().accuse(random)
         accused = self._accused(self.draw.randrange(len(self._taken.records)), random)
         self._accusation = (
-            self._signed(accused if self.draw.random() < 0.2 else tampered(accused, self.draw)),
+            self._signed(accused if self.draw.random() < 0.2 else change_field(accused, self.draw)),
         )
         return self._accusation
 
@@ -98,11 +98,14 @@ class Tamperer(Hop):
         case, asked = unchecked(self, question)[0], question.trace
         if found.origin is not None:
             return replace(
-                found, origin=self._answered(case, asked, tampered(found.origin, self.draw))
+                found, origin=self._answered(case, asked, change_field(found.origin, self.draw))
             )
         return replace(
             found,
-            steps=(*asked.steps, self._answered(case, asked, tampered(found.steps[-1], self.draw))),
+            steps=(
+                *asked.steps,
+                self._answered(case, asked, change_field(found.steps[-1], self.draw)),
+            ),
         )
 
     def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
@@ -110,7 +113,7 @@ class Tamperer(Hop):
         if self.where != "passage":
             return found
         moves, at = list(found.hops[-1].moves), self.draw.randrange(MESSAGES)
-        moves[at] = tampered(moves[at], self.draw)
+        moves[at] = change_field(moves[at], self.draw)
         return self._moved(unchecked(self, question)[0], passage, Moves(tuple(moves)))
 
 
@@ -192,7 +195,7 @@ def count(culprit: str, play: Callable[[], World]) -> str:
 def changed_claim(draw: Random) -> Prepared:
     """The honest claim with one change, which user 7 signs, or the network made."""
     user = honest_user(7)
-    claim = tampered(user.claim, draw)
+    claim = change_field(user.claim, draw)
     if claim.credential == user.claim.credential and draw.random() < 0.5:
         private = bindings.crypto_sign_seed_keypair(credential_seed(7))[1]
         claim = replace(
@@ -235,7 +238,7 @@ def swapped(draw: Random) -> Prepared:
     own = honest_user(7)
     sent = draw.choice(
         [
-            bit_flipped(own.submission, draw),
+            flip_bit(own.submission, draw),
             foreign.submission,
             own.submission[:-1],
             own.submission + b"x",

@@ -102,8 +102,9 @@ def epsilon_bound(
         raise ValueError(f"confidence must be above 0 and below 1, not {confidence}")
     half = len(first) // 2
     side = (1 - confidence) / 2
-    values, codes = numbered(np.concatenate((first, second)))
-    left, right = codes[: len(first)], codes[len(first) :]
+    values, codes = number_outcomes(np.concatenate((first, second)))
+    left = codes[: len(first)]
+    right = codes[len(first) :]
     chosen, swapped = _best_event(left[:half], right[:half], len(values), delta, side)
     likely, other = (right, left) if swapped else (left, right)
     hits = (int(chosen[likely[half:]].sum()), int(chosen[other[half:]].sum()))
@@ -122,7 +123,7 @@ def epsilon_bound(
     return EpsilonBound(max(0.0, float(bound[0])), estimate, delta, confidence, len(first), hits)
 
 
-def numbered(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def number_outcomes(outcomes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The different numbers in rising order, and the place among them of each.
 
     Of shape (n,), n > 0.
@@ -164,11 +165,11 @@ def _best_event(
             )
             hits = np.cumsum(likely[order])[ends], np.cumsum(other[order])[ends]
             scores = _log_ratio(_lower(hits[0], trials, side), _upper(hits[1], trials, side), delta)
-            place = int(np.argmax(scores))
-            if scores[place] > best:
-                best, swapped = float(scores[place]), swap
+            best_index = int(np.argmax(scores))
+            if scores[best_index] > best:
+                best, swapped = float(scores[best_index]), swap
                 chosen = np.zeros(outcomes, dtype=bool)
-                chosen[order[: ends[place] + 1]] = True
+                chosen[order[: ends[best_index] + 1]] = True
     return chosen, swapped
 
 
@@ -184,16 +185,16 @@ def _log_ratio(
 
 def _lower(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
     # The maximum only spares the beta law a parameter of 0; that case has the exact end 0 below.
-    found = np.asarray(
+    quantile = np.asarray(
         betaincinv(np.maximum(successes, 1), trials - successes + 1, side), dtype=np.float64
     )
-    return np.where(successes == 0, 0.0, found)
+    return np.where(successes == 0, 0.0, quantile)
 
 
 def _upper(successes: NDArray[np.int64], trials: int, side: float) -> NDArray[np.float64]:
     # Not `betaincinv` of 1 - side, which loses digits of a small `side`, and all of them below
     # 1e-16.
-    found = np.asarray(
+    quantile = np.asarray(
         betainccinv(successes + 1, np.maximum(trials - successes, 1), side), dtype=np.float64
     )
-    return np.where(successes == trials, 1.0, found)
+    return np.where(successes == trials, 1.0, quantile)

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_adversary.attacks.exchange.tampering import Pool, split
+from shuffledp_adversary.attacks.exchange.tampering import Pool, split_records
 from shuffledp_client.encoding import encode
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
@@ -47,7 +47,7 @@ Route: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Round keys (private, public) of every hop."""
 
 Tampering: TypeAlias = Callable[[Pool], Sequence[bytes]]
-"""What a malicious node sends on in place of the output of its honest mixing; see
+"""Function from a malicious node's honest output to the records that it sends; see
 `exchange.tampering`.
 """
 
@@ -81,12 +81,12 @@ class PlayedRound:
     @property
     def board(self) -> list[bytes]:
         """The plain messages on the board, in its order."""
-        return split(self.batches[self.geometry.hops], self.geometry.plain_bytes)
+        return split_records(self.batches[self.geometry.hops], self.geometry.plain_bytes)
 
 
 @dataclass(frozen=True)
 class Conduct:
-    """How nodes of a round differ from honest ones, by position.
+    """Deviations of a round's nodes from honest ones, by position.
 
     Attributes:
         asleep: these peel and keep the order.
@@ -126,7 +126,7 @@ def play(
     conduct: Conduct = HONEST,
     random: RandomBytes = system_random,
 ) -> PlayedRound:
-    """Plays a round of users who send these plain messages.
+    """Play a round of users who send these plain messages.
 
     40 users with 3 messages and 3 nodes take some 0.1 s.
 
@@ -136,20 +136,22 @@ def play(
     route = fresh_route(geometry, random)
     round_id = random(16).hex()
     keys = [public for _, public in route]
-    envelopes = tuple(seal_envelope(geometry, round_id, keys, own, random) for own in messages)
+    envelopes = tuple(
+        seal_envelope(geometry, round_id, keys, user_messages, random) for user_messages in messages
+    )
     credentials = np.frombuffer(random(CREDENTIAL_BYTES * len(envelopes)), dtype=np.uint8)
     packed, logs, batches, dropped = b"".join(envelopes), {}, {}, {}
     for position, (private, _) in enumerate(route, start=1):
         layer = Layer(geometry, round_id, position, private)
         node = _Node(layer, conduct, len(envelopes), random)
         log, packed = node.mix(packed, credentials.reshape(-1, CREDENTIAL_BYTES))
-        packed = node.tampered(packed, log, keys)
+        packed = node.apply_tampering(packed, log, keys)
         logs[position], batches[position], dropped[position] = log, packed, log.header.dropped
     return PlayedRound(
         geometry,
         round_id,
         route,
-        tuple(tuple(own) for own in messages),
+        tuple(tuple(user_messages) for user_messages in messages),
         envelopes,
         logs,
         batches,
@@ -169,15 +171,15 @@ class _Node:
         layer, position = self.layer, self.layer.position
         units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
         total = len(units) * layer.records_per_unit
-        again = self._repeated(units) if position > ENTRY else None  # 1
+        duplicates = self._find_duplicates(units) if position > ENTRY else None  # 1
         peeled = peel_chunk(layer, packed)  # 2
         width = layer.geometry.record_bytes(position + 1)
         records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, width)
         places = np.setdiff1d(np.arange(total), np.array(peeled.closed, dtype=np.intp))
-        if again is None:  # 3
-            again = self._repeated(records)
-        kept = ~np.isin(places, again)
-        records, places = records[kept], places[kept]
+        if duplicates is None:  # 3
+            duplicates = self._find_duplicates(records)
+        keep = ~np.isin(places, duplicates)
+        records, places = records[keep], places[keep]
         asleep = position in self.conduct.asleep
         order = (
             np.arange(len(records)) if asleep else uniform_permutation(len(records), self.random)
@@ -187,8 +189,8 @@ class _Node:
         )
         return log, records[order].tobytes()
 
-    def tampered(self, packed: bytes, log: CorruptLog, keys: Sequence[bytes]) -> bytes:
-        """What the node sends on.
+    def apply_tampering(self, packed: bytes, log: CorruptLog, keys: Sequence[bytes]) -> bytes:
+        """Return the packed records that the node sends.
 
         The victim is the first user at the entry, the first record elsewhere.
         """
@@ -196,20 +198,20 @@ class _Node:
         tampering = (self.conduct.tampering or {}).get(position)
         if tampering is None:
             return packed
-        records = split(packed, geometry.record_bytes(position + 1))
+        records = split_records(packed, geometry.record_bytes(position + 1))
         victim = records[:1]
         if position == ENTRY:  # only here the node knows what is whose
             order = log.permutation.tolist()
             victim = [
-                records[order.index(place)]
-                for place in range(geometry.messages_per_user)
-                if place in order
+                records[order.index(index)]
+                for index in range(geometry.messages_per_user)
+                if index in order
             ]
         return b"".join(
             tampering(Pool(geometry, self.layer.round_id, keys, position, records, victim))
         )
 
-    def _repeated(self, records: Records) -> NDArray[np.intp]:
+    def _find_duplicates(self, records: Records) -> NDArray[np.intp]:
         if self.layer.position in self.conduct.careless:
             return np.empty(0, dtype=np.intp)
         return repeated(records, self.random)

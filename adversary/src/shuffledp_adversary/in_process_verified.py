@@ -21,10 +21,10 @@ _CONTEXT: Final = route_context("in-process", "00" * 16, "00" * 32)
 
 @dataclass(frozen=True)
 class Parties:
-    """What the nodes and the analyst of one round have.
+    """Keys and terms of the nodes and the analyst of one round.
 
     Attributes:
-        terms: what everybody knows.
+        terms: public.
         secrets: of the nodes, in the order of the route.
         signers: of the nodes and then the analyst.
     """
@@ -42,23 +42,21 @@ class Parties:
         reports: tuple[int, int],
         random: RandomBytes = system_random,
     ) -> Self:
-        """New keys for a round of at least and at most so many `reports`.
+        """Draw new keys for a round; `reports` are the least and the most it takes.
 
-        Its manifest's digest is drawn.
+        The digest of its manifest is random.
         """
-        names, made = (
-            [f"node-{position}" for position in range(1, hops + 1)],
-            list[tuple[NodeSecret, NodeKey]](),
-        )
+        names = [f"node-{position}" for position in range(1, hops + 1)]
+        key_pairs = list[tuple[NodeSecret, NodeKey]]()
         for position, name in enumerate(names, start=1):
-            base = check_route(_CONTEXT, names[: position - 1], [key for _, key in made]).blinding[
-                -1
-            ]
-            made.append(make_key(_CONTEXT, name, position, base, random))
+            base = check_route(
+                _CONTEXT, names[: position - 1], [key for _, key in key_pairs]
+            ).blinding[-1]
+            key_pairs.append(make_key(_CONTEXT, name, position, base, random))
         identities = [bindings.crypto_sign_seed_keypair(random(32)) for _ in range(hops + 1)]
         terms = MixTerms(
             manifest=random(32),
-            route=check_route(_CONTEXT, names, [key for _, key in made]),
+            route=check_route(_CONTEXT, names, [key for _, key in key_pairs]),
             identities=tuple(public for public, _ in identities),
             messages_per_user=messages_per_user,
             symbol_bytes=max(1, -(-(alphabet - 1).bit_length() // 8)),
@@ -68,7 +66,7 @@ class Parties:
         )
         return cls(
             terms,
-            tuple(secret for secret, _ in made),
+            tuple(secret for secret, _ in key_pairs),
             tuple(_signer(private) for _, private in identities),
         )
 

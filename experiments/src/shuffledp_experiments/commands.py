@@ -12,7 +12,7 @@ app = typer.Typer()
 
 
 class Form(StrEnum):
-    """What is printed."""
+    """Output format."""
 
     TEXT = "text"
     JSON = "json"

@@ -72,12 +72,10 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
     Raises:
         DataNeededError: no folder was given, the file is not there, or it is not what it should be.
     """
-    wanted = FILES[name]
+    file = FILES[name]
     if folder is None:
-        raise DataNeededError(
-            f"this needs {wanted.name} ({wanted.about}); name its folder with --data"
-        )
-    path = folder / wanted.name
+        raise DataNeededError(f"this needs {file.name} ({file.about}); name its folder with --data")
+    path = folder / file.name
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             content = stream.read(MOST_BYTES + 1)
@@ -87,16 +85,16 @@ def load(folder: Path | None, name: str) -> NDArray[np.float64]:
             )
         rows = csv.DictReader(content.decode("utf-8-sig").splitlines())
         return np.array(
-            [[float(row[column]) for column in wanted.columns] for row in rows], dtype=np.float64
+            [[float(row[column]) for column in file.columns] for row in rows], dtype=np.float64
         )
     except OSError as error:
         raise DataNeededError(
-            f"cannot read {path}: {error.strerror or error}; it is {wanted.about}"
+            f"cannot read {path}: {error.strerror or error}; it is {file.about}"
         ) from error
     except (EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise DataNeededError(f"cannot read {path}: {error}; it is {wanted.about}") from error
+        raise DataNeededError(f"cannot read {path}: {error}; it is {file.about}") from error
     except (KeyError, TypeError, ValueError) as error:
-        columns = ", ".join(wanted.columns)
+        columns = ", ".join(file.columns)
         raise DataNeededError(
-            f"{path} needs numbers in the columns {columns}; it is {wanted.about}"
+            f"{path} needs numbers in the columns {columns}; it is {file.about}"
         ) from error

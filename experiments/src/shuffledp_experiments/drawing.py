@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from shuffledp_experiments.entry import Found, Kind, Row
+from shuffledp_experiments.entry import Kind, Results, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,32 +62,40 @@ def panels(
 
     figure = Figure(figsize=(width, height), dpi=140, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **options)
-    for each in axes.ravel():
-        tidy(each)
+    for panel in axes.ravel():
+        tidy(panel)
     return figure, axes
 
 
 def tidy(axes: Axes) -> None:
-    """Takes away what nobody reads, and adds a light grid."""
+    """Take away superfluous lines, and add a light grid."""
     axes.grid(visible=True, which="major", color=QUIET, alpha=0.18, lw=0.7)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
 def line(
-    axes: Axes, found: Found | Iterable[Row], series: str, *, label: str | None = None, **style: Any
+    axes: Axes,
+    result: Results | Iterable[Row],
+    series: str,
+    *,
+    label: str | None = None,
+    **style: Any,
 ) -> None:
-    """Draws one series, in its kind's colour unless `style` says otherwise, with its interval if
+    """Draw one series, in its kind's colour unless `style` says otherwise, with its interval if
     there is one.
     """
     rows = [
-        row for row in (found.rows if isinstance(found, Found) else found) if row.series == series
+        row
+        for row in (result.rows if isinstance(result, Results) else result)
+        if row.series == series
     ]
     if not rows:
         raise ValueError(f"there is no series {series!r}")
     style.setdefault("color", COLOURS[rows[0].kind])
     style.setdefault("lw", 1.8)
-    x, y = np.array([row.x for row in rows], dtype=np.float64), np.array([row.y for row in rows])
+    x = np.array([row.x for row in rows], dtype=np.float64)
+    y = np.array([row.y for row in rows])
     axes.plot(x, y, label=series if label is None else label, **style)
     if all(row.low is not None and row.high is not None for row in rows):
         low, high = (
@@ -97,7 +105,7 @@ def line(
         axes.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
-def cycled(index: int) -> dict[str, Any]:
+def series_style(index: int) -> dict[str, Any]:
     """Colour and marker of the series with this number, where several are of one kind."""
     return {"color": CYCLE[index % len(CYCLE)], "marker": MARKERS[index % len(MARKERS)], "ms": 4.5}
 
@@ -106,14 +114,14 @@ def legend_below(figure: Figure, *, columns: int = 4) -> None:
     """One legend for all axes, below them, each label once, in as many columns as fit, up to
     `columns`.
     """
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
     for count in range(columns, 0, -1):
         legend = figure.legend(
-            found.values(),
-            found.keys(),
+            handles.values(),
+            handles.keys(),
             loc="outside lower center",
             ncols=count,
             frameon=False,

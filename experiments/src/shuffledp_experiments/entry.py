@@ -1,5 +1,5 @@
-"""What an experiment is: a question, its parameters, one function from parameters to rows, and the
-claims it judges.
+"""An experiment: a question, its parameters, a function from parameters to rows, and the claims it
+judges.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is to be said of a published number or statement."""
+    """Verdict on a published number or statement."""
 
     SOUND = "sound"  # never below the truth
     LOOSE = "loose"  # sound, and far above the truth
@@ -42,7 +42,7 @@ class Verdict(StrEnum):
     UNEQUAL = "unequal"  # compares mechanisms at different guarantees
     IMPOSSIBLE = "impossible"  # better than a proved optimum
     NOT_REPRODUCED = "not-reproduced"  # no stated parameters give it
-    OPEN = "open"  # between attained and certified: nobody knows
+    OPEN = "open"  # between attained and certified: unknown
     DRAWING = "drawing"  # nothing is claimed
 
 
@@ -72,7 +72,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PaperClaim:
     """A published number or statement, with what is true beside it.
 
     Attributes:
@@ -111,11 +111,11 @@ def judge(
     certified: float,
     attained: float,
     why: Mapping[Verdict, str] | str = "",
-) -> Claim:
-    """Judges a published bound on ε or δ by the two sides of the truth.
+) -> PaperClaim:
+    """Judge a published bound on ε or δ by the two sides of the truth.
 
     Args:
-        statement: see `Claim`.
+        statement: see `PaperClaim`.
         published: the paper's number, in the unit of the others.
         certified: never below the truth.
         attained: never above it.
@@ -133,7 +133,9 @@ def judge(
     else:
         verdict = Verdict.LOOSE if published > certified * LOOSE_FROM else Verdict.SOUND
     reason = why if isinstance(why, str) else why.get(verdict, "")
-    return Claim(statement, verdict, reason or _BY_NUMBERS[verdict], published, certified, attained)
+    return PaperClaim(
+        statement, verdict, reason or _BY_NUMBERS[verdict], published, certified, attained
+    )
 
 
 _BY_NUMBERS: Final = {
@@ -145,8 +147,8 @@ _BY_NUMBERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What an experiment gets: its parameters, and the reader's wishes.
+class RunInputs:
+    """Inputs of an experiment: its parameters, and the reader's options.
 
     Attributes:
         parameters: the entry's own, with those of `--quick` over them where that is wished.
@@ -178,8 +180,8 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What came out of an experiment.
+class Results:
+    """Rows, claims and notes of an experiment.
 
     Attributes:
         rows: every number, in the order of the picture's series.
@@ -189,7 +191,7 @@ class Found:
     """
 
     rows: tuple[Row, ...]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[PaperClaim, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -207,7 +209,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Experiment:
     """One table or figure.
 
     Attributes:
@@ -233,8 +235,8 @@ class Entry:
     source: str
     question: str
     parameters: Mapping[str, Any]
-    run: Callable[[Work], Found]
-    draw: Callable[[Found], Figure]
+    run: Callable[[RunInputs], Results]
+    draw: Callable[[Results], Figure]
     seconds: float
     seconds_quick: float
     verdicts: frozenset[Verdict] = frozenset()
@@ -250,7 +252,7 @@ class Entry:
         if not math.isfinite(self.seconds + self.seconds_quick):
             raise ValueError(f"{self.id} needs its seconds")
 
-    def work(self, **wishes: Any) -> Work:
-        """The work of this entry with the reader's wishes; see `Work`."""
+    def work(self, **wishes: Any) -> RunInputs:
+        """The inputs of this experiment with the reader's wishes; see `RunInputs`."""
         parameters = {**self.parameters, **(self.quick if wishes.get("quick") else {})}
-        return Work(id=self.id, parameters=parameters, **wishes)
+        return RunInputs(id=self.id, parameters=parameters, **wishes)

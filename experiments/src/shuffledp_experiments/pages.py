@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 from shuffledp_experiments.registry import PARTS, experiments, part_entries
-from shuffledp_experiments.running import ENDINGS, Done
+from shuffledp_experiments.running import ENDINGS, FinishedExperiment
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }
@@ -21,11 +21,11 @@ ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
 """
 
 
-def write_index(done: Sequence[Done], out: Path) -> Path:
-    """Writes out/index.html: every experiment that ran, its picture, and what it says of the
+def write_index(done: Sequence[FinishedExperiment], out: Path) -> Path:
+    """Write out/index.html: every experiment that ran, its picture, and what it says of the
     paper.
     """
-    by_id = {each.id: each for each in done}
+    by_id = {experiment.id: experiment for experiment in done}
     parts = "\n".join(
         f"<h2>{escape(title)}</h2>\n"
         + "\n".join(
@@ -46,7 +46,7 @@ def write_index(done: Sequence[Done], out: Path) -> Path:
     return page
 
 
-def _article(entry: Entry, done: Done) -> str:
+def _article(entry: Experiment, done: FinishedExperiment) -> str:
     if done.missing:
         body = f"<p>Did not run: {escape(done.missing)}</p>"
     else:
@@ -78,7 +78,7 @@ def registry_table() -> str:
     )
 
 
-def _table(entries: Sequence[Entry]) -> str:
+def _table(entries: Sequence[Experiment]) -> str:
     rows = [
         f"| `{entry.id}` | {entry.source} | {entry.question} | {parameters(entry.parameters)} | "
         f"{', '.join(sorted(entry.verdicts))} | {entry.seconds:g} |"
@@ -105,7 +105,7 @@ def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def listed() -> list[tuple[str, str, str, str, float]]:
+def list_entries() -> list[tuple[str, str, str, str, float]]:
     """Id with its aliases, source, question, verdicts and seconds of each experiment: for
     `--list`.
     """

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Final
 
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 from shuffledp_experiments.errors import UnknownExperimentError
 
 PARTS: Final = {
@@ -22,24 +22,24 @@ PARTS: Final = {
 
 
 @cache
-def experiments() -> dict[str, Entry]:
+def experiments() -> dict[str, Experiment]:
     """All experiments by id, in the order of `PARTS`."""
-    found: dict[str, Entry] = {}
+    by_id: dict[str, Experiment] = {}
     for part in PARTS:
         for entry in part_entries(part):
-            if entry.id in found:
+            if entry.id in by_id:
                 raise ValueError(f"two experiments are called {entry.id}")
-            found[entry.id] = entry
-    return found
+            by_id[entry.id] = entry
+    return by_id
 
 
-def part_entries(part: str) -> tuple[Entry, ...]:
+def part_entries(part: str) -> tuple[Experiment, ...]:
     """The experiments of one paper."""
-    entries: tuple[Entry, ...] = import_module(f"shuffledp_experiments.{part}").ENTRIES
+    entries: tuple[Experiment, ...] = import_module(f"shuffledp_experiments.{part}").ENTRIES
     return entries
 
 
-def experiment(name: str) -> Entry:
+def experiment(name: str) -> Experiment:
     """The experiment of this id or alias.
 
     Raises:

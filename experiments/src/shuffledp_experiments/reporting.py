@@ -1,4 +1,4 @@
-"""What `shuffledp reproduce` shows while it runs, and says at the end."""
+"""Progress and final report of `shuffledp reproduce`."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from rich.console import Console
 from rich.table import Table
 
 from shuffledp.progress import Stages
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 from shuffledp_experiments.errors import DataNeededError
-from shuffledp_experiments.pages import listed, write_index
-from shuffledp_experiments.running import Done, reproduce
+from shuffledp_experiments.pages import list_entries, write_index
+from shuffledp_experiments.running import FinishedExperiment, reproduce
 
 
 def show_list(*, as_json: bool) -> None:
-    """Prints all experiments."""
+    """Print all experiments."""
     if as_json:
         names = ("id", "source", "question", "verdicts", "seconds")
-        print(json.dumps([dict(zip(names, entry, strict=True)) for entry in listed()]))  # noqa: T201 - the output
+        print(json.dumps([dict(zip(names, entry, strict=True)) for entry in list_entries()]))  # noqa: T201 - the output
         return
     table = Table("id", "where", "question", "verdicts", "s", box=None)
-    for *texts, seconds in listed():
+    for *texts, seconds in list_entries():
         table.add_row(*texts, f"{seconds:g}")
     Console().print(table)
 
 
 def report(
-    entries: Sequence[Entry], out: Path, *, as_json: bool, index: bool, **wishes: Any
+    entries: Sequence[Experiment], out: Path, *, as_json: bool, index: bool, **wishes: Any
 ) -> None:
-    """Runs the experiments, shows how far they are, and prints each one's verdicts in the order of
+    """Run the experiments, shows how far they are, and print each one's verdicts in the order of
     the registry.
 
     Raises:
         DataNeededError: some did not run; all others are printed first, and their files written.
         ConfigError: the folder cannot be written.
     """
-    done: list[Done] = []
+    done: list[FinishedExperiment] = []
     with Stages(Console(stderr=True, quiet=as_json)) as stages:
         stages.update("experiments", 0, len(entries))
-        for each in reproduce(entries, out, **wishes):
-            done.append(each)
+        for finished in reproduce(entries, out, **wishes):
+            done.append(finished)
             stages.update("experiments", len(done), len(entries))
     order = [entry.id for entry in entries]
-    done.sort(key=lambda each: order.index(each.id))
+    done.sort(key=lambda finished: order.index(finished.id))
     page = write_index(done, out) if index else None
     if as_json:
-        print(json.dumps([asdict(each) for each in done]))  # noqa: T201 - the output
+        print(json.dumps([asdict(finished) for finished in done]))  # noqa: T201 - the output
     else:
         _show_all(done, out, page)
-    missing = [each.id for each in done if each.missing]
+    missing = [finished.id for finished in done if finished.missing]
     if missing:
         raise DataNeededError(
             f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that "
@@ -62,15 +62,15 @@ def report(
         )
 
 
-def _show_all(done: Sequence[Done], out: Path, page: Path | None) -> None:
+def _show_all(done: Sequence[FinishedExperiment], out: Path, page: Path | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    for each in done:
-        _show(console, each, out)
+    for finished in done:
+        _show(console, finished, out)
     if page is not None:
         console.print(f"all of them: {page}", markup=False)
 
 
-def _show(console: Console, done: Done, out: Path) -> None:
+def _show(console: Console, done: FinishedExperiment, out: Path) -> None:
     if done.missing:
         console.print(f"{done.id}: did not run: {done.missing}", markup=False)
         return

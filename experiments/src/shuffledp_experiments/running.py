@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from shuffledp_core.errors import ConfigError
 from shuffledp_core.workers import cores
-from shuffledp_experiments.entry import Claim, Entry
+from shuffledp_experiments.entry import Experiment, PaperClaim
 from shuffledp_experiments.errors import DataNeededError
 from shuffledp_experiments.registry import experiment
 from shuffledp_experiments.table import as_csv
@@ -27,7 +27,7 @@ _STEADY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedExperiment:
     """One experiment that ran, or could not for want of data.
 
     Attributes:
@@ -39,23 +39,23 @@ class Done:
     """
 
     id: str
-    claims: tuple[Claim, ...]
+    claims: tuple[PaperClaim, ...]
     notes: tuple[str, ...]
     seconds: float
     missing: str = ""
 
 
 def reproduce(
-    entries: Sequence[Entry], out: Path, *, processes: int | None = None, **wishes: Any
-) -> Iterator[Done]:
-    """Runs experiments and writes their files; yields each as it is done, the longest begun first.
+    entries: Sequence[Experiment], out: Path, *, processes: int | None = None, **wishes: Any
+) -> Iterator[FinishedExperiment]:
+    """Run experiments and write their files; yields each as it is done, the longest begun first.
 
     Args:
         entries: of the registry.
         out: folder of the files; made where it is missing.
         processes: at a time; None for as many as there are cores. One runs here, without another
             process.
-        wishes: see `Work`.
+        wishes: see `RunInputs`.
 
     Raises:
         ConfigError: the folder cannot be written.
@@ -82,20 +82,20 @@ def reproduce(
             pool.shutdown(cancel_futures=True)
 
 
-def _by_id(name: str, out: Path, wishes: dict[str, Any]) -> Done:
+def _by_id(name: str, out: Path, wishes: dict[str, Any]) -> FinishedExperiment:
     return reproduce_one(experiment(name), out, **wishes)
 
 
-def reproduce_one(entry: Entry, out: Path, **wishes: Any) -> Done:
-    """Runs one experiment and writes out/ID.csv, .png and .pdf. Raises as `reproduce`."""
+def reproduce_one(entry: Experiment, out: Path, **wishes: Any) -> FinishedExperiment:
+    """Run one experiment and write out/ID.csv, .png and .pdf. Raises as `reproduce`."""
     began = time.process_time()
     try:
-        found = entry.run(entry.work(**wishes))
+        result = entry.run(entry.work(**wishes))
     except DataNeededError as error:
-        return Done(entry.id, (), (), time.process_time() - began, str(error))
-    figure = entry.draw(found)
+        return FinishedExperiment(entry.id, (), (), time.process_time() - began, str(error))
+    figure = entry.draw(result)
     try:
-        (out / f"{entry.id}.csv").write_text(as_csv(found.rows))
+        (out / f"{entry.id}.csv").write_text(as_csv(result.rows))
         for ending, metadata in _STEADY.items():
             figure.savefig(out / f"{entry.id}.{ending}", metadata=metadata)
             # Everything has its place now: without this each format would draw the picture twice
@@ -105,4 +105,4 @@ def reproduce_one(entry: Entry, out: Path, **wishes: Any) -> Done:
         raise ConfigError(
             f"cannot write to {out}: {error.strerror}; choose another folder with --out"
         ) from error
-    return Done(entry.id, found.claims, found.notes, time.process_time() - began)
+    return FinishedExperiment(entry.id, result.claims, result.notes, time.process_time() - began)

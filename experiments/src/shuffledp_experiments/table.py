@@ -18,12 +18,12 @@ def as_csv(rows: Iterable[Row]) -> str:
 
     Numbers keep all their digits.
     """
-    kept = list(rows)
-    settings = sorted({name for row in kept for name in row.settings})
+    listed = list(rows)
+    settings = sorted({name for row in listed for name in row.settings})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*COLUMNS, *settings])
-    for row in kept:
+    for row in listed:
         fixed = (
             row.series,
             row.kind.value,

@@ -75,11 +75,11 @@ def list_attacks(output: Format = OutputFormat.TEXT) -> None:
     """List all attacks with a summary of each."""
     from shuffledp.commands.respond import print_json
 
-    found = summaries()
+    by_name = summaries()
     if output is OutputFormat.JSON:
-        print_json(found)
+        print_json(by_name)
         return
-    for name, summary in found.items():
+    for name, summary in by_name.items():
         typer.echo(f"{name:<10} {summary}")
 
 
@@ -98,12 +98,12 @@ def _command(attack: Attack) -> Any:
     if attack.chart is not None:
         shown.append(Parameter("plot", Parameter.KEYWORD_ONLY, default=None, annotation=Plot))
 
-    def command(*, output: OutputFormat, plot: Path | None = None, **asked: Any) -> None:
+    def command(*, output: OutputFormat, plot: Path | None = None, **chosen: Any) -> None:
         from shuffledp_adversary.attacks.present import run_and_present
 
-        run_and_present(attack, asked, output, plot)
+        run_and_present(attack, chosen, output, plot)
 
     command.__signature__ = Signature([*parameters, *shown])  # type: ignore[attr-defined]  # typer reads it
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(attack.name, help=attack.summary)(command)
-    return typer.main.get_command(alone)
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(attack.name, help=attack.summary)(command)
+    return typer.main.get_command(single)

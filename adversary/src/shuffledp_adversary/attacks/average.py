@@ -1,7 +1,7 @@
 """Average: the same question every day (Wang, lecture 9, section 9.1.1).
 
 What the adversary knows: every answer of one user, when all nodes are corrupt; or, with an honest
-node, the totals of a small round and what everybody but one user holds. Either way every day anew.
+node, the totals of a small round and the values of all users but one. Either way once a day.
 
 What it does: it averages. Fresh randomness of many days cancels out; the value, which is the same
 every day, stays.
@@ -11,9 +11,9 @@ after a hundred days of randomised response that is a certainty.
 
 What stops it: somebody has to count the days. The accountant's ledger composes all rounds of a
 population and refuses the one that would overspend the budget. RAPPOR's memoisation is another way
-for a question that stays the same: a user keeps one randomised answer for ever and only blurs it
-afresh each day, so that no number of reports tells more than the kept answer. It does not help
-against a question that is put a little differently.
+for a question that stays the same: a user keeps one permanent randomised answer and only blurs it
+again each day, so that no number of reports reveals more than the permanent answer. It does not
+help against a question that is put a little differently.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from numpy.typing import NDArray
 from shuffledp_accountant.ledger.charges import Account, Budget, Reservation
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import (
     check_trials,
     epsilon_finding,
     guess_finding,
     guess_limit,
 )
-from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
+from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import (
     FAKE,
@@ -71,7 +71,7 @@ def run_average(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack: a yes/no question that is put every day, to one user and to a small round.
+    """Run the attack: a yes/no question that is put every day, to one user and to a small round.
 
     Args:
         days: number of days, at least 10.
@@ -98,29 +98,34 @@ def run_average(
     with Trials() as work:
         singles = LOCAL_TRIALS * trials
         fresh = [
-            work.run(f"one user, answer {x}", partial(daily_answers, x, shown), singles)
+            work.run_trials(f"one user, answer {x}", partial(daily_answers, x, shown), singles)
             for x in (0, 1)
         ]
-        kept = [
-            work.run(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles) for x in (0, 1)
+        memoised = [
+            work.run_trials(f"RAPPOR, value {x}", partial(daily_rappor, x, shown), singles)
+            for x in (0, 1)
         ]
         totals = [
-            work.run(f"small round, answer {x}", partial(daily_totals, users, x, shown), trials)
+            work.run_trials(
+                f"small round, answer {x}", partial(daily_totals, users, x, shown), trials
+            )
             for x in (0, 1)
         ]
     # The best guess from independent answers to one question is the majority's.
     right_fresh = np.concatenate((2 * fresh[0] <= shown, 2 * fresh[1] > shown))
     # A tie is read as 0 on both sides: taken as right on each it would flatter the adversary.
-    right_kept = np.concatenate((kept[0] <= 0, kept[1] > 0))
+    right_memoised = np.concatenate((memoised[0] <= 0, memoised[1] > 0))
     small = _Small(users, delta, confidence, shown, totals)
     return AttackReport(
         attack="average",
-        lesson="ε is for one answer. Whoever asks every day averages it away, unless somebody "
+        lesson="ε is for one answer. Asking every day averages the noise away, unless a budget "
         "counts the days.",
         findings=(
             _certain(right_fresh[:, -1], days, confidence),
             small.finding(days, small.one_day, "certificate of one day", defended=False),
-            small.finding(days, small.composed(days), f"{days} days composed", defended=True),
+            small.finding(
+                days, small.composed_epsilon(days), f"{days} days composed", defended=True
+            ),
             small.finding(
                 allowed,
                 budget,
@@ -128,7 +133,7 @@ def run_average(
                 defended=True,
                 note=refusal,
             ),
-            *_memoised(kept, right_kept, days, delta, confidence),
+            *_rappor_findings(memoised, right_memoised, days, delta, confidence),
         ),
         seconds=time.monotonic() - began,
         details={
@@ -137,8 +142,11 @@ def run_average(
                 {
                     "days": day,
                     "right_fresh": _share(right_fresh[:, column], confidence),
-                    "right_rappor": _share(right_kept[:, column], confidence),
-                    "small_round": {"low": small.bound(day).lower, "composed": small.composed(day)},
+                    "right_rappor": _share(right_memoised[:, column], confidence),
+                    "small_round": {
+                        "low": small.bound(day).lower,
+                        "composed": small.composed_epsilon(day),
+                    },
                 }
                 for column, day in enumerate(shown)
             ],
@@ -151,29 +159,30 @@ def average_chart(report: AttackReport) -> Chart:
     curve = report.details["curve"]
     days = [point["days"] for point in curve]
 
-    def line(key: str, label: str, role: Role) -> PlottedCurve:
+    def line(key: str, label: str, role: CurveRole) -> PlottedCurve:
         shares, lows, highs = zip(*(point[key] for point in curve), strict=True)
         return PlottedCurve(label, role, days, shares, lows, highs)
 
-    one_day, for_ever = _limit_of_one_day(), _limit_for_ever()
+    one_day = _limit_of_one_day()
+    memoised = _limit_of_memoised()
     return Chart(
         title="The same yes/no question every day: does the user hold yes or no?",
         xlabel="days",
         ylabel="guesses that are right",
         curves=[
-            line("right_fresh", "fresh randomness every day", Role.MEASURED),
-            line("right_rappor", "RAPPOR, the kept answer blurred every day", Role.SAFE),
+            line("right_fresh", "fresh randomness every day", CurveRole.MEASURED),
+            line("right_rappor", "RAPPOR, the kept answer blurred every day", CurveRole.SAFE),
             PlottedCurve(
                 f"most that one day's ε = ln 3 allows: {one_day:.3g}",
-                Role.LIMIT,
+                CurveRole.LIMIT,
                 [1, days[-1]],
                 [one_day] * 2,
             ),
             PlottedCurve(
-                f"most that the kept answer allows: {for_ever:.3g}",
-                Role.CERTIFIED,
+                f"most that the kept answer allows: {memoised:.3g}",
+                CurveRole.CERTIFIED,
                 [1, days[-1]],
-                [for_ever] * 2,
+                [memoised] * 2,
             ),
         ],
     )
@@ -199,7 +208,7 @@ class _Small:
         self.bound = self._bounds.__getitem__
         self.one_day = epsilon_bounds(YES_NO, self._setting, delta).certified
 
-    def composed(self, days: int) -> float:
+    def composed_epsilon(self, days: int) -> float:
         """Certified ε of `days` days together."""
         return compose_epsilon([Round(YES_NO, self._setting, days)], self._delta)
 
@@ -209,12 +218,14 @@ class _Small:
         """Finding from the totals of `days` days against a claim."""
         scenario = f"one honest node, {self._setting.users} users, totals of {days} days"
         return epsilon_finding(
-            scenario, self.bound(days), Claim(source, value), defended=defended, note=note
+            scenario, self.bound(days), ClaimedLimit(source, value), defended=defended, note=note
         )
 
 
 def _certain(right: NDArray[np.bool_], days: int, confidence: float) -> Finding:
-    claim = Claim("ε of one day: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_of_one_day())
+    claim = ClaimedLimit(
+        "ε of one day: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_of_one_day()
+    )
     return guess_finding(
         f"all nodes corrupt: {days} answers of one user, fresh randomness",
         right,
@@ -224,25 +235,30 @@ def _certain(right: NDArray[np.bool_], days: int, confidence: float) -> Finding:
     )
 
 
-def _memoised(
-    kept: Sequence[NDArray[np.int64]],
+def _rappor_findings(
+    memoised: Sequence[NDArray[np.int64]],
     right: NDArray[np.bool_],
     days: int,
     delta: float,
     confidence: float,
 ) -> tuple[Finding, Finding, Finding]:
     """Findings for RAPPOR: many reports tell more than one, but never more than the kept answer."""
-    bound = epsilon_bound(kept[0][:, -1], kept[1][:, -1], delta, confidence)
+    bound = epsilon_bound(memoised[0][:, -1], memoised[1][:, -1], delta, confidence)
     report = RapporReport(1, float(FAKE), float(WHEN_ZERO), float(WHEN_ONE))
     permanent = RapporPermanent(1, float(FAKE))
     scenario = f"all nodes corrupt: {days} RAPPOR reports of one user"
-    limit = Claim("the kept answer: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_for_ever())
+    limit = ClaimedLimit(
+        "the kept answer: right guesses at most (e^ε + δ)/(1 + e^ε)", _limit_of_memoised()
+    )
     return (
         epsilon_finding(
-            scenario, bound, Claim("ε of one report", rappor_epsilon(report)), defended=False
+            scenario, bound, ClaimedLimit("ε of one report", rappor_epsilon(report)), defended=False
         ),
         epsilon_finding(
-            scenario, bound, Claim("ε of the kept answer", rappor_epsilon(permanent)), defended=True
+            scenario,
+            bound,
+            ClaimedLimit("ε of the kept answer", rappor_epsilon(permanent)),
+            defended=True,
         ),
         guess_finding(scenario, right[:, -1], limit, confidence, defended=True),
     )
@@ -252,7 +268,7 @@ def _limit_of_one_day() -> float:
     return guess_limit(corrupted_bounds(YES_NO, Setting(1, 1), 0.0).epsilon, 0.0)
 
 
-def _limit_for_ever() -> float:
+def _limit_of_memoised() -> float:
     return guess_limit(rappor_epsilon(RapporPermanent(1, float(FAKE))), 0.0)
 
 
@@ -291,7 +307,7 @@ def days_within_budget(users: int, epsilon: float, delta: float, days: int) -> t
 
 
 def _position(account: Account) -> bytes:
-    """Stand-in for the signed certificate, which nobody reads here."""
+    """Stand-in for the signed certificate, which is not read here."""
     return to_json(account.position)
 
 

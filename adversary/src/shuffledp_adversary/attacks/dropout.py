@@ -14,10 +14,10 @@ Why it works: a plan promises ε for the users that were expected. The noise tha
 the privacy.
 
 What stops it: three things. The plan counts on fewer users than it hopes for (`min_reports`,
-`colluding`): the shares are then larger, and whoever may be missing is not missed. Node 1 forwards
-nothing when fewer than `min_reports` arrive. And the final certificate is computed again for the
-honest reports that really came, so that nobody reads the plan's number beside a result that does
-not deserve it.
+`colluding`): the shares are then larger, and absences within that margin cost nothing. Node 1
+forwards nothing when fewer than `min_reports` arrive. And the final certificate is computed again
+for the honest reports that really came, so that the plan's number never stands beside a result for
+which it does not hold.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Any, Final
 
 from shuffledp_accountant.certificates import final_cost
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
-from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
+from shuffledp_adversary.attacks.measuring import calibrate_spec, check_trials, epsilon_finding
+from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import QUARTERS, partial_rounds
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -56,10 +56,10 @@ class _Plan:
     @classmethod
     def of(cls, epsilon: float, delta: float, users: int, honest: int) -> _Plan:
         """The plan of least error that holds with `honest` honest users."""
-        spec = calibrated(SGDLShuffle, Target(epsilon, delta, users, honest, max_value=1))
+        spec = calibrate_spec(SGDLShuffle, Target(epsilon, delta, users, honest, max_value=1))
         return cls(spec, users, honest, epsilon, delta)
 
-    def certified(self) -> float:
+    def certified_epsilon(self) -> float:
         """Certified ε of the plan."""
         cost = cost_of(self._document(self.honest), self.spec, self.honest)
         return epsilon_bounds(self.spec, cost.setting, self.delta).certified
@@ -91,7 +91,7 @@ def run_dropout(
     trials: int = 3000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack on a count of yes answers, of which a part of the users stays away.
+    """Run the attack on a count of yes answers, of which a part of the users stays away.
 
     What is left depends on the *part* that stays, not on how many users there are: 40 show what a
     million would.
@@ -116,9 +116,12 @@ def run_dropout(
     careful = _Plan.of(epsilon, delta, users, users // 2)
     with Trials() as work:
         left = _measure(work, everybody, users, trials, confidence)
-        kept = _measure(work, careful, users // 2, trials, confidence)
-    quarter, half = users // QUARTERS, users // 2
-    claim = Claim(f"certificate of the plan, for {users} users", everybody.certified())
+        careful_left = _measure(work, careful, users // 2, trials, confidence)
+    quarter = users // QUARTERS
+    half = users // 2
+    claim = ClaimedLimit(
+        f"certificate of the plan, for {users} users", everybody.certified_epsilon()
+    )
     note = f"mixed all the same; node 1 here stops a round below min_reports = {users}"
     findings = (
         epsilon_finding(
@@ -131,8 +134,8 @@ def run_dropout(
         _against_final(everybody, quarter, left[quarter]),
         epsilon_finding(
             f"{half} of {users} stay, and the plan was made for {half}",
-            kept[half],
-            Claim(f"certificate of the plan, for {half} users", careful.certified()),
+            careful_left[half],
+            ClaimedLimit(f"certificate of the plan, for {half} users", careful.certified_epsilon()),
             defended=True,
         ),
     )
@@ -163,24 +166,26 @@ def dropout_chart(report: AttackReport) -> Chart:
         curves=[
             PlottedCurve(
                 f"final certificate, planned for {users}",
-                Role.CERTIFIED,
+                CurveRole.CERTIFIED,
                 stay,
                 [point["final"] for point in left],
             ),
             PlottedCurve(
                 f"proved by the attack, planned for {users} (lower bounds)",
-                Role.MEASURED,
+                CurveRole.MEASURED,
                 stay,
                 [point["low"] for point in left],
                 joined=False,
             ),
             PlottedCurve(
                 f"final certificate, planned for {users // 2}",
-                Role.SAFE,
+                CurveRole.SAFE,
                 stay,
                 [point["careful_final"] for point in left],
             ),
-            PlottedCurve("what the plans promise", Role.LIMIT, [stay[0], stay[-1]], [plan, plan]),
+            PlottedCurve(
+                "what the plans promise", CurveRole.LIMIT, [stay[0], stay[-1]], [plan, plan]
+            ),
         ],
         log=False,
     )
@@ -192,7 +197,7 @@ def _measure(
     """Lower bounds on ε when 1/4, 2/4, 3/4 or all of `users` take part, by their number."""
     stage = f"planned for {plan.honest}"
     first, second = (
-        work.run(
+        work.run_trials(
             f"{stage}, value {value}", partial(partial_rounds, plan.spec, users, value), trials
         )
         for value in (0, 1)
@@ -207,7 +212,7 @@ def _measure(
 
 
 def _against_final(plan: _Plan, stay: int, bound: EpsilonBound) -> Finding:
-    claim = Claim(f"final certificate for {stay} reports", plan.final(stay))
+    claim = ClaimedLimit(f"final certificate for {stay} reports", plan.final(stay))
     return epsilon_finding(f"{stay} of {plan.users} users stay", bound, claim, defended=True)
 
 

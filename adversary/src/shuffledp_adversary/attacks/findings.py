@@ -9,7 +9,7 @@ from typing import Any
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """Verdict of a measurement on a claim.
 
     HOLDS is no proof: these trials do not contradict the claim. The scenario without the defence,
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedLimit:
     """A claimed limit of the measured quantity: at most `value`, or at least it.
 
     `source` names the claimant: "certificate", "Athanasiou et al. 2025, Theorem 5.1", "guessing
@@ -57,7 +57,7 @@ class Finding:
 
     scenario: str
     quantity: str
-    claim: Claim
+    claim: ClaimedLimit
     measured: float
     low: float
     high: float
@@ -67,12 +67,12 @@ class Finding:
     note: str = ""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """Verdict on the claim: BROKEN only when the whole confidence interval lies beyond it."""
         beyond = (
             self.high < self.claim.value if self.claim.at_least else self.low > self.claim.value
         )
-        return Verdict.BROKEN if beyond else Verdict.HOLDS
+        return ClaimVerdict.BROKEN if beyond else ClaimVerdict.HOLDS
 
     @property
     def beyond_by_chance(self) -> bool:
@@ -84,7 +84,7 @@ class Finding:
             if self.claim.at_least
             else self.measured > self.claim.value
         )
-        return beyond and self.verdict is Verdict.HOLDS
+        return beyond and self.verdict is ClaimVerdict.HOLDS
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class AttackReport:
     def succeeded_undefended(self) -> bool:
         """True if every scenario without the defence broke its claim: the attack is real."""
         undefended = [finding.verdict for finding in self.findings if not finding.defended]
-        return bool(undefended) and all(verdict is Verdict.BROKEN for verdict in undefended)
+        return bool(undefended) and all(verdict is ClaimVerdict.BROKEN for verdict in undefended)
 
     @property
     def defence_held(self) -> bool:
         """True if no defended scenario broke its claim."""
         return all(
-            finding.verdict is Verdict.HOLDS for finding in self.findings if finding.defended
+            finding.verdict is ClaimVerdict.HOLDS for finding in self.findings if finding.defended
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -31,9 +31,9 @@ import numpy as np
 from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
-from shuffledp_adversary.attacks.measuring import calibrated, check_trials, epsilon_finding
-from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
+from shuffledp_adversary.attacks.measuring import calibrate_spec, check_trials, epsilon_finding
+from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import flooded_rounds
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -60,7 +60,7 @@ def run_flood(
     trials: int = 20_000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack on a histogram round and a sum round, against certificates for so few honest
+    """Run the attack on a histogram round and a sum round, against certificates for so few honest
     users.
 
     Args:
@@ -80,15 +80,16 @@ def run_flood(
     if users < 10:
         raise UsageError(f"users must be at least 10 to be worth flooding, not {users}")
     began = time.monotonic()
-    histogram = calibrated(KRRHistogram, Target(epsilon, delta, users, users, symbols=10))
-    total = calibrated(GeoShuffle, Target(1.0, delta, users, users, max_value=20))
+    histogram = calibrate_spec(KRRHistogram, Target(epsilon, delta, users, users, symbols=10))
+    total = calibrate_spec(GeoShuffle, Target(1.0, delta, users, users, max_value=20))
     steps = [count for count in HONEST_MEASURED if count < users]
     with Trials() as work:
 
         def measure(spec: Mechanism, count: int) -> EpsilonBound:
             draws = [partial(flooded_rounds, spec, count, users, value) for value in (0, 1)]
             first, second = (
-                work.run(f"{spec.kind}, {count} honest", draw, trials)[:, 0] for draw in draws
+                work.run_trials(f"{spec.kind}, {count} honest", draw, trials)[:, 0]
+                for draw in draws
             )
             return epsilon_bound(first, second, delta, confidence)
 
@@ -101,7 +102,7 @@ def run_flood(
     ]
     honest = steps[-1]
     certified = epsilon_bounds(histogram, Setting(users, honest), delta).certified
-    claim = Claim(f"certificate that counts {honest} honest", certified)
+    claim = ClaimedLimit(f"certificate that counts {honest} honest", certified)
     plan = (
         f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many "
         f"collude"
@@ -130,21 +131,21 @@ def flood_chart(report: AttackReport) -> Chart:
         ylabel=f"ε at δ = {report.details['delta']:g} (nats)",
         curves=[
             PlottedCurve(
-                "certified for so many honest users",
-                Role.CERTIFIED,
+                "certified for this number of honest users",
+                CurveRole.CERTIFIED,
                 xs,
                 [point["epsilon"] for point in certified],
             ),
             PlottedCurve(
                 "proved by the attack (lower bound)",
-                Role.MEASURED,
+                CurveRole.MEASURED,
                 [point["honest"] for point in measured],
                 [point["low"] for point in measured],
                 joined=False,
             ),
             PlottedCurve(
                 "the certificate that counts everybody",
-                Role.LIMIT,
+                CurveRole.LIMIT,
                 [xs[0], xs[-1]],
                 [counted, counted],
             ),
@@ -163,7 +164,7 @@ def _alone(
     )
     flooded = f"{spec.kind}: {users - 1} of {users} users collude"
     refusal = _refusal(spec, users, bound.delta, limit)
-    policy = Claim("the victim's own policy on ε_L", limit)
+    policy = ClaimedLimit("the victim's own policy on ε_L", limit)
     nothing = EpsilonBound(
         0.0, 0.0, bound.delta, bound.confidence, 0, (0, 0)
     )  # no message, so nothing to run
@@ -171,11 +172,11 @@ def _alone(
         epsilon_finding(
             flooded,
             bound,
-            Claim(f"certificate that counts {users} honest", everybody),
+            ClaimedLimit(f"certificate that counts {users} honest", everybody),
             defended=False,
         ),
         epsilon_finding(
-            flooded, bound, Claim("certificate that counts 1 honest", alone), defended=True
+            flooded, bound, ClaimedLimit("certificate that counts 1 honest", alone), defended=True
         ),
         epsilon_finding(
             f"{flooded}, and the victim has a policy",

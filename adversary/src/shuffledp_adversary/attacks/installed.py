@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shuffledp_adversary.attacks.attack import Attack
 
 GROUP: Final = "shuffledp.attacks"
-"""Of entry points, each of which has the name of the attack and names its `Attack`."""
+"""Group of entry points; each has the name of an attack and refers to its `Attack`."""
 
 ATTRIBUTE: Final = "ATTACK"
 
@@ -31,9 +31,9 @@ def attack_named(name: str) -> Attack | None:
     """The attack of this name, ours before others; None where there is none."""
     module = _our_module(name)
     if module is not None:
-        return _checked(name, getattr(import_module(module), ATTRIBUTE))
+        return _check_attack(name, getattr(import_module(module), ATTRIBUTE))
     points = entry_points(group=GROUP, name=name)
-    return _checked(name, next(iter(points)).load()) if points else None
+    return _check_attack(name, next(iter(points)).load()) if points else None
 
 
 def summaries() -> dict[str, str]:
@@ -43,12 +43,12 @@ def summaries() -> dict[str, str]:
         for module in iter_modules(attacks.__path__)
         if _our_module(module.name) is not None
     ]
-    found = {
+    by_name = {
         point.name: _summary(point.name, find_spec(point.module))
         for point in entry_points(group=GROUP)
     }
-    found |= {name: _summary(name, _spec_of(name)) for name in names}
-    return dict(sorted(found.items()))
+    by_name |= {name: _summary(name, _spec_of(name)) for name in names}
+    return dict(sorted(by_name.items()))
 
 
 def _our_module(name: str) -> str | None:
@@ -62,14 +62,14 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
     Unlike `find_spec` with a dotted name this imports nothing.
     """
-    found = (
+    spec = (
         PathFinder.find_spec(f"{attacks.__name__}.{name}", attacks.__path__)
         if name.isidentifier()
         else None
     )
-    if found is None or found.submodule_search_locations is None:
-        return found
-    return PathFinder.find_spec(f"{found.name}.attack", found.submodule_search_locations)
+    if spec is None or spec.submodule_search_locations is None:
+        return spec
+    return PathFinder.find_spec(f"{spec.name}.attack", spec.submodule_search_locations)
 
 
 def _definition(spec: ModuleSpec | None) -> ast.expr | None:
@@ -97,11 +97,11 @@ def _summary(name: str, spec: ModuleSpec | None) -> str:
     return "" if attack is None else attack.summary
 
 
-def _checked(name: str, found: object) -> Attack:
+def _check_attack(name: str, candidate: object) -> Attack:
     from shuffledp_adversary.attacks.attack import Attack
 
-    if not isinstance(found, Attack) or found.name != name:
+    if not isinstance(candidate, Attack) or candidate.name != name:
         raise TypeError(
-            f"what is named as attack {name!r} must be an Attack of that name, not {found!r}"
+            f"what is named as attack {name!r} must be an Attack of that name, not {candidate!r}"
         )
-    return found
+    return candidate

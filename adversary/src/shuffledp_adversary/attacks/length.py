@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import (
-    calibrated,
+    calibrate_spec,
     check_trials,
     epsilon_finding,
     guess_finding,
@@ -61,7 +61,7 @@ def run_length(
     trials: int = 200,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack on real sealed envelopes of both encodings, of which only the lengths are
+    """Run the attack on real sealed envelopes of both encodings, of which only the lengths are
     used.
 
     Args:
@@ -79,25 +79,27 @@ def run_length(
     """
     check_trials(trials, confidence)
     began = time.monotonic()
-    spec = calibrated(GeoShuffle, Target(epsilon, delta, users, users, max_value=max_value))
+    spec = calibrate_spec(GeoShuffle, Target(epsilon, delta, users, users, max_value=max_value))
     setting = Setting(users, users)
     certified = epsilon_bounds(spec, setting, delta).certified
     with Trials() as work:
         ones = [
-            _seen(work, spec, "sealed-box", value, trials, padded=False) for value in (0, max_value)
+            _draw_views(work, spec, "sealed-box", value, trials, padded=False)
+            for value in (0, max_value)
         ]
         fixed = [
-            _seen(work, spec, "sealed-box", value, -(-trials // 4), padded=True)
+            _draw_views(work, spec, "sealed-box", value, -(-trials // 4), padded=True)
             for value in (0, max_value)
         ]
         lengths = {"sealed-box": np.concatenate(fixed)[:, BYTES]}
         for suite in SUITES.keys() - lengths.keys():
             both = [
-                _seen(work, spec, suite, value, -(-trials // 10), padded=True)
+                _draw_views(work, spec, suite, value, -(-trials // 10), padded=True)
                 for value in (0, max_value)
             ]
             lengths[suite] = np.concatenate(both)[:, BYTES]
-    claim, local = Claim("certificate", certified), corrupted_bounds(spec, setting, delta).epsilon
+    claim = ClaimedLimit("certificate", certified)
+    local = corrupted_bounds(spec, setting, delta).epsilon
     bounds = [
         epsilon_bound(pair[0][:, BYTES], pair[1][:, BYTES], delta, confidence)
         for pair in (ones, fixed)
@@ -109,9 +111,9 @@ def run_length(
         lesson="A length that depends on the value is the value, with the sender's address on it, "
         "before any shuffle.",
         findings=(
-            _read(spec, np.concatenate(ones), confidence),
+            _read_off(spec, np.concatenate(ones), confidence),
             epsilon_finding(only, bounds[0], claim, defended=False, note=note),
-            *(_distinct(suite, found) for suite, found in sorted(lengths.items())),
+            *(_distinct(suite, sizes) for suite, sizes in sorted(lengths.items())),
             epsilon_finding(
                 f"{spec.messages_per_user} messages from everybody", bounds[1], claim, defended=True
             ),
@@ -122,7 +124,7 @@ def run_length(
             "epsilon_certified": certified,
             "epsilon_corrupted": local,
             "envelope_bytes": {
-                suite: np.unique(found).tolist() for suite, found in sorted(lengths.items())
+                suite: np.unique(sizes).tolist() for suite, sizes in sorted(lengths.items())
             },
             "envelope_bytes_only_ones": [
                 int(end(np.concatenate(ones)[:, BYTES])) for end in (np.min, np.max)
@@ -131,7 +133,7 @@ def run_length(
     )
 
 
-def _seen(
+def _draw_views(
     work: Trials, spec: GeoShuffle, suite: str, value: int, trials: int, *, padded: bool
 ) -> NDArray[np.int64]:
     """Views of envelopes of users who hold `value`, sealed to fresh keys of a route.
@@ -141,10 +143,10 @@ def _seen(
     keys = tuple(suite_named(suite).generate()[1] for _ in range(HOPS))
     how = "fixed length" if padded else "ones only"
     draw = partial(envelopes, spec, Geometry.of(spec, suite, HOPS), keys, value, padded=padded)
-    return work.run(f"{suite}, {how}, value {value}", draw, trials)
+    return work.run_trials(f"{suite}, {how}, value {value}", draw, trials)
 
 
-def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Finding:
+def _read_off(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Finding:
     """Finding: share of answers read off the lengths, (length - fixed part) / bytes of a
     message.
     """
@@ -153,7 +155,7 @@ def _read(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Findi
     return guess_finding(
         "only the ones are sent",
         messages == seen[:, ANSWER],
-        Claim("guessing without looking: the likeliest answer", _chance(spec)),
+        ClaimedLimit("guessing without looking: the likeliest answer", _chance(spec)),
         confidence,
         defended=False,
         quantity="of the randomised answers named, each with its sender",
@@ -175,7 +177,7 @@ def _distinct(suite: str, lengths: NDArray[np.int64]) -> Finding:
     return Finding(
         scenario=f"values 0 and k, suite {suite}",
         quantity="different lengths of an envelope",
-        claim=Claim("docs/protocol.md: every length is a public parameter", 1.0),
+        claim=ClaimedLimit("docs/protocol.md: every length is a public parameter", 1.0),
         measured=count,
         low=count,
         high=count,

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_adversary.attacks.findings import Claim, Finding
+from shuffledp_adversary.attacks.findings import ClaimedLimit, Finding
 from shuffledp_adversary.evidence import EpsilonBound, clopper_pearson
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Spec
@@ -23,14 +23,14 @@ SpecT = TypeVar("SpecT", bound=Spec)
 
 
 def check_trials(trials: int, confidence: float, fewest: int = FEWEST_TRIALS) -> None:
-    """Raises `UsageError` for fewer trials than `fewest`, or a confidence outside (0, 1)."""
+    """Raise `UsageError` for fewer trials than `fewest`, or a confidence outside (0, 1)."""
     if trials < fewest:
         raise UsageError(f"trials must be at least {fewest}, not {trials}")
     if not 0 < confidence < 1:
         raise UsageError(f"confidence must be above 0 and below 1, not {confidence}")
 
 
-def calibrated(kind: type[SpecT], target: Target) -> SpecT:
+def calibrate_spec(kind: type[SpecT], target: Target) -> SpecT:
     """The accountant's mechanism of this kind for the target. Raises as `calibrate`."""
     spec = calibrate(kind.kind, target)
     if not isinstance(spec, kind):
@@ -55,7 +55,7 @@ def guess_limit(epsilon: float, delta: float) -> float:
 def epsilon_finding(
     scenario: str,
     bound: EpsilonBound,
-    claim: Claim,
+    claim: ClaimedLimit,
     *,
     defended: bool,
     unit: int = 1,
@@ -83,7 +83,7 @@ def epsilon_finding(
 def guess_finding(
     scenario: str,
     right: NDArray[np.bool_],
-    claim: Claim,
+    claim: ClaimedLimit,
     confidence: float,
     *,
     defended: bool,
@@ -117,7 +117,7 @@ def guess_finding(
 def share_finding(
     scenario: str,
     counted: tuple[int, int],
-    claim: Claim,
+    claim: ClaimedLimit,
     confidence: float,
     *,
     defended: bool,

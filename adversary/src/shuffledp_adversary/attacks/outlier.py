@@ -8,9 +8,9 @@ through the shuffle. The adversary takes the largest number of the shuffled mult
 from 0, somebody holds a large value, and the number itself says which, up to one user's noise. (The
 likelihood ratio of the whole multiset would tell a little more; the largest number is enough.)
 
-Why it works: the shuffle hides who sent a message, not what the message says. A message that nobody
-else could have sent needs no name. The noise of one user is small beside the distance, so the value
-shines through: what is left of the guarantee is the user's own report, ε_geo for each unit of
+Why it works: the shuffle hides who sent a message, not what the message says. A message that only
+one user could have sent needs no name. The noise of one user is small beside the distance, so the
+value shines through: what is left of the guarantee is the user's own report, ε_geo for each unit of
 distance.
 
 What stops it: sending the same noisy number as unary bits and shuffling the bits of all users. One
@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack, whole_number
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import (
-    calibrated,
+    calibrate_spec,
     check_trials,
     epsilon_finding,
     guess_finding,
@@ -67,7 +67,7 @@ def run_outlier(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Runs the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells
+    """Run the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells
     which.
 
     Args:
@@ -85,18 +85,20 @@ def run_outlier(
     check_trials(trials, confidence)
     if users < 2:
         raise UsageError(
-            f"users must be at least 2, or there is nobody to stand out from, not {users}"
+            f"users must be at least 2, so that the far user differs from others, not {users}"
         )
     if max_value < 2:
         raise UsageError(
             f"max-value must be at least 2, or no value is far from the others, not {max_value}"
         )
     began = time.monotonic()
-    spec = calibrated(GeoShuffle, Target(epsilon, delta, users, users, max_value=max_value))
+    spec = calibrate_spec(GeoShuffle, Target(epsilon, delta, users, users, max_value=max_value))
     certified = epsilon_bounds(spec, Setting(users, users), delta).certified
     with Trials() as work:
         near, far = (
-            work.run(f"far user at {value}", partial(outlier_rounds, spec, users, value), trials)
+            work.run_trials(
+                f"far user at {value}", partial(outlier_rounds, spec, users, value), trials
+            )
             for value in (0, max_value)
         )
     numbers = _both(
@@ -106,13 +108,13 @@ def run_outlier(
     control = epsilon_finding(
         f"control: bits shuffled, the sum is seen, but {users - 2} of {users} users stay away",
         epsilon_bound(near[:, SUM_OF_TWO], far[:, SUM_OF_TWO], delta, confidence),
-        Claim("certificate of geo-shuffle", certified),
+        ClaimedLimit("certificate of geo-shuffle", certified),
         defended=False,
     )
     named = np.abs(far[:, LARGEST] - max_value)
     return AttackReport(
         attack="outlier",
-        lesson="Numbers that nobody else would send need no name. As bits, the same noisy values "
+        lesson="Numbers that only one user would send need no name. As bits, the same noisy values "
         "show only their sum.",
         findings=(*numbers, *bits, control),
         seconds=time.monotonic() - began,
@@ -145,12 +147,14 @@ def _both(
     # too narrow.
     threshold = spec.max_value / 2 if bits else _threshold(spec, users)
     right = np.concatenate((near < threshold, far >= threshold))
-    limit = Claim(
+    limit = ClaimedLimit(
         "certificate of geo-shuffle: right guesses at most (e^ε + δ)/(1 + e^ε)",
         guess_limit(certified, delta),
     )
     return (
-        epsilon_finding(how, bound, Claim("certificate of geo-shuffle", certified), defended=bits),
+        epsilon_finding(
+            how, bound, ClaimedLimit("certificate of geo-shuffle", certified), defended=bits
+        ),
         guess_finding(
             f"{how}: does the far user hold 0 or k?", right, limit, confidence, defended=bits
         ),

@@ -11,7 +11,7 @@ from typing import Final
 from shuffledp_core.errors import ConfigError
 
 
-class Role(StrEnum):
+class CurveRole(StrEnum):
     """Meaning of a curve; the value is its colour."""
 
     CERTIFIED = "#2a6f97"
@@ -36,7 +36,7 @@ class PlottedCurve:
     """
 
     label: str
-    role: Role
+    role: CurveRole
     xs: Sequence[float]
     ys: Sequence[float]
     lows: Sequence[float] | None = None
@@ -55,11 +55,16 @@ class Chart:
     log: bool = True
 
 
-_LINES: Final = {Role.CERTIFIED: "-", Role.MEASURED: "o-", Role.SAFE: "s-", Role.LIMIT: ":"}
+_LINES: Final = {
+    CurveRole.CERTIFIED: "-",
+    CurveRole.MEASURED: "o-",
+    CurveRole.SAFE: "s-",
+    CurveRole.LIMIT: ":",
+}
 
 
 def draw_chart(chart: Chart, file: Path) -> None:
-    """Writes the picture; its ending was checked with `accounting.drawing.check_plot`.
+    """Write the picture; its ending was checked with `accounting.drawing.check_plot`.
 
     Raises:
         ConfigError: it cannot be written.
@@ -90,7 +95,7 @@ def draw_chart(chart: Chart, file: Path) -> None:
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
     axes.set_title(chart.title, fontsize=12, loc="left")
-    axes.grid(visible=True, which="major", color=Role.LIMIT.value, alpha=0.18, lw=0.7)
+    axes.grid(visible=True, which="major", color=CurveRole.LIMIT.value, alpha=0.18, lw=0.7)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.legend(frameon=False, fontsize=9)

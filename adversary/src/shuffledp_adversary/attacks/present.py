@@ -16,12 +16,12 @@ from shuffledp.commands.options import OutputFormat
 from shuffledp.commands.respond import print_json, print_rich
 from shuffledp.drawing import check_plot
 from shuffledp_adversary.attacks.attack import Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Finding, Verdict
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimVerdict, Finding
 from shuffledp_adversary.attacks.picture import draw_chart
 
 
 def present(report: AttackReport, output: OutputFormat) -> None:
-    """Prints claim, measurement with its interval, and verdict of every finding."""
+    """Print claim, measurement with its interval, and verdict of every finding."""
     if output is OutputFormat.JSON:
         print_json(report.to_dict())
         return
@@ -35,15 +35,15 @@ def present(report: AttackReport, output: OutputFormat) -> None:
         table.add_column(heading, overflow="fold")
     for finding in report.findings:
         table.add_row(
-            _scenario(finding), _measured(finding), _claim(finding), verdict_words(finding)
+            _scenario(finding), _measurement(finding), _claim(finding), verdict_words(finding)
         )
     print_rich(table, escape(report.lesson), f"[dim]{report.seconds:.1f} s[/dim]")
 
 
 def run_and_present(
-    attack: Attack, asked: Mapping[str, Any], output: OutputFormat, plot: Path | None
+    attack: Attack, options: Mapping[str, Any], output: OutputFormat, plot: Path | None
 ) -> None:
-    """Runs an attack, prints its report and draws its curve.
+    """Run an attack, prints its report and draw its curve.
 
     A plot that cannot be drawn is refused before the run.
 
@@ -53,7 +53,7 @@ def run_and_present(
     """
     if plot is not None:
         check_plot(plot)
-    report = attack.run(**asked)
+    report = attack.run(**options)
     if plot is not None and attack.chart is not None:
         draw_chart(attack.chart(report), plot)
     present(report, output)
@@ -66,7 +66,7 @@ def _scenario(finding: Finding) -> str:
     return f"{escape(finding.scenario)}{note}"
 
 
-def _measured(finding: Finding) -> str:
+def _measurement(finding: Finding) -> str:
     if finding.trials == 0:
         interval = "computed, no trials"
     elif finding.low == finding.high:
@@ -98,7 +98,7 @@ def _chance(finding: Finding) -> str:
 def verdict_words(finding: Finding) -> str:
     """Verdict on a finding's claim, for people, with the remark that it needs."""
     word = f"claim {finding.verdict.value}"
-    if finding.verdict is Verdict.HOLDS:
+    if finding.verdict is ClaimVerdict.HOLDS:
         return f"[green]{word}[/green]{_chance(finding)}"
     return (
         f"[bold red]{word}[/bold red]"

@@ -2,7 +2,7 @@
 
 *What the adversary knows.* The shuffled messages and all other users' values: exactly the adversary
 of the definition of differential privacy, who asks of one user which of two values it holds. No
-node is corrupt, nobody colludes.
+node is corrupt, no user colludes.
 
 *What it does.* It runs the mechanism many times on both datasets, as anybody can: the mechanism is
 public. On half of the runs it picks the event that tells the datasets apart best, on the other half
@@ -52,7 +52,7 @@ from shuffledp.commands.options import whole
 from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, epsilon_finding
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_adversary.audit.trials import TrialProgress
@@ -81,17 +81,17 @@ LESSON: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """One claim about a case; `defended`: it is ours."""
+class _CaseClaim:
+    """A claim about a case; `defended` is True for the accountant's own."""
 
-    claim: Claim
+    claim: ClaimedLimit
     defended: bool
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One experiment, with the claims about it.
+    """An experiment, with the claims about it.
 
     `symbol`: the symbol whose count the adversary uses. `unit`: the distance by which ε is divided.
     """
@@ -100,7 +100,7 @@ class _Case:
     spec: Mechanism
     datasets: tuple[Dataset, Dataset]
     delta: float
-    held: tuple[_Held, ...]
+    claims: tuple[_CaseClaim, ...]
     trials: int
     unit: int = 1
     symbol: int = 1
@@ -112,7 +112,7 @@ class _Case:
 
 
 def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Runs the attack: tests every false published statement, and the accountant's own, against the
+    """Run the attack: tests every false published statement, and the accountant's own, against the
     real sampler.
 
     Args:
@@ -137,10 +137,12 @@ def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE)
         for case in cases:
             users = len(case.datasets[0])
 
-            def counted(trials: int, _: int, before: int = done, users: int = users) -> None:
+            def report_progress(
+                trials: int, _: int, before: int = done, users: int = users
+            ) -> None:
                 shown.update("reports drawn", before + trials * users, total)
 
-            findings += _measure(case, confidence, pool, counted)
+            findings += _measure(case, confidence, pool, report_progress)
             done += case.reports
     findings[-1:-1] = [_theorem_1_of_the_tables(), _theorem_31(), _theorem_41()]
     return AttackReport("printed", LESSON, tuple(findings), time.perf_counter() - began)
@@ -153,9 +155,14 @@ def _measure(
     bound = epsilon_bound(first[:, case.symbol], second[:, case.symbol], case.delta, confidence)
     return [
         epsilon_finding(
-            case.scenario, bound, held.claim, defended=held.defended, unit=case.unit, note=held.note
+            case.scenario,
+            bound,
+            claimed.claim,
+            defended=claimed.defended,
+            unit=case.unit,
+            note=claimed.note,
         )
-        for held in case.held
+        for claimed in case.claims
     ]
 
 
@@ -176,20 +183,20 @@ def _share_case(
     """
     users, distance = spec.shares, spec.max_value
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
-    claim = Claim(printed, float(spec.noise_epsilon)) if printed else _ours(exact)
+    claim = ClaimedLimit(printed, float(spec.noise_epsilon)) if printed else _ours(exact)
     return _Case(
         scenario=f"sgdl-shuffle, {words} c = {spec.padding}; n = {users}, k = d = {distance}",
         spec=spec,
         datasets=(_zeros_but(users, 0), _zeros_but(users, distance)),
         delta=delta,
-        held=(_Held(claim, printed is None, _exactly(exact)),),
+        claims=(_CaseClaim(claim, printed is None, _exactly(exact)),),
         trials=trials,
         unit=distance,
     )
 
 
-def _ours(exact: Bounds) -> Claim:
-    return Claim("the accountant's certified ε", exact.certified)
+def _ours(exact: Bounds) -> ClaimedLimit:
+    return ClaimedLimit("the accountant's certified ε", exact.certified)
 
 
 def _exactly(exact: Bounds) -> str:
@@ -247,13 +254,13 @@ def _theorem_1(trials: int) -> _Case:
         spec=spec,
         datasets=((0, *rest), (1, *rest)),
         delta=delta,
-        held=(
-            _Held(
-                Claim("Biswas et al. 2023, Theorem 1", epsilon),
+        claims=(
+            _CaseClaim(
+                ClaimedLimit("Biswas et al. 2023, Theorem 1", epsilon),
                 defended=False,
                 note=f"δ = {delta:.3g} is printed",
             ),
-            _Held(
+            _CaseClaim(
                 _ours(epsilon_bounds(spec, Setting(users, users), delta)),
                 defended=True,
                 note="at the same δ",
@@ -272,7 +279,7 @@ def _theorem_71(trials: int) -> _Case:
     largest, randomise, delta = 1000, Fraction(393, 1000), 1e-2
     # Theorem 7.1 is Theorem 3.1 with the bits of one user in the place of the bits of all.
     spec = RRShuffle(max_value=largest, randomise=randomise)
-    printed = _printed(
+    printed = _printed_claim(
         f"Athanasiou et al. 2025, Theorem 7.1 with k = {largest}",
         rr.published_epsilon(spec, 1, delta),
     )
@@ -284,10 +291,10 @@ def _theorem_71(trials: int) -> _Case:
         spec=bit,
         datasets=((0,), (1,)),
         delta=delta,
-        held=(
-            _Held(printed, defended=False),
-            _Held(
-                Claim("the accountant's ε_L", left.epsilon),
+        claims=(
+            _CaseClaim(printed, defended=False),
+            _CaseClaim(
+                ClaimedLimit("the accountant's ε_L", left.epsilon),
                 defended=True,
                 note="ln((2-p)/p), for every k",
             ),
@@ -303,11 +310,11 @@ def _theorem_1_of_the_tables() -> Finding:
     users, symbols, epsilon0, epsilon = 100, 10, 2.0, 0.1
     at_x0 = 4 * users // 5
     row = (users, at_x0, symbols, epsilon0, epsilon)
-    return _computed(
+    return _computed_finding(
         f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its "
         f"bin alone",
         f"δ at ε = {epsilon:g}",
-        Claim("Biswas et al. 2023, Theorem 1", published_theorem_1(*row)),
+        ClaimedLimit("Biswas et al. 2023, Theorem 1", published_theorem_1(*row)),
         corrected_marginal(*row),
     )
 
@@ -319,10 +326,12 @@ def _theorem_31() -> Finding:
     users, delta, distance = 23, 1e-4, 1000
     spec = RRShuffle(max_value=distance, randomise=Fraction(36, 541))
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
-    return _computed(
+    return _computed_finding(
         f"rr-shuffle, p = {spec.randomise}, n = {users}, k = {distance}",
         f"ε per unit at δ = {delta:g} (nats)",
-        _printed("Athanasiou et al. 2025, Theorem 3.1", rr.published_epsilon(spec, users, delta)),
+        _printed_claim(
+            "Athanasiou et al. 2025, Theorem 3.1", rr.published_epsilon(spec, users, delta)
+        ),
         exact.attained,
     )
 
@@ -336,11 +345,11 @@ def _theorem_41() -> Finding:
     padding = geo.published_padding(epsilon, users, delta)
     spec = GeoShuffle(max_value=distance, epsilon_geo=epsilon, padding=padding)
     exact = epsilon_bounds(spec, _metric(users, distance), delta)
-    return _computed(
+    return _computed_finding(
         f"geo-shuffle, printed padding c = {padding}; n = {users}, ε_geo = {float(epsilon):g}, k "
         f"= d = {distance}",
         f"ε per unit at δ = {delta:g} (nats)",
-        _printed(
+        _printed_claim(
             "Athanasiou et al. 2025, Theorem 4.1", geo.published_epsilon(epsilon, users, delta)
         ),
         exact.attained,
@@ -358,13 +367,15 @@ def _theorem_41_ours(trials: int) -> _Case:
         spec=spec,
         datasets=(_zeros_but(users, 0), _zeros_but(users, distance)),
         delta=delta,
-        held=(_Held(_ours(ours), defended=True, note=_exactly(ours)),),
+        claims=(_CaseClaim(_ours(ours), defended=True, note=_exactly(ours)),),
         trials=trials,
         unit=distance,
     )
 
 
-def _computed(scenario: str, quantity: str, claim: Claim, at_least: float) -> Finding:
+def _computed_finding(
+    scenario: str, quantity: str, claim: ClaimedLimit, at_least: float
+) -> Finding:
     """Finding for a printed statement by the exact law on concrete datasets, where counting would
     take too long.
     """
@@ -374,14 +385,14 @@ def _computed(scenario: str, quantity: str, claim: Claim, at_least: float) -> Fi
     )
 
 
-def _printed(source: str, epsilon: float | None) -> Claim:
+def _printed_claim(source: str, epsilon: float | None) -> ClaimedLimit:
     """Claim of a theorem as printed. Raises `ValueError` outside its conditions."""
     if epsilon is None:
         raise ValueError(f"these parameters are outside the conditions of {source}")
-    return Claim(source, epsilon)
+    return ClaimedLimit(source, epsilon)
 
 
-def _run(
+def _run_options(
     *, trials: int | None = None, quick: bool = False, confidence: float = DEFAULT_CONFIDENCE
 ) -> AttackReport:
     if quick and trials is not None:
@@ -393,7 +404,7 @@ def _run(
 ATTACK: Final = Attack(
     name="printed",
     summary="The published parameters, against the guarantee printed beside them.",
-    run=_run,
+    run=_run_options,
     options={
         "trials": Annotated[
             int | None,

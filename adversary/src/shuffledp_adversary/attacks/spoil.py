@@ -8,8 +8,8 @@ What a sum of pieces does not bear, and a sum of bits does.
 that add up to its noisy value modulo q. Without one of them, or with another number in its place,
 the sum of all is a random number, too. A user may send any numbers: the sum moves by whatever it
 likes, up to half of the modulus, where in unary (rr-shuffle) it moves by that user's bits at most.
-And whoever traces all messages of a user adds them up: what is left is the user's own share of the
-noise, which is nearly always 0.
+And an adversary who traces all messages of a user adds them up: what is left is the user's own
+share of the noise, which is nearly always 0.
 
 **What stops it.** A message that is lost, repeated or marked is counted and signed for, or its tag
 stands on the board twice: then there is no answer, rather than a wrong one. One that is exchanged
@@ -49,10 +49,10 @@ from shuffledp_adversary.attacks.exchange.rounds import (
     plan_for,
     tamperable_system,
 )
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
-from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
+from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_core.decoding import decode
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import OutputError, UsageError
@@ -72,7 +72,7 @@ SILENT: Final = (("exchange", 1), ("exchange", 3), ("alter", 3))
 """Those that leave every count right."""
 
 LIE: Final = "lie"
-"""What a user is said to do who sends the answer that moves the sum most."""
+"""Name of the scenario in which a user sends the answer that moves the sum most."""
 
 BITS: Final = 2
 NODES: Final = 3
@@ -90,7 +90,7 @@ _LESSON: Final = (
 
 
 @dataclass(frozen=True)
-class Spoiled:
+class SpoiledRound:
     """One round: what was noticed, and by how much its published sum is off.
 
     None where there is none.
@@ -116,7 +116,7 @@ class Spoiled:
 
 
 def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Plays real rounds: each tampering once, a liar under two mechanisms, and `users` without an
+    """Play real rounds: each tampering once, a liar under two mechanisms, and `users` without an
     honest node.
 
     Args:
@@ -136,30 +136,35 @@ def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDEN
     with Stages(Console(stderr=True)) as stages:
         with tempfile.TemporaryDirectory(prefix="shuffledp-spoil-") as folder:
             rounds = asyncio.run(_play(Path(folder), stages))
-        captured = _captured(users, stages)
+        captured = _capture_round(users, stages)
         stages.finish()
-    findings = (*lost(rounds), *silent(rounds), *lies(rounds), *bare(captured, confidence))
+    findings = (
+        *findings_of_losses(rounds),
+        *findings_of_exchanges(rounds),
+        *findings_of_lies(rounds),
+        *findings_without_honest_node(captured, confidence),
+    )
     details = {"rounds": [spoiled.to_dict() for spoiled in rounds]}
     return AttackReport("spoil", _LESSON, findings, time.perf_counter() - began, details)
 
 
-async def _play(folder: Path, stages: Stages) -> list[Spoiled]:
+async def _play(folder: Path, stages: Stages) -> list[SpoiledRound]:
     system, orders = tamperable_system(folder)
-    rounds: list[Spoiled] = []
+    rounds: list[SpoiledRound] = []
     total = len(COUNTED) + len(SILENT) + 3
 
-    def record(spoiled: Spoiled) -> None:
+    def record(spoiled: SpoiledRound) -> None:
         rounds.append(spoiled)
         stages.update("rounds", len(rounds), total)
 
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
-        record(await _tampered(system, orders, None, 1))
+        record(await _play_tampered(system, orders, None, 1))
         for name, position in (*COUNTED, *SILENT):
-            record(await _tampered(system, orders, name, position))
+            record(await _play_tampered(system, orders, name, position))
         orders.give(None)
         for kind in (SplitMix.kind, RRShuffle.kind):
-            record(await _lied(system, kind))
+            record(await _play_lie(system, kind))
     finally:
         system.stop()
     return rounds
@@ -170,19 +175,19 @@ async def _open(system: LocalSystem, position: int, mechanism: str) -> TamperedR
     return await open_tampered(system, plan)
 
 
-async def _tampered(
+async def _play_tampered(
     system: LocalSystem, orders: Orders, name: str | None, position: int
-) -> Spoiled:
+) -> SpoiledRound:
     """A round of honest users under split-mix, in which the malicious node carries out its
     order.
     """
     orders.give(name)
     played = await _open(system, position, SplitMix.kind)
     await played.submit()
-    return await _judged(played, orders, name or "nothing", position)
+    return await _judge(played, orders, name or "nothing", position)
 
 
-async def _lied(system: LocalSystem, mechanism: str) -> Spoiled:
+async def _play_lie(system: LocalSystem, mechanism: str) -> SpoiledRound:
     """A round of honest nodes, in which one more user sends the answer that moves the sum most."""
     played = await _open(system, 2, mechanism)
     await played.submit()
@@ -191,24 +196,25 @@ async def _lied(system: LocalSystem, mechanism: str) -> Spoiled:
     await played.send(
         played.sealed([spec.messages_per_user if spec.alphabet == BITS else spec.alphabet // 2])
     )
-    return await _judged(played, None, LIE, 2)
+    return await _judge(played, None, LIE, 2)
 
 
-async def _judged(
+async def _judge(
     played: TamperedRound, orders: Orders | None, what: str, position: int
-) -> Spoiled:
+) -> SpoiledRound:
     signed = await played.finish()
-    seen = await judge(played, signed, b"" if orders is None else orders.made(), what, position)
+    seen = await judge(played, signed, b"" if orders is None else orders.made_up(), what, position)
     result, spec = verify_from(played.roster.analyst, signed, Result), played.verified.mechanism
-    own, users = b"".join(one.messages for one in played.honest), len(played.honest)
+    own_messages = b"".join(submission.messages for submission in played.honest)
+    users = len(played.honest)
     counts = decode(
-        own, played.verified.geometry, spec.alphabet, users, counts_of=spec.counts_of
+        own_messages, played.verified.geometry, spec.alphabet, users, counts_of=spec.counts_of
     ).counts
 
     def estimate(seen: Sequence[int]) -> float:
         return spec.estimate(seen, Fraction(users)).values[0]
 
-    return Spoiled(
+    return SpoiledRound(
         mechanism=spec.kind,
         what=what,
         seen=seen,
@@ -219,7 +225,7 @@ async def _judged(
     )
 
 
-def _captured(users: int, stages: Stages) -> Captured:
+def _capture_round(users: int, stages: Stages) -> CapturedRound:
     """A round of real processes, each node of which writes down what it knows."""
     demo = DemoOptions(
         users=users,
@@ -239,41 +245,45 @@ def _captured(users: int, stages: Stages) -> Captured:
         return load_captured(played.evidence)
 
 
-def lost(rounds: Sequence[Spoiled]) -> list[Finding]:
-    """One message lost or doubled: is there any answer?"""
+def findings_of_losses(rounds: Sequence[SpoiledRound]) -> list[Finding]:
+    """Findings on rounds with a lost or doubled message: is there any answer?"""
     names = {name for name, _ in COUNTED}
-    played = [one for one in rounds if one.what in names]
+    played = [spoiled for spoiled in rounds if spoiled.what in names]
     return [
         _count(
-            f"{', '.join(dict.fromkeys(one.what for one in played))}: one message lost or doubled "
-            f"by a node",
+            f"{', '.join(dict.fromkeys(spoiled.what for spoiled in played))}: one message lost or "
+            "doubled by a node",
             "of the rounds gave an answer",
-            Claim("protocol, Lost messages: none, rather than a wrong one", 0.0),
-            sum(one.shift is not None for one in played) / len(played),
+            ClaimedLimit("protocol, Lost messages: none, rather than a wrong one", 0.0),
+            sum(spoiled.shift is not None for spoiled in played) / len(played),
             len(played),
             defended=True,
             note="; ".join(
-                f"{one.what} at {one.seen.position}: {one.seen.by}, {one.seen.error}"
-                for one in played
+                f"{spoiled.what} at {spoiled.seen.position}: {spoiled.seen.by}, "
+                f"{spoiled.seen.error}"
+                for spoiled in played
             ),
         )
     ]
 
 
-def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
-    """One message exchanged with all counts right: who notices, and by how much is the sum off?"""
+def findings_of_exchanges(rounds: Sequence[SpoiledRound]) -> list[Finding]:
+    """Findings on rounds with an exchanged message and correct counts: who notices, and the
+    error.
+    """
     names = {name for name, _ in SILENT}
-    played = [one for one in rounds if one.what in names]
+    played = [spoiled for spoiled in rounds if spoiled.what in names]
     note = "; ".join(
-        f"{one.what} at {one.seen.position}: {one.seen.by}, {_off(one.shift)}" for one in played
+        f"{spoiled.what} at {spoiled.seen.position}: {spoiled.seen.by}, {_off(spoiled.shift)}"
+        for spoiled in played
     )
-    off = max((abs(one.shift) for one in played if one.shift is not None), default=0.0)
+    off = max((abs(spoiled.shift) for spoiled in played if spoiled.shift is not None), default=0.0)
     return [
         _count(
             "one message exchanged or altered, all counts right",
             "of the rounds were noticed by a user who looked for its tags",
-            Claim("threat model: integrity goal 2", 1.0, at_least=True),
-            sum(one.seen.users > 0 for one in played) / len(played),
+            ClaimedLimit("threat model: integrity goal 2", 1.0, at_least=True),
+            sum(spoiled.seen.users > 0 for spoiled in played) / len(played),
             len(played),
             defended=True,
             note=note,
@@ -281,7 +291,7 @@ def silent(rounds: Sequence[Spoiled]) -> list[Finding]:
         _count(
             "the same, if users did not look",
             "is the most by which a published sum is off",
-            Claim("the sum of the users' own messages", 0.0),
+            ClaimedLimit("the sum of the users' own messages", 0.0),
             off,
             len(played),
             defended=False,
@@ -294,32 +304,34 @@ def _off(shift: float | None) -> str:
     return "no answer" if shift is None else f"sum off by {shift:g}"
 
 
-def lies(rounds: Sequence[Spoiled]) -> list[Finding]:
-    """One user who sends what it likes, honest nodes: how far the sum moves."""
-    found = []
-    for one in rounds:
-        if one.what != LIE or one.shift is None:
+def findings_of_lies(rounds: Sequence[SpoiledRound]) -> list[Finding]:
+    """Findings on one dishonest user among honest nodes: how far the sum moves."""
+    findings = []
+    for spoiled in rounds:
+        if spoiled.what != LIE or spoiled.shift is None:
             continue
-        claim = Claim("what one user's value is at most", float(LARGEST))
-        if one.worth is not None:
-            claim = Claim("its bits at most, debiased", one.seen.messages * one.worth)
-        found.append(
+        claim = ClaimedLimit("what one user's value is at most", float(LARGEST))
+        if spoiled.worth is not None:
+            claim = ClaimedLimit(
+                "its bits at most, debiased", spoiled.seen.messages * spoiled.worth
+            )
+        findings.append(
             _count(
-                f"one user lies, {one.mechanism}, all nodes honest",
+                f"one user lies, {spoiled.mechanism}, all nodes honest",
                 "is how far it moved the sum",
                 claim,
-                abs(one.shift),
+                abs(spoiled.shift),
                 1,
-                defended=one.worth is not None,
-                note=f"noticed by {one.seen.by}",
+                defended=spoiled.worth is not None,
+                note=f"noticed by {spoiled.seen.by}",
             )
         )
-    return found
+    return findings
 
 
-def bare(captured: Captured, confidence: float) -> list[Finding]:
-    """No honest node, and each one honest in turn: how many values are read off the pieces, knowing
-    nothing else?
+def findings_without_honest_node(captured: CapturedRound, confidence: float) -> list[Finding]:
+    """Findings with no honest node, and with each node honest in turn: the values read off the
+    pieces without further knowledge.
     """
     everyone = frozenset(captured.logs)
     note = (
@@ -333,21 +345,21 @@ def bare(captured: Captured, confidence: float) -> list[Finding]:
     return [_read_off(trace, confidence, note) for trace in traces]
 
 
-def _no_noise(captured: Captured) -> float:
+def _no_noise(captured: CapturedRound) -> float:
     """Probability that a user's own share of the noise is 0, computed."""
     spec = captured.final.mechanism
     noise, shares = (float(getattr(spec, name)) for name in ("noise_epsilon", "shares"))
     return math.exp(sgdl_log_mass(1 / shares, noise, np.zeros(1, dtype=np.int64))[0])
 
 
-def _read_off(trace: Trace, confidence: float, note: str) -> Finding:
+def _read_off(trace: TraceResult, confidence: float, note: str) -> Finding:
     if trace.correct_uniform is None or trace.baseline is None:
         raise ValueError("the simulator keeps every value, to measure success by")
     nodes = ", ".join(map(str, trace.corrupt))
     return share_finding(
         f"nodes {nodes} of {trace.nodes} corrupt",
         (trace.correct_uniform, trace.users),
-        Claim("guessing without messages", trace.baseline),
+        ClaimedLimit("guessing without messages", trace.baseline),
         confidence,
         defended=not trace.all_corrupt,
         quantity="of the values are read off the pieces",
@@ -358,7 +370,7 @@ def _read_off(trace: Trace, confidence: float, note: str) -> Finding:
 def _count(
     scenario: str,
     quantity: str,
-    claim: Claim,
+    claim: ClaimedLimit,
     measured: float,
     trials: int,
     *,

@@ -45,9 +45,9 @@ from shuffledp.commands.options import Mechanism as MechanismOption
 from shuffledp.node_numbers import node_numbers
 from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
-from shuffledp_adversary.tracing.trace import Captured, Trace, load_captured, trace_round
+from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
 from shuffledp_core.randomisers import randomise
@@ -104,7 +104,7 @@ class TraceOptions:
 
 
 def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
-    """Runs the attack on one round, with the logs of all corrupt nodes.
+    """Run the attack on one round, with the logs of all corrupt nodes.
 
     If none is honest, also without each one's.
 
@@ -146,7 +146,7 @@ def run_trace(options: TraceOptions, stages: Stages) -> AttackReport:
     )
 
 
-def _capture(options: TraceOptions, stages: Stages) -> Captured:
+def _capture(options: TraceOptions, stages: Stages) -> CapturedRound:
     if options.folder is not None:
         return load_captured(options.folder, options.logs)
     demo = options.demo
@@ -163,26 +163,27 @@ def _capture(options: TraceOptions, stages: Stages) -> Captured:
         return load_captured(played.evidence)
 
 
-def trace_findings(trace: Trace) -> list[Finding]:
+def trace_findings(trace: TraceResult) -> list[Finding]:
     """Findings of one adversary: users traced, and values guessed."""
     nodes = ", ".join(map(str, trace.corrupt))
     adversary = f"node{'s' if len(trace.corrupt) > 1 else ''} {nodes} of {trace.nodes} corrupt"
-    found = ", ".join(
-        f"{step.before} to {step.after}: {step.found:,} of {step.records:,}" for step in trace.steps
+    joins = ", ".join(
+        f"{step.before} to {step.after}: {step.joined:,} of {step.records:,}"
+        for step in trace.steps
     )
     defended = not trace.all_corrupt
     findings = [
         Finding(
             scenario=adversary,
             quantity="users traced (share)",
-            claim=Claim("nobody, while one node is honest", 0.0),
+            claim=ClaimedLimit("no user, while one node is honest", 0.0),
             measured=trace.traced_share,
             low=trace.traced_share,
             high=trace.traced_share,
             trials=trace.users,
             defended=defended,
             confidence=trace.confidence,
-            note=f"records joined: {found}",
+            note=f"records joined: {joins}",
         )
     ]
     if trace.success is not None and trace.interval is not None and trace.baseline is not None:
@@ -190,7 +191,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
             Finding(
                 scenario=adversary,
                 quantity="users whose value was guessed (share)",
-                claim=Claim("guessing without messages", trace.baseline),
+                claim=ClaimedLimit("guessing without messages", trace.baseline),
                 measured=trace.success,
                 low=trace.interval[0],
                 high=trace.interval[1],
@@ -205,7 +206,7 @@ def trace_findings(trace: Trace) -> list[Finding]:
             Finding(
                 scenario=f"{adversary}, guessing as if honest nodes did not mix",
                 quantity="users whose value was guessed (share)",
-                claim=Claim("guessing without messages", trace.baseline),
+                claim=ClaimedLimit("guessing without messages", trace.baseline),
                 measured=trace.correct_by_place / trace.users,
                 low=low,
                 high=high,
@@ -228,7 +229,7 @@ def local_finding(
     return Finding(
         scenario=f"one user alone, {spec.kind}: value 0 or 1",
         quantity="ε at δ = 0 (nats)",
-        claim=Claim("accountant, ε_L at distance 1", local_claim(spec)),
+        claim=ClaimedLimit("accountant, ε_L at distance 1", local_claim(spec)),
         measured=bound.estimate,
         low=bound.lower,
         high=math.inf,
@@ -258,12 +259,12 @@ def local_epsilon(
 
     def answers(value: int, done: int) -> NDArray[np.int64]:
         integers = RandomIntegers()
-        found = np.empty(trials, dtype=np.int64)
-        for place in range(trials):
-            if stages is not None and place % _CHUNK == 0:
-                stages.update(stage, done + place, 2 * trials)
-            found[place] = randomise(spec, value, integers)
-        return found
+        drawn = np.empty(trials, dtype=np.int64)
+        for index in range(trials):
+            if stages is not None and index % _CHUNK == 0:
+                stages.update(stage, done + index, 2 * trials)
+            drawn[index] = randomise(spec, value, integers)
+        return drawn
 
     bound = epsilon_bound(answers(0, 0), answers(1, trials), 0.0, confidence)
     if stages is not None:
@@ -271,13 +272,13 @@ def local_epsilon(
     return bound
 
 
-def _lesson(trace: Trace, captured: Captured) -> str:
+def _lesson(trace: TraceResult, captured: CapturedRound) -> str:
     final = captured.final
     if trace.all_corrupt:
         return (
             f"With every node corrupt all {trace.traced:,} of {trace.users:,} users were traced, "
             f"and only their own "
-            "noise is left to them; the log of any one node withheld, nobody is."
+            "noise is left to them; without the log of any one node, no user is traced."
         )
     return (
         f"One honest node of {trace.nodes} is enough: {trace.traced:,} of {trace.users:,} users "
@@ -286,7 +287,7 @@ def _lesson(trace: Trace, captured: Captured) -> str:
     )
 
 
-def _run(
+def _run_options(
     *,
     users: int = 300,
     mechanism: str = "geo-shuffle",
@@ -320,7 +321,7 @@ def _run(
 ATTACK: Final = Attack(
     name="trace",
     summary="Join the logs of corrupt nodes and guess every user's value.",
-    run=_run,
+    run=_run_options,
     options={
         "users": Annotated[int, typer.Option(min=2, help="Simulated users.")],
         "mechanism": MechanismOption,

@@ -47,8 +47,8 @@ class Trials:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._stages.__exit__(kind, error, trace)
 
-    def run(self, stage: str, draw: Draw, trials: int) -> NDArray[np.int64]:
-        """Runs independent trials and returns the adversary's views.
+    def run_trials(self, stage: str, draw: Draw, trials: int) -> NDArray[np.int64]:
+        """Run independent trials and return the adversary's views.
 
         Args:
             stage: label of the progress bar.

@@ -50,7 +50,7 @@ _ROUND: Final = "00" * 16
 def outlier_rounds(
     spec: GeoShuffle, users: int, far: int, count: int, integers: RandomIntegers | None = None
 ) -> Views:
-    """Simulates rounds in which one user holds `far`, the others 0.
+    """Simulate rounds in which one user holds `far`, the others 0.
 
     A row has, from the same reports, the largest number, the sum, and the sum of the far user and
     one other alone.
@@ -80,7 +80,7 @@ def envelopes(
     padded: bool,
     integers: RandomIntegers | None = None,
 ) -> Views:
-    """Simulates a user who holds `value`: its randomised answer, and the bytes of its envelope on
+    """Simulate a user who holds `value`: its randomised answer, and the bytes of its envelope on
     the wire.
 
     The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise
@@ -95,12 +95,12 @@ def envelopes(
 def _seal_padded(
     spec: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int
 ) -> bytes:
-    """Seals as the client does: always m messages."""
+    """Seal as the client does: always m messages."""
     return seal_envelope(geometry, _ROUND, keys, encode(geometry, spec, answer, system_random))
 
 
 def _seal_ones(_: Mechanism, geometry: Geometry, keys: tuple[bytes, ...], answer: int) -> bytes:
-    """Seals the same onions, but, to save traffic, a message only for each 1."""
+    """Seal the same onions, but, to save traffic, a message only for each 1."""
     # No message, but an envelope all the same: a user who is silent would be told apart without any
     # length.
     if answer == 0:
@@ -118,7 +118,7 @@ def flooded_rounds(
     count: int,
     integers: RandomIntegers | None = None,
 ) -> Views:
-    """Simulates flooded rounds: one number each, which tells the victim's two values apart.
+    """Simulate flooded rounds: one number each, which tells the victim's two values apart.
 
     The victim holds the end of the domain (a sum) or one of two symbols (a histogram); the other
     honest users hold 0, or a third symbol. The colluding users may send what they like: here,
@@ -135,14 +135,17 @@ def flooded_rounds(
     for _ in range(count):
         reports = [randomise(spec, victim, integers)]
         reports += [randomise(spec, others, integers) for _ in range(honest - 1)]
-        shuffled = [own + mine for own, mine in zip(_board(spec, reports), forged, strict=True)]
-        left = [seen - known for seen, known in zip(shuffled, forged, strict=True)]
+        shuffled = [
+            honest_count + forged_count
+            for honest_count, forged_count in zip(_board(spec, reports), forged, strict=True)
+        ]
+        left = [total - forged_count for total, forged_count in zip(shuffled, forged, strict=True)]
         views.append((left[1] - left[0] if histogram else left[1],))
     return views
 
 
 def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
-    """Counts of every symbol among the messages that encode `answers`."""
+    """Count of every symbol among the messages that encode `answers`."""
     counts: list[int] = spec.count(np.array([answers], dtype=np.int64))[0].tolist()
     return counts
 
@@ -192,7 +195,8 @@ def daily_rappor(
 
     views = []
     for _ in range(count):
-        no, yes = keep(value == 0), keep(value == 1)
+        no = keep(value == 0)
+        yes = keep(value == 1)
         daily = [bernoulli(yes, integers) - bernoulli(no, integers) for _ in range(shown[-1])]
         views.append(_until(shown, daily))
     return views
@@ -206,7 +210,7 @@ def _until(shown: Sequence[int], daily: Sequence[int]) -> list[int]:
 def partial_rounds(
     spec: SGDLShuffle, users: int, value: int, count: int, integers: RandomIntegers | None = None
 ) -> Views:
-    """Simulates the sum after each quarter of the users.
+    """Simulate the sum after each quarter of the users.
 
     The first of them holds `value`, the others 0.
 

@@ -44,10 +44,10 @@ TRIALS: Final = 10_000_000
 """On each dataset, in process, 8 reports each: 160 million reports by default."""
 
 SLOWER: Final = 10
-"""`--one-by-one` takes so many times fewer."""
+"""Factor by which `--one-by-one` reduces the trials."""
 
 QUICK: Final = 20
-"""`--quick` takes so many times fewer."""
+"""Factor by which `--quick` reduces the trials."""
 
 FEWEST_QUICK: Final = 4
 """But no fewer than these, over real processes."""
@@ -136,7 +136,7 @@ class Small(Scenario):
 
 @dataclass(frozen=True, slots=True)
 class SmallHistogram(Small):
-    """The same for symbols: one is no farther from another than any."""
+    """A small round of symbols, which are all at the same distance."""
 
     adjacency: Adjacency = field(default=Adjacency.STANDARD, init=False)
     max_distance: int | None = field(default=None, init=False)
@@ -160,10 +160,10 @@ def _audit(kind: str, spec: type[Spec]) -> Callable[..., None]:
     def of_distances(
         *, scenario: Small, distance: Distance = None, look: Look, **parameters: Any
     ) -> None:
-        _run(ask(kind, scenario, **parameters), look, distance)
+        _run_audit(ask(kind, scenario, **parameters), look, distance)
 
     def of_changes(*, scenario: SmallHistogram, look: Look, **parameters: Any) -> None:
-        _run(ask(kind, scenario, **parameters), look)
+        _run_audit(ask(kind, scenario, **parameters), look)
 
     small = [option.replace(default=_default(option)) for option in options_of(kind)]
     return spread(of_distances if spec.metric else of_changes, *small)
@@ -186,7 +186,7 @@ for _kind, _spec in MECHANISMS.items():
     )
 
 
-def _run(asked: Question, look: Look, distance: int | None = None) -> None:
+def _run_audit(question: Question, look: Look, distance: int | None = None) -> None:
     from shuffledp_adversary.audit.audit import Effort, spec_of
     from shuffledp_adversary.audit.command import run_audit_command
     from shuffledp_adversary.audit.sampling import usual_trials
@@ -200,6 +200,6 @@ def _run(asked: Question, look: Look, distance: int | None = None) -> None:
     )
     if look.quick:
         default = max(FEWEST_QUICK, default // QUICK)
-    trials = usual_trials(spec_of(asked), default) if look.trials is None else look.trials
+    trials = usual_trials(spec_of(question), default) if look.trials is None else look.trials
     effort = Effort(trials, look.confidence, distance, look.values, look.local, look.one_by_one)
-    run_audit_command(asked, effort, through_mixnet=look.through_mixnet, output=look.output)
+    run_audit_command(question, effort, through_mixnet=look.through_mixnet, output=look.output)

@@ -99,7 +99,7 @@ class AuditReport:
 
     @property
     def estimate(self) -> float:
-        """The same event's ε without margins, in the unit of the claim.
+        """Point estimate of the measured event's ε, in the unit of the claim.
 
         Infinite where a dataset never shows it.
         """
@@ -123,11 +123,11 @@ class AuditReport:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """Verdict in words."""
         return "CLAIM BROKEN" if self.broken else "no contradiction"
 
     def check(self) -> None:
-        """Raises `ClaimBroken` where the claim is contradicted."""
+        """Raise `ClaimBroken` where the claim is contradicted."""
         if self.broken:
             raise ClaimBroken(
                 f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least "
@@ -140,13 +140,13 @@ class AuditReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of `--format json`; infinite and unknown numbers are null."""
-        told = self.answer.to_dict()
+        answer = self.answer.to_dict()
         return {
-            "mechanism": told["mechanism"],
-            "parameters": told["parameters"],
+            "mechanism": answer["mechanism"],
+            "parameters": answer["parameters"],
             "users": self.pair.users,
-            "adjacency": told["adjacency"],
-            "max_distance": told["max_distance"],
+            "adjacency": answer["adjacency"],
+            "max_distance": answer["max_distance"],
             "delta": self.bound.delta,
             "trials": self.bound.trials,
             "datasets": {
@@ -162,8 +162,8 @@ class AuditReport:
                 "measured_trials": self.bound.trials - self.bound.trials // 2,
             },
             "claim": {"source": self.claim, "epsilon": self.claimed},
-            "epsilon": told["epsilon"],
-            "corrupted": told["corrupted"],
+            "epsilon": answer["epsilon"],
+            "corrupted": answer["corrupted"],
             "verdict": self.verdict,
             "broken": self.broken,
             "published_broken": self.published_broken,
@@ -173,17 +173,17 @@ class AuditReport:
 
 
 def audit(
-    asked: Question,
+    question: Question,
     effort: Effort,
     pool: ProcessPoolExecutor,
     *,
     sampler: Sampler | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Runs the trials in process and measures.
+    """Run the trials in process and measure.
 
     Args:
-        asked: about one of the mechanisms that clients run, one round, all users honest.
+        question: about one of the mechanisms that clients run, one round, all users honest.
         effort: trials, confidence and datasets.
         pool: where the sampler runs.
         sampler: None for what the effort says; another one only to see whether the audit notices.
@@ -193,11 +193,16 @@ def audit(
         UsageError: values outside the domain, or a distance that the question does not cover.
     """
     began = time.perf_counter()
-    spec, found = spec_of(asked), guarantee_of(asked)
-    claimed, claim, delta = found.certified, "the accountant's certified ε", asked.delta
+    spec = spec_of(question)
+    guarantee = guarantee_of(question)
+    claimed, claim, delta = guarantee.certified, "the accountant's certified ε", question.delta
     if effort.local:
-        claimed, claim, delta = found.corrupted, "the local guarantee, ε_L", found.corrupted_delta
-    pair = neighbours_of(asked, effort, users=1 if effort.local else asked.setting.users)
+        claimed, claim, delta = (
+            guarantee.corrupted,
+            "the local guarantee, ε_L",
+            guarantee.corrupted_delta,
+        )
+    pair = neighbours_of(question, effort, users=1 if effort.local else question.setting.users)
     sampler = sampler or (one_by_one if effort.one_by_one else randomise_in_bulk)
     counts = shuffled_counts(
         spec, pair.datasets, effort.trials, pool, sampler=sampler, progress=progress
@@ -210,26 +215,33 @@ def audit(
     )
     seconds = time.perf_counter() - began
     return AuditReport(
-        found, pair, bound, claimed, claim, seconds, effort.local, (f"drawn {drawn}", *asked.notes)
+        guarantee,
+        pair,
+        bound,
+        claimed,
+        claim,
+        seconds,
+        effort.local,
+        (f"drawn {drawn}", *question.notes),
     )
 
 
-def spec_of(asked: Question) -> Mechanism:
+def spec_of(question: Question) -> Mechanism:
     """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
-    if not isinstance(asked.spec, Spec):
-        raise UsageError(f"{asked.kind} has no sampler to audit")
-    return asked.spec
+    if not isinstance(question.spec, Spec):
+        raise UsageError(f"{question.kind} has no sampler to audit")
+    return question.spec
 
 
-def neighbours_of(asked: Question, effort: Effort, users: int) -> Neighbours:
+def neighbours_of(question: Question, effort: Effort, users: int) -> Neighbours:
     """The datasets that the effort names, or the worst-looking ones at the largest distance
     covered.
 
     Raises:
         UsageError: a distance that is not covered, or values outside the domain.
     """
-    spec = spec_of(asked)
-    most = asked.max_distance or spec.domain - 1
+    spec = spec_of(question)
+    most = question.max_distance or spec.domain - 1
     if effort.values is not None:
         pair = worst_looking(spec, users, *effort.values)
     else:

@@ -20,9 +20,9 @@ from shuffledp_sim.users.sealing import sealing_pool
 
 
 def run_audit_command(
-    asked: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat
+    question: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat
 ) -> None:
-    """Audits and prints.
+    """Audit and print.
 
     Raises:
         ClaimBroken: after printing, where the measurement contradicts the claim.
@@ -33,9 +33,11 @@ def run_audit_command(
             if through_mixnet:
                 from shuffledp_adversary.audit.mixnet import audit_through_mixnet
 
-                report = audit_through_mixnet(asked, effort, pool, partial(shown.update, "rounds"))
+                report = audit_through_mixnet(
+                    question, effort, pool, partial(shown.update, "rounds")
+                )
             else:
-                report = audit(asked, effort, pool, progress=partial(shown.update, "trials"))
+                report = audit(question, effort, pool, progress=partial(shown.update, "trials"))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     if output is OutputFormat.JSON:
@@ -47,13 +49,13 @@ def run_audit_command(
 
 def audit_table(report: AuditReport) -> Table:
     """Bound, claim and verdict, for people."""
-    found, bound, pair = report.answer, report.bound, report.pair
-    unit = found.plan.per_unit
+    guarantee, bound, pair = report.answer, report.bound, report.pair
+    unit = guarantee.plan.per_unit
     view = (
         "one user's own messages" if report.local else f"shuffled messages of {pair.users:,} users"
     )
     table = Table(
-        title=f"[bold]audit: {found.plan.kind}[/bold]",
+        title=f"[bold]audit: {guarantee.plan.kind}[/bold]",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         show_header=False,
@@ -61,7 +63,7 @@ def audit_table(report: AuditReport) -> Table:
     )
     table.add_row(
         "parameters",
-        ", ".join(f"{name} = {value}" for name, value in found.plan.parameters.items()),
+        ", ".join(f"{name} = {value}" for name, value in guarantee.plan.parameters.items()),
     )
     others = "" if report.local else f", all others hold {pair.others}"
     table.add_row("seen", f"{view}: one user {pair.value} or {pair.changed}{others}")
@@ -82,17 +84,17 @@ def audit_table(report: AuditReport) -> Table:
     )
     if not report.local:
         table.add_row(
-            "ε attained", f"{number(found.attained)}{unit}  (exact, on a dataset of this kind)"
+            "ε attained", f"{number(guarantee.attained)}{unit}  (exact, on a dataset of this kind)"
         )
-        table.add_row("ε certified", f"{number(found.certified)}{unit}")
-    table.add_row("ε_L, all nodes corrupt", f"{number(found.corrupted)}{unit}")
-    if found.published is not None:
+        table.add_row("ε certified", f"{number(guarantee.certified)}{unit}")
+    table.add_row("ε_L, all nodes corrupt", f"{number(guarantee.corrupted)}{unit}")
+    if guarantee.published is not None:
         words = (
             "a paper's formula, contradicted by this audit"
             if report.published_broken
             else "a paper's formula"
         )
-        table.add_row("ε published", f"{number(found.published)}{unit}  ({words})")
+        table.add_row("ε published", f"{number(guarantee.published)}{unit}  ({words})")
     colour = "bold red" if report.broken else "green"
     table.add_row(
         "verdict",

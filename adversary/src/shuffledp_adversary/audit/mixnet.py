@@ -27,7 +27,7 @@ from shuffledp.commands.questions import Question
 from shuffledp.guarantees import guarantee_of
 from shuffledp.progress import Stages
 from shuffledp_adversary.audit.audit import AuditReport, Effort, neighbours_of, spec_of
-from shuffledp_adversary.audit.neighbours import Neighbours, ranked
+from shuffledp_adversary.audit.neighbours import Neighbours, rank_answers
 from shuffledp_adversary.evidence import epsilon_bound
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import UsageError
@@ -42,9 +42,9 @@ OPEN_SECONDS: Final = 600.0
 
 
 def audit_through_mixnet(
-    asked: Question, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
+    question: Question, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
 ) -> AuditReport:
-    """Plays `effort.trials` rounds on each dataset over processes of its own, and measures their
+    """Play `effort.trials` rounds on each dataset over processes of its own, and measure their
     published answers.
 
     A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant
@@ -56,26 +56,27 @@ def audit_through_mixnet(
         ShuffleDPError: whatever ended a round.
     """
     began = time.perf_counter()
-    found, users = guarantee_of(asked), asked.setting.users
-    if effort.local or asked.delta == 0 or not found.certified:
+    guarantee, users = guarantee_of(question), question.setting.users
+    if effort.local or question.delta == 0 or not guarantee.certified:
         raise UsageError(
             "through the mixnet a round needs an epsilon and a delta above 0, and has no local view"
         )
-    pair = neighbours_of(asked, effort, users)
-    reports = asyncio.run(_rounds(asked, found.certified, pair, effort.trials, pool, progress))
-    codes = ranked(np.array([report.estimate.values for report in reports]), pair)
-    bound = epsilon_bound(codes[::2], codes[1::2], asked.delta, effort.confidence)
-    ran = replace(asked, spec=reports[0].final.mechanism, asked=())
+    pair = neighbours_of(question, effort, users)
+    reports = asyncio.run(
+        _rounds(question, guarantee.certified, pair, effort.trials, pool, progress)
+    )
+    codes = rank_answers(np.array([report.estimate.values for report in reports]), pair)
+    bound = epsilon_bound(codes[::2], codes[1::2], question.delta, effort.confidence)
+    ran = replace(question, spec=reports[0].final.mechanism, asked=())
     certified = [report.final.epsilon.certified for report in reports]
     # The weakest claim of all: what contradicts this one contradicts that of every round.
     claimed = None if None in certified else max(bound for bound in certified if bound is not None)
     seconds = time.perf_counter() - began
-    each = sum(report.seconds["total"] for report in reports) / len(reports)
+    seconds_each = sum(report.seconds["total"] for report in reports) / len(reports)
     notes = (
-        f"{len(reports)} rounds over real processes, {each:.2f} s each: weak by nature, only "
-        f"gross faults would show",
-        "the mechanism's parameters are those the accountant calibrated for the asked ones' "
-        "epsilon",
+        f"{len(reports)} rounds over real processes, {seconds_each:.2f} s each: a weak test, which "
+        "shows only gross faults",
+        "the mechanism's parameters are those the accountant calibrated for the given epsilon",
     )
     return AuditReport(
         guarantee_of(ran),
@@ -89,7 +90,7 @@ def audit_through_mixnet(
 
 
 async def _rounds(
-    asked: Question,
+    question: Question,
     epsilon: float,
     pair: Neighbours,
     trials: int,
@@ -100,15 +101,15 @@ async def _rounds(
     alike.
     """
     datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
-    units = (asked.max_distance or 1) if asked.per_unit else 1
+    units = (question.max_distance or 1) if question.per_unit else 1
     budget = LocalBudget(
-        epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * asked.delta)
+        epsilon=2 * epsilon * units * 2 * trials, delta=min(0.999, 2 * trials * question.delta)
     )
     with tempfile.TemporaryDirectory(prefix="shuffledp-") as folder:
-        system = LocalSystem(Path(folder), nodes=asked.nodes, budget=budget)
+        system = LocalSystem(Path(folder), nodes=question.nodes, budget=budget)
         try:
             await asyncio.gather(system.start(), warm(pool))
-            plan = _plan(system, asked, epsilon)
+            plan = _plan(system, question, epsilon)
             reports = []
             for number in range(2 * trials):
                 reports.append(await _round(system, plan, datasets[number % 2], pool))
@@ -125,14 +126,14 @@ async def _round(
     return await run_round(system, plan, values, pool, Stages(Console(quiet=True)), StageClock())
 
 
-def _plan(system: LocalSystem, asked: Question, epsilon: float) -> RoundPlan:
-    spec, setting = spec_of(asked), asked.setting
+def _plan(system: LocalSystem, question: Question, epsilon: float) -> RoundPlan:
+    spec, setting = spec_of(question), question.setting
     return RoundPlan(
         population=system.population,
         mechanism=spec.kind,
         size=spec.size,
         epsilon=epsilon,
-        delta=asked.delta,
+        delta=question.delta,
         adjacency=setting.adjacency,
         max_distance=setting.max_distance,
         min_reports=setting.users,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_adversary.audit.sampling import Dataset
-from shuffledp_adversary.evidence import numbered
+from shuffledp_adversary.evidence import number_outcomes
 from shuffledp_core.errors import UsageError
 from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import Answers, Mechanism
@@ -47,10 +47,11 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
     Raises:
         UsageError: a value outside the domain, or the same value twice.
     """
-    for held in (value, changed):
-        if not 0 <= held < spec.domain:
+    for candidate in (value, changed):
+        if not 0 <= candidate < spec.domain:
             raise UsageError(
-                f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, not {held}"
+                f"values must be from 0 to {spec.domain - 1}, the mechanism's domain, "
+                f"not {candidate}"
             )
     if value == changed:
         raise UsageError(
@@ -80,25 +81,25 @@ def outcomes(
         pair: on which datasets.
         counts: of both, each of shape (trials, spec.cells).
     """
-    rows, place = _distinct(counts)
+    rows, row_of_trial = _distinct(counts)
     answers = np.array([estimate(spec, row, pair.users).values for row in rows])
-    codes = ranked(answers, pair)[place]
+    codes = rank_answers(answers, pair)[row_of_trial]
     return codes[: len(counts[0])], codes[len(counts[0]) :]
 
 
-def ranked(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
+def rank_answers(answers: NDArray[np.float64], pair: Neighbours) -> NDArray[np.int64]:
     """Equal whole numbers for equal answers, in the order of what they say about the change.
 
     A histogram says it by its estimate for the changed value less the one for the first value, a
     sum by itself. So the tails of the order are sensible events, and the likelihood-ratio events
     are as fine as the answers.
     """
-    said = (
+    statistic = (
         answers[:, 0]
         if answers.shape[1] == 1
         else answers[:, pair.changed] - answers[:, pair.value]
     )
-    _, codes = np.unique(np.column_stack((said, answers)), axis=0, return_inverse=True)
+    _, codes = np.unique(np.column_stack((statistic, answers)), axis=0, return_inverse=True)
     return codes.ravel().astype(np.int64)
 
 
@@ -107,19 +108,22 @@ def _distinct(counts: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArr
 
     Rows have one sum: the first count is redundant.
     """
-    base, width = int(counts[0][0].sum()) + 1, counts[0].shape[1] - 1
+    base = int(counts[0][0].sum()) + 1
+    width = counts[0].shape[1] - 1
     # A row is written as one number, with the counts as digits below `base`: one-to-one while it
     # fits into 63 bits.
     if base**width >= 2**63:
-        rows, place = np.unique(np.concatenate(counts), axis=0, return_inverse=True)
-        return rows, place.ravel()
+        rows, row_of_trial = np.unique(np.concatenate(counts), axis=0, return_inverse=True)
+        return rows, row_of_trial.ravel()
     digits = base ** np.arange(width, dtype=np.int64)
-    present, place = numbered(np.concatenate([one[:, 1:] @ digits for one in counts]))
+    present, row_of_trial = number_outcomes(
+        np.concatenate([array[:, 1:] @ digits for array in counts])
+    )
     # Any trial of an outcome stands for all of them.
     last = np.zeros(len(present), dtype=np.int64)
-    last[place] = np.arange(len(place))
+    last[row_of_trial] = np.arange(len(row_of_trial))
     first, second = counts
     rows = np.where(
         (last < len(first))[:, np.newaxis], first[last % len(first)], second[last % len(second)]
     )
-    return rows, place
+    return rows, row_of_trial

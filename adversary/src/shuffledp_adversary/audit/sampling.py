@@ -40,7 +40,7 @@ _MOST_CELLS: Final = 2**28
 """Trials times symbols that are kept at once: 2 GiB."""
 
 _USUAL_CELLS: Final = 2**27
-"""The same for trials that nobody asked for."""
+"""Trials times symbols that a default number of trials may need."""
 
 
 def shuffled_counts(
@@ -73,7 +73,7 @@ def shuffled_counts(
         )
     sizes = [_chunks(trials, len(values)) for values in datasets]
     chunks = [
-        (partial(_run, spec, values, size, sampler), size)
+        (partial(_run_chunk, spec, values, size, sampler), size)
         for values, row in zip(datasets, sizes, strict=True)
         for size in row
     ]
@@ -82,7 +82,7 @@ def shuffled_counts(
 
 
 def usual_trials(spec: Mechanism, trials: int) -> int:
-    """So many trials on each of two datasets, or as many as their counts leave room for."""
+    """Limit the trials on each of two datasets to what memory allows."""
     return min(trials, max(1, _USUAL_CELLS // (2 * spec.cells)))
 
 
@@ -98,14 +98,14 @@ def one_by_one(
 
 def _chunks(trials: int, users: int) -> list[int]:
     size = max(1, _DRAWS // users)
-    whole, rest = divmod(trials, size)
-    return [size] * whole + ([rest] if rest else [])
+    full, rest = divmod(trials, size)
+    return [size] * full + ([rest] if rest else [])
 
 
-def _run(
+def _run_chunk(
     spec: Mechanism, values: Dataset, trials: int, sampler: Sampler
 ) -> NDArray[np.integer[Any]]:
-    """One task in a worker, in narrow words; every task has a source of randomness of its own."""
-    held = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
-    counts = spec.count(sampler(spec, held, RandomArrays()))
+    """Run one task in a worker, with its own source of randomness; return narrow integers."""
+    tiled = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
+    counts = spec.count(sampler(spec, tiled, RandomArrays()))
     return counts.astype(np.min_scalar_type(int(counts.max())))

@@ -16,9 +16,7 @@ LINES: Final = 20
 
 
 class TrialProgress:
-    """Counts trials on standard error, so that a long count is not silent where nobody sees a
-    bar.
-    """
+    """Counts trials on standard error, so that a long count is not silent where there is no bar."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = Console(stderr=True) if console is None else console
@@ -40,7 +38,7 @@ class TrialProgress:
             self._stages.__exit__(kind, error, trace)
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """Shows `stage` at done of total."""
+        """Show `stage` at done of total."""
         if self._stages is not None:
             self._stages.update(stage, done, total)
             return

@@ -39,7 +39,7 @@ _CELLS: Final = 2**22
 
 
 def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> NDArray[np.int64]:
-    """Guesses the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x
+    """Guess the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x
     of equals.
 
     A uniform prior makes it the maximum-likelihood guess.
@@ -53,7 +53,7 @@ def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> 
     best = np.empty(len(distinct), dtype=np.int64)
     rows = max(1, _CELLS // spec.domain)
     with np.errstate(divide="ignore"):
-        # What nobody holds gets -inf, and is never guessed.
+        # A value that no user holds gets -inf, and is never guessed.
         log_prior = np.log(prior)
     for start in range(0, len(distinct), rows):
         block = distinct[start : start + rows]
@@ -68,13 +68,13 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
     Raises:
         UsageError: the mechanism's package registers no such law, or it cannot be tabulated.
     """
-    found = registered(log_likelihood, spec)
-    if found is None:
+    law = registered(log_likelihood, spec)
+    if law is None:
         raise UsageError(
             f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed "
             f"from them"
         )
-    return found(spec, answers)
+    return law(spec, answers)
 
 
 @log_likelihood.register
@@ -101,16 +101,17 @@ def _(spec: RapporHistogram, answers: NDArray[np.int64]) -> Floats:
     Of one report.
     """
     low, high = (float(chance) for chance in spec.reported)
-    held = answers[:, None] >> np.arange(spec.symbols) & 1
-    others = np.where(held == 1, math.log(low), math.log1p(-low))
-    own = np.where(held == 1, math.log(high), math.log1p(-high))
-    return np.asarray(others.sum(axis=1, keepdims=True) - others + own)
+    set_bits = answers[:, None] >> np.arange(spec.symbols) & 1
+    others = np.where(set_bits == 1, math.log(low), math.log1p(-low))
+    of_value = np.where(set_bits == 1, math.log(high), math.log1p(-high))
+    return np.asarray(others.sum(axis=1, keepdims=True) - others + of_value)
 
 
 @log_likelihood.register
 def _(spec: OneBitShuffle, answers: NDArray[np.int64]) -> Floats:
     """Log of p/2 + (1 - p) x/k for a 1, and of what is left for a 0."""
-    flip, share = float(spec.randomise / 2), np.arange(spec.domain) / spec.max_value
+    flip = float(spec.randomise / 2)
+    share = np.arange(spec.domain) / spec.max_value
     ones = flip + float(1 - spec.randomise) * share
     zeros = flip + float(1 - spec.randomise) * (1 - share)
     return np.log(np.where(answers[:, None] == 1, ones, zeros))
@@ -120,7 +121,8 @@ def _(spec: OneBitShuffle, answers: NDArray[np.int64]) -> Floats:
 def _(spec: QuantisedRR, answers: NDArray[np.int64]) -> Floats:
     """Between the two steps that a value is rounded to."""
     steps, rest = np.divmod(np.arange(spec.domain) * spec.bits, spec.max_value)
-    share, of_steps = rest / spec.max_value, np.exp(log_likelihood(spec.code, answers))
+    share = rest / spec.max_value
+    of_steps = np.exp(log_likelihood(spec.code, answers))
     # The largest value is the last step, with no share left for one above it.
     above = of_steps[:, np.minimum(steps + 1, spec.bits)]
     with np.errstate(divide="ignore"):
@@ -150,7 +152,7 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
     One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
     """
-    law = _tabulated(spec.noise_rate, spec.noise_shares)
+    law = _noise_table(spec.noise_rate, spec.noise_shares)
     shifted = np.arange(spec.domain, dtype=np.float64) + spec.padding
     last = spec.messages_per_user
     table = law.mass(answers[:, None] - shifted).low
@@ -164,17 +166,17 @@ def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
     """The noises that lead from x to the answer modulo q, with and without wrapping around, but for
     1e-17 of them.
     """
-    law = _tabulated(spec.noise_epsilon, spec.shares)
+    law = _noise_table(spec.noise_epsilon, spec.shares)
     noise = np.asarray((answers[:, None] - np.arange(spec.domain)) % spec.modulus, dtype=np.float64)
     turns = 1 + math.ceil(40 / (float(spec.noise_epsilon) * spec.modulus))
-    found = law.mass(noise).low
+    log_mass = law.mass(noise).low
     for turn in range(1, turns + 1):
         for way in (-turn, turn):
-            found = np.logaddexp(found, law.mass(noise + way * spec.modulus).low)
-    return np.asarray(found, dtype=np.float64)
+            log_mass = np.logaddexp(log_mass, law.mass(noise + way * spec.modulus).low)
+    return np.asarray(log_mass, dtype=np.float64)
 
 
-def _tabulated(noise_epsilon: Fraction, shares: int) -> NoiseTable:
+def _noise_table(noise_epsilon: Fraction, shares: int) -> NoiseTable:
     law = share_law(noise_epsilon, shares)
     if law is None:
         raise UsageError(

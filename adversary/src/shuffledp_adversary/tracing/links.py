@@ -20,13 +20,15 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Step:
-    """One attempted join: number `found` at `after` of the `records` that left node `before`."""
+class JoinStep:
+    """An attempted join: `joined` of the `records` that left node `before` were found at
+    `after`.
+    """
 
     before: str
     after: str
     records: int
-    found: int
+    joined: int
 
 
 @dataclass(frozen=True)
@@ -41,51 +43,54 @@ class Links:
 
     senders: NDArray[np.int64]
     placed: NDArray[np.int64]
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
 
 
 def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links:
-    """Follows every record from node 1's senders to the board, as far as the logs lead.
+    """Follow every record from node 1's senders to the board, as far as the logs lead.
 
     Args:
         logs: by position on the route, at least one.
         board: shape (messages, bytes of one), the published messages.
     """
-    known = [logs[position] for position in sorted(logs)]
-    senders = placed = _at_the_start(known[0])
+    ordered = [logs[position] for position in sorted(logs)]
+    senders = placed = _at_the_start(ordered[0])
     steps = []
-    for log, following in zip(known, [*known[1:], None], strict=True):
-        left, kept = senders[log.permutation], placed[log.permutation]
+    for log, following in zip(ordered, [*ordered[1:], None], strict=True):
+        left_senders, left_placed = senders[log.permutation], placed[log.permutation]
         came = link_digests(board) if following is None else following.incoming
         places = find_rows(log.outgoing, came)
-        found = places >= 0
+        joined = places >= 0
         senders = np.full(len(came), NOBODY, dtype=np.int64)
-        senders[places[found]] = left[found]
+        senders[places[joined]] = left_senders[joined]
         # As if the nodes between the two logs had kept the order; to be tried only where they
         # dropped nothing.
         placed = (
-            kept.copy() if len(came) == len(kept) else np.full(len(came), NOBODY, dtype=np.int64)
+            left_placed.copy()
+            if len(came) == len(left_placed)
+            else np.full(len(came), NOBODY, dtype=np.int64)
         )
-        placed[places[found]] = kept[found]
+        placed[places[joined]] = left_placed[joined]
         after = "the board" if following is None else following.header.node
-        steps.append(Step(log.header.node, after, len(places), int(found.sum())))
+        steps.append(JoinStep(log.header.node, after, len(places), int(joined.sum())))
     return Links(senders, placed, tuple(steps))
 
 
-def find_rows(wanted: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Finds the place of every row of `wanted` in `among`, or -1.
+def find_rows(rows: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Find the place of every row of `rows` in `among`, or -1.
 
     Both have rows of one width, and all rows differ.
     """
     if not len(among):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    keys, known = as_keys(wanted), as_keys(among)
-    order = np.argsort(known)
+        return np.full(len(rows), -1, dtype=np.int64)
+    keys = as_keys(rows)
+    among_keys = as_keys(among)
+    order = np.argsort(among_keys)
     # A row above all of them has no place there; clipped to the last, it fails the comparison
     # below.
-    places = np.minimum(np.searchsorted(known[order], keys), len(known) - 1)
-    found = order[places]
-    return np.where(known[found] == keys, found, -1).astype(np.int64)
+    places = np.minimum(np.searchsorted(among_keys[order], keys), len(among_keys) - 1)
+    candidates = order[places]
+    return np.where(among_keys[candidates] == keys, candidates, -1).astype(np.int64)
 
 
 def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from shuffledp.published import BOARD
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, clopper_pearson
 from shuffledp_adversary.tracing.likelihood import guess_values
-from shuffledp_adversary.tracing.links import NOBODY, Step, find_rows, join_logs
+from shuffledp_adversary.tracing.links import NOBODY, JoinStep, find_rows, join_logs
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Manifest, Result
 from shuffledp_core.documents.signed import Signed
@@ -38,7 +38,7 @@ from shuffledp_sim.captured import LOGS, TRUTH
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedRound:
     """One round as its adversary sees it.
 
     Attributes:
@@ -84,7 +84,7 @@ class TracedUsers:
 
 
 @dataclass(frozen=True)
-class Trace:
+class TraceResult:
     """Success of the adversary.
 
     Attributes:
@@ -100,31 +100,33 @@ class Trace:
             batch; None as above, and where no sender is known.
         correct_uniform: the same by maximum likelihood alone, without knowing the population.
         confidence: of `interval`.
-        found: the users who were traced; None if no sender is known.
+        traced_users: the users who were traced; None if no sender is known.
     """
 
     corrupt: tuple[int, ...]
     nodes: int
     users: int
     traced: int
-    steps: tuple[Step, ...]
+    steps: tuple[JoinStep, ...]
     baseline: float | None
     correct: int | None
     correct_by_place: int | None
     correct_uniform: int | None
     confidence: float
-    found: TracedUsers | None = field(repr=False)
+    traced_users: TracedUsers | None = field(repr=False)
 
     def people(self) -> Iterator[TracedPerson]:
         """Everyone who was traced, in the order in which node 1 accepted them."""
-        if self.found is None:
+        if self.traced_users is None:
             return
-        for place, credential in enumerate(self.found.credentials):
+        for index, credential in enumerate(self.traced_users.credentials):
             yield TracedPerson(
                 credential=credential.tobytes().hex(),
-                sent=int(self.found.sent[place]),
-                guess=int(self.found.guesses[place]),
-                value=None if self.found.values is None else int(self.found.values[place]),
+                sent=int(self.traced_users.sent[index]),
+                guess=int(self.traced_users.guesses[index]),
+                value=None
+                if self.traced_users.values is None
+                else int(self.traced_users.values[index]),
             )
 
     @property
@@ -164,16 +166,16 @@ class Trace:
                 None if self.correct_uniform is None else self.correct_uniform / self.users
             ),
             "guessing_without_messages": self.baseline,
-            "joined": [[step.before, step.after, step.found, step.records] for step in self.steps],
+            "joined": [[step.before, step.after, step.joined, step.records] for step in self.steps],
         }
 
 
 def trace_round(
-    captured: Captured,
+    captured: CapturedRound,
     corrupt: Collection[int] | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> Trace:
-    """Joins the logs, rebuilds each user's answer, and guesses its value.
+) -> TraceResult:
+    """Join the logs, rebuilds each user's answer, and guess its value.
 
     Args:
         captured: what the adversary holds.
@@ -181,7 +183,7 @@ def trace_round(
         confidence: of the interval.
 
     Raises:
-        UsageError: a log that is wanted is not there, or none is wanted.
+        UsageError: a requested log is missing, or none is requested.
     """
     used = sorted(captured.logs if corrupt is None else corrupt)
     missing = [position for position in used if position not in captured.logs]
@@ -192,38 +194,40 @@ def trace_round(
     logs = {position: captured.logs[position] for position in used}
     users = logs[used[0]].header.users
     links = join_logs(logs, captured.board)
-    traced, answers = _rebuilt(captured, links.senders, users)
+    traced, answers = _rebuild_answers(captured, links.senders, users)
     guesses = [_guesses(captured, traced, answers, prior) for prior in _priors(captured)]
-    values, known = captured.values, captured.population
+    values, population = captured.values, captured.population
     by_place = None
     if values is not None and (links.placed != NOBODY).any():
-        placed = _guesses(captured, *_rebuilt(captured, links.placed, users), _priors(captured)[0])
+        placed = _guesses(
+            captured, *_rebuild_answers(captured, links.placed, users), _priors(captured)[0]
+        )
         by_place = int((placed == values).sum())
     if values is None:
-        # Nobody is traced without node 1, so every guess is the most frequent value: right for
+        # No user is traced without node 1, so every guess is the most frequent value: right for
         # exactly its holders.
         right = [
-            None if known is None else int(known[int(np.argmax(prior))])
+            None if population is None else int(population[int(np.argmax(prior))])
             for prior in _priors(captured)
         ]
     else:
         right = [int((guess == values).sum()) for guess in guesses]
-    return Trace(
+    return TraceResult(
         corrupt=tuple(used),
         nodes=captured.nodes,
         users=users,
         traced=int(traced.sum()),
         steps=links.steps,
-        baseline=None if known is None else int(known.max()) / users,
+        baseline=None if population is None else int(population.max()) / users,
         correct=right[0],
         correct_by_place=by_place,
         correct_uniform=right[1],
         confidence=confidence,
-        found=_found(logs, traced, answers, guesses[0], values),
+        traced_users=_traced_users(logs, traced, answers, guesses[0], values),
     )
 
 
-def _found(
+def _traced_users(
     logs: Mapping[int, CorruptLog],
     traced: NDArray[np.bool_],
     answers: NDArray[np.int64],
@@ -241,8 +245,8 @@ def _found(
     )
 
 
-def _rebuilt(
-    captured: Captured, senders: NDArray[np.int64], users: int
+def _rebuild_answers(
+    captured: CapturedRound, senders: NDArray[np.int64], users: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Mask of the users who were traced completely, and each one's answer; shape (users,) both."""
     linked: NDArray[np.bool_] = senders != NOBODY
@@ -252,16 +256,16 @@ def _rebuilt(
         symbols = (symbols << 8) | column
     linked &= (
         symbols < captured.final.mechanism.alphabet
-    )  # any other says nothing, and its sender cannot be guessed at
+    )  # an invalid symbol gives no answer to guess from
     count = np.bincount(senders[linked], minlength=users)
-    said = np.zeros(users, dtype=np.int64)
-    np.add.at(said, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
+    sums = np.zeros(users, dtype=np.int64)
+    np.add.at(sums, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
     # A sum over some of a user's messages is no answer, and the likelihood knows whole answers
     # only.
-    return count == geometry.messages_per_user, captured.final.mechanism.joined(said)
+    return count == geometry.messages_per_user, captured.final.mechanism.joined(sums)
 
 
-def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:
+def _priors(captured: CapturedRound) -> Sequence[NDArray[np.float64]]:
     """Priors: the population's distribution (uniform where it is unknown), and the uniform one."""
     uniform = np.ones(captured.final.mechanism.domain)
     return (
@@ -271,7 +275,7 @@ def _priors(captured: Captured) -> Sequence[NDArray[np.float64]]:
 
 
 def _guesses(
-    captured: Captured,
+    captured: CapturedRound,
     traced: NDArray[np.bool_],
     answers: NDArray[np.int64],
     prior: NDArray[np.float64],
@@ -283,8 +287,8 @@ def _guesses(
     return guesses
 
 
-def load_captured(folder: Path, logs: Path | None = None) -> Captured:
-    """Loads and verifies a round's folder.
+def load_captured(folder: Path, logs: Path | None = None) -> CapturedRound:
+    """Load and verify a round's folder.
 
     1. Manifest and result are the analyst's, of one round; the final certificate is the
        accountant's.
@@ -303,7 +307,7 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
         raise ConfigError(f"there is no folder {folder}; a round is in out/<round>")
     if (folder / "manifest.json").exists() and not (folder / BOARD).exists():
         raise ConfigError(
-            f"{folder} is a round without corrupt nodes: nobody wrote down what to trace by; "
+            f"{folder} is a round without corrupt nodes, so there are no logs to trace by; "
             "play one with `shuffledp demo --corrupt 1,2,3`"
         )
     roster = read_roster(
@@ -326,20 +330,22 @@ def load_captured(folder: Path, logs: Path | None = None) -> Captured:
             f"{folder / BOARD} is not the board whose digest the analyst signed"
         )
     board = np.frombuffer(packed, dtype=np.uint8).reshape(-1, manifest.geometry.plain_bytes)
-    found = read_logs(logs or folder / LOGS, manifest.deployment, manifest.round_id)  # 3
-    _check_logs(found, manifest, result)
-    held = _truth(folder / TRUTH)
-    return Captured(
+    node_logs = read_logs(logs or folder / LOGS, manifest.deployment, manifest.round_id)  # 3
+    _check_logs(node_logs, manifest, result)
+    truth = _truth(folder / TRUTH)
+    return CapturedRound(
         manifest=manifest,
         final=final,
         board=board,
-        logs=found,
-        values=None if held is None else _in_spool_order(held, found),
-        population=None if held is None else np.bincount(held[1], minlength=final.mechanism.domain),
+        logs=node_logs,
+        values=None if truth is None else _in_spool_order(truth, node_logs),
+        population=None
+        if truth is None
+        else np.bincount(truth[1], minlength=final.mechanism.domain),
     )
 
 
-def trace_folder(folder: Path) -> Trace:
+def trace_folder(folder: Path) -> TraceResult:
     """The attack with all that a round's folder holds: the `shuffledp.tracers` entry point, for
     `shuffledp demo`.
     """
@@ -374,8 +380,8 @@ def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
     if not path.exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            return found["credentials"], found["values"]
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return archive["credentials"], archive["values"]
     except (OSError, EOFError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
         raise CorruptLogError(
             f"{path} is torn: {error}; remove it to trace without measuring success"
@@ -383,13 +389,13 @@ def _truth(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
 
 
 def _in_spool_order(
-    held: tuple[NDArray[np.uint8], NDArray[np.int64]], logs: dict[int, CorruptLog]
+    truth: tuple[NDArray[np.uint8], NDArray[np.int64]], logs: dict[int, CorruptLog]
 ) -> NDArray[np.int64] | None:
     if 1 not in logs or logs[1].credentials is None:
         return None
-    places = find_rows(logs[1].credentials, held[0])
+    places = find_rows(logs[1].credentials, truth[0])
     if (places < 0).any():
         raise CorruptLogError(
             f"{int((places < 0).sum())} senders of node 1's log are not in {TRUTH}"
         )
-    return held[1][places]
+    return truth[1][places]

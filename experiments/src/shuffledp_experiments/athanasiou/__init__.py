@@ -13,9 +13,9 @@ from shuffledp_experiments.athanasiou import (
     planar,
     sentences,
 )
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 
-ENTRIES: Final[tuple[Entry, ...]] = tuple(
+ENTRIES: Final[tuple[Experiment, ...]] = tuple(
     entry
     for module in (losses, planar, boost, corrupted, noise, claims, sentences)
     for entry in module.ENTRIES

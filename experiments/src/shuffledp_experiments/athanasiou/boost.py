@@ -10,7 +10,16 @@ from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import bounds
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.sums.geo import published_epsilon, published_padding
 
 if TYPE_CHECKING:
@@ -34,7 +43,7 @@ def spec(rate: float, users: int, delta: float) -> GeoShuffle:
     )
 
 
-def run(work: Work) -> Found:
+def run_boost(work: RunInputs) -> Results:
     """Theorem 4.1 as printed and as released, by n, beside both sides of the truth for changes up
     to d_max.
     """
@@ -61,8 +70,10 @@ def run(work: Work) -> Found:
                 )
         for d_max in work["d_max"]:
             settings = {"epsilon_geo": rate, "delta": delta, "d_max": d_max}
-            found = {n: bounds(spec(rate, n, delta), n, delta, d_max) for n in work["certified"]}
-            for n, each in found.items():
+            both_sides = {
+                n: bounds(spec(rate, n, delta), n, delta, d_max) for n in work["certified"]
+            }
+            for n, sides in both_sides.items():
                 series = f"ε_geo = {rate:g}, d <= {d_max}"
                 rows.append(
                     Row(
@@ -71,7 +82,7 @@ def run(work: Work) -> Found:
                         "n",
                         n,
                         Y,
-                        each.certified,
+                        sides.certified,
                         settings=settings,
                     )
                 )
@@ -82,20 +93,20 @@ def run(work: Work) -> Found:
                         "n",
                         n,
                         Y,
-                        each.attained,
+                        sides.attained,
                         settings=settings,
                     )
                 )
         n = work["judged"]
-        told = printed.present(published_epsilon(Fraction(rate), n, delta))
+        published = printed.present(published_epsilon(Fraction(rate), n, delta))
         for d_max in (min(work["d_max"]), max(work["d_max"])):
-            each = bounds(spec(rate, n, delta), n, delta, d_max)
+            sides = bounds(spec(rate, n, delta), n, delta, d_max)
             claims.append(
                 judge(
                     f"Theorem 4.1 at d = 1, n = {n}, ε_geo = {rate:g}, changes up to {d_max}",
-                    told,
-                    certified=each.certified,
-                    attained=each.attained,
+                    published,
+                    certified=sides.certified,
+                    attained=sides.attained,
                     why={
                         Verdict.FALSE: "d = 1 is its best case (S12)",
                         Verdict.LOOSE: "at d = 1 it is far above",
@@ -104,33 +115,33 @@ def run(work: Work) -> Found:
             )
     none = [n for n in range(1, 10) if published_epsilon(Fraction(1, 5), n, delta) is None]
     claims.append(
-        Claim(
+        PaperClaim(
             "figure 3 from n = 1 on",
             Verdict.NOT_REPRODUCED,
             f"Theorem 4.1 has no value for n <= {max(none)}: its t is not below ε_geo there",
         )
     )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def draw(found: Found) -> Figure:
+def draw(result: Results) -> Figure:
     """One panel for each of three ε_geo: printed against true for the smallest and the largest
     change.
     """
-    rates = sorted({float(r.settings["epsilon_geo"]) for r in found.rows})  # type: ignore[arg-type]
-    reach = sorted({int(r.settings["d_max"]) for r in found.rows if r.kind is Kind.CERTIFIED})  # type: ignore[call-overload]
+    rates = sorted({float(r.settings["epsilon_geo"]) for r in result.rows})  # type: ignore[arg-type]
+    reach = sorted({int(r.settings["d_max"]) for r in result.rows if r.kind is Kind.CERTIFIED})  # type: ignore[call-overload]
     chosen = sorted({rates[0], rates[len(rates) // 2], rates[-1]})
     figure, axes = drawing.panels(1, len(chosen), width=3.9 * len(chosen), height=4.8)
     for panel, rate in zip(axes[0], chosen, strict=True):
         name = f"ε_geo = {rate:g}"
         panel.axhline(rate, color=drawing.QUIET, lw=1, ls=":", label="ε_geo: one report by itself")
-        drawing.line(panel, found, f"{name}, as printed", label="Theorem 4.1 as printed (d = 1)")
-        drawing.line(panel, found, f"{name}, as released", label="as released", ls="--", lw=1.1)
+        drawing.line(panel, result, f"{name}, as printed", label="Theorem 4.1 as printed (d = 1)")
+        drawing.line(panel, result, f"{name}, as released", label="as released", ls="--", lw=1.1)
         ends = ((reach[0], "-.", ("s", "+")), (reach[-1], "-", ("o", "x")))
         for d_max, style, (certified, attained) in ends:
             drawing.line(
                 panel,
-                found,
+                result,
                 f"{name}, d <= {d_max}, certified",
                 label=f"certified, d ≤ {d_max}",
                 ls=style,
@@ -139,7 +150,7 @@ def draw(found: Found) -> Figure:
             )
             drawing.line(
                 panel,
-                found,
+                result,
                 f"{name}, d <= {d_max}, attained",
                 label=f"attained, d ≤ {d_max}",
                 ls=style,
@@ -156,8 +167,8 @@ def draw(found: Found) -> Figure:
     return figure
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
-    Entry(
+ENTRIES: Final[tuple[Experiment, ...]] = (
+    Experiment(
         id="002-f3",
         source="Athanasiou et al. 2025, figure 3",
         question="How much does shuffling lower ε of Geo-Shuffle, by n and by the largest change?",
@@ -170,7 +181,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             "judged": 100,
         },
         quick={"users": (5, 10, 20, 50, 100, 200, 500), "certified": (100,), "d_max": (1, 1000)},
-        run=run,
+        run=run_boost,
         draw=draw,
         seconds=20,
         seconds_quick=1.9,

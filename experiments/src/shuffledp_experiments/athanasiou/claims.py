@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.losses import COLOUR, HALF, LOCAL, local_law
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.sums.clamping import least_padding_sgdl, sgdl_any_clamped
 from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
 from shuffledp_privacy.sums.planar import Guarantee, axis_budget, plane_guarantee
@@ -31,8 +40,8 @@ Floats = NDArray[np.float64]
 K: Final = printed.LARGEST
 
 
-def run_fewest(work: Work) -> Found:
-    """How many users RR-Shuffle needs, by Theorem 3.1 and in truth."""
+def run_fewest(work: RunInputs) -> Results:
+    """Compute how many users RR-Shuffle needs, by Theorem 3.1 and exactly."""
     rows, delta = [], work["delta"]
     for epsilon in work["epsilon"]:
         settings = {"delta": delta}
@@ -42,7 +51,7 @@ def run_fewest(work: Work) -> Found:
                 "Theorem 3.1", Kind.PRINTED, "ε", epsilon, "fewest users", fewest, settings=settings
             )
         )
-        # p = 2/(1 + e^ε) gives ε per unit at δ = 0, whoever else is there: one user is enough.
+        # p = 2/(1 + e^ε) gives ε per unit at δ = 0, whatever the others do: one user is enough.
         exact = 1 if pure_randomise(epsilon) < 1 else math.nan
         rows += [
             Row(
@@ -59,8 +68,8 @@ def run_fewest(work: Work) -> Found:
     numbers = printed.fewest_users(0.1, 1e-4)
     released = printed.fewest_users(0.1 + printed.RELEASED_TOLERANCE, printed.RELEASED_DELTA)
     axis = 0.15 / (6 * math.sqrt(2))
-    place = printed.fewest_users(axis, 1e-4 / 2)
-    for told, epsilon, own_delta in ((23, 0.1, 1e-4), (776, axis, 1e-4 / 2)):
+    at_axis = printed.fewest_users(axis, 1e-4 / 2)
+    for stated, epsilon, own_delta in ((23, 0.1, 1e-4), (776, axis, 1e-4 / 2)):
         rows.append(
             Row(
                 "in the paper",
@@ -68,39 +77,39 @@ def run_fewest(work: Work) -> Found:
                 "ε",
                 epsilon,
                 "fewest users",
-                told,
+                stated,
                 settings={"delta": own_delta},
             )
         )
     claims = (
-        Claim(
+        PaperClaim(
             "section 6.2: RR-Shuffle needs 23 users for ε = 0.1",
             Verdict.SOUND if numbers == 23 else Verdict.NOT_REPRODUCED,
             f"Theorem 3.1 gives {numbers}; with the released δ and tolerance {released}",
             23,
         ),
-        Claim(
+        PaperClaim(
             "section 6.3: RR-Shuffle needs 776 users for ε_run = 0.15/(6 √2)",
-            Verdict.SOUND if place == 776 else Verdict.NOT_REPRODUCED,
-            f"Theorem 3.1 gives {place} at δ/2",
+            Verdict.SOUND if at_axis == 776 else Verdict.NOT_REPRODUCED,
+            f"Theorem 3.1 gives {at_axis} at δ/2",
             776,
         ),
     )
-    return Found(
+    return Results(
         tuple(rows),
         claims,
         ("one user is enough for a guarantee: p = 2/(1 + e^ε) is pure at any n",),
     )
 
 
-def draw_fewest(found: Found) -> Figure:
+def draw_fewest(result: Results) -> Figure:
     """Fewest users by ε."""
     figure, axes = drawing.panels(width=7.2, height=4.4)
     panel = axes[0, 0]
-    drawing.line(panel, found, "Theorem 3.1", label="Theorem 3.1, δ = 1e-4")
-    drawing.line(panel, found, "pure plan, certified", label="p = 2/(1 + e^ε), certified")
-    drawing.line(panel, found, "in the paper", ls="", marker="X", ms=8)
-    for row in found.rows:
+    drawing.line(panel, result, "Theorem 3.1", label="Theorem 3.1, δ = 1e-4")
+    drawing.line(panel, result, "pure plan, certified", label="p = 2/(1 + e^ε), certified")
+    drawing.line(panel, result, "in the paper", ls="", marker="X", ms=8)
+    for row in result.rows:
         if row.kind is Kind.PUBLISHED:
             panel.annotate(
                 f"{row.y:g}",
@@ -124,7 +133,7 @@ def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
     return None if share is None else bits_error(users * K, users * HALF, share)
 
 
-def run_crossing(work: Work) -> Found:
+def run_crossing(work: RunInputs) -> Results:
     """From how many users on RR-Shuffle has less error than Geo-Local, as printed and as
     released.
     """
@@ -170,21 +179,21 @@ def run_crossing(work: Work) -> Found:
         for name, (goal, delta) in cases.items()
     }
     first = printed.fewest_users(epsilon, work["delta"])
-    claim = Claim(
+    claim = PaperClaim(
         "section 6.2: RR-Shuffle is worse than Geo-Local for 23 <= n <= 70, ε = 0.1",
         Verdict.SOUND if (first, at["as printed"]) == (23, 71) else Verdict.NOT_REPRODUCED,
         f"as printed for {first} <= n <= {at['as printed'] - 1}; as released up to "
         f"{at['as released'] - 1}",
         70,
     )
-    return Found(tuple(rows), (claim,))
+    return Results(tuple(rows), (claim,))
 
 
-def _first_below(epsilon: float, goal: float, delta: float, known: int) -> int:
+def _first_below(epsilon: float, goal: float, delta: float, enough: int) -> int:
     """Least n for which RR-Shuffle has less error, by bisection between its first n and a known
     one.
     """
-    low, high = printed.fewest_users(goal, delta) - 1, known
+    low, high = printed.fewest_users(goal, delta) - 1, enough
     while high - low > 1:
         n = (low + high) // 2
         law = bits_law(n, goal, delta)
@@ -193,13 +202,13 @@ def _first_below(epsilon: float, goal: float, delta: float, known: int) -> int:
     return high
 
 
-def draw_crossing(found: Found) -> Figure:
+def draw_crossing(result: Results) -> Figure:
     """The errors by n."""
     figure, axes = drawing.panels(width=7.2, height=4.4)
     panel = axes[0, 0]
-    drawing.line(panel, found, LOCAL, color=COLOUR[LOCAL])
-    drawing.line(panel, found, "RR-Shuffle as printed", color=COLOUR["RR-Shuffle"])
-    drawing.line(panel, found, "RR-Shuffle as released", color=COLOUR["RR-Shuffle"], ls="--")
+    drawing.line(panel, result, LOCAL, color=COLOUR[LOCAL])
+    drawing.line(panel, result, "RR-Shuffle as printed", color=COLOUR["RR-Shuffle"])
+    drawing.line(panel, result, "RR-Shuffle as released", color=COLOUR["RR-Shuffle"], ls="--")
     panel.axvspan(
         23,
         70,
@@ -234,20 +243,18 @@ def exact_padding(epsilon: Fraction, users: int, delta: float) -> int:
     return high
 
 
-def run_padding(work: Work) -> Found:
+def run_padding(work: RunInputs) -> Results:
     """Lemma C.1's padding, the least with its property, and the least that the guarantee needs."""
     rows, claims, notes = [], [], []
     for users in work["users"]:
         wrong = []
         for value in work["epsilon"]:
             epsilon, delta = Fraction(str(value)), work["delta"]
-            told, exact = (
-                published_padding(epsilon, users, delta),
-                exact_padding(epsilon, users, delta),
-            )
+            published = published_padding(epsilon, users, delta)
+            exact = exact_padding(epsilon, users, delta)
             settings = {"n": users, "delta": delta}
             pairs: list[tuple[str, Kind, float]] = [
-                ("Lemma C.1", Kind.PRINTED, told),
+                ("Lemma C.1", Kind.PRINTED, published),
                 ("nobody clamped but with δ", Kind.EXACT, exact),
             ]
             for d_max in (1, K):
@@ -265,42 +272,42 @@ def run_padding(work: Work) -> Found:
                 )
                 for name, kind, y in pairs
             ]
-            if told < exact:
+            if published < exact:
                 wrong.append(value)
             if value in work["judged"]:
-                chance = sgdl_any_clamped(epsilon, users, told, users)
+                chance = sgdl_any_clamped(epsilon, users, published, users)
                 claims.append(
-                    Claim(
+                    PaperClaim(
                         f"Lemma C.1, n = {users}, ε = {value:g}, δ = {delta:g}",
                         Verdict.FALSE
-                        if told < exact
+                        if published < exact
                         else Verdict.LOOSE
-                        if told > exact * 1.1
+                        if published > exact * 1.1
                         else Verdict.SOUND,
                         f"somebody is clamped with probability {chance:.2g}",
-                        told,
+                        published,
                         exact,
                         exact,
                     )
                 )
         notes.append(f"n = {users}: Lemma C.1 is too small up to ε = {max(wrong):g}")
-    return Found(tuple(rows), tuple(claims), tuple(notes))
+    return Results(tuple(rows), tuple(claims), tuple(notes))
 
 
-def draw_padding(found: Found) -> Figure:
+def draw_padding(result: Results) -> Figure:
     """A panel for each n."""
-    sizes = sorted({int(r.settings["n"]) for r in found.rows})  # type: ignore[call-overload]
+    sizes = sorted({int(r.settings["n"]) for r in result.rows})  # type: ignore[call-overload]
     figure, axes = drawing.panels(1, len(sizes), width=4.8 * len(sizes), height=4.6, sharey=True)
     for panel, n in zip(axes[0], sizes, strict=True):
-        drawing.line(panel, found, f"Lemma C.1, n = {n}", label="Lemma C.1")
+        drawing.line(panel, result, f"Lemma C.1, n = {n}", label="Lemma C.1")
         drawing.line(
-            panel, found, f"nobody clamped but with δ, n = {n}", label="least with its property"
+            panel, result, f"nobody clamped but with δ, n = {n}", label="least with its property"
         )
         for d_max, style in ((1, "-."), (K, "-")):
             series = f"certified for d <= {d_max}"
             drawing.line(
                 panel,
-                found,
+                result,
                 f"{series}, n = {n}",
                 label=f"needed for (ε, δ), d ≤ {d_max}",
                 ls=style,
@@ -314,17 +321,18 @@ def draw_padding(found: Found) -> Figure:
     return figure
 
 
-def run_tail(work: Work) -> Found:
+def run_tail(work: RunInputs) -> Results:
     """Theorem 3.2 against the exact quantile of the error."""
     rows, claims = [], []
     users, epsilon, delta = work["users"], work["epsilon"], work["delta"]
     share = printed.present(printed.randomise(epsilon, delta, users))
     law = printed.present(bits_law(users, epsilon, delta))
     for beta in work["beta"]:
-        told, exact = printed.theorem_3_2(share, users, beta), law.quantile(1 - beta)
+        bound = printed.theorem_3_2(share, users, beta)
+        exact = law.quantile(1 - beta)
         settings = {"n": users, "epsilon": epsilon, "delta": delta}
         for name, kind, y in (
-            ("Theorem 3.2", Kind.PRINTED, told),
+            ("Theorem 3.2", Kind.PRINTED, bound),
             ("exact quantile", Kind.EXACT, exact),
         ):
             rows.append(Row(name, kind, "β", beta, "error of the sum", y, settings=settings))
@@ -332,21 +340,21 @@ def run_tail(work: Work) -> Found:
             claims.append(
                 judge(
                     f"Theorem 3.2, n = {users}, ε = {epsilon:g}, β = {beta:g}",
-                    told,
+                    bound,
                     certified=exact,
                     attained=exact,
-                    why=f"{told / exact:.2g} times the exact quantile",
+                    why=f"{bound / exact:.2g} times the exact quantile",
                 )
             )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def draw_tail(found: Found) -> Figure:
+def draw_tail(result: Results) -> Figure:
     """Both by β."""
     figure, axes = drawing.panels(width=6.6, height=4.2)
     panel = axes[0, 0]
-    drawing.line(panel, found, "Theorem 3.2")
-    drawing.line(panel, found, "exact quantile")
+    drawing.line(panel, result, "Theorem 3.2")
+    drawing.line(panel, result, "exact quantile")
     panel.set_xscale("log")
     panel.set_ylim(bottom=0)
     panel.set_xlabel("β, probability of a larger error")
@@ -377,28 +385,29 @@ def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
 
 
 def right_by_sum(law: ErrorLaw, distance: int) -> float:
-    """The same by the best look at one noisy number: (1 + total variation)/2."""
+    """Probability of a right guess from one noisy number: (1 + total variation)/2."""
     padded = np.concatenate([law.mass, np.zeros(distance)])
     moved = np.concatenate([np.zeros(distance), law.mass])
     return float(0.5 + 0.25 * np.abs(padded - moved).sum())
 
 
-def run_attacks(work: Work) -> Found:
+def run_attacks(work: RunInputs) -> Results:
     """Section 4.1's outlier among shuffled numbers, and section 8's length of a message.
 
     Exact chances of both.
     """
     users, epsilon, delta, rows = work["users"], work["epsilon"], work["delta"], []
     rate = printed.present(printed.geo_parameter(epsilon, delta, users))
-    one, total = sgdl_error(1.0, rate), sgdl_error(float(users), rate)
+    single = sgdl_error(1.0, rate)
+    total = sgdl_error(float(users), rate)
     settings = {"n": users, "epsilon": epsilon, "epsilon_geo": rate}
     views: dict[str, Callable[[int], float]] = {
-        NUMBERS: lambda d: right_by_largest(one, users, d),
+        NUMBERS: lambda d: right_by_largest(single, users, d),
         BITS: lambda d: right_by_sum(total, d),
-        LENGTH: lambda d: right_by_sum(one, d),
+        LENGTH: lambda d: right_by_sum(single, d),
     }
-    found = {name: {d: view(d) for d in work["d"]} for name, view in views.items()}
-    for name, values in found.items():
+    chances = {name: {d: view(d) for d in work["d"]} for name, view in views.items()}
+    for name, values in chances.items():
         rows += [
             Row(name, Kind.EXACT, "d", d, "chance of a right guess", y, settings=settings)
             for d, y in values.items()
@@ -411,16 +420,16 @@ def run_attacks(work: Work) -> Found:
             LENGTH,
         ),
     ):
-        gap, at = max((found[open_view][d] - found[BITS][d], d) for d in work["d"])
+        gap, at = max((chances[open_view][d] - chances[BITS][d], d) for d in work["d"])
         claims.append(
-            Claim(
+            PaperClaim(
                 statement,
                 Verdict.SOUND if gap > 0.25 else Verdict.NOT_REPRODUCED,
-                f"d = {at}: guessed right with {found[open_view][at]:.3f} against "
-                f"{found[BITS][at]:.3f}",
+                f"d = {at}: guessed right with {chances[open_view][at]:.3f} against "
+                f"{chances[BITS][at]:.3f}",
             )
         )
-    return Found(
+    return Results(
         tuple(rows),
         tuple(claims),
         ("attack outlier and attack length play both with the clients' own code",),
@@ -432,19 +441,19 @@ BITS: Final = "bits shuffled, equally many from everybody"
 LENGTH: Final = "only the ones sent, the length is seen"
 
 
-def draw_attacks(found: Found) -> Figure:
+def draw_attacks(result: Results) -> Figure:
     """Chances of a right guess by the distance of the far value."""
     figure, axes = drawing.panels(width=7.2, height=4.6)
     panel = axes[0, 0]
     for index, name in enumerate((LENGTH, NUMBERS, BITS)):
         drawing.line(
-            panel, found, name, color=(drawing.CYCLE[1], drawing.CYCLE[4], drawing.CYCLE[2])[index]
+            panel, result, name, color=(drawing.CYCLE[1], drawing.CYCLE[4], drawing.CYCLE[2])[index]
         )
     panel.axhline(0.5, color=drawing.QUIET, ls=":", lw=1)
     panel.set_xscale("log")
     panel.set_xlabel("far value d (everybody else holds 0)")
     panel.set_ylabel("chance to guess right: d or 0?")
-    settings = found.rows[0].settings
+    settings = result.rows[0].settings
     panel.set_title(
         "Bits of equal number hide what numbers and lengths show "
         f"(n = {settings['n']}, ε_geo = {settings['epsilon_geo']:.2f})",
@@ -454,7 +463,7 @@ def draw_attacks(found: Found) -> Figure:
     return figure
 
 
-def run_granularity(work: Work) -> Found:
+def run_granularity(work: RunInputs) -> Results:
     """Appendix G: bits against error for each granularity, at equal pure ε per unit.
 
     And appendix D's axes.
@@ -501,7 +510,7 @@ def run_granularity(work: Work) -> Found:
     coarse = work["granularity"][-1]
     lost = quantised_epsilon(1.0, coarse)
     claims.append(
-        Claim(
+        PaperClaim(
             "appendix G: a larger granularity decreases metric privacy",
             Verdict.OPEN,
             f"open there; at ε_Q = 1 for each step of Q = {coarse} a unit costs ln(1 + (e - 1)/Q) "
@@ -522,20 +531,22 @@ def run_granularity(work: Work) -> Found:
             why="Cauchy and Schwarz (S15)",
         )
     )
-    return Found(tuple(rows), tuple(claims), ("Q from right to left; Q = 1 has the most bits",))
+    return Results(tuple(rows), tuple(claims), ("Q from right to left; Q = 1 has the most bits",))
 
 
-def draw_granularity(found: Found) -> Figure:
+def draw_granularity(result: Results) -> Figure:
     """Error by bits, a panel for each ε."""
-    names = [s for s in dict.fromkeys(r.series for r in found.rows) if not s.startswith("ε at")]
-    levels = list(dict.fromkeys(float(r.settings["epsilon"]) for r in found.rows))  # type: ignore[arg-type]
+    names = [s for s in dict.fromkeys(r.series for r in result.rows) if not s.startswith("ε at")]
+    levels = list(dict.fromkeys(float(r.settings["epsilon"]) for r in result.rows))  # type: ignore[arg-type]
     figure, axes = drawing.panels(1, len(levels), width=4.8 * len(levels), height=4.5, sharey=True)
     for panel, level in zip(axes[0], levels, strict=True):
         for index, name in enumerate(n for n in names if n.endswith(f"ε = {level:g}")):
-            drawing.line(panel, found, name, label=name.partition(",")[0], **drawing.cycled(index))
-            kept = [r for r in found.rows if r.series == name]
+            drawing.line(
+                panel, result, name, label=name.partition(",")[0], **drawing.series_style(index)
+            )
+            points = [r for r in result.rows if r.series == name]
             # One label for both lines, below the lower one.
-            for row in (kept[0], kept[-1], kept[len(kept) // 2]) if index else ():
+            for row in (points[0], points[-1], points[len(points) // 2]) if index else ():
                 panel.annotate(
                     f"Q = {row.settings['Q']}",
                     (float(row.x), row.y),
@@ -554,8 +565,8 @@ def draw_granularity(found: Found) -> Figure:
     return figure
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
-    Entry(
+ENTRIES: Final[tuple[Experiment, ...]] = (
+    Experiment(
         id="002-c1",
         source="Athanasiou et al. 2025, sections 6.2 and 6.3",
         question="How many users does RR-Shuffle need?",
@@ -568,7 +579,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         verdicts=frozenset({Verdict.NOT_REPRODUCED}),
         inferred=("epsilon",),
     ),
-    Entry(
+    Experiment(
         id="002-c2",
         source="Athanasiou et al. 2025, section 6.2",
         question="From how many users on is RR-Shuffle better than Geo-Local?",
@@ -581,7 +592,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         seconds_quick=0.5,
         verdicts=frozenset({Verdict.NOT_REPRODUCED}),
     ),
-    Entry(
+    Experiment(
         id="002-c4",
         source="Athanasiou et al. 2025, Lemma C.1",
         question="How much padding does SGDL-Shuffle need?",
@@ -599,7 +610,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         verdicts=frozenset({Verdict.FALSE, Verdict.LOOSE}),
         inferred=("judged",),
     ),
-    Entry(
+    Experiment(
         id="002-c5",
         source="Athanasiou et al. 2025, Theorem 3.2",
         question="How good is the bound on the error of RR-Shuffle?",
@@ -614,7 +625,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         verdicts=frozenset({Verdict.LOOSE}),
         inferred=("beta",),
     ),
-    Entry(
+    Experiment(
         id="002-c6",
         source="Athanasiou et al. 2025, sections 4.1 and 8",
         question="Do shuffled numbers betray an outlier, and lengths a value?",
@@ -629,7 +640,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         verdicts=frozenset({Verdict.SOUND}),
         inferred=("users", "d"),
     ),
-    Entry(
+    Experiment(
         id="002-c7",
         source="Athanasiou et al. 2025, appendices D and G",
         question="What do coarser unary codes cost in error, at the same guarantee; and two axes?",

@@ -15,9 +15,18 @@ from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
-from shuffledp_experiments.athanasiou.guarantees import NAMES, calibrated
+from shuffledp_experiments.athanasiou.guarantees import NAMES, calibrated_spec
 from shuffledp_experiments.athanasiou.losses import COLOUR, printed_spec
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.sums.errors import sgdl_log_mass
 
@@ -34,19 +43,20 @@ def rr(epsilon: float, delta: float, users: int) -> float | None:
 
 
 def rr_released(epsilon: float, delta: float, users: int) -> float | None:
-    """The same with the decimal logarithms of the released script, in both theorems."""
-    told = math.log10(4 / delta), math.log10(2 / delta)
-    root, needed = math.sqrt(2 * told[1]), 32 * told[0] / epsilon**2
+    """Theorem 7.1 with the decimal logarithms of the released script, in both theorems."""
+    logarithms = math.log10(4 / delta), math.log10(2 / delta)
+    root = math.sqrt(2 * logarithms[1])
+    needed = 32 * logarithms[0] / epsilon**2
     local = ((root + math.sqrt(root**2 + 4 * needed)) / 2) ** 2 / users
-    if not printed.LARGEST >= local >= 14 * told[0]:
+    if not printed.LARGEST >= local >= 14 * logarithms[0]:
         return None
-    return math.sqrt(32 * told[0] / (local - math.sqrt(2 * local * told[1])))
+    return math.sqrt(32 * logarithms[0] / (local - math.sqrt(2 * local * logarithms[1])))
 
 
 def sgdl(epsilon: float, delta: float, users: int) -> float | None:  # noqa: ARG001
     """Theorem 7.2 at d = 1: ln P(0)/P(1) of a share 1/n."""
-    zero, one = sgdl_log_mass(1 / users, epsilon, np.array([0, 1]))
-    return float(zero - one)
+    at_zero, at_one = sgdl_log_mass(1 / users, epsilon, np.array([0, 1]))
+    return float(at_zero - at_one)
 
 
 PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
@@ -70,7 +80,7 @@ def true_local(spec: object, delta: float) -> tuple[float, float]:
     return certified.epsilon, attained
 
 
-def run(work: Work) -> Found:
+def run_corrupted(work: RunInputs) -> Results:
     """ε_L by n, as printed for ε_S, and at an equally certified ε_S."""
     delta, rows, claims = work["delta"], [], []
 
@@ -84,13 +94,13 @@ def run(work: Work) -> Found:
 
     for epsilon in work["epsilon_s"]:
         title = f"ε_S = {epsilon:g}"
-        for name, told in PRINTED.items():
+        for name, formula in PRINTED.items():
             for n in work["users"]:
                 add(
                     f"{name}, {title}, as printed",
                     Kind.PRINTED,
                     n,
-                    told(epsilon, delta, n),
+                    formula(epsilon, delta, n),
                     epsilon,
                     1,
                 )
@@ -119,53 +129,63 @@ def run(work: Work) -> Found:
             )
         for name in NAMES:
             for n in work["calibrated"]:
-                plan = calibrated(name, epsilon, delta, n, work["d_max"])
+                plan = calibrated_spec(name, epsilon, delta, n, work["d_max"])
                 local = None if plan is None else true_local(plan, delta)[0]
                 series = f"{name}, {title}, certified to d = {work['d_max']}"
                 add(series, Kind.CERTIFIED, n, local, epsilon, work["d_max"])
-        claims += judged(epsilon, delta, work["users"])
+        claims += judge_statements(epsilon, delta, work["users"])
     claims += text_claims(delta)
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def judged(epsilon: float, delta: float, users: tuple[int, ...]) -> list[Claim]:
+def judge_statements(epsilon: float, delta: float, users: tuple[int, ...]) -> list[PaperClaim]:
     """The three statements at the largest n where they have values.
 
     Theorem 7.1 also of what devices send here.
     """
-    found = []
+    claims = []
     for name, statement in (
         ("RR-Shuffle", "Theorem 7.1"),
         ("Geo-Shuffle", "Proposition 5"),
         ("SGDL-Shuffle", "Theorem 7.2"),
     ):
         values = [
-            (n, told) for n in users if (told := PRINTED[name](epsilon, delta, n)) is not None
+            (n, published)
+            for n in users
+            if (published := PRINTED[name](epsilon, delta, n)) is not None
         ]
-        n, told = values[-1]
+        n, published = values[-1]
         spec = printed.present(printed_spec(name, epsilon, delta, n, printed.LARGEST))
         where = f"{name}, ε_S = {epsilon:g}, n = {n}"
         randomise = getattr(spec, "randomise", None)
         if randomise is not None:
             certified, attained = ordered_bit(randomise, delta)
             why = "unary bits are ordered: a change by 1 shows one bit alone (S10 (g))"
-            found.append(
+            claims.append(
                 judge(
-                    f"{statement}, {where}", told, certified=certified, attained=attained, why=why
+                    f"{statement}, {where}",
+                    published,
+                    certified=certified,
+                    attained=attained,
+                    why=why,
                 )
             )
-            statement = "the same of the number of ones that devices send here"  # noqa: PLW2901
+            statement = "the same for the number of ones that devices send here"  # noqa: PLW2901
         certified, attained = true_local(spec, delta)
         reasons = {
             Verdict.FALSE: "a change by 1000 costs more (S10 (g))",
             Verdict.SOUND: "one report's exact loss (S8)",
         }
-        found.append(
+        claims.append(
             judge(
-                f"{statement}, {where}", told, certified=certified, attained=attained, why=reasons
+                f"{statement}, {where}",
+                published,
+                certified=certified,
+                attained=attained,
+                why=reasons,
             )
         )
-    return found
+    return claims
 
 
 def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
@@ -178,27 +198,27 @@ def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
     ).attained
 
 
-def text_claims(delta: float) -> list[Claim]:
+def text_claims(delta: float) -> list[PaperClaim]:
     """Section 7 at n = 150: ε_L "about 5" for SGDL, "about 1" for Geo; ε_S = .2."""
-    found = []
-    for name, told in (("SGDL-Shuffle", 5.0), ("Geo-Shuffle", 1.0)):
+    claims = []
+    for name, stated in (("SGDL-Shuffle", 5.0), ("Geo-Shuffle", 1.0)):
         value = printed.present(PRINTED[name](0.2, delta, 150))
-        verdict = Verdict.SOUND if round(value) == told else Verdict.NOT_REPRODUCED
-        found.append(
-            Claim(
-                f"section 7: {name}, n = 150, ε_S = 0.2, about {told:g}",
+        verdict = Verdict.SOUND if round(value) == stated else Verdict.NOT_REPRODUCED
+        claims.append(
+            PaperClaim(
+                f"section 7: {name}, n = 150, ε_S = 0.2, about {stated:g}",
                 verdict,
                 f"it is {value:.3g}",
-                told,
+                stated,
             )
         )
-    return found
+    return claims
 
 
-def draw(found: Found) -> Figure:
+def draw(result: Results) -> Figure:
     """Above as printed, below certified; a column for each ε_S."""
-    levels = sorted({float(r.settings["epsilon_s"]) for r in found.rows})  # type: ignore[arg-type]
-    d_max = next(r.settings["d_max"] for r in found.rows if ", certified to d = " in r.series)
+    levels = sorted({float(r.settings["epsilon_s"]) for r in result.rows})  # type: ignore[arg-type]
+    d_max = next(r.settings["d_max"] for r in result.rows if ", certified to d = " in r.series)
     figure, axes = drawing.panels(
         2, len(levels), width=4.6 * len(levels), height=7.4, sharex=True, sharey=True
     )
@@ -206,14 +226,14 @@ def draw(found: Found) -> Figure:
         title = f"ε_S = {level:g}"
         for name in NAMES:
             drawing.line(
-                column[0], found, f"{name}, {title}, as printed", label=name, color=COLOUR[name]
+                column[0], result, f"{name}, {title}, as printed", label=name, color=COLOUR[name]
             )
             series = f"{name}, {title}, certified to d = {d_max}"
             drawing.line(
-                column[1], found, series, label=name, color=COLOUR[name], marker="o", ms=3.5
+                column[1], result, series, label=name, color=COLOUR[name], marker="o", ms=3.5
             )
         drawing.line(
-            column[0], found, f"RR-Shuffle, {title}, "
+            column[0], result, f"RR-Shuffle, {title}, "
                               f"certified at the printed p", label="RR-Shuffle, true at that p",
             color=COLOUR["RR-Shuffle"], ls="--",
         )  # fmt: skip
@@ -228,8 +248,8 @@ def draw(found: Found) -> Figure:
     return figure
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
-    Entry(
+ENTRIES: Final[tuple[Experiment, ...]] = (
+    Experiment(
         id="002-f6",
         source="Athanasiou et al. 2025, figure 6 and section 7",
         question="What is left of each mechanism when the shuffler is corrupt, at the same ε_S?",
@@ -243,7 +263,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             "d_max": 1000,
         },
         quick={"users": (20, 50, 100, 150, 999), "calibrated": (150,), "d_max": 1},
-        run=run,
+        run=run_corrupted,
         draw=draw,
         seconds=30,
         seconds_quick=2.5,

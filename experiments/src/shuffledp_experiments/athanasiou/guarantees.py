@@ -35,7 +35,7 @@ def bounds(spec: Mechanism, users: int, delta: float, d_max: int) -> Bounds:
 
 
 @cache
-def calibrated(
+def calibrated_spec(
     name: str, epsilon: float, delta: float, users: int, d_max: int, largest: int = LARGEST
 ) -> Mechanism | None:
     """The plan with the least error whose certificate holds for all changes up to d_max.
@@ -79,7 +79,8 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
     factor[0] = 1.0
     # Variables: p(0..R), then slacks of (p(r) - e^ε p(r+1))_+ and of (p(r+1) - e^ε p(r))_+, r =
     # 0..R; p(R+1) = 0.
-    grow, steps = math.exp(epsilon), np.arange(points)
+    grow = math.exp(epsilon)
+    steps = np.arange(points)
     inside = steps[:-1]
     rows = np.concatenate([steps, inside, steps, inside + points, steps + points, steps + points])
     columns = np.concatenate(
@@ -99,7 +100,7 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
     total = coo_array((factor, (np.zeros(points, dtype=int), steps)), shape=(1, 3 * points)).tocsr()
     # In units of 1/SCALE, so that the solver's absolute tolerance is far below δ.
     scale = 1e4
-    found = linprog(
+    solution = linprog(
         np.concatenate([factor * steps, np.zeros(2 * points)]),
         A_ub=cast("Any", vstack([above, spent])),  # the stubs know dense matrices only
         b_ub=np.concatenate([np.zeros(2 * points), [loss * scale]]),
@@ -107,8 +108,8 @@ def least_error(epsilon: float, delta: float, width: int) -> float:
         b_eq=[scale],
         method="highs",
     )
-    if found.status != 0:
+    if solution.status != 0:
         raise ArithmeticError(
-            f"the linear programme for epsilon {epsilon:g} failed: {found.message}"
+            f"the linear programme for epsilon {epsilon:g} failed: {solution.message}"
         )
-    return float(cast("float", found.fun)) / scale * (1 - 1e-3)
+    return float(cast("float", solution.fun)) / scale * (1 - 1e-3)

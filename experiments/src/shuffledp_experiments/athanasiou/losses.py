@@ -18,8 +18,17 @@ from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
-from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated, least_error
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated_spec, least_error
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.sums.errors import ErrorLaw, error_law, sgdl_error
 
 if TYPE_CHECKING:
@@ -106,7 +115,7 @@ def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How an error of the mean is counted.
+    """Measure of the error of a mean.
 
     Attributes:
         name: with its unit.
@@ -160,7 +169,7 @@ def row(
     )
 
 
-def inverse_mean(work: Work, users: int) -> float:
+def inverse_mean(work: RunInputs, users: int) -> float:
     """E[1/mean] of the paper's data, uniform integers 0..1000, over its number of runs."""
     data = work.generator("data", users).integers(
         0, printed.LARGEST + 1, size=(work.runs or RUNS, users)
@@ -169,7 +178,7 @@ def inverse_mean(work: Work, users: int) -> float:
 
 
 def curves(
-    work: Work, measure: Measure, users: Iterable[int], calibrated_users: Iterable[int]
+    work: RunInputs, measure: Measure, users: Iterable[int], calibrated_users: Iterable[int]
 ) -> list[Row]:
     """The rows of one figure: as printed, as released, and at equal certified (ε, δ)."""
     epsilon, delta, rows = work["epsilon"], work["delta"], []
@@ -217,7 +226,7 @@ def curves(
     for name in NAMES:
         for d_max in work["d_max"]:
             for n in calibrated_users:
-                spec = calibrated(name, epsilon, delta, n, d_max)
+                spec = calibrated_spec(name, epsilon, delta, n, d_max)
                 law = (
                     None
                     if spec is None
@@ -239,7 +248,7 @@ WHY: Final = {
 
 def guarantee(
     name: str, epsilon: float, delta: float, users: int
-) -> tuple[Claim, list[Row]] | None:
+) -> tuple[PaperClaim, list[Row]] | None:
     """The ε that the paper states for its parameters, against both sides of the truth.
 
     None where it has no plan.
@@ -248,13 +257,14 @@ def guarantee(
     if spec is None:
         return None
     d_max = printed.LARGEST
-    found, near = bounds(spec, users, delta, d_max), bounds(spec, users, delta, 1)
+    sides = bounds(spec, users, delta, d_max)
+    near = bounds(spec, users, delta, 1)
     why = f"{WHY[name]}; d = 1 alone attains {near.attained:.3g}"
     claim = judge(
         f"ε of {name} as printed, n = {users}, ε = {epsilon:g}, δ = {delta:g}, d <= {d_max}",
         epsilon,
-        certified=found.certified,
-        attained=found.attained,
+        certified=sides.certified,
+        attained=sides.attained,
         why={Verdict.FALSE: why, Verdict.OPEN: f"not proved: {why}"},
     )
     settings = {"epsilon": epsilon, "delta": delta, "d_max": d_max}
@@ -270,18 +280,20 @@ def guarantee(
         )
         for kind, value in (
             (Kind.PRINTED, epsilon),
-            (Kind.CERTIFIED, found.certified),
-            (Kind.ATTAINED, found.attained),
+            (Kind.CERTIFIED, sides.certified),
+            (Kind.ATTAINED, sides.attained),
         )
     ]
     return claim, rows
 
 
-def guarantees(epsilon: float, delta: float, users: Iterable[int]) -> tuple[list[Claim], list[Row]]:
+def guarantees(
+    epsilon: float, delta: float, users: Iterable[int]
+) -> tuple[list[PaperClaim], list[Row]]:
     """The stated guarantees of all mechanisms at some numbers of users."""
     pairs = [guarantee(name, epsilon, delta, n) for name in NAMES for n in users]
-    found = [pair for pair in pairs if pair is not None]
-    return [claim for claim, _ in found], [row for _, rows in found for row in rows]
+    stated = [pair for pair in pairs if pair is not None]
+    return [claim for claim, _ in stated], [row for _, rows in stated for row in rows]
 
 
 def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
@@ -291,12 +303,13 @@ def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
     All users hold half of the largest value, which the law must be for. Randomness is the operating
     system's: another p in every run, below 1e-9 once in a billion.
     """
-    value, integers = (spec.domain - 1) // 2, RandomIntegers()
+    value = (spec.domain - 1) // 2
+    integers = RandomIntegers()
     reports = np.array(
         [randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.int64
     )
     counts = spec.count(reports.reshape(rounds, users))
-    sums = np.array([estimate(spec, each, users).values[0] for each in counts.tolist()])
+    sums = np.array([estimate(spec, row, users).values[0] for row in counts.tolist()])
     return chi_square(sums - users * value, law)
 
 
@@ -310,13 +323,13 @@ def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
     return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), expected.size - 1))
 
 
-def sampler_notes(work: Work, epsilon: float, delta: float) -> tuple[str, ...]:
-    """What the clients' own samplers say of the laws, where the reader wishes it."""
+def sampler_notes(work: RunInputs, epsilon: float, delta: float) -> tuple[str, ...]:
+    """Notes on how the clients' samplers agree with the laws, if requested."""
     if not work.exact_sampler:
         return ()
     notes, users, rounds = [], 20, work.runs or 200
     for name in NAMES:
-        spec = calibrated(name, epsilon, delta, users, 1)
+        spec = calibrated_spec(name, epsilon, delta, users, 1)
         if spec is not None:
             law = spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
             p = agreement(spec, users, rounds, law)
@@ -327,48 +340,50 @@ def sampler_notes(work: Work, epsilon: float, delta: float) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def run_figure(work: Work) -> Found:
-    """One of figures 4 and 15 to 21."""
+def run_figure(work: RunInputs) -> Results:
+    """Reproduce one of figures 4 and 15 to 21."""
     measure, epsilon, delta = MEASURES[work["measure"]], work["epsilon"], work["delta"]
     claims, rows = guarantees(epsilon, delta, work["judged"])
-    found = curves(work, measure, work["users"], work["calibrated"])
-    return Found(
-        (*found, *rows), tuple(claims), (*_crossing(found), *sampler_notes(work, epsilon, delta))
+    curve_rows = curves(work, measure, work["users"], work["calibrated"])
+    return Results(
+        (*curve_rows, *rows),
+        tuple(claims),
+        (*_crossing(curve_rows), *sampler_notes(work, epsilon, delta)),
     )
 
 
 def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What the figure shows, with numbers from its rows."""
-    kept = list(rows)
+    """Summarise the figure with numbers from its rows."""
+    listed = list(rows)
     by_series: dict[str, dict[float, float]] = {}
-    for each in kept:
-        by_series.setdefault(each.series, {})[float(each.x)] = each.y
-    far = max((int(r.settings["d_max"]) for r in kept if r.kind is Kind.CERTIFIED), default=0)  # type: ignore[call-overload]
+    for row in listed:
+        by_series.setdefault(row.series, {})[float(row.x)] = row.y
+    far = max((int(r.settings["d_max"]) for r in listed if r.kind is Kind.CERTIFIED), default=0)  # type: ignore[call-overload]
     notes = []
     for name in ("RR-Shuffle", "Geo-Shuffle"):
-        true, told = (
+        true, published = (
             by_series.get(f"{name}, certified to d = {far}", {}),
             by_series[f"{name} as printed"],
         )
         common = [
-            n for n in true if math.isfinite(true[n]) and math.isfinite(told.get(n, math.nan))
+            n for n in true if math.isfinite(true[n]) and math.isfinite(published.get(n, math.nan))
         ]
         if common:
             n = max(common)
             notes.append(
                 f"n = {n:g}: {name} certified for all changes up to {far} has "
-                f"{true[n] / told[n]:.2g} times "
+                f"{true[n] / published[n]:.2g} times "
                 "the error of its printed parameters"
             )
     return tuple(notes)
 
 
-def draw_figure(found: Found) -> Figure:
+def draw_figure(result: Results) -> Figure:
     """As printed, and certified for changes by one and by the whole domain."""
     widest = sorted(
         {
             int(r.settings["d_max"])  # type: ignore[call-overload]
-            for r in found.rows
+            for r in result.rows
             if r.kind is Kind.CERTIFIED and "," in r.series
         }
     )
@@ -376,22 +391,22 @@ def draw_figure(found: Found) -> Figure:
     figure, axes = drawing.panels(
         1, 1 + len(chosen), width=4.1 * (1 + len(chosen)), height=4.9, sharey=True, sharex=True
     )
-    first = found.rows[0]
+    first = result.rows[0]
     epsilon, delta = first.settings["epsilon"], first.settings["delta"]
     for panel in axes[0]:
         panel.set_yscale("log")
         panel.set_xscale("log")
         panel.set_xlabel("users n")
-        _line(panel, found, CENTRAL, CENTRAL, lw=1.4, ls=":")
-        _line(panel, found, f"{LOCAL} as printed", LOCAL)
+        _line(panel, result, CENTRAL, CENTRAL, lw=1.4, ls=":")
+        _line(panel, result, f"{LOCAL} as printed", LOCAL)
     axes[0, 0].set_ylabel(f"{first.y_name}\n(values 0..1000)")
     axes[0, 0].set_title(f"As printed for ε = {epsilon:g}, δ = {delta:g}", fontsize=10.5)
     for name in NAMES:
-        _line(axes[0, 0], found, f"{name} as printed", name)
+        _line(axes[0, 0], result, f"{name} as printed", name)
         if name != "SGDL-Shuffle":  # released, it has next to no noise
             drawing.line(
                 axes[0, 0],
-                found,
+                result,
                 f"{name} as released",
                 label=f"{name}, released",
                 color=COLOUR[name],
@@ -399,25 +414,25 @@ def draw_figure(found: Found) -> Figure:
                 lw=1.0,
             )
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
-            _line(panel, found, f"{name}, certified to d = {d_max}", name, marker=".")
+            _line(panel, result, f"{name}, certified to d = {d_max}", name, marker=".")
     for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
         panel.set_title(f"Certified for that, changes up to {d_max}", fontsize=10.5)
     drawing.legend_below(figure, columns=5)
     return figure
 
 
-def _line(axes: Axes, found: Found, series: str, name: str, **style: Any) -> None:
-    drawing.line(axes, found, series, label=name, color=COLOUR[name], **style)
+def _line(axes: Axes, result: Results, series: str, name: str, **style: Any) -> None:
+    drawing.line(axes, result, series, label=name, color=COLOUR[name], **style)
 
 
-def run_table(work: Work) -> Found:
+def run_table(work: RunInputs) -> Results:
     """Table 2, with the exact law at the printed parameters, the released ones, and calibrated
     plans beside it.
     """
     delta, measure = work["delta"], MEASURES["mae"]
     rows: list[Row] = []
-    digits: list[Claim] = []
-    truths: list[Claim] = []
+    digits: list[PaperClaim] = []
+    truths: list[PaperClaim] = []
     for index, ((n, epsilon), cells) in enumerate(TABLE_2.items()):
         base = {"epsilon": epsilon, "delta": delta}
         for name, cell in zip((LOCAL, *NAMES), cells, strict=True):
@@ -468,7 +483,7 @@ def run_table(work: Work) -> Found:
         if index < work["calibrated"]:
             for name in NAMES:
                 for d_max in work["d_max"]:
-                    spec = calibrated(name, epsilon, delta, n, d_max)
+                    spec = calibrated_spec(name, epsilon, delta, n, d_max)
                     law = (
                         None
                         if spec is None
@@ -490,42 +505,49 @@ def run_table(work: Work) -> Found:
         f"table 2's SGDL-Shuffle is up to {times:.0f} times below what any mechanism with this "
         f"guarantee can reach"
     )
-    return Found(tuple(rows), (*digits, *truths), (note, *sampler_notes(work, 0.2, delta)))
+    return Results(tuple(rows), (*digits, *truths), (note, *sampler_notes(work, 0.2, delta)))
 
 
 def judge_error(
     name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float
-) -> Claim:
+) -> PaperClaim:
     """A printed error against the exact law at the printed parameters, and against the least error
     there is.
     """
     statement = f"table 2, {name}, n = {users}, ε = {epsilon:g}: error {cell}"
-    value, least = float(cell), least_error(epsilon, delta, users * printed.LARGEST) / users
+    value = float(cell)
+    least = least_error(epsilon, delta, users * printed.LARGEST) / users
     if value + rounding(cell) < least:
-        return Claim(statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g}", value)
+        return PaperClaim(
+            statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g}", value
+        )
     if law is None:
-        wanted = printed.fewest_users(epsilon, delta)
-        return Claim(statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {wanted} users", value)
+        fewest = printed.fewest_users(epsilon, delta)
+        return PaperClaim(
+            statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {fewest} users", value
+        )
     exact = law.mean_absolute() / users
     # The standard error of a mean of |error| over the paper's runs.
     slack = rounding(cell) + STANDARD_ERRORS * math.sqrt(
         max(0.0, law.root_mean_square() ** 2 / users**2 - exact**2) / RUNS
     )
     if abs(value - exact) <= slack:
-        return Claim(statement, Verdict.SOUND, f"the printed parameters give {exact:.3g}", value)
-    return Claim(
+        return PaperClaim(
+            statement, Verdict.SOUND, f"the printed parameters give {exact:.3g}", value
+        )
+    return PaperClaim(
         statement, Verdict.NOT_REPRODUCED, f"the printed parameters give {exact:.3g}", value
     )
 
 
-def draw_table(found: Found) -> Figure:
+def draw_table(result: Results) -> Figure:
     """A group of bars for each row of the table: printed digits, the least error there is, and
     certified plans.
     """
     figure, axes = drawing.panels(width=10.5, height=5.2)
     panel, places = axes[0, 0], list(TABLE_2)
     offset = {name: (i - 1.5) * 0.2 for i, name in enumerate((LOCAL, *NAMES))}
-    far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
+    far = max(int(r.settings["d_max"]) for r in result.rows if ", certified" in r.series)  # type: ignore[call-overload]
     marks = {
         f", certified to d = {far}": {
             "marker": "_",
@@ -549,15 +571,15 @@ def draw_table(found: Found) -> Figure:
     }
     for name in (LOCAL, *NAMES):
         for ending, style in marks.items():
-            kept = [r for r in found.rows if r.series == name + ending and math.isfinite(r.y)]
-            if kept:
+            marked = [r for r in result.rows if r.series == name + ending and math.isfinite(r.y)]
+            if marked:
                 x = [
                     places.index((int(r.x), float(r.settings["epsilon"]))) + offset[name]  # type: ignore[arg-type]
-                    for r in kept
+                    for r in marked
                 ]
                 shown = {**style, "label": "_"}
-                panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **shown)
-    for index, r in enumerate(r for r in found.rows if r.series == "least error of any mechanism"):
+                panel.plot(x, [r.y for r in marked], ls="", color=COLOUR[name], **shown)
+    for index, r in enumerate(r for r in result.rows if r.series == "least error of any mechanism"):
         panel.hlines(r.y, index - 0.42, index + 0.42, color="#333333", lw=1.2, ls=":")
     panel.set_yscale("log")
     panel.set_xticks(range(len(places)), [f"n = {n}\nε = {e:g}" for n, e in places])
@@ -583,9 +605,9 @@ def figure(
     *,
     reach: tuple[int, ...] = (1,),
     **options: Any,
-) -> Entry:
+) -> Experiment:
     """The entry of one of the figures; `reach` are the d_max of its first look."""
-    return Entry(
+    return Experiment(
         id=f"002-f{number}",
         source=f"Athanasiou et al. 2025, figure {number}",
         question=f"How large is the {MEASURES[measure].name} by n, at ε = {epsilon:g}, δ = "
@@ -612,7 +634,7 @@ _SOUND: Final = _FALSE | {Verdict.SOUND}
 _LOOSE: Final = _FALSE | {Verdict.LOOSE}
 """For n = 100 and small ε Theorem 3.1 is right or loose."""
 
-TABLE: Final = Entry(
+TABLE: Final = Experiment(
     id="002-t2",
     source="Athanasiou et al. 2025, table 2",
     question="Which mechanism sums numbers with the least error at which guarantee?",
@@ -652,4 +674,4 @@ FIGURES: Final = (
     figure(21, "box", 0.2, 1e-4, verdicts=_LOOSE, seconds=17, seconds_quick=1.2),
 )
 
-ENTRIES: Final[tuple[Entry, ...]] = (TABLE, *FIGURES)
+ENTRIES: Final[tuple[Experiment, ...]] = (TABLE, *FIGURES)

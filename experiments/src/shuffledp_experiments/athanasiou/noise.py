@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_experiments import drawing
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 from shuffledp_privacy.sums.errors import sgdl_log_mass
 
 if TYPE_CHECKING:
@@ -23,7 +31,8 @@ def log_g(points: Integers, distance: int, shape: float, ratio: float) -> Floats
     """ln g(r, d) of Theorem 4.1: |ln P(⌊r - d/2⌋)/P(⌊r + d/2⌋)|, so that it is about the middle of
     the change.
     """
-    left, right = np.floor(points - distance / 2), np.floor(points + distance / 2)
+    left = np.floor(points - distance / 2)
+    right = np.floor(points + distance / 2)
     both = sgdl_log_mass(shape, -math.log(ratio), np.concatenate([left, right]).astype(np.int64))
     return np.abs(both[: points.size] - both[points.size :])
 
@@ -37,12 +46,12 @@ def outward(points: Integers, distances: Integers, shape: float, ratio: float) -
     """ln(P(a)/P(a + d))/d: what a change by d costs each unit if the output is seen at a from one
     end of it.
     """
-    wanted = (np.abs(points)[:, None] + np.append(0, distances)[None, :]).astype(np.int64)
-    masses = sgdl_log_mass(shape, -math.log(ratio), wanted.ravel()).reshape(wanted.shape)
+    points_seen = (np.abs(points)[:, None] + np.append(0, distances)[None, :]).astype(np.int64)
+    masses = sgdl_log_mass(shape, -math.log(ratio), points_seen.ravel()).reshape(points_seen.shape)
     return np.asarray((masses[:, :1] - masses[:, 1:]) / distances, dtype=np.float64)
 
 
-def run_pmf(work: Work) -> Found:
+def run_pmf(work: RunInputs) -> Results:
     """Figure 2, and figures 7 and 8 with it."""
     rows = []
     reach = np.arange(-work["reach"], work["reach"] + 1)
@@ -75,13 +84,13 @@ def run_pmf(work: Work) -> Found:
             )
             for r, y in zip(reach, np.exp(log_g(reach, d, shape, ratio)), strict=True)
         ]
-    return Found(tuple(rows), (*pmf_claims(), *symmetry_claims(shape, ratio, work["distances"])))
+    return Results(tuple(rows), (*pmf_claims(), *symmetry_claims(shape, ratio, work["distances"])))
 
 
-def pmf_claims() -> list[Claim]:
+def pmf_claims() -> list[PaperClaim]:
     """Values that appendix B reads off figure 2."""
-    found = []
-    for shape, ratio, point, told in (
+    claims = []
+    for shape, ratio, point, stated in (
         (10, 0.5, 0, 0.065),
         (10, 0.5, 10, 0.01),
         (50, 0.8, 0, 0.009),
@@ -89,29 +98,27 @@ def pmf_claims() -> list[Claim]:
     ):
         value = math.exp(float(sgdl_log_mass(shape, -math.log(ratio), np.array([point]))[0]))
         # Read off a plot: a tenth is let pass.
-        close = abs(value - told) <= 0.1 * told
-        found.append(
-            Claim(
-                f"appendix B: P[SGDL({shape}, {ratio:g}) = {point}] is about {told:g}",
+        close = abs(value - stated) <= 0.1 * stated
+        claims.append(
+            PaperClaim(
+                f"appendix B: P[SGDL({shape}, {ratio:g}) = {point}] is about {stated:g}",
                 Verdict.SOUND if close else Verdict.FALSE,
                 f"it is {value:.4f}",
-                told,
+                stated,
                 value,
                 value,
             )
         )
-    return found
+    return claims
 
 
-def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> list[Claim]:
+def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> list[PaperClaim]:
     """Theorem B.2: rises from the middle on, and is symmetric about 0 (even d) or 1/2 (odd d)."""
     points = np.arange(-30, 31)
     holds = True
     for d in distances:
-        here, mirrored = (
-            log_g(points, d, shape, ratio),
-            log_g(-points if d % 2 == 0 else 1 - points, d, shape, ratio),
-        )
+        here = log_g(points, d, shape, ratio)
+        mirrored = log_g(-points if d % 2 == 0 else 1 - points, d, shape, ratio)
         rising = np.diff(here[points >= d % 2])
         holds = (
             holds and bool(np.allclose(here, mirrored, rtol=1e-9)) and bool((rising >= -1e-9).all())
@@ -119,12 +126,12 @@ def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> l
     verdict = Verdict.SOUND if holds else Verdict.FALSE
     value = math.exp(float(log_g(np.array([0]), 2, shape, ratio)[0]))
     return [
-        Claim(
+        PaperClaim(
             "Theorem B.2 (1), (2): g rises outward, and its symmetry",
             verdict,
             "seen for |r| up to 30",
         ),
-        Claim(
+        PaperClaim(
             "Theorem B.2 (3): g(0, d) = 0 for even d",
             Verdict.FALSE,
             f"a misprint for {value:g}",
@@ -135,27 +142,27 @@ def symmetry_claims(shape: float, ratio: float, distances: tuple[int, ...]) -> l
     ]
 
 
-def draw_pmf(found: Found) -> Figure:
+def draw_pmf(result: Results) -> Figure:
     """The laws, and g far out and about 0."""
     figure, axes = drawing.panels(1, 3, width=12.5, height=4.3)
-    laws = list(dict.fromkeys(r.series for r in found.rows if r.series.startswith("SGDL")))
-    ratios = list(dict.fromkeys(r.series for r in found.rows if r.series.startswith("g")))
+    laws = list(dict.fromkeys(r.series for r in result.rows if r.series.startswith("SGDL")))
+    ratios = list(dict.fromkeys(r.series for r in result.rows if r.series.startswith("g")))
     for index, name in enumerate(laws):
-        drawing.line(axes[0, 0], found, name, color=drawing.CYCLE[index])
+        drawing.line(axes[0, 0], result, name, color=drawing.CYCLE[index])
     axes[0, 0].set_title("Figure 2: SGDL(β, p) is log-concave for β ≥ 1", fontsize=10.5)
     axes[0, 0].set_ylabel("P(Y = r)")
     for index, name in enumerate(ratios):
         for panel in axes[0, 1:]:
             drawing.line(
                 panel,
-                found,
+                result,
                 name,
                 color=drawing.CYCLE[4 + index],
                 marker="." if panel is axes[0, 2] else "",
             )
     axes[0, 1].set_title("Figure 7: g(r, d) grows outward", fontsize=10.5)
     axes[0, 2].set_title("Figure 8: symmetric about 0 or 1/2", fontsize=10.5)
-    near = [r.y for r in found.rows if r.series in ratios and abs(float(r.x)) <= 5]
+    near = [r.y for r in result.rows if r.series in ratios and abs(float(r.x)) <= 5]
     axes[0, 2].set_xlim(-5.2, 5.2)
     axes[0, 2].set_ylim(1 - 0.05 * (max(near) - 1), max(near) * 1.002)
     axes[0, 1].set_ylabel("g(r, d), β = 100, p = 0.81")
@@ -165,10 +172,11 @@ def draw_pmf(found: Found) -> Figure:
     return figure
 
 
-def run_per_unit(work: Work) -> Found:
+def run_per_unit(work: RunInputs) -> Results:
     """Figures 9 to 12: K(r, d) by d, and the same with the output at an end of the change."""
     rows, claims = [], []
-    points, distances = np.array(work["r"]), np.array(work["d"])
+    points = np.array(work["r"])
+    distances = np.array(work["d"])
     for users, rate in work["laws"]:
         ratio = math.exp(-rate)
         parts = {
@@ -190,7 +198,7 @@ def run_per_unit(work: Work) -> Found:
         falling = bool((np.diff(middle[:, distances % 2 == 1]) <= 1e-12).all())
         setting = f"n = {users}, ε_geo = {rate:g}"
         claims.append(
-            Claim(
+            PaperClaim(
                 f"appendix B: K(r, d) falls with d, {setting}",
                 Verdict.SOUND if falling else Verdict.FALSE,
                 "as a formula: r is the middle of the change, which hides its cost",
@@ -198,7 +206,7 @@ def run_per_unit(work: Work) -> Found:
         )
         at = int(np.argmax(end[0]))
         claims.append(
-            Claim(
+            PaperClaim(
                 f"appendix B: so d = 1 is the worst, {setting}",
                 Verdict.FALSE if at > 0 else Verdict.SOUND,
                 f"with the output at {-points[0]} from one end d = {distances[at]} costs more for "
@@ -208,15 +216,15 @@ def run_per_unit(work: Work) -> Found:
                 attained=float(end[0, at]),
             )
         )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def draw_per_unit(found: Found) -> Figure:
+def draw_per_unit(result: Results) -> Figure:
     """Above the paper's K, below the cost from an end; a column for each law."""
     laws = list(
-        dict.fromkeys((int(r.settings["n"]), float(r.settings["epsilon_geo"])) for r in found.rows)  # type: ignore[arg-type, call-overload]
+        dict.fromkeys((int(r.settings["n"]), float(r.settings["epsilon_geo"])) for r in result.rows)  # type: ignore[arg-type, call-overload]
     )
-    points = list(dict.fromkeys(int(r.settings["r"]) for r in found.rows))  # type: ignore[call-overload]
+    points = list(dict.fromkeys(int(r.settings["r"]) for r in result.rows))  # type: ignore[call-overload]
     figure, axes = drawing.panels(
         2, len(laws), width=4.1 * len(laws), height=7.0, sharex=True, sharey="col"
     )
@@ -224,10 +232,8 @@ def draw_per_unit(found: Found) -> Figure:
         for panel, name in zip(column, ("K(r, d)", "from an end"), strict=True):
             for index, r in enumerate(points):
                 series = f"{name}, r = {r}, n = {users}, ε_geo = {rate:g}"
-                kept = [
-                    each for each in found.rows if each.series == series and float(each.x) % 2 == 1
-                ]
-                drawing.line(panel, kept, series, label=f"r = {r}", color=drawing.CYCLE[index])
+                odd = [row for row in result.rows if row.series == series and float(row.x) % 2 == 1]
+                drawing.line(panel, odd, series, label=f"r = {r}", color=drawing.CYCLE[index])
         column[0].set_title(f"n = {users:,}, ε_geo = {rate:g}: the paper's K falls", fontsize=10)
         column[1].set_title("the output at an end: it rises", fontsize=10)
         column[1].set_xlabel("distance d (odd)")
@@ -237,7 +243,7 @@ def draw_per_unit(found: Found) -> Figure:
     return figure
 
 
-def run_small(work: Work) -> Found:
+def run_small(work: RunInputs) -> Results:
     """Figures 13 and 14: g(r, 1) for β < 1, where it falls outward."""
     rows, claims = [], []
     points = np.arange(-work["reach"], work["reach"] + 1)
@@ -252,34 +258,34 @@ def run_small(work: Work) -> Found:
             values[points == 0][0]
         )
         claims.append(
-            Claim(
+            PaperClaim(
                 f"Theorem 7.2's proof, β = {shape:g}: g(r, 1) is largest at r = 0 and falls "
                 f"outward",
                 Verdict.SOUND if falling else Verdict.FALSE,
                 f"g(0, 1) = {values[points == 0][0]:.4g}",
             )
         )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def draw_small(found: Found) -> Figure:
+def draw_small(result: Results) -> Figure:
     """A panel for each β."""
-    names = list(dict.fromkeys(r.series for r in found.rows))
+    names = list(dict.fromkeys(r.series for r in result.rows))
     figure, axes = drawing.panels(1, len(names), width=4.6 * len(names), height=4.0)
     for panel, name in zip(axes[0], names, strict=True):
-        drawing.line(panel, found, name, marker=".", color=drawing.CYCLE[0])
+        drawing.line(panel, result, name, marker=".", color=drawing.CYCLE[0])
         panel.set_yscale("log")
         panel.set_xlabel("r")
         panel.set_ylabel("g(r, 1)")
         panel.set_title(
-            f"{name}, p = {found.rows[0].settings['p']:g}: one report's worst is at 0",
+            f"{name}, p = {result.rows[0].settings['p']:g}: one report's worst is at 0",
             fontsize=10.5,
         )
     return figure
 
 
-ENTRIES: Final[tuple[Entry, ...]] = (
-    Entry(
+ENTRIES: Final[tuple[Experiment, ...]] = (
+    Experiment(
         id="002-f2",
         source="Athanasiou et al. 2025, figures 2, 7 and 8",
         question="What does the law of SGDL noise look like, and the ratio g(r, d) of two shifted "
@@ -298,7 +304,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         aliases=("002-f7", "002-f8"),
         inferred=("distances", "reach"),
     ),
-    Entry(
+    Experiment(
         id="002-f9",
         source="Athanasiou et al. 2025, figures 9 to 12",
         question="Which distance d is the worst for each unit of it?",
@@ -315,7 +321,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         verdicts=frozenset({Verdict.SOUND, Verdict.FALSE}),
         aliases=("002-f10", "002-f11", "002-f12"),
     ),
-    Entry(
+    Experiment(
         id="002-f13",
         source="Athanasiou et al. 2025, figures 13 and 14",
         question="Where is one report of SGDL-Shuffle most telling?",

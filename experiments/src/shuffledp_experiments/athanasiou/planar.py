@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
-from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated, least_error
+from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated_spec, least_error
 from shuffledp_experiments.athanasiou.losses import (
     CENTRAL,
     COLOUR,
@@ -33,7 +33,16 @@ from shuffledp_experiments.athanasiou.losses import (
     spec_law,
 )
 from shuffledp_experiments.data import load
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
 
 if TYPE_CHECKING:
@@ -68,8 +77,8 @@ RELEASED_LOOSENESS: Final = 9 / 7
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """What a guarantee of the plane means for each axis.
+class SquareGrid:
+    """Split a guarantee of the plane into one for each axis.
 
     Attributes:
         squares: of one side of the grid, k.
@@ -149,11 +158,11 @@ def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, 
         generator = np.random.default_rng(22)
         centre = np.array([(low + high) / 2 for low, high in BOX])
         spread = np.array([(high - low) / 8 for low, high in BOX])
-        found = centre + spread * generator.normal(size=(20_000, 2))
-        inside = _within(found, BOX)
+        points = centre + spread * generator.normal(size=(20_000, 2))
+        inside = _within(points, BOX)
         if dispersed:
-            inside &= ~_within(found, SUBURBS)
-        return found[
+            inside &= ~_within(points, SUBURBS)
+        return points[
             inside
         ], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
     return load(
@@ -171,15 +180,15 @@ def _within(
 @cache
 def share_of_ones(folder: Path | None, *, dispersed: bool = False) -> float:
     """Mean coordinate of the addresses over both axes, as a share of the grid."""
-    found, _ = addresses(folder, dispersed=dispersed)
-    parts = [(found[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
+    points, _ = addresses(folder, dispersed=dispersed)
+    parts = [(points[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
     # Squares are counted from the upper left.
     return float(np.clip((1 - parts[0].mean() + parts[1].mean()) / 2, 0.01, 0.99))
 
 
 @cache
 def axis_law(
-    name: str, grid: Grid, epsilon: float, delta: float, users: int, share: float
+    name: str, grid: SquareGrid, epsilon: float, delta: float, users: int, share: float
 ) -> ErrorLaw | None:
     """Law of the error of one axis' sum as the paper runs a mechanism for (ε, δ) of the plane.
 
@@ -198,12 +207,13 @@ def axis_law(
 
 @cache
 def released_axis_law(
-    name: str, grid: Grid, epsilon: float, users: int, share: float
+    name: str, grid: SquareGrid, epsilon: float, users: int, share: float
 ) -> ErrorLaw | None:
-    """The same as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of
-    t, SGDL with n ε.
+    """Law of an axis's error as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10
+    and half of t, SGDL with n ε.
     """
-    run, delta = grid.axis(epsilon), printed.RELEASED_DELTA / 2
+    run = grid.axis(epsilon)
+    delta = printed.RELEASED_DELTA / 2
     if name == "SGDL-Shuffle":
         return sgdl_error(1.0, min(run * users, 30.0))
     if name == "Geo-Shuffle":
@@ -219,7 +229,7 @@ def point(
     kind: Kind,
     law: ErrorLaw | None,
     users: int,
-    grid: Grid,
+    grid: SquareGrid,
     *,
     manhattan: bool,
     **settings: Any,
@@ -241,18 +251,18 @@ def point(
 
 
 def certified_law(
-    name: str, grid: Grid, epsilon: float, delta: float, users: int, d_max: int, share: float
+    name: str, grid: SquareGrid, epsilon: float, delta: float, users: int, d_max: int, share: float
 ) -> ErrorLaw | None:
     """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2) and changes up to
     d_max squares.
     """
-    spec = calibrated(name, grid.axis(epsilon), delta / 2, users, d_max, grid.squares)
+    spec = calibrated_spec(name, grid.axis(epsilon), delta / 2, users, d_max, grid.squares)
     return None if spec is None else spec_law(spec, users, grid.squares, share)
 
 
 def guarantee(
-    name: str, grid: Grid, epsilon: float, delta: float, users: int
-) -> tuple[Claim, list[Row]] | None:
+    name: str, grid: SquareGrid, epsilon: float, delta: float, users: int
+) -> tuple[PaperClaim, list[Row]] | None:
     """The ε of one axis, as the paper states it, against both sides of the truth.
 
     None without a plan.
@@ -261,12 +271,12 @@ def guarantee(
     spec = printed_spec(name, run, delta / 2, users, grid.squares)
     if spec is None:
         return None
-    found = bounds(spec, users, delta / 2, grid.squares)
+    sides = bounds(spec, users, delta / 2, grid.squares)
     claim = judge(
         f"ε of an axis, {name} as printed, n = {users}, ε = {epsilon:g}, d <= {grid.squares}",
         run,
-        certified=found.certified,
-        attained=found.attained,
+        certified=sides.certified,
+        attained=sides.attained,
         why={Verdict.FALSE: WHY[name], Verdict.OPEN: f"not proved: {WHY[name]}"},
     )
     settings = {"epsilon": epsilon, "delta": delta, "d_max": grid.squares}
@@ -283,26 +293,26 @@ def guarantee(
         )
         for kind, value in (
             (Kind.PRINTED, run),
-            (Kind.CERTIFIED, found.certified),
-            (Kind.ATTAINED, found.attained),
+            (Kind.CERTIFIED, sides.certified),
+            (Kind.ATTAINED, sides.attained),
         )
     ]
     return claim, rows
 
 
 def guarantees(
-    grid: Grid, epsilon: float, delta: float, users: Iterable[int]
-) -> tuple[list[Claim], list[Row]]:
+    grid: SquareGrid, epsilon: float, delta: float, users: Iterable[int]
+) -> tuple[list[PaperClaim], list[Row]]:
     """The stated guarantees of all mechanisms at some numbers of users."""
     pairs = [guarantee(name, grid, epsilon, delta, n) for name in NAMES for n in users]
-    found = [pair for pair in pairs if pair is not None]
-    return [claim for claim, _ in found], [row for _, rows in found for row in rows]
+    stated = [pair for pair in pairs if pair is not None]
+    return [claim for claim, _ in stated], [row for _, rows in stated for row in rows]
 
 
-def run_figure(work: Work) -> Found:
-    """One of figures 5 and 23 to 29."""
+def run_figure(work: RunInputs) -> Results:
+    """Reproduce one of figures 5 and 23 to 29."""
     grid, epsilon, delta, manhattan = (
-        Grid(work["squares"], work["radius"]),
+        SquareGrid(work["squares"], work["radius"]),
         work["epsilon"],
         work["delta"],
         work["manhattan"],
@@ -312,7 +322,7 @@ def run_figure(work: Work) -> Found:
     note = addresses(work.data, dispersed=dispersed)[1]
     rows: list[Row] = []
     base = {"epsilon": epsilon, "delta": delta}
-    base["addresses"] = _named(dispersed=dispersed, given=work.data is not None)
+    base["addresses"] = _address_words(dispersed=dispersed, given=work.data is not None)
     for name in (LOCAL, *NAMES):
         rows += [
             point(
@@ -344,32 +354,32 @@ def run_figure(work: Work) -> Found:
             ]  # fmt: skip
     claims, more = guarantees(grid, epsilon, delta, work["judged"])
     fewest = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
-    return Found(
+    return Results(
         (*rows, *more),
         tuple(claims),
         (note, f"by Theorem 3.1 RR-Shuffle needs {fewest} users here"),
     )
 
 
-def _named(*, dispersed: bool, given: bool) -> str:
+def _address_words(*, dispersed: bool, given: bool) -> str:
     """The addresses of a figure, in words; the file holds the dispersed ones only."""
     if not given:
         return "stand-in for the dispersed ones" if dispersed else "stand-in for all"
     return "the dispersed ones" if dispersed else "the dispersed ones in place of all"
 
 
-def draw_figure(found: Found) -> Figure:
+def draw_figure(result: Results) -> Figure:
     """As printed, as released, and certified for changes by the whole grid."""
-    widest = sorted({int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series})  # type: ignore[call-overload]
+    widest = sorted({int(r.settings["d_max"]) for r in result.rows if ", certified" in r.series})  # type: ignore[call-overload]
     chosen = sorted({widest[0], widest[-1]})
     figure, axes = drawing.panels(
         1, 1 + len(chosen), width=4.1 * (1 + len(chosen)), height=4.9, sharey=True, sharex=True
     )
-    first = found.rows[0]
+    first = result.rows[0]
     for panel in axes[0]:
         panel.set_yscale("log")
         panel.set_xlabel("users n")
-        drawing.line(panel, found, f"{LOCAL} as printed", label=LOCAL, color=COLOUR[LOCAL])
+        drawing.line(panel, result, f"{LOCAL} as printed", label=LOCAL, color=COLOUR[LOCAL])
     radius, squares = first.settings["radius"], first.settings["squares"]
     axes[0, 0].set_ylabel(f"{first.y_name}, mean and quartiles")
     axes[0, 0].set_title(
@@ -380,11 +390,11 @@ def draw_figure(found: Found) -> Figure:
         fontsize=11,
     )
     for name in NAMES:
-        drawing.line(axes[0, 0], found, f"{name} as printed", label=name, color=COLOUR[name])
+        drawing.line(axes[0, 0], result, f"{name} as printed", label=name, color=COLOUR[name])
         for panel, d_max in zip(axes[0, 1:], chosen, strict=True):
             drawing.line(
                 panel,
-                found,
+                result,
                 f"{name}, certified to d = {d_max}",
                 label=name,
                 color=COLOUR[name],
@@ -397,15 +407,16 @@ def draw_figure(found: Found) -> Figure:
     return figure
 
 
-def run_table(work: Work) -> Found:
+def run_table(work: RunInputs) -> Results:
     """Table 3, with the exact laws at the printed and the released parameters, and certified plans
     beside it.
     """
-    grid, delta = Grid(work["squares"], work["radius"]), work["delta"]
-    share, note = share_of_ones(work.data), addresses(work.data)[1]
+    grid, delta = SquareGrid(work["squares"], work["radius"]), work["delta"]
+    share = share_of_ones(work.data)
+    note = addresses(work.data)[1]
     rows: list[Row] = []
-    digits: list[Claim] = []
-    truths: list[Claim] = []
+    digits: list[PaperClaim] = []
+    truths: list[PaperClaim] = []
     times = 0.0
     for index, ((n, epsilon), cells) in enumerate(TABLE_3.items()):
         base = {"epsilon": epsilon, "delta": delta}
@@ -498,10 +509,10 @@ def run_table(work: Work) -> Found:
         + ", ".join(f"{y:.0f}" for y in released[:3])
         + " m in rows 1 to 3",
     )
-    return Found(tuple(rows), (*digits, *truths), notes)
+    return Results(tuple(rows), (*digits, *truths), notes)
 
 
-def least_distance(grid: Grid, epsilon: float, delta: float, users: int) -> float:
+def least_distance(grid: SquareGrid, epsilon: float, delta: float, users: int) -> float:
     """A lower bound on the mean Euclidean error in metres, at the worst centroid, of every
     mechanism with (ε, δ).
 
@@ -519,36 +530,40 @@ def judge_distance(
     users: int,
     epsilon: float,
     delta: float,
-    grid: Grid,
+    grid: SquareGrid,
     least: float,
-) -> Claim:
+) -> PaperClaim:
     """A printed distance against the exact law at the printed parameters, and against the least
     there is.
     """
     statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
     value = float(cell)
     if value + rounding(cell) < least:
-        return Claim(statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g} m", value)
+        return PaperClaim(
+            statement, Verdict.IMPOSSIBLE, f"no mechanism is below {least:.3g} m", value
+        )
     if law is None:
-        wanted = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
-        return Claim(statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {wanted} users", value)
+        fewest = printed.fewest_users(grid.axis(epsilon), delta / 2, grid.squares)
+        return PaperClaim(
+            statement, Verdict.NOT_REPRODUCED, f"Theorem 3.1 needs {fewest} users", value
+        )
     mean = metres(law, users, grid.side, manhattan=False)[0]
     square = 2 * (law.root_mean_square() * grid.side / users) ** 2
     spread = math.sqrt(max(0.0, square - mean**2) / 1000)
     # From 10 m on the table has whole tens only.
     slack = (rounding(cell) if value < 10 else 5.0) + STANDARD_ERRORS * spread
     verdict = Verdict.SOUND if abs(value - mean) <= slack else Verdict.NOT_REPRODUCED
-    return Claim(statement, verdict, f"the printed parameters give {mean:.3g} m", value)
+    return PaperClaim(statement, verdict, f"the printed parameters give {mean:.3g} m", value)
 
 
-def draw_table(found: Found) -> Figure:
+def draw_table(result: Results) -> Figure:
     """A group of marks for each row of the table."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     figure, axes = drawing.panels(width=10.5, height=5.4)
     panel, places = axes[0, 0], list(TABLE_3)
-    far = max(int(r.settings["d_max"]) for r in found.rows if ", certified" in r.series)  # type: ignore[call-overload]
+    far = max(int(r.settings["d_max"]) for r in result.rows if ", certified" in r.series)  # type: ignore[call-overload]
     marks: dict[str, dict[str, Any]] = {
         ", table 3": {"marker": "X", "ms": 8, "label": "table 3 as printed"},
         " as printed": {
@@ -570,16 +585,18 @@ def draw_table(found: Found) -> Figure:
             "label": f"certified for moves up to {far}",
         },
     }
-    for place, name in enumerate((LOCAL, *NAMES)):
+    for column, name in enumerate((LOCAL, *NAMES)):
         for ending, style in marks.items():
-            kept = [r for r in found.rows if r.series == name + ending and r.y > 1e-6]
+            marked = [r for r in result.rows if r.series == name + ending and r.y > 1e-6]
             x = [
-                places.index((int(r.x), float(r.settings["epsilon"]))) + (place - 1.5) * 0.2  # type: ignore[arg-type]
-                for r in kept
+                places.index((int(r.x), float(r.settings["epsilon"]))) + (column - 1.5) * 0.2  # type: ignore[arg-type]
+                for r in marked
             ]
-            panel.plot(x, [r.y for r in kept], ls="", color=COLOUR[name], **{**style, "label": "_"})
+            panel.plot(
+                x, [r.y for r in marked], ls="", color=COLOUR[name], **{**style, "label": "_"}
+            )
     for index, r in enumerate(
-        r for r in found.rows if r.series == "least distance of any mechanism"
+        r for r in result.rows if r.series == "least distance of any mechanism"
     ):
         panel.hlines(r.y, index - 0.42, index + 0.42, color="#333333", lw=1.2, ls=":")
     panel.set_yscale("log")
@@ -595,11 +612,11 @@ def draw_table(found: Found) -> Figure:
     return figure
 
 
-def run_map(work: Work) -> Found:
+def run_map(work: RunInputs) -> Results:
     """Figure 22: how many addresses lie in each cell of a map."""
-    found, note = addresses(work.data)
+    points, note = addresses(work.data)
     cells = work["cells"]
-    counts, rows_, columns = np.histogram2d(found[:, 0], found[:, 1], bins=cells, range=BOX)
+    counts, rows_, columns = np.histogram2d(points[:, 0], points[:, 1], bins=cells, range=BOX)
     rows = [
         Row(
             "addresses", Kind.EXACT, "longitude", float((columns[j] + columns[j + 1]) / 2),
@@ -611,9 +628,9 @@ def run_map(work: Work) -> Found:
         if counts[i, j] > 0
     ]  # fmt: skip
     empty = 1 - len(rows) / cells**2
-    return Found(
+    return Results(
         tuple(rows),
-        (Claim("figure 22", Verdict.DRAWING, "nothing is claimed"),),
+        (PaperClaim("figure 22", Verdict.DRAWING, "nothing is claimed"),),
         (note, f"{empty:.0%} of the cells are empty"),
     )
 
@@ -632,15 +649,15 @@ def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Fl
     return edges[0], edges[1], grid
 
 
-def draw_map(found: Found) -> Figure:
+def draw_map(result: Results) -> Figure:
     """Addresses by cell, on a logarithmic scale."""
     from matplotlib.colors import LogNorm
 
     figure, axes = drawing.panels(width=7.2, height=6.4)
     panel = axes[0, 0]
-    x = np.array([float(r.x) for r in found.rows])
-    latitudes = np.array([float(r.settings["latitude"]) for r in found.rows])  # type: ignore[arg-type]
-    counts = np.array([r.y for r in found.rows])
+    x = np.array([float(r.x) for r in result.rows])
+    latitudes = np.array([float(r.settings["latitude"]) for r in result.rows])  # type: ignore[arg-type]
+    counts = np.array([r.y for r in result.rows])
     points = panel.pcolormesh(*_map_cells(x, latitudes, counts), cmap="viridis", norm=LogNorm())
     figure.colorbar(points, ax=panel, label="addresses in the cell", shrink=0.85)
     (south, north), (west, east) = SUBURBS
@@ -668,7 +685,7 @@ def draw_map(found: Found) -> Figure:
     return figure
 
 
-def figure(number: int, epsilon: float, **options: Any) -> Entry:
+def figure(number: int, epsilon: float, **options: Any) -> Experiment:
     """The entry of one of the figures."""
     changed: dict[str, Any] = {
         key: options.pop(key)
@@ -676,7 +693,7 @@ def figure(number: int, epsilon: float, **options: Any) -> Entry:
         if key in options
     }
     squares = changed.get("squares", 1000)
-    return Entry(
+    return Experiment(
         id=f"002-f{number}",
         source=f"Athanasiou et al. 2025, figure {number}",
         question=f"How far is the reported centroid from the true one by n, at ε = {epsilon:g}?",
@@ -709,7 +726,7 @@ _SOUND: Final = _FALSE | _RIGHT
 users.
 """
 
-TABLE: Final = Entry(
+TABLE: Final = Experiment(
     id="002-t3",
     source="Athanasiou et al. 2025, table 3",
     question="How far is the reported centroid from the true one, at which guarantee?",
@@ -738,7 +755,7 @@ FIGURES: Final = (
     figure(29, 0.15, dispersed=True, verdicts=_RIGHT, seconds=37, seconds_quick=1),
 )
 
-MAP: Final = Entry(
+MAP: Final = Experiment(
     id="002-f22",
     source="Athanasiou et al. 2025, figure 22",
     question="Where are the addresses?",
@@ -753,4 +770,4 @@ MAP: Final = Entry(
     data=("austin",),
 )
 
-ENTRIES: Final[tuple[Entry, ...]] = (TABLE, *FIGURES, MAP)
+ENTRIES: Final[tuple[Experiment, ...]] = (TABLE, *FIGURES, MAP)

@@ -1,4 +1,4 @@
-"""What Athanasiou et al.
+"""Formulas of Athanasiou et al.
 
 2025 print, and what the scripts released with it do instead: to compare, never a guarantee.
 
@@ -47,7 +47,8 @@ def expected_random_bits(epsilon: float, delta: float) -> float:
 
     At least 14 ln(4/δ).
     """
-    root, needed = math.sqrt(2 * math.log(2 / delta)), 32 * math.log(4 / delta) / epsilon**2
+    root = math.sqrt(2 * math.log(2 / delta))
+    needed = 32 * math.log(4 / delta) / epsilon**2
     return max(14 * math.log(4 / delta), ((root + math.sqrt(root**2 + 4 * needed)) / 2) ** 2)
 
 
@@ -76,17 +77,18 @@ def geo_parameter(
     `steepness` is the factor in its t = 2 ε_geo/sqrt(n), which needs n > 4.
     """
 
-    def missed(rate: float) -> float:
-        found = theorem_4_1(Fraction(rate), users, delta, steepness)
-        return math.nan if found is None else found - epsilon
+    def excess(rate: float) -> float:
+        published = theorem_4_1(Fraction(rate), users, delta, steepness)
+        return math.nan if published is None else published - epsilon
 
     # The printed ε is below ε_geo, and rises with it.
-    low, high = epsilon / 2, 2 * epsilon
-    while missed(high) < 0:
+    low = epsilon / 2
+    high = 2 * epsilon
+    while excess(high) < 0:
         high *= 2
-    if not missed(high) >= 0 or high > LARGEST_RATE:
+    if not excess(high) >= 0 or high > LARGEST_RATE:
         return None
-    return float(brentq(missed, low, high, rtol=1e-6))
+    return float(brentq(excess, low, high, rtol=1e-6))
 
 
 def present(value: T | None) -> T:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 from scipy.stats import binom
 
 from shuffledp_experiments import drawing
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +29,7 @@ VARIANCE: Final = "variance of one bit"
 TAIL: Final = "chance of the upper tail"
 
 
-def revealed(delta: float, changed: int) -> float:
+def revealing_delta(delta: float, changed: int) -> float:
     """δ of (M(x_1), .., M(x_n)) if `changed` values change; exact, for every ε.
 
     M publishes its value with probability δ and nothing otherwise: it is (ε, δ)-private for every ε
@@ -34,8 +43,8 @@ def bit_variance(randomise: float, bit: int) -> float:
     """Variance of a randomised bit, from its law: it is replaced by a fair coin with probability
     `randomise`.
     """
-    one = randomise / 2 + (1 - randomise) * bit
-    return one - one**2
+    mean = randomise / 2 + (1 - randomise) * bit
+    return mean - mean**2
 
 
 def tails(users: int, mean: float, beta: float) -> tuple[float, float]:
@@ -51,16 +60,16 @@ def tails(users: int, mean: float, beta: float) -> tuple[float, float]:
     )
 
 
-def run_sentences(work: Work) -> Found:
+def run_sentences(work: RunInputs) -> Results:
     """Each statement as printed, and what is true."""
-    found = [_together(work), _variances(work), _upper_tail(work)]
-    return Found(
-        tuple(row for rows, _ in found for row in rows),
-        tuple(claim for _, claims in found for claim in claims),
+    parts = [_together(work), _variances(work), _upper_tail(work)]
+    return Results(
+        tuple(row for rows, _ in parts for row in rows),
+        tuple(claim for _, claims in parts for claim in claims),
     )
 
 
-def _together(work: Work) -> tuple[list[Row], list[Claim]]:
+def _together(work: RunInputs) -> tuple[list[Row], list[PaperClaim]]:
     delta, rows = work["delta"], list[Row]()
     for changed in work["changed"]:
         rows += [
@@ -71,11 +80,11 @@ def _together(work: Work) -> tuple[list[Row], list[Claim]]:
                 "changed values",
                 changed,
                 TOGETHER,
-                revealed(delta, changed),
+                revealing_delta(delta, changed),
             ),
         ]
     most = work["changed"][-1]
-    truth = revealed(delta, most)
+    truth = revealing_delta(delta, most)
     statement = (
         f"section 2: (M(x1), .., M(xn)) is (ε, δ)-d_X-private, δ = {delta:g}, {most} values changed"
     )
@@ -86,8 +95,9 @@ def _together(work: Work) -> tuple[list[Row], list[Claim]]:
     return rows, [judge(statement, delta, certified=truth, attained=truth, why=why)]
 
 
-def _variances(work: Work) -> tuple[list[Row], list[Claim]]:
-    rows, wrong = list[Row](), dict[str, float]()
+def _variances(work: RunInputs) -> tuple[list[Row], list[PaperClaim]]:
+    rows = list[Row]()
+    wrong = dict[str, float]()
     for p in work["p"]:
         exact = bit_variance(p, 0)
         laws = {"(19)": p / 2 * (1 - p), "(22), for one bit": p / 2 * (1 - p / 2)}
@@ -99,7 +109,7 @@ def _variances(work: Work) -> tuple[list[Row], list[Claim]]:
     last = work["p"][-1]
     first, second = (Verdict.FALSE if gap > 1e-12 else Verdict.SOUND for gap in wrong.values())
     return rows, [
-        Claim(
+        PaperClaim(
             f"(19): the variance of a randomised bit, p = {last:g}",
             first,
             "contradicts (22): the bit is one with probability p/2, so that the variance is p/2 "
@@ -108,7 +118,7 @@ def _variances(work: Work) -> tuple[list[Row], list[Claim]]:
             bit_variance(last, 0),
             bit_variance(last, 0),
         ),
-        Claim(
+        PaperClaim(
             "(22): the variance of the estimate",
             second,
             "n k variances p/2 (1 - p/2), divided by (1 - p)²",
@@ -116,7 +126,7 @@ def _variances(work: Work) -> tuple[list[Row], list[Claim]]:
     ]
 
 
-def _upper_tail(work: Work) -> tuple[list[Row], list[Claim]]:
+def _upper_tail(work: RunInputs) -> tuple[list[Row], list[PaperClaim]]:
     users, mean, rows = work["users"], work["mean"], list[Row]()
     chances = {beta: tails(users, mean, beta) for beta in work["beta"]}
     for beta, (below, above) in chances.items():
@@ -145,7 +155,7 @@ def _upper_tail(work: Work) -> tuple[list[Row], list[Claim]]:
         judge(
             f"Theorem F.1, upper tail, {where}", smallest, certified=above, attained=above, why=why
         ),
-        Claim(
+        PaperClaim(
             f"Theorem F.1, lower tail, n = {users}, mean {mean:g}",
             lower,
             "below β for every β here",
@@ -153,14 +163,14 @@ def _upper_tail(work: Work) -> tuple[list[Row], list[Claim]]:
     ]
 
 
-def draw_sentences(found: Found) -> Figure:
+def draw_sentences(result: Results) -> Figure:
     """A panel for each statement."""
     figure, axes = drawing.panels(1, 3, width=11.5, height=4.2)
     titles = ("section 2: n reports together", "appendix A: (19) and (22)", "Theorem F.1, n μ = 1")
     for panel, name, title in zip(axes[0], (TOGETHER, VARIANCE, TAIL), titles, strict=True):
-        rows = [row for row in found.rows if row.y_name == name and row.y > 0]
+        rows = [row for row in result.rows if row.y_name == name and row.y > 0]
         for index, series in enumerate(dict.fromkeys(row.series for row in rows)):
-            drawing.line(panel, rows, series, **drawing.cycled(index))
+            drawing.line(panel, rows, series, **drawing.series_style(index))
         panel.set(xlabel=rows[0].x_name, ylabel=name)
         panel.set_title(title, fontsize=10)
         panel.legend(frameon=False, fontsize=8.5)
@@ -170,7 +180,7 @@ def draw_sentences(found: Found) -> Figure:
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="002-c8",
         source="Athanasiou et al. 2025, section 2, appendices A and F",
         question="Do three statements hold: private reports together, a bit's variance, a "

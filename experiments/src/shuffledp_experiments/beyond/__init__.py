@@ -11,9 +11,9 @@ from shuffledp_experiments.beyond.rounds import N7, N14
 from shuffledp_experiments.beyond.statements import N1, N2
 from shuffledp_experiments.beyond.tightness import N8, N9
 from shuffledp_experiments.beyond.utility import N3, N4, N6, N12
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[Experiment, ...]] = (
     N1,
     N2,
     N3,

@@ -1,6 +1,4 @@
-"""What several of the new figures share: rows from both sides of the truth, and the settings they
-are drawn for.
-"""
+"""Helpers for several of the new figures: rows from both sides of the truth, and their settings."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.privacy import Adjacency
 from shuffledp_experiments import drawing
-from shuffledp_experiments.entry import Found, Kind, Row
+from shuffledp_experiments.entry import Kind, Results, Row
 from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def epsilon_rows(
         series: words before "certified" and "attained", such as a panel's name.
         settings: of every row.
     """
-    found = [(x, bounds(x)) for x in xs]
+    both_sides = [(x, bounds(x)) for x in xs]
     return [
         Row(
             f"{series} {kind}".strip(),
@@ -72,7 +70,7 @@ def epsilon_rows(
             settings=settings,
         )
         for kind in (Kind.CERTIFIED, Kind.ATTAINED)
-        for x, both in found
+        for x, both in both_sides
     ]
 
 
@@ -88,14 +86,14 @@ SIDE_STYLES: Final[Mapping[Kind, Mapping[str, Any]]] = {
 """The two sides are often one line on paper: the upper one is wide, the lower one dashed on it."""
 
 
-def draw_sides(axes: Axes, found: Found, certified: str, attained: str) -> None:
-    """Draws the two sides of the truth, so that both are seen where they agree."""
+def draw_sides(axes: Axes, result: Results, certified: str, attained: str) -> None:
+    """Draw the two sides of the truth, so that both are seen where they agree."""
     for kind, series in ((Kind.CERTIFIED, certified), (Kind.ATTAINED, attained)):
-        drawing.line(axes, found, series, label=str(kind), **SIDE_STYLES[kind])
+        drawing.line(axes, result, series, label=str(kind), **SIDE_STYLES[kind])
 
 
 def logarithmic(axes: Axes, which: str = "xy") -> None:
-    """Makes axes logarithmic, with plain numbers at their ticks.
+    """Make axes logarithmic, with plain numbers at their ticks.
 
     Call it when everything is drawn.
     """
@@ -133,7 +131,7 @@ def values_of(rows: Iterable[Row], series: str) -> NDArray[np.float64]:
     return np.array([row.y for row in rows if row.series == series], dtype=np.float64)
 
 
-def written(values: Mapping[str, object]) -> str:
+def settings_words(values: Mapping[str, object]) -> str:
     """Settings in words: ε0 = 1, k = 10."""
     return ", ".join(
         f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"

@@ -1,4 +1,4 @@
-"""What it buys to keep a randomised response (RAPPOR's memoisation), and what it costs (n16)."""
+"""Benefit and cost of memoising a randomised response, as RAPPOR does (n16)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from shuffledp_core.mechanisms import RapporHistogram
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic, standard
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import epsilon_bounds
 from shuffledp_privacy.histogram.rappor import kept_response, one_report
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -26,7 +26,7 @@ _ANYBODY: Final = "kept response, whoever takes part"
 _SAME: Final = "kept response, the same people each time"
 
 
-def _run_n16(work: Work) -> Found:
+def _run_n16(work: RunInputs) -> Results:
     spec = RapporHistogram(
         symbols=work["k"],
         fake=Fraction(work["f"]),
@@ -38,7 +38,7 @@ def _run_n16(work: Work) -> Found:
         settings = {"n": users, "k": work["k"], "f": work["f"], "p": work["p"], "q": work["q"]}
         same = epsilon_bounds(kept_response(spec), standard(users), DELTA).certified
         for times in work["rounds"]:
-            found = {
+            epsilons = {
                 _FRESH: compose_epsilon([Round(one_report(spec), standard(users), times)], DELTA),
                 # One round of people who were never asked has its own ε, however it is drawn.
                 _ANYBODY: compose_epsilon([Round(spec, standard(users), times)], DELTA),
@@ -48,16 +48,16 @@ def _run_n16(work: Work) -> Found:
             }
             rows += [
                 Row(name, Kind.CERTIFIED, "rounds", times, _EPSILON, value, settings=settings)
-                for name, value in found.items()
+                for name, value in epsilons.items()
             ]
-            fresh, kept = errors(spec, users, times)
+            fresh, memoised = errors(spec, users, times)
             rows.append(
                 Row("fresh, error", Kind.EXACT, "rounds", times, _ERROR, fresh, settings=settings)
             )
             rows.append(
-                Row("kept, error", Kind.EXACT, "rounds", times, _ERROR, kept, settings=settings)
+                Row("kept, error", Kind.EXACT, "rounds", times, _ERROR, memoised, settings=settings)
             )
-            seen = _measured(
+            seen = _measure_error(
                 spec, users, times, work.runs or work["runs"], work.generator(f"{users} {times}")
             )
             rows.append(
@@ -79,48 +79,46 @@ def _run_n16(work: Work) -> Found:
             f"{named[_SAME]:.3g} of the same people; "
             f"error {named['fresh, error']:.3g} fresh, {named['kept, error']:.3g} kept"
         )
-    return Found(tuple(rows), notes=tuple(notes))
+    return Results(tuple(rows), notes=tuple(notes))
 
 
 def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]:
-    """Standard error of a count that nobody holds, mean of so many rounds: of fresh responses, and
-    of kept ones.
+    """Standard error of a count that no user holds, over the mean of `times` rounds: of fresh
+    responses, and of kept ones.
     """
-    gap, half, low = (
-        float(spec.when_one - spec.when_zero),
-        float(spec.fake / 2),
-        float(spec.reported[0]),
-    )
+    gap = float(spec.when_one - spec.when_zero)
+    half = float(spec.fake / 2)
+    low = float(spec.reported[0])
     slope = float(spec.reported[1]) - low
-    kept = gap**2 * half * (1 - half)
-    blur = low * (1 - low) - kept
+    permanent = gap**2 * half * (1 - half)
+    blur = low * (1 - low) - permanent
     return math.sqrt(users * low * (1 - low) / times) / slope, math.sqrt(
-        users * (kept + blur / times)
+        users * (permanent + blur / times)
     ) / slope
 
 
-def _measured(
+def _measure_error(
     spec: RapporHistogram, users: int, times: int, runs: int, generator: np.random.Generator
 ) -> float:
     """The error of simulated devices that keep a bit: root of the mean square over the runs."""
     low, high = (float(chance) for chance in spec.reported)
-    kept = generator.binomial(users, float(spec.fake / 2), runs)
-    ones = generator.binomial(times * kept, float(spec.when_one))
-    ones += generator.binomial(times * (users - kept), float(spec.when_zero))
+    ones_kept = generator.binomial(users, float(spec.fake / 2), runs)
+    ones = generator.binomial(times * ones_kept, float(spec.when_one))
+    ones += generator.binomial(times * (users - ones_kept), float(spec.when_zero))
     counts = (ones / times - users * low) / (high - low)
     return float(np.sqrt(np.mean(counts**2)))
 
 
-def _draw_n16(found: Found) -> Figure:
-    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
+def _draw_n16(result: Results) -> Figure:
+    sizes = list(dict.fromkeys(row.settings["n"] for row in result.rows))
     figure, axes = drawing.panels(1, 2, width=12, height=5)
     left, right = axes[0]
     for index, users in enumerate(sizes):
-        rows = [row for row in found.rows if row.settings["n"] == users]
+        rows = [row for row in result.rows if row.settings["n"] == users]
         # A first round is a fresh response; from the second on it is all rounds at once, and no
         # line leads there.
         later = [row for row in rows if row.x != 1]
-        look = drawing.cycled(index)
+        look = drawing.series_style(index)
         drawing.line(left, rows, _FRESH, label=f"fresh each round, composed, n = {users:,}", **look)
         drawing.line(
             left,
@@ -147,18 +145,19 @@ def _draw_n16(found: Found) -> Figure:
     left.set_ylabel(_EPSILON)
     right.set_title("error of their mean\n(dashed: kept; open marks: simulated)", fontsize=10)
     right.set_ylabel("standard error of one count")
-    for each in axes[0]:
-        each.set_xlabel("rounds of one question")
-        logarithmic(each)
-    one = found.rows[0].settings
+    for panel in axes[0]:
+        panel.set_xlabel("rounds of one question")
+        logarithmic(panel)
+    settings = result.rows[0].settings
     figure.suptitle(
-        f"RAPPOR, k = {one['k']}, f = {one['f']}, p = {one['p']}, q = {one['q']}, δ = {DELTA:g}"
+        f"RAPPOR, k = {settings['k']}, f = {settings['f']}, p = {settings['p']}, "
+        f"q = {settings['q']}, δ = {DELTA:g}"
     )
     drawing.legend_below(figure, columns=2)
     return figure
 
 
-N16: Final = Entry(
+N16: Final = Experiment(
     id="n16", source="new", question="What does it buy to keep a randomised response, and what "
                                      "does it cost?",
     parameters={

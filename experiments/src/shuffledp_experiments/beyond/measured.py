@@ -1,6 +1,4 @@
-"""What counting shows: audits by their trials (n11), the cover of intervals (n13), and seconds
-(n15).
-"""
+"""Measured figures: audits by trials (n11), coverage of intervals (n13), and seconds (n15)."""
 
 from __future__ import annotations
 
@@ -24,8 +22,16 @@ from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import both_sides, logarithmic, metric, standard
-from shuffledp_experiments.beyond.plans import calibrated, krr, shared
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.beyond.plans import calibrated_spec, krr, shared
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 from shuffledp_privacy.bounds import Bounds
 from shuffledp_privacy.histogram.published import published_theorem_1
 from shuffledp_privacy.sums import rr
@@ -41,7 +47,7 @@ SURE: Final = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedClaim:
     """A claim that counting can refute.
 
     Attributes:
@@ -50,7 +56,7 @@ class Audited:
         truth: both sides at the same δ.
         delta: δ of all three.
         unit: the distance of the two datasets, by which ε is divided.
-        draw: outcomes of so many rounds on the first and on the second dataset.
+        draw: outcomes of the given number of rounds on the first and on the second dataset.
         why: what is wrong with the claim.
     """
 
@@ -63,7 +69,7 @@ class Audited:
     why: str = ""
 
 
-def _theorem_1() -> Audited:
+def _theorem_1() -> AuditedClaim:
     users, at_x0, symbols, epsilon0, epsilon = 20, 16, 10, 3.0, 0.1
     spec, _ = krr_histogram(symbols, epsilon0)
     q = float(spec.blanket) / symbols
@@ -81,7 +87,7 @@ def _theorem_1() -> Audited:
 
     delta = published_theorem_1(users, at_x0, symbols, epsilon0, epsilon)
     name = "Biswas et al. 2023, Thm 1"
-    return Audited(
+    return AuditedClaim(
         name,
         epsilon,
         both_sides(spec, standard(users), delta),
@@ -92,23 +98,23 @@ def _theorem_1() -> Audited:
     )
 
 
-def _theorem_51() -> Audited:
+def _theorem_51() -> AuditedClaim:
     users, epsilon, delta, largest = 20, Fraction(1, 2), 0.3, 8
     padding = next(c for c in range(1000) if sgdl_any_clamped(epsilon, users, c, users) <= delta)
     spec = SGDLShuffle(max_value=largest, noise_epsilon=epsilon, shares=users, padding=padding)
 
     def draw(trials: int, generator: np.random.Generator) -> tuple[Integers, Integers]:
-        held = np.zeros((trials, users), dtype=np.int64)
-        first = randomise_all(spec, held, generator).sum(axis=1)
-        held[:, 0] = largest
-        return first, randomise_all(spec, held, generator).sum(axis=1)
+        values = np.zeros((trials, users), dtype=np.int64)
+        first = randomise_all(spec, values, generator).sum(axis=1)
+        values[:, 0] = largest
+        return first, randomise_all(spec, values, generator).sum(axis=1)
 
     truth = both_sides(spec, metric(users, largest), delta)
     name = "Athanasiou et al. 2025, Thm 5.1"
-    return Audited(name, 0.5, truth, delta, largest, draw, "bounded support has a price (S13)")
+    return AuditedClaim(name, 0.5, truth, delta, largest, draw, "bounded support has a price (S13)")
 
 
-def _theorem_71() -> Audited:
+def _theorem_71() -> AuditedClaim:
     randomise, delta = Fraction(393, 1000), 0.01
     printed = rr.published_epsilon(RRShuffle(max_value=1000, randomise=randomise), 1, delta)
     truth = both_sides(RRShuffle(max_value=1, randomise=randomise), standard(1), delta)
@@ -118,10 +124,10 @@ def _theorem_71() -> Audited:
         return generator.binomial(1, flip, trials), generator.binomial(1, 1 - flip, trials)
 
     name = "Athanasiou et al. 2025, Thm 7.1"
-    return Audited(name, printed, truth, delta, 1, draw, "bits in order (S10)")
+    return AuditedClaim(name, printed, truth, delta, 1, draw, "bits in order (S10)")
 
 
-def _sound() -> Audited:
+def _sound() -> AuditedClaim:
     """A true claim, ours: a sum of bits over which everybody else holds 0."""
     users, delta = 100, 0.01
     spec = RRShuffle(max_value=1, randomise=Fraction(1, 10))
@@ -135,7 +141,7 @@ def _sound() -> Audited:
             1, 1 - flip, trials
         )
 
-    return Audited(
+    return AuditedClaim(
         "rr-shuffle as certified here",
         None,
         both_sides(spec, standard(users), delta),
@@ -145,9 +151,9 @@ def _sound() -> Audited:
     )
 
 
-def _run_n11(work: Work) -> Found:
+def _run_n11(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     most = max(work["trials"])
     for audited in (_theorem_1(), _theorem_51(), _theorem_71(), _sound()):
         first, second = audited.draw(most, work.generator(audited.name))
@@ -191,42 +197,49 @@ def _run_n11(work: Work) -> Found:
                 else f"{most:,} rounds are too few"
             )
             claims.append(
-                Claim(audited.name, verdict, why, audited.printed, audited.truth.certified, lower)
+                PaperClaim(
+                    audited.name, verdict, why, audited.printed, audited.truth.certified, lower
+                )
             )
-    return Found(
+    return Results(
         tuple(rows),
         tuple(claims),
         (f"each bound with confidence 1 - {1 - SURE:.0e}; an audit can only refute",),
     )
 
 
-def _draw_n11(found: Found) -> Figure:
-    names = list(dict.fromkeys(str(row.settings["claim"]) for row in found.rows))
+def _draw_n11(result: Results) -> Figure:
+    names = list(dict.fromkeys(str(row.settings["claim"]) for row in result.rows))
     figure, axes = drawing.panels(1, len(names), width=3.7 * len(names), height=4.6)
-    for each, name in zip(axes[0], names, strict=True):
+    for panel, name in zip(axes[0], names, strict=True):
         for kind, style in (
             (Kind.CERTIFIED, {"lw": 3.4}), (Kind.ATTAINED, {"ls": (0, (4, 3))}), (Kind.PRINTED, {}),
         ):  # fmt: skip
-            if any(row.series == f"{name}: {kind}" for row in found.rows):
-                drawing.line(each, found, f"{name}: {kind}", label=str(kind), **style)
+            if any(row.series == f"{name}: {kind}" for row in result.rows):
+                drawing.line(panel, result, f"{name}: {kind}", label=str(kind), **style)
         drawing.line(
-            each, found, f"{name}: audited", label="audited, at least", marker="o", color="#cc79a7"
+            panel,
+            result,
+            f"{name}: audited",
+            label="audited, at least",
+            marker="o",
+            color="#cc79a7",
         )
-        each.set_title(
+        panel.set_title(
             f"{name}\nδ = "
-            f"{next(r.settings['δ'] for r in found.rows if r.settings['claim'] == name):.3g}",
+            f"{next(r.settings['δ'] for r in result.rows if r.settings['claim'] == name):.3g}",
             fontsize=9,
         )
-        each.set_xlabel("rounds on each dataset")
-        each.set_ylim(bottom=0)
-        logarithmic(each, "x")
+        panel.set_xlabel("rounds on each dataset")
+        panel.set_ylim(bottom=0)
+        logarithmic(panel, "x")
     axes[0, 0].set_ylabel("ε (nats; Thm 5.1: per unit)")
     figure.suptitle("What an audit finds, by its rounds: false claims break, true ones do not")
     drawing.legend_below(figure)
     return figure
 
 
-N11: Final = Entry(
+N11: Final = Experiment(
     id="n11", source="new", question="How many rounds does an audit need to find a false claim?",
     parameters={"trials": (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)},
     quick={"trials": (1000, 100_000)},
@@ -234,7 +247,7 @@ N11: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n13(work: Work) -> Found:
+def _run_n13(work: RunInputs) -> Results:
     rows: list[Row] = []
     notes: list[str] = []
     runs, largest = work.runs or work["runs"], work["k"]
@@ -242,14 +255,15 @@ def _run_n13(work: Work) -> Found:
         values = np.arange(users) % (largest + 1)
         specs: dict[str, Mechanism] = {
             "k-RR histogram": krr(users, largest + 1, work["ε"]),
-            "rr-shuffle": calibrated("rr-shuffle", users, largest, work["ε"]),
-            "geo-shuffle": calibrated("geo-shuffle", users, largest, work["ε"]),
+            "rr-shuffle": calibrated_spec("rr-shuffle", users, largest, work["ε"]),
+            "geo-shuffle": calibrated_spec("geo-shuffle", users, largest, work["ε"]),
             "sgdl-shuffle": shared(users, largest, work["ε"]),
         }
         for name, spec in specs.items():
             seeds = work.generator(name, users).integers(2**31, size=runs)
-            hits = [_covered(spec, values, int(seed)) for seed in seeds]
-            covered, looks = sum(hit for hit, _ in hits), sum(all_ for _, all_ in hits)
+            hits = [_count_covered(spec, values, int(seed)) for seed in seeds]
+            covered = sum(hit for hit, _ in hits)
+            looks = sum(all_ for _, all_ in hits)
             low, high = clopper_pearson(covered, looks, 0.999)
             settings = {"k": largest, "ε": work["ε"], "looks": looks}
             rows.append(
@@ -261,7 +275,7 @@ def _run_n13(work: Work) -> Found:
         {row.series for row in rows if row.high is not None and row.high < COVERAGE - 1e-3}
     )
     words = ", ".join(below) if below else "none"
-    return Found(
+    return Results(
         tuple(rows),
         notes=(f"cover below {COVERAGE} beyond chance (99.9 %): {words}; {runs} runs each", *notes),
     )
@@ -275,7 +289,8 @@ def _agreement(name: str, spec: Mechanism, generator: np.random.Generator) -> st
     """
     from scipy.stats import chi2_contingency
 
-    integers, value = RandomIntegers(generator.bytes), spec.domain // 2
+    integers = RandomIntegers(generator.bytes)
+    value = spec.domain // 2
     exact = np.array([randomise(spec, value, integers) for _ in range(EXACT_REPORTS)])
     quick = randomise_all(spec, np.full(EXACT_REPORTS, value), generator)
     # Rare reports are counted together, below and above.
@@ -295,34 +310,34 @@ EXACT_REPORTS: Final = 5000
 """Reports by the clients' integer sampler, for `--exact-sampler`."""
 
 
-def _covered(spec: Mechanism, values: Integers, seed: int) -> tuple[int, int]:
-    """How many of the round's intervals cover the truth, and how many there are."""
+def _count_covered(spec: Mechanism, values: Integers, seed: int) -> tuple[int, int]:
+    """Count the round's intervals that cover the truth, and all its intervals."""
     answer = simulate(spec, values, seed=seed)
     ends = np.atleast_2d(answer.total_interval)
     truth = np.atleast_1d(answer.true_total)
     return int(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).sum()), len(truth)
 
 
-def _draw_n13(found: Found) -> Figure:
+def _draw_n13(result: Results) -> Figure:
     figure, axes = drawing.panels(width=8, height=4.8)
-    each = axes[0, 0]
-    names = list(dict.fromkeys(row.series for row in found.rows))
+    panel = axes[0, 0]
+    names = list(dict.fromkeys(row.series for row in result.rows))
     for index, name in enumerate(names):
-        drawing.line(each, found, name, **drawing.cycled(index))
-    each.axhline(COVERAGE, color="black", lw=1, ls="--", label="promised")
-    settings = found.rows[0].settings
-    each.set_title(
+        drawing.line(panel, result, name, **drawing.series_style(index))
+    panel.axhline(COVERAGE, color="black", lw=1, ls="--", label="promised")
+    settings = result.rows[0].settings
+    panel.set_title(
         f"How often the 95 % intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: "
         f"99.9 %)"
     )
-    each.set_xlabel("users n")
-    each.set_ylabel("share of intervals that hold")
-    logarithmic(each, "x")
+    panel.set_xlabel("users n")
+    panel.set_ylabel("share of intervals that hold")
+    logarithmic(panel, "x")
     drawing.legend_below(figure, columns=5)
     return figure
 
 
-N13: Final = Entry(
+N13: Final = Experiment(
     id="n13", source="new", question="Do the 95 % intervals hold in 95 % of the rounds?",
     parameters={"n": (30, 100, 1000, 10_000), "k": 10, "ε": 2.0, "runs": 1000},
     quick={"n": (100, 1000), "runs": 60},
@@ -330,10 +345,10 @@ N13: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n15(work: Work) -> Found:
+def _run_n15(work: RunInputs) -> Results:
     from shuffledp_experiments.registry import experiments
 
-    asked: dict[str, Callable[[int], Any]] = {
+    computations: dict[str, Callable[[int], Any]] = {
         "k-RR, k = 10": lambda users: both_sides(krr_histogram(10, 1.0)[0], standard(users)),
         "k-RR, k = 2": lambda users: both_sides(krr_histogram(2, 1.0)[0], standard(users)),
         "rr-shuffle, k = 100": lambda users: both_sides(
@@ -342,7 +357,7 @@ def _run_n15(work: Work) -> Found:
         "sgdl-shuffle, k = 100": lambda users: both_sides(shared(users, 100, 1.0), standard(users)),
     }
     rows: list[Row] = []
-    for name, ask in asked.items():
+    for name, ask in computations.items():
         ask(work["n"][0] + 1)  # what is loaded once is no certificate's time
         for users in work["n"]:
             began = time.process_time()
@@ -355,30 +370,30 @@ def _run_n15(work: Work) -> Found:
         for entry in experiments().values()
     ]
     longest = max(rows[: -len(experiments())], key=lambda row: row.y)
-    return Found(
+    return Results(
         tuple(rows),
         notes=(
             f"the longest certificate took {longest.y:.2f} s ({longest.series}, n = {longest.x:,})",
-            "seconds are measured anew each time: this table alone is not the same twice",
+            "seconds are measured in every run, so only this table is not reproducible",
             "the papers' texts state no running times to compare with",
         ),
     )
 
 
-def _draw_n15(found: Found) -> Figure:
+def _draw_n15(result: Results) -> Figure:
     figure, axes = drawing.panels(1, 2, width=12, height=5)
     names = [
-        name for name in dict.fromkeys(row.series for row in found.rows) if name != "experiments"
+        name for name in dict.fromkeys(row.series for row in result.rows) if name != "experiments"
     ]
     for index, name in enumerate(names):
-        drawing.line(axes[0, 0], found, name, **drawing.cycled(index))
+        drawing.line(axes[0, 0], result, name, **drawing.series_style(index))
     axes[0, 0].set_title("one certificate, both sides", fontsize=10)
     axes[0, 0].set_xlabel("users n")
     axes[0, 0].set_ylabel("CPU seconds")
     logarithmic(axes[0, 0])
     axes[0, 0].legend(frameon=False, fontsize=8)
     entries = sorted(
-        (row for row in found.rows if row.series == "experiments"), key=lambda row: row.y
+        (row for row in result.rows if row.series == "experiments"), key=lambda row: row.y
     )
     axes[0, 1].barh(
         [str(row.x) for row in entries], [row.y for row in entries], color=drawing.CYCLE[0]
@@ -390,7 +405,7 @@ def _draw_n15(found: Found) -> Figure:
     return figure
 
 
-N15: Final = Entry(
+N15: Final = Experiment(
     id="n15", source="new", question="How long does a certificate take, up to a billion users?",
     parameters={"n": (10, 100, 1000, 10_000, 100_000, 10**6, 10**7, 10**8, 10**9)},
     quick={"n": (100, 1000)},

@@ -1,4 +1,4 @@
-"""What is left when parties fail: users that collude or stay away (n5), and corrupt nodes (n10)."""
+"""Guarantees when parties fail: users that collude or stay away (n5), and corrupt nodes (n10)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from shuffledp_experiments.beyond.common import (
     logarithmic,
     standard,
 )
-from shuffledp_experiments.beyond.plans import calibrated, krr, shared
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_experiments.beyond.plans import calibrated_spec, krr, shared
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _SHARE: Final = "share of the users that collude or are missing"
 
 
-def _run_n5(work: Work) -> Found:
+def _run_n5(work: RunInputs) -> Results:
     users, largest, epsilon = work["n"], work["k"], work["ε"]
     half = shared(users, largest, epsilon, honest=users // 2)
     plans: dict[str, Mechanism] = {
-        "rr-shuffle": calibrated("rr-shuffle", users, largest, epsilon),
-        "geo-shuffle": calibrated("geo-shuffle", users, largest, epsilon),
+        "rr-shuffle": calibrated_spec("rr-shuffle", users, largest, epsilon),
+        "geo-shuffle": calibrated_spec("geo-shuffle", users, largest, epsilon),
         "k-RR histogram": krr(users, largest + 1, epsilon),
         "sgdl-shuffle, shares for all": shared(users, largest, epsilon),
         "sgdl-shuffle, shares for half": half,
@@ -48,7 +48,9 @@ def _run_n5(work: Work) -> Found:
     settings = {"n": users, "k": largest, "ε": epsilon}
     rows: list[Row] = []
     for name, spec in plans.items():
-        rows += epsilon_rows(work["share"], partial(_left, spec, users), _SHARE, name, **settings)
+        rows += epsilon_rows(
+            work["share"], partial(_sides_left, spec, users), _SHARE, name, **settings
+        )
     for share in work["share"]:
         for name, error in _errors(users, _honest(users, share), largest, epsilon).items():
             rows.append(
@@ -62,10 +64,10 @@ def _run_n5(work: Work) -> Found:
                     settings=settings,
                 )
             )
-    return Found(tuple(rows), notes=_notes_n5(rows, work["share"], epsilon))
+    return Results(tuple(rows), notes=_notes_n5(rows, work["share"], epsilon))
 
 
-def _left(spec: Mechanism, users: int, share: float) -> Bounds:
+def _sides_left(spec: Mechanism, users: int, share: float) -> Bounds:
     return both_sides(spec, Setting(users, _honest(users, share)))
 
 
@@ -98,42 +100,44 @@ def _notes_n5(rows: list[Row], shares: tuple[float, ...], epsilon: float) -> tup
     )
 
 
-def _draw_n5(found: Found) -> Figure:
+def _draw_n5(result: Results) -> Figure:
     figure, axes = drawing.panels(1, 2, width=12, height=5)
     names = [
         row.series.removesuffix(" certified")
-        for row in found.rows
+        for row in result.rows
         if row.series.endswith(" certified")
     ]
     for index, name in enumerate(dict.fromkeys(names)):
-        drawing.line(axes[0, 0], found, f"{name} certified", label=name, **drawing.cycled(index))
-        style = drawing.cycled(index) | {"marker": "", "ls": (0, (4, 3)), "lw": 1.2}
-        drawing.line(axes[0, 0], found, f"{name} attained", label="_attained", **style)
+        drawing.line(
+            axes[0, 0], result, f"{name} certified", label=name, **drawing.series_style(index)
+        )
+        style = drawing.series_style(index) | {"marker": "", "ls": (0, (4, 3)), "lw": 1.2}
+        drawing.line(axes[0, 0], result, f"{name} attained", label="_attained", **style)
     axes[0, 0].set_title("ε of a plan, by those who are missing\n(dashed: attained)", fontsize=10)
     axes[0, 0].set_ylabel("ε (nats)")
     looks: dict[str, dict[str, Any]] = {
-        "rr-shuffle": drawing.cycled(0), "geo-shuffle": drawing.cycled(1),
-        "sgdl-shuffle": drawing.cycled(3),
+        "rr-shuffle": drawing.series_style(0), "geo-shuffle": drawing.series_style(1),
+        "sgdl-shuffle": drawing.series_style(3),
         "split-mix": {"color": drawing.CYCLE[4], "marker": "x", "ls": "", "ms": 8},
     }  # fmt: skip
     for name, look in looks.items():
-        drawing.line(axes[0, 1], found, f"{name}, planned", **look)
+        drawing.line(axes[0, 1], result, f"{name}, planned", **look)
     axes[0, 1].set_title(
-        f"error where they are planned for\nat ε = {found.rows[0].settings['ε']:g}", fontsize=10
+        f"error where they are planned for\nat ε = {result.rows[0].settings['ε']:g}", fontsize=10
     )
     axes[0, 1].set_ylabel("standard error of the sum")
-    for each in axes[0]:
-        each.set_xlabel(_SHARE)
-        logarithmic(each, "y")
+    for panel in axes[0]:
+        panel.set_xlabel(_SHARE)
+        logarithmic(panel, "y")
     figure.suptitle(
-        f"Missing users (n = {found.rows[0].settings['n']:,}, k = {found.rows[0].settings['k']}, "
+        f"Missing users (n = {result.rows[0].settings['n']:,}, k = {result.rows[0].settings['k']}, "
         f"δ = {DELTA:g})"
     )
     drawing.legend_below(figure)
     return figure
 
 
-N5: Final = Entry(
+N5: Final = Experiment(
     id="n5", source="new", question="What do colluding or missing users cost, and what does it "
                                     "cost to plan for them?",
     parameters={"n": 1000, "k": 10, "ε": 1.0, "share": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7,
@@ -143,7 +147,7 @@ N5: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n10(work: Work) -> Found:
+def _run_n10(work: RunInputs) -> Results:
     users, symbols, hops = work["n"], work["k"], work["nodes"]
     spec, _ = krr_histogram(symbols, work["ε0"])
     generator = work.generator("round")
@@ -161,21 +165,19 @@ def _run_n10(work: Work) -> Found:
         board[:, : geometry.symbol_bytes].astype(np.int64)
         @ 256 ** np.arange(geometry.symbol_bytes)[::-1]
     )
-    shuffled, left = (
-        both_sides(spec, standard(users)),
-        corrupted_bounds(spec, standard(users), DELTA).epsilon,
-    )
+    shuffled = both_sides(spec, standard(users))
+    left = corrupted_bounds(spec, standard(users), DELTA).epsilon
     settings = {"n": users, "k": symbols, "ε0": work["ε0"], "nodes": hops}
     rows: list[Row] = []
     for corrupt in range(hops + 1):
         logs = {position: played.logs[position] for position in range(1, corrupt + 1)}
         senders = join_logs(logs, board).senders if logs else np.full(users, NOBODY)
-        known = senders != NOBODY
+        linked = senders != NOBODY
         guesses = np.full(users, int(np.argmax(shares)))
-        guesses[senders[known]] = guess_values(spec, reported[known], shares)
+        guesses[senders[linked]] = guess_values(spec, reported[linked], shares)
         alone = corrupt == hops
         numbers = {
-            "traced share": (Kind.MEASURED, float(known.mean())),
+            "traced share": (Kind.MEASURED, float(linked.mean())),
             "values guessed": (Kind.MEASURED, float((guesses == values).mean())),
             "ε certified": (Kind.CERTIFIED, left if alone else shuffled.certified),
             "ε attained": (Kind.ATTAINED, left * (1 - 1e-12) if alone else shuffled.attained),
@@ -192,7 +194,7 @@ def _run_n10(work: Work) -> Found:
             )
             for name, (kind, value) in numbers.items()
         ]
-    return Found(
+    return Results(
         tuple(rows),
         notes=(
             f"{users} users, real onions over {hops} nodes; the corrupt ones are the first on the "
@@ -202,19 +204,19 @@ def _run_n10(work: Work) -> Found:
     )
 
 
-def _draw_n10(found: Found) -> Figure:
+def _draw_n10(result: Results) -> Figure:
     figure, axes = drawing.panels(1, 2, width=10, height=4.6)
     for index, name in enumerate(("traced share", "values guessed")):
-        drawing.line(axes[0, 0], found, name, **drawing.cycled(index))
+        drawing.line(axes[0, 0], result, name, **drawing.series_style(index))
     axes[0, 0].set_ylabel("share of the users")
     axes[0, 0].set_ylim(-0.03, 1.05)
-    draw_sides(axes[0, 1], found, "ε certified", "ε attained")
+    draw_sides(axes[0, 1], result, "ε certified", "ε attained")
     axes[0, 1].set_ylabel("ε (nats); ε_L at the last")
     logarithmic(axes[0, 1], "y")
-    settings = found.rows[0].settings
-    for each in axes[0]:
-        each.set_xticks(range(int(str(settings["nodes"])) + 1))
-        each.set_xlabel(f"corrupt nodes, of {settings['nodes']}")
+    settings = result.rows[0].settings
+    for panel in axes[0]:
+        panel.set_xticks(range(int(str(settings["nodes"])) + 1))
+        panel.set_xlabel(f"corrupt nodes, of {settings['nodes']}")
     figure.suptitle(
         f"One honest node is enough (k-RR, k = {settings['k']}, ε0 = {settings['ε0']:g}, n = "
         f"{settings['n']})"
@@ -223,7 +225,7 @@ def _draw_n10(found: Found) -> Figure:
     return figure
 
 
-N10: Final = Entry(
+N10: Final = Experiment(
     id="n10", source="new", question="What do corrupt nodes learn, one after the other?",
     parameters={"n": 1000, "k": 10, "ε0": 2.0, "nodes": 3}, quick={"n": 100},
     run=_run_n10, draw=_draw_n10, seconds=1, seconds_quick=0.4,

@@ -30,11 +30,11 @@ GRAIN: Final = 2**24
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a mechanism offers for a sum of values in {0..k}.
+    """Cost and error of a mechanism for a sum of values in {0..k}.
 
     Attributes:
         error: standard error of the sum, in the values' unit.
-        messages: per user; 0 where nobody sends anything to a shuffler.
+        messages: per user; 0 without a shuffler.
         size: bytes of one user's envelope for `HOPS` nodes; 0 where there is none.
         corrupted: ε_L with every node corrupt, nats; infinite for none.
     """
@@ -49,40 +49,42 @@ def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
     """Every mechanism for a sum of `users` values in {0..largest}, at certified (ε, δ) under
     standard adjacency.
     """
-    found = {
+    offered = {
         name: _offer(spec, users)
         for name, spec in (
-            ("rr-shuffle", calibrated("rr-shuffle", users, largest, epsilon)),
-            ("geo-shuffle", calibrated("geo-shuffle", users, largest, epsilon)),
+            ("rr-shuffle", calibrated_spec("rr-shuffle", users, largest, epsilon)),
+            ("geo-shuffle", calibrated_spec("geo-shuffle", users, largest, epsilon)),
             ("sgdl-shuffle", shared(users, largest, epsilon)),
-            ("split-mix", calibrated("split-mix", users, largest, epsilon)),
+            ("split-mix", calibrated_spec("split-mix", users, largest, epsilon)),
         )
     }
     spread = krr(users, largest + 1, epsilon)
-    found["k-RR histogram"] = _offer(spread, users, math.sqrt(users * sum_variance(spread)))
+    offered["k-RR histogram"] = _offer(spread, users, math.sqrt(users * sum_variance(spread)))
     # One bit, honest or not: no shuffler is counted on.
-    one = OneBitMean(epsilon, largest)
-    found["local, one bit"] = Offer(standard_error(one, users), 1, 0, epsilon)
-    found["central"] = Offer(central_error(epsilon / largest), 0, 0, math.inf)
-    return found
+    local = OneBitMean(epsilon, largest)
+    offered["local, one bit"] = Offer(standard_error(local, users), 1, 0, epsilon)
+    offered["central"] = Offer(central_error(epsilon / largest), 0, 0, math.inf)
+    return offered
 
 
 @cache
-def calibrated(kind: str, users: int, largest: int, epsilon: float, rounds: int = 1) -> Mechanism:
+def calibrated_spec(
+    kind: str, users: int, largest: int, epsilon: float, rounds: int = 1
+) -> Mechanism:
     """The mechanism of least error at certified (ε, δ), all users honest, standard adjacency."""
     return calibrate(kind, Target(epsilon, DELTA, users, users, max_value=largest, rounds=rounds))
 
 
 def krr(users: int, symbols: int, epsilon: float) -> KRRHistogram:
     """k-RR of least error at certified (ε, δ)."""
-    return cast("KRRHistogram", calibrated("krr-histogram", users, symbols - 1, epsilon))
+    return cast("KRRHistogram", calibrated_spec("krr-histogram", users, symbols - 1, epsilon))
 
 
 def bits(users: int, epsilon: float) -> RRShuffle:
     """rr-shuffle of one bit for each bin of a histogram: a changed value changes two bins, which
     compose.
     """
-    return cast("RRShuffle", calibrated("rr-shuffle", users, 1, epsilon, rounds=2))
+    return cast("RRShuffle", calibrated_spec("rr-shuffle", users, 1, epsilon, rounds=2))
 
 
 @cache
@@ -115,9 +117,9 @@ def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, in
         "rr-shuffle": RRShuffle(
             max_value=largest, randomise=Fraction(1, 2)
         ),  # a bit for each unit at any p
-        "geo-shuffle": calibrated("geo-shuffle", users, largest, epsilon),
+        "geo-shuffle": calibrated_spec("geo-shuffle", users, largest, epsilon),
         "sgdl-shuffle": shared(users, largest, epsilon),
-        "split-mix": calibrated("split-mix", users, largest, epsilon),
+        "split-mix": calibrated_spec("split-mix", users, largest, epsilon),
     }
     return {name: (spec.messages_per_user, envelope_bytes(spec)) for name, spec in specs.items()}
 
@@ -127,7 +129,7 @@ def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
 
     2020 for as much security.
     """
-    spec = cast("SplitMix", calibrated("split-mix", users, largest, epsilon))
+    spec = cast("SplitMix", calibrated_spec("split-mix", users, largest, epsilon))
     security = mixing_security(epsilon, DELTA, 1)
     return spec.pieces, published_pieces(users, spec.modulus, security)
 
@@ -143,7 +145,8 @@ def sum_variance(spec: KRRHistogram) -> float:
     """
     values = np.arange(spec.symbols, dtype=np.float64)
     blanket = float(spec.blanket)
-    mean, square = values.mean(), (values**2).mean()
+    mean = values.mean()
+    square = (values**2).mean()
     seen = (1 - blanket) * values + blanket * mean
     return (
         float(((1 - blanket) * values**2 + blanket * square - seen**2).mean()) / (1 - blanket) ** 2

@@ -14,7 +14,7 @@ from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, both_sides, finite, logarithmic, standard
 from shuffledp_experiments.beyond.plans import GRAIN
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _Y: Final = "ε over all rounds (nats)"
 
 
-def _run_n7(work: Work) -> Found:
+def _run_n7(work: RunInputs) -> Results:
     rows: list[Row] = []
     notes: list[str] = []
     least = 1e-12  # of the accountant's δ
@@ -40,7 +40,7 @@ def _run_n7(work: Work) -> Found:
                     if share >= least
                     else np.nan
                 )
-                found = {
+                epsilons = {
                     "composed": compose_epsilon([item], DELTA),
                     "T times ε": finite(added),
                     "T times ε0": local * times,
@@ -50,10 +50,10 @@ def _run_n7(work: Work) -> Found:
                 }
                 rows += [
                     Row(name, Kind.CERTIFIED, "rounds", times, _Y, value, settings=settings)
-                    for name, value in found.items()
+                    for name, value in epsilons.items()
                 ]
             notes.append(_worth(rows, local, users))
-    return Found(tuple(rows), notes=tuple(notes))
+    return Results(tuple(rows), notes=tuple(notes))
 
 
 def _worth(rows: list[Row], local: float, users: int) -> str:
@@ -79,47 +79,47 @@ def _worth(rows: list[Row], local: float, users: int) -> str:
     )
 
 
-def _draw_n7(found: Found) -> Figure:
-    locals_ = list(dict.fromkeys(row.settings["ε0"] for row in found.rows))
-    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
+def _draw_n7(result: Results) -> Figure:
+    locals_ = list(dict.fromkeys(row.settings["ε0"] for row in result.rows))
+    sizes = list(dict.fromkeys(row.settings["n"] for row in result.rows))
     figure, axes = drawing.panels(
         1, len(locals_), width=6.2 * len(locals_), height=5.4, sharey=True
     )
-    for each, local in zip(axes[0], locals_, strict=True):
+    for panel, local in zip(axes[0], locals_, strict=True):
         for index, users in enumerate(sizes):
             rows = [
                 row
-                for row in found.rows
+                for row in result.rows
                 if row.settings["n"] == users and row.settings["ε0"] == local
             ]
             drawing.line(
-                each,
+                panel,
                 rows,
                 "composed",
                 label=f"shuffled, composed, n = {users:,}",
-                **drawing.cycled(index),
+                **drawing.series_style(index),
             )
-            style = {**drawing.cycled(index), "marker": "", "ls": ":"}
-            drawing.line(each, rows, "T times ε", label=f"shuffled, T·ε, n = {users:,}", **style)
-        drawing.line(each, rows, "T times ε0", label="no shuffler, T·ε0", color="black", lw=1.2)
-        drawing.line(each, rows, "no shuffler, composed", color="black", ls="--", lw=1.2)
-        each.axhline(
+            style = {**drawing.series_style(index), "marker": "", "ls": ":"}
+            drawing.line(panel, rows, "T times ε", label=f"shuffled, T·ε, n = {users:,}", **style)
+        drawing.line(panel, rows, "T times ε0", label="no shuffler, T·ε0", color="black", lw=1.2)
+        drawing.line(panel, rows, "no shuffler, composed", color="black", ls="--", lw=1.2)
+        panel.axhline(
             float(str(local)),
             color=drawing.QUIET,
             lw=1,
             ls="-.",
             label="one report without a shuffler",
         )
-        each.set_title(f"ε0 = {local:g}, k = {rows[0].settings['k']}")
-        each.set_xlabel("rounds T on the same people")
-        logarithmic(each)
+        panel.set_title(f"ε0 = {local:g}, k = {rows[0].settings['k']}")
+        panel.set_xlabel("rounds T on the same people")
+        logarithmic(panel)
     axes[0, 0].set_ylabel(_Y)
     figure.suptitle(f"What many rounds cost together (k-RR, δ = {DELTA:g})")
     drawing.legend_below(figure, columns=3)
     return figure
 
 
-N7: Final = Entry(
+N7: Final = Experiment(
     id="n7", source="new", question="How fast does ε grow with the rounds, and when does "
                                     "shuffling stop helping?",
     parameters={
@@ -131,16 +131,16 @@ N7: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n14(work: Work) -> Found:
+def _run_n14(work: RunInputs) -> Results:
     people, symbols = work["N"], work["k"]
-    whole, _ = krr_histogram(symbols, work["ε0"])
-    goal = _share_variance(people, people, symbols, float(whole.blanket))
+    everyone, _ = krr_histogram(symbols, work["ε0"])
+    goal = _share_variance(people, people, symbols, float(everyone.blanket))
     rows: list[Row] = []
     for slack in work["error"]:
         settings = {"N": people, "k": symbols, "error": slack}
         for rate in work["rate"]:
             blanket = _blanket_for(people, rate, symbols, goal * slack**2)
-            secret = known = np.nan
+            secret = public = np.nan
             if blanket is not None:
                 drawn = standard(round(people * rate))
                 spec = KRRHistogram(symbols=symbols, blanket=blanket)
@@ -148,22 +148,23 @@ def _run_n14(work: Work) -> Found:
                     subsampled(spec, Fraction(rate), drawn, delta=DELTA).numbers["epsilon"]
                     or np.nan
                 )
-                known = both_sides(spec, drawn).certified
-            found = {"who is drawn is secret": secret, "who is drawn is known": known}
+                public = both_sides(spec, drawn).certified
+            epsilons = {"who is drawn is secret": secret, "who is drawn is known": public}
             rows += [
                 Row(
                     name, Kind.CERTIFIED, "rate", rate, "ε (nats)", finite(value), settings=settings
                 )
-                for name, value in found.items()
+                for name, value in epsilons.items()
             ]
-    return Found(tuple(rows), notes=tuple(_best_rate(rows, slack) for slack in work["error"]))
+    return Results(tuple(rows), notes=tuple(_best_rate(rows, slack) for slack in work["error"]))
 
 
 def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> float:
     """Variance of the estimated share of one of k equally frequent symbols: of the draw, and of the
     randomisers.
     """
-    share, q = 1 / symbols, blanket / symbols
+    share = 1 / symbols
+    q = blanket / symbols
     p = 1 - blanket + q
     draw = share * (1 - share) * (people - drawn) / (people - 1)
     return (draw + (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (1 - blanket) ** 2) / drawn
@@ -174,7 +175,9 @@ def _blanket_for(people: int, rate: float, symbols: int, variance: float) -> Fra
 
     None where the draw alone has more.
     """
-    drawn, low, high = round(people * rate), 0.0, 1.0 - 1e-6
+    drawn = round(people * rate)
+    low = 0.0
+    high = 1.0 - 1e-6
     if _share_variance(people, drawn, symbols, low) >= variance:
         return None
     for _ in range(60):
@@ -203,33 +206,33 @@ def _best_rate(rows: list[Row], slack: float) -> str:
     )
 
 
-def _draw_n14(found: Found) -> Figure:
-    slacks = list(dict.fromkeys(row.settings["error"] for row in found.rows))
+def _draw_n14(result: Results) -> Figure:
+    slacks = list(dict.fromkeys(row.settings["error"] for row in result.rows))
     figure, axes = drawing.panels(width=8.6, height=5.2)
-    each = axes[0, 0]
+    panel = axes[0, 0]
     for index, slack in enumerate(slacks):
-        rows = [row for row in found.rows if row.settings["error"] == slack]
-        style = drawing.cycled(index)
+        rows = [row for row in result.rows if row.settings["error"] == slack]
+        style = drawing.series_style(index)
         drawing.line(
-            each, rows, "who is drawn is secret", label=f"error x {slack:g}, secret draw", **style
+            panel, rows, "who is drawn is secret", label=f"error x {slack:g}, secret draw", **style
         )
         dotted = {**style, "ls": ":", "marker": ""}
         drawing.line(
-            each, rows, "who is drawn is known", label=f"error x {slack:g}, known draw", **dotted
+            panel, rows, "who is drawn is known", label=f"error x {slack:g}, known draw", **dotted
         )
-    settings = found.rows[0].settings
-    each.set_title(
+    settings = result.rows[0].settings
+    panel.set_title(
         f"Drawing some of N = {settings['N']:,} at one error (k-RR, k = {settings['k']}, δ = "
         f"{DELTA:g})"
     )
-    each.set_xlabel("rate: share of the people who are drawn")
-    each.set_ylabel("certified ε (nats)")
-    logarithmic(each)
+    panel.set_xlabel("rate: share of the people who are drawn")
+    panel.set_ylabel("certified ε (nats)")
+    logarithmic(panel)
     drawing.legend_below(figure, columns=3)
     return figure
 
 
-N14: Final = Entry(
+N14: Final = Experiment(
     id="n14", source="new", question="Is it better to ask all with more noise, or some with less?",
     parameters={
         "N": 100_000, "k": 10, "ε0": 1.0, "error": (1.0, 2.0, 4.0),

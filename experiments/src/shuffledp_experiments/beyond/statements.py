@@ -29,7 +29,16 @@ from shuffledp_experiments.beyond.common import (
     standard,
     values_of,
 )
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds
 from shuffledp_privacy.histogram.published import balle_2019, strong_adversary_delta
 from shuffledp_privacy.local.clones import LocalRandomiser, erlingsson_2019, feldman_2021
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PrintedStatement:
     """One published statement.
 
     Attributes:
@@ -63,14 +72,14 @@ class Statement:
 
 def _krr_statement(
     name: str, settings: Mapping[str, Any], printed: Callable[[int], float | None], **words: str
-) -> Statement:
+) -> PrintedStatement:
     spec, _ = krr_histogram(settings["k"], settings["ε0"])
-    return Statement(
+    return PrintedStatement(
         name, settings, printed, lambda users: both_sides(spec, standard(users)), **words
     )
 
 
-def _theorem_1() -> Statement:
+def _theorem_1() -> PrintedStatement:
     spec, _ = krr_histogram(10, 1.0)
     return _krr_statement(
         "Biswas 2023, Thm 1", {"ε0": 1.0, "k": 10}, lambda users: both_sides(spec,
@@ -79,9 +88,9 @@ def _theorem_1() -> Statement:
     )  # fmt: skip
 
 
-def _theorem_31() -> Statement:
+def _theorem_31() -> PrintedStatement:
     spec = RRShuffle(max_value=1000, randomise=Fraction(36, 541))
-    return Statement(
+    return PrintedStatement(
         "Athanasiou 2025, Thm 3.1", {"p": float(spec.randomise), "k = d": 1000},
         lambda users: rr.published_epsilon(spec, users, DELTA),
         lambda users: both_sides(spec, metric(users, 1000)),
@@ -89,7 +98,7 @@ def _theorem_31() -> Statement:
     )  # fmt: skip
 
 
-def _theorem_41() -> Statement:
+def _theorem_41() -> PrintedStatement:
     rate, largest = Fraction(1, 5), 1000
 
     def truth(users: int) -> Bounds:
@@ -98,14 +107,14 @@ def _theorem_41() -> Statement:
             GeoShuffle(max_value=largest, epsilon_geo=rate, padding=padding), metric(users, largest)
         )
 
-    return Statement(
+    return PrintedStatement(
         "Athanasiou 2025, Thm 4.1", {"ε_geo": 0.2, "k = d": largest},
         lambda users: geo.published_epsilon(rate, users, DELTA), truth,
         why="evaluated at d = 1, its best case (S12)",
     )  # fmt: skip
 
 
-def _theorem_51() -> Statement:
+def _theorem_51() -> PrintedStatement:
     rate, largest = Fraction(1, 10), 100
 
     def truth(users: int) -> Bounds:
@@ -113,13 +122,13 @@ def _theorem_51() -> Statement:
         spec = SGDLShuffle(max_value=largest, noise_epsilon=rate, shares=users, padding=padding)
         return both_sides(spec, metric(users, largest))
 
-    return Statement(
+    return PrintedStatement(
         "Athanasiou 2025, Thm 5.1", {"ε": 0.1, "k = d": largest}, lambda _: 0.1, truth,
         why="the padding of Lemma C.1 is far too short, and bounded support has a price (S13)",
     )  # fmt: skip
 
 
-def _theorem_71() -> Statement:
+def _theorem_71() -> PrintedStatement:
     """ε_L of the p that Theorem 3.1 gives for ε_S; one user alone, so n only decides p."""
     largest, shuffled = 10_000, 0.1
 
@@ -129,20 +138,20 @@ def _theorem_71() -> Statement:
         return RRShuffle(max_value=largest, randomise=randomise) if randomise < 1 else None
 
     def printed(users: int) -> float | None:
-        found = spec(users)
-        return None if found is None else rr.published_epsilon(found, 1, DELTA)
+        mechanism = spec(users)
+        return None if mechanism is None else rr.published_epsilon(mechanism, 1, DELTA)
 
     def truth(users: int) -> Bounds:
-        found = spec(users)
-        if found is None:
+        mechanism = spec(users)
+        if mechanism is None:
             return Bounds(math.inf, 0.0, None, ())
         # Of the bits in their order, as Algorithm 2 has them, the pure one.
-        exact = corrupted_bounds(found, metric(1, 1), 0.0)
+        exact = corrupted_bounds(mechanism, metric(1, 1), 0.0)
         # One bit is binary randomised response: its exact ε at δ, from both sides.
-        one = both_sides(RRShuffle(max_value=1, randomise=found.randomise), standard(1))
-        return Bounds(exact.epsilon, one.attained, None, exact.basis)
+        single_bit = both_sides(RRShuffle(max_value=1, randomise=mechanism.randomise), standard(1))
+        return Bounds(exact.epsilon, single_bit.attained, None, exact.basis)
 
-    return Statement(
+    return PrintedStatement(
         "Athanasiou 2025, Thm 7.1 (ε_L)", {"ε_S": shuffled, "k": largest}, printed, truth,
         why="unary bits are ordered: which one could differ is known (S10)",
     )  # fmt: skip
@@ -152,7 +161,8 @@ def _expected_count(epsilon: float) -> float:
     """λ for which Theorem 3.1 prints this ε at δ."""
     from scipy.optimize import brentq
 
-    log_four, log_two = math.log(4 / DELTA), math.log(2 / DELTA)
+    log_four = math.log(4 / DELTA)
+    log_two = math.log(2 / DELTA)
 
     def excess(count: float) -> float:
         return math.sqrt(32 * log_four / (count - math.sqrt(2 * count * log_two))) - epsilon
@@ -160,7 +170,7 @@ def _expected_count(epsilon: float) -> float:
     return float(brentq(excess, 14 * log_four, 1e12))
 
 
-def _cheu() -> Statement:
+def _cheu() -> PrintedStatement:
     target = 0.5
 
     def spec(users: int) -> RRShuffle | None:
@@ -170,35 +180,37 @@ def _cheu() -> Statement:
             return None
 
     def truth(users: int) -> Bounds:
-        found = spec(users)
+        mechanism = spec(users)
         return (
-            Bounds(math.inf, 0.0, None, ()) if found is None else both_sides(found, standard(users))
+            Bounds(math.inf, 0.0, None, ())
+            if mechanism is None
+            else both_sides(mechanism, standard(users))
         )
 
-    return Statement(
+    return PrintedStatement(
         "lecture, Thm 9.6 (Cheu)", {"p": "ln(1/δ)/(nε²)", "ε": target},
         lambda users: None if spec(users) is None else target, truth,
         why="an order of growth, with constant 1",
     )  # fmt: skip
 
 
-def _clones() -> Statement:
+def _clones() -> PrintedStatement:
     any_randomiser = LocalRandomiser(1.0)
-    return Statement(
+    return PrintedStatement(
         "Feldman 2021, closed form", {"ε0": 1.0}, lambda users: feldman_2021(1.0, users, DELTA),
         lambda users: both_sides(any_randomiser, standard(users)),
     )  # fmt: skip
 
 
-def _erlingsson() -> Statement:
+def _erlingsson() -> PrintedStatement:
     any_randomiser = LocalRandomiser(0.45)
-    return Statement(
+    return PrintedStatement(
         "Erlingsson 2019, Thm 7", {"ε0": 0.45}, lambda users: erlingsson_2019(0.45, users, DELTA),
         lambda users: both_sides(any_randomiser, standard(users)),
     )  # fmt: skip
 
 
-def _balle() -> Statement:
+def _balle() -> PrintedStatement:
     spec, _ = krr_histogram(10, 1.0)
     return _krr_statement(
         "Balle 2019, Thm 3.1", {"ε0": 1.0, "k": 10},
@@ -210,7 +222,7 @@ _HIGHEST: Final = 2.0
 """Largest ε looked for against the strong adversary; twice the local one."""
 
 
-def _strong() -> Statement:
+def _strong() -> PrintedStatement:
     spec, _ = krr_histogram(10, 1.0)
 
     def printed(users: int) -> float | None:
@@ -231,7 +243,7 @@ def _strong() -> Statement:
     return _krr_statement("Koskela 2021, strong adversary", {"ε0": 1.0, "k": 10}, printed)
 
 
-STATEMENTS: Final[Mapping[str, Callable[[], Statement]]] = {
+STATEMENTS: Final[Mapping[str, Callable[[], PrintedStatement]]] = {
     "theorem 1": _theorem_1,
     "theorem 3.1": _theorem_31,
     "theorem 4.1": _theorem_41,
@@ -246,9 +258,9 @@ STATEMENTS: Final[Mapping[str, Callable[[], Statement]]] = {
 """By the short name in the CSV; those that are false somewhere first."""
 
 
-def _run_n1(work: Work) -> Found:
+def _run_n1(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for short, make in STATEMENTS.items():
         statement = make()
         printed = [finite(statement.printed(users)) for users in work["n"]]
@@ -267,20 +279,24 @@ def _run_n1(work: Work) -> Found:
         sides = epsilon_rows(work["n"], statement.truth, "n", short, **_about(statement))
         rows += sides
         claims.append(_worst(statement, work["n"], printed, sides, short))
-    return Found(
+    return Results(
         tuple(rows),
         tuple(claims),
         (f"δ = {DELTA:g}; every user honest; sums under metric adjacency",),
     )
 
 
-def _about(statement: Statement) -> dict[str, object]:
+def _about(statement: PrintedStatement) -> dict[str, object]:
     return {"statement": statement.name, **statement.settings}
 
 
 def _worst(
-    statement: Statement, users: tuple[int, ...], printed: list[float], sides: list[Row], short: str
-) -> Claim:
+    statement: PrintedStatement,
+    users: tuple[int, ...],
+    printed: list[float],
+    sides: list[Row],
+    short: str,
+) -> PaperClaim:
     """The statement judged where it is least true: at the least ratio of printed to attained."""
     certified, attained = (
         values_of(sides, f"{short} {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED)
@@ -297,40 +313,40 @@ def _worst(
     )  # fmt: skip
 
 
-def _draw_n1(found: Found) -> Figure:
+def _draw_n1(result: Results) -> Figure:
     shorts = [
-        name for name in STATEMENTS if any(row.series == f"{name} printed" for row in found.rows)
+        name for name in STATEMENTS if any(row.series == f"{name} printed" for row in result.rows)
     ]
     columns = 5
     figure, axes = drawing.panels(
         -(-len(shorts) // columns), columns, width=15.5, height=6.6, sharex=True
     )
-    for each, short in zip(axes.ravel(), shorts, strict=False):
-        _panel(each, found, short)
-    for each in axes[:, 0]:
-        each.set_ylabel("ε (nats; sums: per unit)")
-    for each in axes[-1, :]:
-        each.set_xlabel("users n")
+    for panel, short in zip(axes.ravel(), shorts, strict=False):
+        _panel(panel, result, short)
+    for panel in axes[:, 0]:
+        panel.set_ylabel("ε (nats; sums: per unit)")
+    for panel in axes[-1, :]:
+        panel.set_xlabel("users n")
     figure.suptitle(f"What is printed, and what is true, by the number of users (δ = {DELTA:g})")
     drawing.legend_below(figure)
     return figure
 
 
-def _panel(axes: Axes, found: Found, short: str) -> None:
-    about = next(row.settings for row in found.rows if row.series == f"{short} printed")
+def _panel(axes: Axes, result: Results, short: str) -> None:
+    about = next(row.settings for row in result.rows if row.series == f"{short} printed")
     words = ", ".join(
         f"{name} = {value:.3g}" if isinstance(value, float) else f"{name} = {value}"
         for name, value in about.items()
         if name != "statement"
     )
     axes.set_title(f"{about['statement']}\n{words}", fontsize=9)
-    draw_sides(axes, found, f"{short} certified", f"{short} attained")
-    users, printed = found.series(f"{short} printed")
-    shown = [row for row in found.rows if row.series == f"{short} printed" and row.y != 0]
+    draw_sides(axes, result, f"{short} certified", f"{short} attained")
+    users, printed = result.series(f"{short} printed")
+    shown = [row for row in result.rows if row.series == f"{short} printed" and row.y != 0]
     drawing.line(axes, shown, f"{short} printed", label="printed", marker="o", ms=3)
     # What is printed as 0 has no place on a logarithmic axis: it stands at the lower edge.
     floor = 1e-3 * float(
-        np.nanmin(found.series(f"{short} attained")[1][found.series(f"{short} attained")[1] > 0])
+        np.nanmin(result.series(f"{short} attained")[1][result.series(f"{short} attained")[1] > 0])
     )
     if (printed == 0).any():
         axes.set_ylim(bottom=floor)
@@ -361,7 +377,7 @@ def _grey(axes: Axes, users: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]
         )
 
 
-N1: Final = Entry(
+N1: Final = Experiment(
     id="n1", source="new",
     question="From how many users on, and by how much, does each published statement hold?",
     parameters={"n": (30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)},
@@ -371,7 +387,7 @@ N1: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n2(work: Work) -> Found:
+def _run_n2(work: RunInputs) -> Results:
     users, delta, largest = work["n"], work["δ"], work["k"]
     rate = Fraction(work["ε_geo"])
     settings = {"n": users, "δ": delta, "k": largest, "ε_geo": float(rate)}
@@ -394,12 +410,12 @@ def _run_n2(work: Work) -> Found:
         Row("c printed", Kind.PRINTED, "d_max", d, "c (bits a side)", short, settings=about)
         for d in distances
     ]
-    needed = [_needed(noise, users, largest, metric(users, d), delta) for d in distances]
+    needed = [_needed_padding(noise, users, largest, metric(users, d), delta) for d in distances]
     rows += [
         Row("c certified", Kind.CERTIFIED, "d_max", d, "c (bits a side)", c, settings=about)
         for d, c in zip(distances, needed, strict=True)
     ]
-    found = [
+    at_printed = [
         both_sides(_shared(noise, users, largest, short), metric(users, d), delta)
         for d in distances
     ]
@@ -410,10 +426,10 @@ def _run_n2(work: Work) -> Found:
             "d_max",
             d,
             "ε (nats)",
-            each.attained,
+            sides.attained,
             settings=about,
         )
-        for d, each in zip(distances, found, strict=True)
+        for d, sides in zip(distances, at_printed, strict=True)
     ]
     rows += [
         Row(
@@ -422,12 +438,12 @@ def _run_n2(work: Work) -> Found:
             "d_max",
             d,
             "ε (nats)",
-            finite(each.certified),
+            finite(sides.certified),
             settings=about,
         )
-        for d, each in zip(distances, found, strict=True)
+        for d, sides in zip(distances, at_printed, strict=True)
     ]
-    worst = max(found, key=lambda each: each.attained)
+    worst = max(at_printed, key=lambda sides: sides.attained)
     claims.append(
         judge(
             f"Athanasiou 2025, Thm 5.1 with the c = {short} of Lemma C.1, n = {users}",
@@ -436,14 +452,16 @@ def _run_n2(work: Work) -> Found:
                                 f"is enough (S13)"},
         )
     )  # fmt: skip
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
 def _shared(noise: Fraction, users: int, largest: int, padding: int) -> SGDLShuffle:
     return SGDLShuffle(max_value=largest, noise_epsilon=noise, shares=users, padding=padding)
 
 
-def _needed(noise: Fraction, users: int, largest: int, setting: Setting, delta: float) -> float:
+def _needed_padding(
+    noise: Fraction, users: int, largest: int, setting: Setting, delta: float
+) -> float:
     try:
         return float(sgdl_padding(noise, users, largest, setting, delta))
     except (CannotCertify, UsageError):
@@ -452,7 +470,7 @@ def _needed(noise: Fraction, users: int, largest: int, setting: Setting, delta: 
 
 def _claim_of_geo(
     printed: float, rows: list[Row], distances: tuple[int, ...], settings: Mapping[str, object]
-) -> Claim:
+) -> PaperClaim:
     certified, attained = (values_of(rows, f"ε {kind}") for kind in (Kind.CERTIFIED, Kind.ATTAINED))
     failing = [d for d, low in zip(distances, attained, strict=True) if low > printed]
     first = f"; of those drawn, first at d_max = {failing[0]}" if failing else ""
@@ -463,14 +481,14 @@ def _claim_of_geo(
     )  # fmt: skip
 
 
-def _draw_n2(found: Found) -> Figure:
+def _draw_n2(result: Results) -> Figure:
     figure, axes = drawing.panels(1, 3, width=13.5, height=4.6)
-    about: Mapping[str, Any] = next(row.settings for row in found.rows)
+    about: Mapping[str, Any] = next(row.settings for row in result.rows)
     words = f"n = {about['n']}, δ = {about['δ']:g}"
     shared: Mapping[str, Any] = next(
-        row.settings for row in found.rows if row.series == "c printed"
+        row.settings for row in result.rows if row.series == "c printed"
     )
-    for each, title, names in zip(
+    for panel, title, names in zip(
         axes[0],
         (
             f"geo-shuffle: ε* grows with the distance\n{words}, ε_geo = {about['ε_geo']:g}",
@@ -481,13 +499,13 @@ def _draw_n2(found: Found) -> Figure:
          ("ε at the printed c certified", "ε at the printed c attained")),
         strict=True,
     ):  # fmt: skip
-        each.set_title(title, fontsize=10)
-        each.set_xlabel("largest distance d_max (units)")
+        panel.set_title(title, fontsize=10)
+        panel.set_xlabel("largest distance d_max (units)")
         for name in names:
-            kind = next(row.kind for row in found.rows if row.series == name)
+            kind = next(row.kind for row in result.rows if row.series == name)
             drawing.line(
-                each,
-                found,
+                panel,
+                result,
                 name,
                 label=str(kind),
                 **SIDE_STYLES.get(kind, {"marker": "o", "ms": 3}),
@@ -495,17 +513,17 @@ def _draw_n2(found: Found) -> Figure:
     axes[0, 2].axhline(
         shared["ε_sgdl"], color=drawing.COLOURS[Kind.PRINTED], lw=1.8, label="printed"
     )
-    for each in axes[0]:
-        logarithmic(each)
-    for each, name in zip(
+    for panel in axes[0]:
+        logarithmic(panel)
+    for panel, name in zip(
         axes[0], ("ε per unit (nats)", "padding c (bits a side)", "ε per unit (nats)"), strict=True
     ):
-        each.set_ylabel(name)
+        panel.set_ylabel(name)
     drawing.legend_below(figure)
     return figure
 
 
-N2: Final = Entry(
+N2: Final = Experiment(
     id="n2", source="new",
     question="How do ε and the padding grow with the distance that they are promised for?",
     parameters={

@@ -1,4 +1,4 @@
-"""How close the two sides of the truth are (n8), and what each adversary's knowledge costs (n9)."""
+"""Distance between the two sides of the truth (n8), and cost of adversaries' knowledge (n9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shuffledp_experiments.beyond.common import (
     metric,
     standard,
 )
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def _geo(rate: Fraction, users: int, distance: int) -> Bounds:
 
 
 def _sgdl(users: int, distance: int) -> Bounds:
-    rate, setting = Fraction(1, 5), metric(users, distance)
+    rate = Fraction(1, 5)
+    setting = metric(users, distance)
     padding = sgdl_padding(rate, users, LARGEST_VALUE, setting, DELTA)
     spec = SGDLShuffle(max_value=LARGEST_VALUE, noise_epsilon=rate, shares=users, padding=padding)
     return both_sides(spec, setting)
@@ -66,7 +67,7 @@ SUMS: Final[dict[str, Callable[[int, int], Bounds]]] = {
 """Sums whose tightness is drawn, with paddings of the accountant's choice."""
 
 
-def _run_n8(work: Work) -> Found:
+def _run_n8(work: RunInputs) -> Results:
     rows: list[Row] = []
     for symbols in work["k"]:
         for local in work["ε0"]:
@@ -84,7 +85,7 @@ def _run_n8(work: Work) -> Found:
         f"{name} at n = {x:,} and {other:g}: {ratios[name, x, other]:.3f}"
         for name, x, other in above
     )
-    return Found(
+    return Results(
         tuple(rows),
         notes=(
             f"certified/attained is above {WIDE} in {len(above)} of {len(ratios)} "
@@ -125,27 +126,31 @@ def _ratios(rows: list[Row] | tuple[Row, ...]) -> dict[tuple[str, Any, Any], flo
     }
 
 
-def _draw_n8(found: Found) -> Figure:
+def _draw_n8(result: Results) -> Figure:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    ratios = _ratios(found.rows)
+    ratios = _ratios(result.rows)
     names = list(dict.fromkeys(name for name, *_ in ratios))
     columns = 4
     figure, axes = drawing.panels(-(-len(names) // columns), columns, width=13.5, height=6.4)
-    colours, norm = colormaps["Blues"].with_extremes(over="#d55e00"), Normalize(1, WIDE)
-    for each, name in zip(axes.ravel(), names, strict=False):
-        other = next(iter(next(row.settings for row in found.rows if row.series.startswith(name))))
+    colours = colormaps["Blues"].with_extremes(over="#d55e00")
+    norm = Normalize(1, WIDE)
+    for panel, name in zip(axes.ravel(), names, strict=False):
+        other = next(iter(next(row.settings for row in result.rows if row.series.startswith(name))))
         _map(
-            each, {key[1:]: value for key, value in ratios.items() if key[0] == name}, colours, norm
+            panel,
+            {key[1:]: value for key, value in ratios.items() if key[0] == name},
+            colours,
+            norm,
         )
-        each.set_title(name, fontsize=10)
-        each.set_xlabel("users n")
-        each.set_ylabel("largest distance d_max" if other == "d_max" else "local ε0 (nats)")
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("users n")
+        panel.set_ylabel("largest distance d_max" if other == "d_max" else "local ε0 (nats)")
     spare = axes.ravel()[len(names) :]
-    for each in spare:
-        each.set_axis_off()
+    for panel in spare:
+        panel.set_axis_off()
     bar = {"cax": spare[0].inset_axes((0.1, 0.0, 0.08, 1.0))} if len(spare) else {"ax": axes}
     figure.colorbar(
         ScalarMappable(norm, colours), extend="max", label=
@@ -178,7 +183,7 @@ def _map(axes: Axes, cells: dict[Any, float], colours: Any, norm: Any) -> None:
         )
 
 
-N8: Final = Entry(
+N8: Final = Experiment(
     id="n8", source="new", question="How far apart are what is certified and what is attained?",
     parameters={
         "k": (2, 3, 10, 100), "ε0": (0.25, 0.5, 1.0, 2.0, 4.0), "n": (100, 1000, 10_000, 100_000,
@@ -209,18 +214,18 @@ def _ladder(symbols: int, local: float, users: int) -> dict[str, tuple[Kind, flo
     return {
         "local: every node is corrupt": (Kind.EXACT, local),
         "strong: all values and all flags": (
-            Kind.CERTIFIED, _inverted(lambda epsilon: strong_adversary_delta(spec, users,
+            Kind.CERTIFIED, _invert(lambda epsilon: strong_adversary_delta(spec, users,
             epsilon), 4 * local),
         ),
         "weak certified: values and others' flags": (Kind.CERTIFIED, bounds.certified),
         "values attained": (Kind.ATTAINED, bounds.attained),
         "nothing: others drawn at random": (
-            Kind.EXACT, _inverted(lambda epsilon: nothing.upper(users, epsilon), local),
+            Kind.EXACT, _invert(lambda epsilon: nothing.upper(users, epsilon), local),
         ),
     }  # fmt: skip
 
 
-def _inverted(delta_at: Callable[[float], float], highest: float) -> float:
+def _invert(delta_at: Callable[[float], float], highest: float) -> float:
     """Least ε with δ(ε) at most `DELTA`, from above; NaN if even the highest has more."""
     if delta_at(highest) > DELTA:
         return math.nan
@@ -231,7 +236,7 @@ def _inverted(delta_at: Callable[[float], float], highest: float) -> float:
     return high
 
 
-def _run_n9(work: Work) -> Found:
+def _run_n9(work: RunInputs) -> Results:
     rows = [
         Row(
             series,
@@ -250,38 +255,38 @@ def _run_n9(work: Work) -> Found:
         (row.settings["n"], row.x) for row in rows
         if row.series.startswith("strong") and not row.y <= float(row.x)
     ]  # fmt: skip
-    return Found(
+    return Results(
         tuple(rows),
         notes=(
             f"against the strong adversary ε is above the local ε0, or nothing, in {len(poor)} of "
             f"{len(work['n']) * len(work['ε0'])} cases: it forgoes the changed user's own noise "
             f"(K9)",
-            "'nothing' is no guarantee: it assumes that nobody knows anything about anybody",
+            "'nothing' is not a guarantee: it assumes an adversary without any knowledge",
         ),
     )
 
 
-def _draw_n9(found: Found) -> Figure:
-    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
+def _draw_n9(result: Results) -> Figure:
+    sizes = list(dict.fromkeys(row.settings["n"] for row in result.rows))
     figure, axes = drawing.panels(1, len(sizes), width=4.4 * len(sizes), height=4.8, sharey=True)
-    names = list(dict.fromkeys(row.series for row in found.rows))
-    for each, users in zip(axes[0], sizes, strict=True):
-        rows = [row for row in found.rows if row.settings["n"] == users]
+    names = list(dict.fromkeys(row.series for row in result.rows))
+    for panel, users in zip(axes[0], sizes, strict=True):
+        rows = [row for row in result.rows if row.settings["n"] == users]
         for index, name in enumerate(names):
-            style = drawing.cycled(index) | (
+            style = drawing.series_style(index) | (
                 {"ls": (0, (4, 3))} if name == "values attained" else {}
             )
-            drawing.line(each, rows, name, **style)
-        each.set_title(f"n = {users:,}, k = {rows[0].settings['k']}")
-        each.set_xlabel("local ε0 (nats)")
-        logarithmic(each)
+            drawing.line(panel, rows, name, **style)
+        panel.set_title(f"n = {users:,}, k = {rows[0].settings['k']}")
+        panel.set_xlabel("local ε0 (nats)")
+        logarithmic(panel)
     axes[0, 0].set_ylabel("ε (nats)")
     figure.suptitle(f"The less the adversary knows, the smaller ε (k-RR, δ = {DELTA:g})")
     drawing.legend_below(figure, columns=3)
     return figure
 
 
-N9: Final = Entry(
+N9: Final = Experiment(
     id="n9", source="new", question="What does it cost that the adversary knows more?",
     parameters={"k": 10, "n": (1000, 10_000, 100_000), "ε0": (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)},
     quick={"n": (1000,), "ε0": (0.1, 1.0)},

@@ -18,7 +18,7 @@ from shuffledp_experiments.beyond.plans import (
     HOPS,
     Offer,
     bits,
-    calibrated,
+    calibrated_spec,
     central_error,
     krr,
     offers,
@@ -26,7 +26,7 @@ from shuffledp_experiments.beyond.plans import (
     traffic,
 )
 from shuffledp_experiments.data import load
-from shuffledp_experiments.entry import Entry, Found, Kind, Row, Work
+from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.calibration.families import epsilon0_to_blanket
 from shuffledp_privacy.central import gaussian_sigma
 
@@ -41,7 +41,7 @@ _ERROR: Final = "standard error of the mean / k"
 _TV: Final = "total variation distance"
 
 
-def _run_n3(work: Work) -> Found:
+def _run_n3(work: RunInputs) -> Results:
     rows: list[Row] = []
     for largest in work["k"]:
         for users in work["n"]:
@@ -64,7 +64,7 @@ def _run_n3(work: Work) -> Found:
         for epsilon in work["ε"]:
             rows += _histogram_rows(work, shares, users, epsilon)
     runs = work.runs or work["runs"]
-    return Found(
+    return Results(
         tuple(rows),
         notes=(
             note,
@@ -77,7 +77,7 @@ def _run_n3(work: Work) -> Found:
     )
 
 
-def _shares(work: Work) -> tuple[Floats, str]:
+def _shares(work: RunInputs) -> tuple[Floats, str]:
     """Shares of a real column, or of a stand-in with as many symbols."""
     if work.data is not None:
         column = load(work.data, "adult")[:, 0].astype(np.int64)
@@ -91,17 +91,19 @@ def _shares(work: Work) -> tuple[Floats, str]:
     )
 
 
-def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> list[Row]:
+def _histogram_rows(work: RunInputs, shares: Floats, users: int, epsilon: float) -> list[Row]:
     counts = np.floor(shares * users).astype(np.int64)
     counts[0] += users - counts.sum()
-    truth, symbols, runs = counts / users, len(shares), work.runs or work["runs"]
+    truth = counts / users
+    symbols = len(shares)
+    runs = work.runs or work["runs"]
     generator = work.generator(users, epsilon)
     noisy = krr_counts(counts, float(krr(users, symbols, epsilon).blanket), runs, generator)
     blanket = float(krr(users, symbols, epsilon).blanket)
     alone = float(epsilon0_to_blanket(epsilon, symbols))
     locally = krr_counts(counts, alone, runs, generator)
     flip = float(bits(users, epsilon).randomise) / 2
-    each = generator.binomial(counts, 1 - flip, (runs, symbols)) + generator.binomial(
+    bit_counts = generator.binomial(counts, 1 - flip, (runs, symbols)) + generator.binomial(
         users - counts, flip, (runs, symbols)
     )
     ratio = -math.expm1(-epsilon / 2)
@@ -109,16 +111,16 @@ def _histogram_rows(work: Work, shares: Floats, users: int, epsilon: float) -> l
         ratio, (runs, symbols)
     )
     estimates = {
-        "local": inverted(locally, alone),
-        "k-RR, INV": inverted(noisy, blanket),
+        "local": invert_shares(locally, alone),
+        "k-RR, INV": invert_shares(noisy, blanket),
         "k-RR, IBU": most_likely_histogram(noisy, blanket / symbols, 1 - blanket) / users,
-        "rr-shuffle": project((each / users - flip) / (1 - 2 * flip), 1.0),
+        "rr-shuffle": project((bit_counts / users - flip) / (1 - 2 * flip), 1.0),
         "central": project((counts + added) / users, 1.0),
     }
     settings = {"quantity": "histogram", "k": symbols, "n": users}
     rows = []
-    for name, found in estimates.items():
-        distances = np.abs(found - truth).sum(axis=1) / 2
+    for name, estimated in estimates.items():
+        distances = np.abs(estimated - truth).sum(axis=1) / 2
         low, high = np.quantile(distances, (0.05, 0.95))
         rows.append(
             Row(
@@ -148,18 +150,18 @@ def krr_counts(
     return np.asarray(truthful + random, dtype=np.int64)
 
 
-def inverted(counts: NDArray[np.int64], blanket: float) -> Floats:
+def invert_shares(counts: NDArray[np.int64], blanket: float) -> Floats:
     """Shares by matrix inversion, and the nearest that are possible; shape (runs, k)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     return project((shares - blanket / counts.shape[1]) / (1 - blanket), 1.0)
 
 
-def _draw_n3(found: Found) -> Figure:
+def _draw_n3(result: Results) -> Figure:
     groups = list(
-        dict.fromkeys((row.settings["quantity"], row.settings["k"]) for row in found.rows)
+        dict.fromkeys((row.settings["quantity"], row.settings["k"]) for row in result.rows)
     )
-    sizes = list(dict.fromkeys(row.settings["n"] for row in found.rows))
-    names = list(dict.fromkeys(row.series for row in found.rows))
+    sizes = list(dict.fromkeys(row.settings["n"] for row in result.rows))
+    names = list(dict.fromkeys(row.series for row in result.rows))
     figure, axes = drawing.panels(
         len(groups),
         len(sizes),
@@ -169,19 +171,19 @@ def _draw_n3(found: Found) -> Figure:
         sharey="row",
     )
     for row_of, (quantity, largest) in zip(axes, groups, strict=True):
-        for each, users in zip(row_of, sizes, strict=True):
+        for panel, users in zip(row_of, sizes, strict=True):
             rows = [
-                row for row in found.rows
+                row for row in result.rows
                 if (row.settings["quantity"], row.settings["k"], row.settings["n"]) == (quantity,
                 largest, users)
             ]  # fmt: skip
             for name in dict.fromkeys(row.series for row in rows):
-                drawing.line(each, rows, name, **_style(names, name))
-            each.set_title(f"{quantity}, k = {largest}, n = {users:,}", fontsize=10)
-            logarithmic(each)
+                drawing.line(panel, rows, name, **_style(names, name))
+            panel.set_title(f"{quantity}, k = {largest}, n = {users:,}", fontsize=10)
+            logarithmic(panel)
         row_of[0].set_ylabel(rows[0].y_name)
-    for each in axes[-1]:
-        each.set_xlabel("certified ε (nats)")
+    for panel in axes[-1]:
+        panel.set_xlabel("certified ε (nats)")
     figure.suptitle(f"Error at one true guarantee (δ = {DELTA:g})")
     drawing.legend_below(figure, columns=5)
     return figure
@@ -189,7 +191,7 @@ def _draw_n3(found: Found) -> Figure:
 
 def _style(names: list[str], name: str) -> dict[str, Any]:
     """One look for each mechanism; three that nearly coincide are told apart by their width."""
-    style = drawing.cycled(names.index(name))
+    style = drawing.series_style(names.index(name))
     special: dict[str, dict[str, Any]] = {
         "central": {"color": "black", "marker": "_", "ms": 9, "lw": 1.2, "ls": "--"},
         "sgdl-shuffle": {"lw": 5, "alpha": 0.35, "ms": 8},
@@ -202,7 +204,7 @@ def _style(names: list[str], name: str) -> dict[str, Any]:
     return style | special.get(name, {})
 
 
-N3: Final = Entry(
+N3: Final = Experiment(
     id="n3", source="new", question="Which mechanism errs least, where all keep the same true "
                                     "guarantee?",
     parameters={"n": (1000, 10_000, 100_000), "k": (10, 100), "ε": (0.1, 0.3, 1.0, 2.0, 4.0),
@@ -214,13 +216,13 @@ N3: Final = Entry(
 _LEFT: Final = "ε_L (nats)"
 
 
-def _run_n4(work: Work) -> Found:
+def _run_n4(work: RunInputs) -> Results:
     rows: list[Row] = []
     notes: list[str] = []
     for largest in work["k"]:
         for epsilon in work["ε"]:
-            found = offers(work["n"], largest, epsilon)
-            sent = {name: offer for name, offer in found.items() if offer.messages and offer.size}
+            offered = offers(work["n"], largest, epsilon)
+            sent = {name: offer for name, offer in offered.items() if offer.messages and offer.size}
             settings = {"n": work["n"], "k": largest, "ε": epsilon}
             for name, offer in sent.items():
                 rows += _offer_rows(name, offer, settings)
@@ -231,7 +233,7 @@ def _run_n4(work: Work) -> Found:
                     "messages",
                     0,
                     "error",
-                    found["central"].error,
+                    offered["central"].error,
                     settings=settings,
                 )
             )
@@ -239,7 +241,7 @@ def _run_n4(work: Work) -> Found:
             notes.append(
                 f"k = {largest}, ε = {epsilon:g}: nothing is better in both, by bytes: {front}"
             )
-    return Found(tuple(rows), notes=tuple(notes))
+    return Results(tuple(rows), notes=tuple(notes))
 
 
 def _offer_rows(name: str, offer: Offer, settings: dict[str, Any]) -> list[Row]:
@@ -268,52 +270,52 @@ def _front(sent: dict[str, Offer]) -> list[str]:
     return front
 
 
-def _draw_n4(found: Found) -> Figure:
+def _draw_n4(result: Results) -> Figure:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LogNorm
 
-    symbols = list(dict.fromkeys(row.settings["k"] for row in found.rows))
-    epsilons = list(dict.fromkeys(row.settings["ε"] for row in found.rows))
+    symbols = list(dict.fromkeys(row.settings["k"] for row in result.rows))
+    epsilons = list(dict.fromkeys(row.settings["ε"] for row in result.rows))
     figure, axes = drawing.panels(
         len(symbols), len(epsilons), width=4.3 * len(epsilons) + 1, height=3.3 * len(symbols) + 0.7
     )
-    left = [row.y for row in found.rows if row.y_name == _LEFT]
+    left = [row.y for row in result.rows if row.y_name == _LEFT]
     norm, colours = LogNorm(min(left), max(left)), colormaps["viridis_r"]
     names = list(
-        dict.fromkeys(row.series.split(":")[0] for row in found.rows if row.series != "central")
+        dict.fromkeys(row.series.split(":")[0] for row in result.rows if row.series != "central")
     )
     for row_of, largest in zip(axes, symbols, strict=True):
-        for each, epsilon in zip(row_of, epsilons, strict=True):
+        for panel, epsilon in zip(row_of, epsilons, strict=True):
             rows = [
                 row
-                for row in found.rows
+                for row in result.rows
                 if row.settings["k"] == largest and row.settings["ε"] == epsilon
             ]
             for index, name in enumerate(names):
                 value = {row.y_name: row for row in rows if row.series.startswith(f"{name}:")}
                 point, error = value["bytes"], value["error"].y
-                each.plot(
+                panel.plot(
                     point.y, error, drawing.MARKERS[index], ms=10,
                     color=colours(norm(value[_LEFT].y)),
                     mec="black", mew=0.8,
                 )  # fmt: skip
                 # Only shapes are in the legend: a colour says ε_L.
-                each.plot(
+                panel.plot(
                     [], [], drawing.MARKERS[index], ms=9, color="white", mec="black", label=name
                 )
                 side = (-6, -14) if index == 0 else (8, 5)  # the first two are often neighbours
-                each.annotate(
+                panel.annotate(
                     f"{point.x:,}", (point.y, error), side, textcoords="offset points", fontsize=8
                 )
             central = next(row.y for row in rows if row.series == "central")
-            each.axhline(central, color="black", lw=1, ls="--", label="central, no messages")
-            each.set_title(f"ε = {epsilon:g}, k = {largest}", fontsize=10)
-            each.margins(x=0.15)
-            logarithmic(each)
+            panel.axhline(central, color="black", lw=1, ls="--", label="central, no messages")
+            panel.set_title(f"ε = {epsilon:g}, k = {largest}", fontsize=10)
+            panel.margins(x=0.15)
+            logarithmic(panel)
         row_of[0].set_ylabel("standard error of the sum")
-    for each in axes[-1]:
-        each.set_xlabel(f"bytes per user, {HOPS} nodes")
+    for panel in axes[-1]:
+        panel.set_xlabel(f"bytes per user, {HOPS} nodes")
     bar = figure.colorbar(
         ScalarMappable(norm, colours),
         ax=axes,
@@ -321,7 +323,7 @@ def _draw_n4(found: Found) -> Figure:
         fraction=0.03,
     )
     logarithmic(bar.ax, "y")
-    users = found.rows[0].settings["n"]
+    users = result.rows[0].settings["n"]
     figure.suptitle(
         f"Error against traffic; beside each point its messages per user (n = {users:,}, δ = "
         f"{DELTA:g})"
@@ -330,7 +332,7 @@ def _draw_n4(found: Found) -> Figure:
     return figure
 
 
-N4: Final = Entry(
+N4: Final = Experiment(
     id="n4", source="new", question="What do a smaller error and a better ε_L cost in messages "
                                     "and bytes?",
     parameters={"n": 10_000, "k": (10, 100), "ε": (0.1, 1.0, 4.0)},
@@ -339,7 +341,7 @@ N4: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n12(work: Work) -> Found:
+def _run_n12(work: RunInputs) -> Results:
     users, epsilon = work["n"], work["ε"]
     flip = float(bits(users, epsilon).randomise) / 2
     # By k and by how many hold the symbol.
@@ -349,10 +351,12 @@ def _run_n12(work: Work) -> Found:
         ),
         "Gaussian, central": lambda _, __: gaussian_sigma(math.sqrt(2), epsilon, DELTA),
         "discrete Laplace, central": lambda _, __: central_error(epsilon / 2),
-        "k-RR": lambda k, held: _krr_error(users, held, k, float(krr(users, k, epsilon).blanket)),
-        "hadamard-histogram": lambda k, held: _hadamard_error(users, held, k, epsilon),
-        "k-RR, no shuffler": lambda k, held: _krr_error(
-            users, held, k, float(epsilon0_to_blanket(epsilon, k))
+        "k-RR": lambda k, holders: _krr_error(
+            users, holders, k, float(krr(users, k, epsilon).blanket)
+        ),
+        "hadamard-histogram": lambda k, holders: _hadamard_error(users, holders, k, epsilon),
+        "k-RR, no shuffler": lambda k, holders: _krr_error(
+            users, holders, k, float(epsilon0_to_blanket(epsilon, k))
         ),
     }
     rows = [
@@ -374,7 +378,7 @@ def _run_n12(work: Work) -> Found:
         for of in _HELD
         for note in _notes_n12([row for row in rows if row.settings["of"] == of], of)
     ]
-    return Found(tuple(rows), notes=(*notes, f"certified at (ε, δ = {DELTA:g})"))
+    return Results(tuple(rows), notes=(*notes, f"certified at (ε, δ = {DELTA:g})"))
 
 
 _COUNT: Final = "standard error of a count (users)"
@@ -385,7 +389,7 @@ _HELD: Final[dict[str, Callable[[int], tuple[float, ...]]]] = {
 }
 """Shares of the users who hold the symbol, of which the worst counts. The variance is linear in the
 share, so an end is
-the worst: k-RR errs most where all hold it, Hadamard response where nobody does."""
+the worst: k-RR errs most where all hold it, Hadamard response where none does."""
 
 
 def _notes_n12(rows: list[Row], of: str) -> list[str]:
@@ -411,33 +415,33 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     ]
 
 
-def _krr_error(users: int, held: float, symbols: int, blanket: float) -> float:
-    """Of a count of `held` users by inversion: Bin(held, p) + Bin(n - held, q) reports name the
-    symbol.
-    """
+def _krr_error(users: int, holders: float, symbols: int, blanket: float) -> float:
+    """Error of an inverted count: Bin(holders, p) + Bin(n - holders, q) reports name the symbol."""
     q = blanket / symbols
     p = 1 - blanket + q
-    return math.sqrt(held * p * (1 - p) + (users - held) * q * (1 - q)) / (1 - blanket)
+    return math.sqrt(holders * p * (1 - p) + (users - holders) * q * (1 - q)) / (1 - blanket)
 
 
-def _hadamard_error(users: int, held: float, symbols: int, epsilon: float) -> float:
-    """The same, of indices in the symbol's half: p = 1 - γ/2 and q = 1/2 (K13)."""
-    spec = cast("HadamardHistogram", calibrated("hadamard-histogram", users, symbols - 1, epsilon))
+def _hadamard_error(users: int, holders: float, symbols: int, epsilon: float) -> float:
+    """Error of a count from indices in the symbol's half: p = 1 - γ/2 and q = 1/2 (K13)."""
+    spec = cast(
+        "HadamardHistogram", calibrated_spec("hadamard-histogram", users, symbols - 1, epsilon)
+    )
     p = 1 - float(spec.blanket) / 2
-    return math.sqrt(held * p * (1 - p) + (users - held) / 4) / (p - 0.5)
+    return math.sqrt(holders * p * (1 - p) + (users - holders) / 4) / (p - 0.5)
 
 
-def _draw_n12(found: Found) -> Figure:
+def _draw_n12(result: Results) -> Figure:
     figure, axes = drawing.panels(1, len(_HELD), width=12, height=5.2, sharey=True)
-    for each, of in zip(axes[0], _HELD, strict=True):
-        rows = [row for row in found.rows if row.settings["of"] == of]
+    for panel, of in zip(axes[0], _HELD, strict=True):
+        rows = [row for row in result.rows if row.settings["of"] == of]
         for index, name in enumerate(dict.fromkeys(row.series for row in rows)):
-            drawing.line(each, rows, name, **drawing.cycled(index))
-        each.set_title(of, fontsize=10)
-        each.set_xlabel("symbols k")
-        logarithmic(each)
+            drawing.line(panel, rows, name, **drawing.series_style(index))
+        panel.set_title(of, fontsize=10)
+        panel.set_xlabel("symbols k")
+        logarithmic(panel)
     axes[0, 0].set_ylabel(_COUNT)
-    settings = found.rows[0].settings
+    settings = result.rows[0].settings
     figure.suptitle(
         f"Histograms at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}"
     )
@@ -445,7 +449,7 @@ def _draw_n12(found: Found) -> Figure:
     return figure
 
 
-N12: Final = Entry(
+N12: Final = Experiment(
     id="n12", source="new", question="Which histogram errs least, by the number of its bins?",
     parameters={"n": 10_000, "ε": 1.0, "k": (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000,
     10_000)},
@@ -454,7 +458,7 @@ N12: Final = Entry(
 )  # fmt: skip
 
 
-def _run_n6(work: Work) -> Found:
+def _run_n6(work: RunInputs) -> Results:
     rows: list[Row] = []
     users, epsilon = work["n"], work["ε"]
     settings = {"n": users, "ε": epsilon}
@@ -482,7 +486,7 @@ def _run_n6(work: Work) -> Found:
         + ", ".join(_pieces(n, work["k"][-1], epsilon) for n in (10**3, 10**4, 10**5, 10**6)),
         "all of the time goes into onions, so it follows the messages",
     ]
-    return Found(tuple(rows), notes=tuple(notes))
+    return Results(tuple(rows), notes=tuple(notes))
 
 
 def _pieces(users: int, largest: int, epsilon: float) -> str:
@@ -490,18 +494,22 @@ def _pieces(users: int, largest: int, epsilon: float) -> str:
     return f"{certified} at n = {users:,} (by the formula of Balle et al. 2020: {printed})"
 
 
-def _draw_n6(found: Found) -> Figure:
+def _draw_n6(result: Results) -> Figure:
     figure, axes = drawing.panels(1, 2, width=11, height=4.8)
-    names = list(dict.fromkeys(row.series.split(":")[0] for row in found.rows))
-    for each, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
+    names = list(dict.fromkeys(row.series.split(":")[0] for row in result.rows))
+    for panel, quantity in zip(axes[0], ("messages", "bytes"), strict=True):
         for name in names:
             drawing.line(
-                each, found, f"{name}: {quantity}", label=name, **drawing.cycled(names.index(name))
+                panel,
+                result,
+                f"{name}: {quantity}",
+                label=name,
+                **drawing.series_style(names.index(name)),
             )
-        each.set_xlabel("largest value k")
-        each.set_ylabel(f"{quantity} per user")
-        logarithmic(each)
-    settings = found.rows[0].settings
+        panel.set_xlabel("largest value k")
+        panel.set_ylabel(f"{quantity} per user")
+        logarithmic(panel)
+    settings = result.rows[0].settings
     figure.suptitle(
         f"A sum of 0..k at certified ε = {settings['ε']:g}, δ = {DELTA:g}, n = {settings['n']:,}"
     )
@@ -509,7 +517,7 @@ def _draw_n6(found: Found) -> Figure:
     return figure
 
 
-N6: Final = Entry(
+N6: Final = Experiment(
     id="n6", source="new", question="From which k on do summands modulo q beat bits?",
     parameters={"n": 10_000, "ε": 1.0, "k": (1, 3, 10, 30, 100, 300, 1000)},
     quick={"k": (1, 100)},

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Final
 
 from shuffledp_experiments.biswas import maps, surface, synthetic, tables
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 
-ENTRIES: Final[tuple[Entry, ...]] = (
+ENTRIES: Final[tuple[Experiment, ...]] = (
     *tables.ENTRIES,
     *surface.ENTRIES,
     *synthetic.ENTRIES,

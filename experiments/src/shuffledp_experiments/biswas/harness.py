@@ -22,7 +22,7 @@ from shuffledp_core.postprocessing import most_likely_histogram, project
 from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments.biswas.truth import Group, both_sides
-from shuffledp_experiments.entry import Claim, Kind, Row, Verdict
+from shuffledp_experiments.entry import Kind, PaperClaim, Row, Verdict
 from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds
 from shuffledp_privacy.central import gaussian_delta, gaussian_sigma
 
@@ -33,7 +33,7 @@ DELTA: Final = 1e-6
 """At which guarantees are compared; the papers' own δ at ε = ε0 is 0."""
 
 SENSITIVITY: Final = math.sqrt(2)
-"""Of a histogram: one changed value moves two bins by one each."""
+"""L2 sensitivity of a histogram: one changed value moves two bins by one each."""
 
 RAW: Final = "shuffle, raw counts"
 INV: Final = "shuffle + INV"
@@ -100,8 +100,8 @@ class Contest:
         loop over users.
         """
         n, k = self.group.users, self.group.symbols
-        kept = generator.binomial(truth, self.slope)
-        counts = kept + generator.multinomial(n - kept.sum(axis=-1), np.full(k, 1 / k))
+        truthful = generator.binomial(truth, self.slope)
+        counts = truthful + generator.multinomial(n - truthful.sum(axis=-1), np.full(k, 1 / k))
         inverted = np.asarray((counts - n * self.q) / self.slope, dtype=np.float64)
         noise = generator.normal(size=truth.shape)
         gaussian = truth + self.sigma * noise
@@ -119,7 +119,7 @@ class Contest:
         """ε of the shuffled histogram, both sides, and of the Gaussian that the papers set beside
         it.
         """
-        found, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
+        sides, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
 
         def row(series: str, kind: Kind, value: float) -> Row:
             return Row(
@@ -127,62 +127,62 @@ class Contest:
             )
 
         return [
-            row("ε of the histogram: certified", Kind.CERTIFIED, found.certified),
-            row("ε of the histogram: attained", Kind.ATTAINED, found.attained),
+            row("ε of the histogram: certified", Kind.CERTIFIED, sides.certified),
+            row("ε of the histogram: attained", Kind.ATTAINED, sides.attained),
             row("ε of the papers' Gaussian", Kind.EXACT, self.group.epsilon0),
         ]
 
-    def unequal(self, statement: str, published: float | None, said: str) -> Claim:
+    def unequal(self, statement: str, published: float | None, remark: str) -> PaperClaim:
         """The claim that a comparison is of unequal guarantees, after it is seen that it is."""
         certified, _ = both_sides(self.group, self.group.epsilon0)
         gaussian = gaussian_delta(self.paper_sigma, SENSITIVITY, self.group.epsilon0)
         if certified > 0 or gaussian <= 0 or not self.epsilon.certified < self.group.epsilon0:
-            return Claim(statement, Verdict.SOUND, "the guarantees are equal", published)
+            return PaperClaim(statement, Verdict.SOUND, "the guarantees are equal", published)
         why = (
             f"the histogram's δ({self.group.epsilon0:g}) is exactly 0, as no Gaussian's is; at δ "
             f"= {DELTA:g} its ε is "
-            f"{self.epsilon.certified:.3g}; {said}"
+            f"{self.epsilon.certified:.3g}; {remark}"
         )
-        return Claim(statement, Verdict.UNEQUAL, why, published)
+        return PaperClaim(statement, Verdict.UNEQUAL, why, published)
 
 
-def total_variation(found: Floats, truth: Integers) -> Floats:
+def total_variation(estimate: Floats, truth: Integers) -> Floats:
     """Half the sum of the absolute errors, as a share of the users; shape (runs,)."""
-    return np.asarray(np.abs(found - truth).sum(axis=-1) / (2 * truth.sum(axis=-1)))
+    return np.asarray(np.abs(estimate - truth).sum(axis=-1) / (2 * truth.sum(axis=-1)))
 
 
-def measured(
+def measured_row(
     series: str,
-    place: tuple[str, float | str],
+    point: tuple[str, float | str],
     y_name: str,
     errors: Floats,
     settings: Mapping[str, object],
 ) -> Row:
     """The mean over runs, with the 5th and 95th percentile."""
     low, high = np.quantile(errors, (0.05, 0.95)).tolist()
-    return Row(series, Kind.MEASURED, *place, y_name, float(errors.mean()), low, high, settings)
+    return Row(series, Kind.MEASURED, *point, y_name, float(errors.mean()), low, high, settings)
 
 
 def contest_rows(
     name: str, contest: Contest, truth: Integers, generator: np.random.Generator
 ) -> tuple[list[Row], Mapping[str, Floats]]:
     """Total variation of every estimator, over the rows of `truth`, and the guarantee."""
-    found = {
-        each: total_variation(values, truth)
-        for each, values in contest.play(truth, generator).items()
+    errors_of = {
+        estimator: total_variation(values, truth)
+        for estimator, values in contest.play(truth, generator).items()
     }
     settings = {**contest.group.settings(), "delta": DELTA, "runs": len(truth)}
-    place = ("n", float(contest.group.users))
+    point = ("n", float(contest.group.users))
     rows = [
-        measured(f"{name}{each}", place, "total variation", errors, settings)
-        for each, errors in found.items()
+        measured_row(f"{name}{estimator}", point, "total variation", errors, settings)
+        for estimator, errors in errors_of.items()
     ]
-    return rows + contest.rows(name), found
+    return rows + contest.rows(name), errors_of
 
 
 def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
-    """Law of the inverted count of a symbol that so many hold: |error| as a share of the users, and
-    probabilities.
+    """Law of the inverted count of a symbol that `count` users hold: |error| as a share of the
+    users, and probabilities.
 
     The count is Bin(n_x0, p) + Bin(n - n_x0, q), convolved over twelve standard deviations of each.
     """
@@ -239,8 +239,8 @@ def sampler_rows(contest: Contest, truth: Integers, generator: np.random.Generat
 
 
 def within(published: float, errors: Floats) -> bool:
-    """Whether a published figure lies among the simulated ones, with half their range to spare at
-    either end.
+    """Test whether a published figure lies among the simulated ones, with half their range to
+    spare at either end.
     """
     spare = (errors.max() - errors.min()) / 2
     return bool(errors.min() - spare <= published <= errors.max() + spare)

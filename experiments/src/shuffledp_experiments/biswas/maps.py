@@ -14,7 +14,15 @@ from shuffledp_experiments.biswas.harness import Contest, Floats, Integers
 from shuffledp_experiments.biswas.synthetic import draw_bins, ratio, single_bins
 from shuffledp_experiments.biswas.truth import Group
 from shuffledp_experiments.data import FILES, load
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +89,7 @@ _T5: Final[Mapping[str, Mapping[int, tuple[float, float]]]] = {
 }  # fmt: skip
 
 
-def places_of(work: Work, city: City) -> tuple[Floats, str]:
+def places_of(work: RunInputs, city: City) -> tuple[Floats, str]:
     """Latitudes and longitudes, shape (users, 2), and what a reader must know of them."""
     if work.data is not None:
         places = load(work.data, city.file)
@@ -94,11 +102,11 @@ def places_of(work: Work, city: City) -> tuple[Floats, str]:
     anywhere = generator.random((city.users, 1)) < 0.1
     around = np.clip(spots + generator.normal(0, 0.08, spots.shape), 0, 1 - 1e-9)
     places = corner + size * np.where(anywhere, generator.random(spots.shape), around)
-    wanted = FILES[city.file].name
+    file_name = FILES[city.file].name
     return (
         places,
-        f"{city.name}: stand-in: {city.users:,} made-up places; give --data with {wanted} for the "
-        f"paper's",
+        f"{city.name}: stand-in: {city.users:,} made-up places; give --data with "
+        f"{file_name} for the paper's",
     )
 
 
@@ -117,7 +125,7 @@ def _cell_rows(
     ]
 
 
-def _show(work: Work) -> Found:
+def _show(work: RunInputs) -> Results:
     rows: list[Row] = []
     notes = []
     for city in CITIES:
@@ -138,20 +146,20 @@ def _show(work: Work) -> Found:
             )
             for north, east in places[shown]
         ]
-    return Found(
+    return Results(
         tuple(rows), (), (*notes, f"at most {work['points']:,} places of each city are drawn")
     )
 
 
-def _draw_show(found: Found) -> Figure:
+def _draw_show(result: Results) -> Figure:
     figure, grid = drawing.panels(2, 2, width=11, height=8)
     for (left, right), city in zip(grid, CITIES, strict=True):
-        east, north = found.series(f"{city.name}: places")
+        east, north = result.series(f"{city.name}: places")
         left.plot(east.astype(np.float64), north, ",", color=drawing.CYCLE[3])
         left.set_title(f"{city.name}: check-ins", fontsize=11)
         left.set_xlim(city.west, city.east)
         left.set_ylim(city.south, city.north)
-        mesh = _heat(right, found, f"{city.name}: true", city)
+        mesh = _heat(right, result, f"{city.name}: true", city)
         right.set_title(f"{city.rows} x {city.columns} cells", fontsize=11)
         figure.colorbar(mesh, ax=right, label="share of users")
         for axes in (left, right):
@@ -163,10 +171,10 @@ def _draw_show(found: Found) -> Figure:
     return figure
 
 
-def _heat(axes: Any, found: Found, series: str, city: City) -> Any:
+def _heat(axes: Any, result: Results, series: str, city: City) -> Any:
     from matplotlib.colors import LogNorm
 
-    shares = found.series(series)[1].reshape(city.rows, city.columns)
+    shares = result.series(series)[1].reshape(city.rows, city.columns)
     edges = (
         np.linspace(city.west, city.east, city.columns + 1),
         np.linspace(city.south, city.north, city.rows + 1),
@@ -187,37 +195,38 @@ _MAPPED: Final = (
 )
 
 
-def _estimate(work: Work) -> Found:
+def _estimate(work: RunInputs) -> Results:
     rows: list[Row] = []
     claims, notes = [], []
     for city in CITIES:
         places, note = places_of(work, city)
-        truth, contest = city.cells(places), _contest(city, len(places), work["epsilon0"])
-        found = contest.play(truth[np.newaxis], work.generator(city.name))
+        truth = city.cells(places)
+        contest = _contest(city, len(places), work["epsilon0"])
+        estimates = contest.play(truth[np.newaxis], work.generator(city.name))
         rows += _cell_rows(
             f"{city.name}: true", Kind.EXACT, truth, city, **contest.group.settings()
         )
-        for each in _MAPPED:
+        for estimator in _MAPPED:
             rows += _cell_rows(
-                f"{city.name}: {each}",
+                f"{city.name}: {estimator}",
                 Kind.MEASURED,
-                found[each][0],
+                estimates[estimator][0],
                 city,
                 **contest.group.settings(),
             )
         far = {
-            each: float(harness.total_variation(found[each], truth[np.newaxis])[0])
-            for each in _MAPPED
+            estimator: float(harness.total_variation(estimates[estimator], truth[np.newaxis])[0])
+            for estimator in _MAPPED
         }
-        said = "total variation " + ", ".join(
-            f"{value:.2g} ({each})" for each, value in far.items()
+        remark = "total variation " + ", ".join(
+            f"{value:.2g} ({estimator})" for estimator, value in far.items()
         )
         claims.append(
-            contest.unequal(f"{city.name}: the Gaussian map is slightly better", None, said)
+            contest.unequal(f"{city.name}: the Gaussian map is slightly better", None, remark)
         )
         rows += [_with_city(row, city) for row in contest.rows(f"{city.name}: ")]
         notes.append(note)
-    return Found(tuple(rows), tuple(claims), tuple(notes))
+    return Results(tuple(rows), tuple(claims), tuple(notes))
 
 
 def _with_city(row: Row, city: City) -> Row:
@@ -234,12 +243,12 @@ def _with_city(row: Row, city: City) -> Row:
     )
 
 
-def _draw_estimate(found: Found) -> Figure:
+def _draw_estimate(result: Results) -> Figure:
     shown = ("true", *_MAPPED)
     figure, grid = drawing.panels(2, len(shown), width=15, height=5.6)
     for line, city in zip(grid, CITIES, strict=True):
         for axes, name in zip(line, shown, strict=True):
-            mesh = _heat(axes, found, f"{city.name}: {name}", city)
+            mesh = _heat(axes, result, f"{city.name}: {name}", city)
             axes.set_title(f"{city.name}:\n{name}", fontsize=9.5)
             axes.set_aspect(1 / np.cos(np.radians(city.south)), adjustable="box")
             axes.set_xticks([])
@@ -258,9 +267,9 @@ def _samples(truth: Integers, users: int, runs: int, generator: np.random.Genera
     )
 
 
-def _by_users(work: Work) -> Found:
+def _by_users(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     notes = []
     for city in CITIES:
         places, note = places_of(work, city)
@@ -275,35 +284,39 @@ def _by_users(work: Work) -> Found:
                 contest = _contest(city, int(sampled[0].sum()), epsilon0)
                 more, errors[users] = harness.contest_rows(name, contest, sampled, generator)
                 rows += more
-            claims += _compared(name, contest, errors)
+            claims += _compare(name, contest, errors)
             claims += _gap(name, errors)
-    return Found(tuple(rows), tuple(claims), tuple(notes))
+    return Results(tuple(rows), tuple(claims), tuple(notes))
 
 
-def _compared(
+def _compare(
     name: str, contest: Contest, errors: Mapping[int, Mapping[str, Floats]]
-) -> list[Claim]:
+) -> list[PaperClaim]:
     """The two things that the papers say of these figures."""
     most = max(errors)
     unfair, fair = (
-        ratio(errors[most], harness.PROJECTED, each)
-        for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
+        ratio(errors[most], harness.PROJECTED, gaussian)
+        for gaussian in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
     )
-    said = (
+    remark = (
         f"at n = {most} shuffle + INV errs {unfair:.0f} times as much, and {fair:.1f} times at "
         f"equal guarantees"
     )
-    claims = [contest.unequal(f"{name}the Gaussian is better, more so as n grows", None, said)]
+    claims = [contest.unequal(f"{name}the Gaussian is better, more so as n grows", None, remark)]
     for how in (harness.INV, harness.PROJECTED):
-        worse = [users for users, found in errors.items() if ratio(found, how, harness.RAW) > 1]
+        worse = [
+            users for users, of_users in errors.items() if ratio(of_users, how, harness.RAW) > 1
+        ]
         statement = f"{name}{how} is better than the raw counts"
         if worse:
             which = ", ".join(str(users) for users in worse)
-            claims.append(Claim(statement, Verdict.FALSE, f"on average it is not for n = {which}"))
-        else:
-            least = max(ratio(found, how, harness.RAW) for found in errors.values())
             claims.append(
-                Claim(
+                PaperClaim(statement, Verdict.FALSE, f"on average it is not for n = {which}")
+            )
+        else:
+            least = max(ratio(of_users, how, harness.RAW) for of_users in errors.values())
+            claims.append(
+                PaperClaim(
                     statement,
                     Verdict.SOUND,
                     f"at most {least:.2f} of the raw error, for every n here",
@@ -312,11 +325,10 @@ def _compared(
     return claims
 
 
-def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[Claim]:
-    """What the two versions of the paper say of the gap between shuffle and central model: the
-    opposite.
-    """
-    few, many = min(errors), max(errors)
+def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[PaperClaim]:
+    """Opposite statements of the two versions on the gap between shuffle and central model."""
+    few = min(errors)
+    many = max(errors)
     gaps = {}
     for users in (few, many):
         mean = {
@@ -328,12 +340,12 @@ def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[Claim]:
     times = [ratio(errors[users], harness.INV, harness.GAUSSIAN_PAPER) for users in (few, many)]
     grows = f"{why}; as a multiple it goes from {times[0]:.0f} to {times[1]:.0f}"
     return [
-        Claim(
+        PaperClaim(
             f"{name}the gap vanishes 'as the number of samples is small' (2023)",
             Verdict.FALSE if shrinks else Verdict.SOUND,
             why,
         ),
-        Claim(
+        PaperClaim(
             f"{name}the gap vanishes 'as the number of samples increases' (2022)",
             Verdict.SOUND if shrinks else Verdict.FALSE,
             grows,
@@ -341,13 +353,13 @@ def _gap(name: str, errors: Mapping[int, Mapping[str, Floats]]) -> list[Claim]:
     ]
 
 
-def _draw_by_users(found: Found) -> Figure:
-    names = list(dict.fromkeys(row.series.partition(": ")[0] for row in found.rows))
+def _draw_by_users(result: Results) -> Figure:
+    names = list(dict.fromkeys(row.series.partition(": ")[0] for row in result.rows))
     figure, grid = drawing.panels(2, 2, width=11, height=8.2)
     for axes, name in zip(grid.ravel(), names, strict=True):
-        for index, each in enumerate(harness.ESTIMATORS):
-            style = {**drawing.cycled(index), "lw": 1.4}
-            drawing.line(axes, found, f"{name}: {each}", label=each, **style)
+        for index, estimator in enumerate(harness.ESTIMATORS):
+            style = {**drawing.series_style(index), "lw": 1.4}
+            drawing.line(axes, result, f"{name}: {estimator}", label=estimator, **style)
         axes.set_yscale("log")
         axes.set_xlabel("users, n")
         axes.set_title(name, fontsize=11)
@@ -357,9 +369,9 @@ def _draw_by_users(found: Found) -> Figure:
     return figure
 
 
-def _bins(work: Work) -> Found:
+def _bins(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     notes = [
         "cells are counted from 0, row by row from the south-west; the papers do not say how they "
         "count"
@@ -367,13 +379,13 @@ def _bins(work: Work) -> Found:
     for city in CITIES:
         places, note = places_of(work, city)
         contest = _contest(city, len(places), work["epsilon0"])
-        more, found = single_bins(
+        more, judged = single_bins(
             work, f"{city.name}: ", contest, city.cells(places), _T5[city.name], 0
         )
         rows += more
-        claims += found
+        claims += judged
         notes.append(note)
-    return Found(tuple(rows), tuple(claims), tuple(notes))
+    return Results(tuple(rows), tuple(claims), tuple(notes))
 
 
 _FILES: Final = tuple(city.file for city in CITIES)
@@ -381,14 +393,14 @@ _SAN_FRANCISCO = tuple(range(10_000, 100_001, 10_000))
 _PARIS = tuple(range(1000, 10_001, 1000))
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="000-f1", aliases=("001-f3",), source="Biswas et al. 2023, figure 1; 2022, figure 3",
         question="Where are the users, and how many are in each cell?",
         parameters={"points": 20_000}, quick={"points": 2000}, run=_show, draw=_draw_show,
         data=_FILES,
         seconds=1.5, seconds_quick=1.9,
     ),
-    Entry(
+    Experiment(
         id="000-f2", aliases=("001-f4", "001-f5"), source=
             "Biswas et al. 2023, figure 2; 2022, figures 4, 5",
         question="How do the maps look that the two mechanisms give?",
@@ -396,7 +408,7 @@ ENTRIES: Final = (
         run=_estimate, draw=_draw_estimate, data=_FILES, seconds=1, seconds_quick=1.4,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
-    Entry(
+    Experiment(
         id="000-f3", aliases=("001-f6", "001-f7"), source=
             "Biswas et al. 2023, figure 3; 2022, figures 6, 7",
         question="How does the error of the maps fall with n, and is inversion always better than "
@@ -411,7 +423,7 @@ ENTRIES: Final = (
         run=_by_users, draw=_draw_by_users, data=_FILES, seconds=4, seconds_quick=1.7,
         verdicts=frozenset({Verdict.UNEQUAL, Verdict.FALSE, Verdict.SOUND}),
     ),
-    Entry(
+    Experiment(
         id="000-t5", aliases=("001-t6",), source="Biswas et al. 2023, table 5; 2022, table VI",
         question="What is the error of one cell, and can the printed errors be draws of it?",
         parameters={

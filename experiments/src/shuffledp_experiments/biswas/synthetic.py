@@ -15,7 +15,15 @@ from shuffledp_experiments import drawing
 from shuffledp_experiments.biswas import harness
 from shuffledp_experiments.biswas.harness import Contest, Floats, Integers
 from shuffledp_experiments.biswas.truth import Group
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,11 +55,11 @@ def datasets(users: int, runs: int, sd: float, generator: np.random.Generator) -
     return generator.multinomial(users, np.diff(ndtr(edges / sd)), size=runs)
 
 
-def _contest(work: Work, users: int) -> Contest:
+def _contest(work: RunInputs, users: int) -> Contest:
     return Contest(Group(users, SYMBOLS, work["epsilon0"]))
 
 
-def _by_users(work: Work) -> tuple[list[Row], dict[int, Mapping[str, Floats]]]:
+def _by_users(work: RunInputs) -> tuple[list[Row], dict[int, Mapping[str, Floats]]]:
     """Total variation of every estimator at each n."""
     rows: list[Row] = []
     errors: dict[int, Mapping[str, Floats]] = {}
@@ -61,7 +69,8 @@ def _by_users(work: Work) -> tuple[list[Row], dict[int, Mapping[str, Floats]]]:
         more, errors[users] = harness.contest_rows("", _contest(work, users), truth, generator)
         rows += more
     if work.exact_sampler:
-        users, generator = min(work["n"]), work.generator("exact sampler")
+        users = min(work["n"])
+        generator = work.generator("exact sampler")
         truth = datasets(users, 1, work["sd"], generator)[0]
         rows += harness.sampler_rows(_contest(work, users), truth, generator)
     return rows, errors
@@ -72,12 +81,12 @@ def ratio(errors: Mapping[str, Floats], above: str, below: str) -> float:
     return float(errors[above].mean() / errors[below].mean())
 
 
-def _text(work: Work) -> Found:
+def _text(work: RunInputs) -> Results:
     rows, errors = _by_users(work)
     narrow = _narrower(work)
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for users, digits in _C1.items():
-        contest, found = _contest(work, users), errors[users]
+        contest, errors_of = _contest(work, users), errors[users]
         for name, published, same in zip(
             ("Gaussian", "shuffle + INV"),
             digits,
@@ -95,34 +104,37 @@ def _text(work: Work) -> Found:
                     settings=contest.group.settings(),
                 )
             )
-            if harness.within(published, found[same]):
-                said = (
-                    f"at equal guarantees the mean is {found[harness.GAUSSIAN].mean():.2g} for "
+            if harness.within(published, errors_of[same]):
+                remark = (
+                    f"at equal guarantees the mean is {errors_of[harness.GAUSSIAN].mean():.2g} for "
                     f"the Gaussian and "
-                    f"{found[harness.PROJECTED].mean():.2g} for shuffle + INV"
+                    f"{errors_of[harness.PROJECTED].mean():.2g} for shuffle + INV"
                 )
                 claims.append(
-                    contest.unequal(f"n = {users}: total variation of {name}", published, said)
+                    contest.unequal(f"n = {users}: total variation of {name}", published, remark)
                 )
             else:
                 why = (
-                    f"{len(found[same])} runs give {found[same].min():.2g} to "
-                    f"{found[same].max():.2g}"
+                    f"{len(errors_of[same])} runs give {errors_of[same].min():.2g} to "
+                    f"{errors_of[same].max():.2g}"
                 )
-                claims.append(Claim(f"n = {users}: {name}", Verdict.NOT_REPRODUCED, why, published))
+                claims.append(
+                    PaperClaim(f"n = {users}: {name}", Verdict.NOT_REPRODUCED, why, published)
+                )
     changed = max(abs(row.y / errors[int(row.x)][harness.PROJECTED].mean() - 1) for row in narrow)
     note = (
         f"if N(0, 2) has variance 2, and not standard deviation 2, shuffle + INV changes by at "
         f"most {changed:.0%}"
     )
-    return Found((*rows, *narrow), tuple(claims), (*_notes(errors), note))
+    return Results((*rows, *narrow), tuple(claims), (*_notes(errors), note))
 
 
-def _narrower(work: Work) -> list[Row]:
+def _narrower(work: RunInputs) -> list[Row]:
     """Shuffle + INV as the papers may have meant it as well: with a variance of 2."""
     rows = []
     for users in work["n"]:
-        generator, contest = work.generator("variance 2", users), _contest(work, users)
+        generator = work.generator("variance 2", users)
+        contest = _contest(work, users)
         truth = datasets(users, work.runs or work["runs"], math.sqrt(2), generator)
         errors = harness.total_variation(contest.play(truth, generator)[harness.PROJECTED], truth)
         name, settings = (
@@ -130,7 +142,7 @@ def _narrower(work: Work) -> list[Row]:
             {**contest.group.settings(), "runs": len(truth)},
         )
         rows.append(
-            harness.measured(name, ("n", float(users)), "total variation", errors, settings)
+            harness.measured_row(name, ("n", float(users)), "total variation", errors, settings)
         )
     return rows
 
@@ -138,8 +150,8 @@ def _narrower(work: Work) -> list[Row]:
 def _notes(errors: Mapping[int, Mapping[str, Floats]]) -> tuple[str, ...]:
     most = max(errors)
     unfair, fair = (
-        ratio(errors[most], harness.PROJECTED, each)
-        for each in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
+        ratio(errors[most], harness.PROJECTED, gaussian)
+        for gaussian in (harness.GAUSSIAN_PAPER, harness.GAUSSIAN_PROJECTED)
     )
     return (
         f"at n = {most} shuffle + INV errs {unfair:.0f} times as much as the papers' Gaussian, "
@@ -149,9 +161,9 @@ def _notes(errors: Mapping[int, Mapping[str, Floats]]) -> tuple[str, ...]:
     )
 
 
-def _by_n(work: Work) -> Found:
+def _by_n(work: RunInputs) -> Results:
     rows, errors = _by_users(work)
-    rows += [_iterated(work, users) for users in work["n"]]
+    rows += [_iterate_update(work, users) for users in work["n"]]
     contest = _contest(work, max(work["n"]))
     claims = [
         contest.unequal(
@@ -165,17 +177,18 @@ def _by_n(work: Work) -> Found:
         f"the iterative Bayesian update, iterated, ends within {apart:.1g} users of its closed "
         f"form in every bin"
     )
-    return Found(tuple(rows), tuple(claims), (*_notes(errors), note))
+    return Results(tuple(rows), tuple(claims), (*_notes(errors), note))
 
 
 _APART: Final = "IBU, iterated against closed form"
 
 
-def _iterated(work: Work, users: int) -> Row:
+def _iterate_update(work: RunInputs, users: int) -> Row:
     """How far the update's steps end from the limit that is drawn as IBU, on one dataset, in users
     of one bin.
     """
-    contest, generator = _contest(work, users), work.generator("iterated", users)
+    contest = _contest(work, users)
+    generator = work.generator("iterated", users)
     played = contest.play(datasets(users, 1, work["sd"], generator), generator)
     channel = np.full((SYMBOLS, SYMBOLS), contest.q) + contest.slope * np.eye(SYMBOLS)
     apart = np.abs(iterative_bayesian_update(played[harness.RAW], channel) - played[harness.IBU])
@@ -191,13 +204,13 @@ def _iterated(work: Work, users: int) -> Row:
     )
 
 
-def _draw_by_n(found: Found) -> Figure:
+def _draw_by_n(result: Results) -> Figure:
     figure, grid = drawing.panels(1, 2, width=11, height=5.2)
     titles = ("as in the paper: unequal guarantees", "at equal certified (ε, δ)")
     for axes, title, names in zip(grid[0], titles, (_UNEQUAL, _EQUAL), strict=True):
         for name in names:
-            drawing.line(axes, found, name, **drawing.cycled(harness.ESTIMATORS.index(name)))
-        for row in (each for each in found.rows if each.kind is Kind.PUBLISHED):
+            drawing.line(axes, result, name, **drawing.series_style(harness.ESTIMATORS.index(name)))
+        for row in (published for published in result.rows if published.kind is Kind.PUBLISHED):
             if axes is grid[0, 0]:
                 hollow = row.series.endswith("INV")
                 axes.plot(
@@ -231,13 +244,13 @@ _EQUAL: Final = (
 
 
 def single_bins(
-    work: Work,
+    work: RunInputs,
     name: str,
     contest: Contest,
     truth: Integers,
     digits: Mapping[int, tuple[float, float]],
     first: int,
-) -> tuple[list[Row], list[Claim]]:
+) -> tuple[list[Row], list[PaperClaim]]:
     """|π̂ - π| of single bins of one dataset: exact laws, simulated ones where none is known, and
     the published draws.
 
@@ -252,12 +265,14 @@ def single_bins(
     runs = work.runs or work["runs"]
     played = contest.play(np.broadcast_to(truth, (runs, truth.size)), work.generator(name))
     users, settings = contest.group.users, {**contest.group.settings(), "delta": harness.DELTA}
-    rows, claims = contest.rows(name), list[Claim]()
+    rows = contest.rows(name)
+    claims = list[PaperClaim]()
     for x0, published in digits.items():
-        at_x0, place = int(truth[x0 - first]), ("x0", float(x0))
+        at_x0 = int(truth[x0 - first])
+        point = ("x0", float(x0))
         for estimator in (harness.PROJECTED, harness.IBU):
             errors = np.abs(played[estimator][:, x0 - first] - at_x0) / users
-            rows.append(harness.measured(f"{name}{estimator}", place, _ERROR, errors, settings))
+            rows.append(harness.measured_row(f"{name}{estimator}", point, _ERROR, errors, settings))
         inverted = harness.exact_law(contest, at_x0)
         exact = {
             harness.INV: harness.summary(*inverted),
@@ -265,15 +280,15 @@ def single_bins(
             harness.GAUSSIAN_PAPER: _half_normal(contest.paper_sigma / users),
         }
         rows += [
-            Row(f"{name}{each}", Kind.EXACT, *place, _ERROR, *three, settings)
-            for each, three in exact.items()
+            Row(f"{name}{label}", Kind.EXACT, *point, _ERROR, *three, settings)
+            for label, three in exact.items()
         ]
         for mechanism, digit in zip(("Gaussian", "shuffle + INV"), published, strict=True):
             rows.append(
                 Row(
                     f"{name}published: {mechanism}",
                     Kind.PUBLISHED,
-                    *place,
+                    *point,
                     _ERROR,
                     digit,
                     settings=settings,
@@ -282,13 +297,13 @@ def single_bins(
         statement = f"{name}x0 = {x0}"
         chance = math.erfc(published[0] * users / contest.paper_sigma / math.sqrt(2))
         claims.append(
-            _drawn(
+            _judge_draw(
                 contest, f"{statement}, Gaussian", published[0], chance, exact[harness.GAUSSIAN][0]
             )
         )
         chance = float(inverted[1][inverted[0] >= published[1] * (1 - _CUT)].sum())
         claims.append(
-            _drawn(
+            _judge_draw(
                 contest, f"{statement}, shuffle + INV", published[1], chance, exact[harness.INV][0]
             )
         )
@@ -312,9 +327,11 @@ def _half_normal(sigma: float) -> tuple[float, float, float]:
     return sigma * math.sqrt(2 / math.pi), low, high
 
 
-def _drawn(contest: Contest, statement: str, published: float, chance: float, mean: float) -> Claim:
+def _judge_draw(
+    contest: Contest, statement: str, published: float, chance: float, mean: float
+) -> PaperClaim:
     if chance < BEYOND:
-        return Claim(
+        return PaperClaim(
             statement,
             Verdict.NOT_REPRODUCED,
             f"a draw so large has a chance of {chance:.1g}",
@@ -325,32 +342,32 @@ def _drawn(contest: Contest, statement: str, published: float, chance: float, me
     )
 
 
-def _bins(work: Work) -> Found:
+def _bins(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for users, digits in _T4.items():
         truth = datasets(users, 1, work["sd"], work.generator("data", users))[0]
-        more, found = single_bins(work, f"n = {users}: ", _contest(work, users), truth, digits, 1)
+        more, judged = single_bins(work, f"n = {users}: ", _contest(work, users), truth, digits, 1)
         rows += more
-        claims += found
-    return Found(
+        claims += judged
+    return Results(
         tuple(rows),
         tuple(claims),
         (f"x0 = 1..{SYMBOLS} are taken for the values {-_HALF}..{_HALF}",),
     )
 
 
-def draw_bins(found: Found) -> Figure:
+def draw_bins(result: Results) -> Figure:
     """Exact and simulated means with 5-95 %, and the published draws, a panel for each setting."""
-    names = list(dict.fromkeys(row.series.partition(": ")[0] for row in found.rows))
+    names = list(dict.fromkeys(row.series.partition(": ")[0] for row in result.rows))
     figure, grid = drawing.panels(1, len(names), width=11, height=5.4)
     shown = (harness.INV, harness.PROJECTED, harness.IBU, harness.GAUSSIAN, harness.GAUSSIAN_PAPER)
     for axes, name in zip(grid[0], names, strict=True):
-        for place, each in enumerate(shown):
-            rows = [row for row in found.rows if row.series == f"{name}: {each}"]
-            _spread(axes, rows, (place - 2) / 10, each, harness.ESTIMATORS.index(each))
-        for marker, each in (("s", "Gaussian"), ("o", "shuffle + INV")):
-            rows = [row for row in found.rows if row.series == f"{name}: published: {each}"]
+        for index, estimator in enumerate(shown):
+            rows = [row for row in result.rows if row.series == f"{name}: {estimator}"]
+            _spread(axes, rows, (index - 2) / 10, estimator, harness.ESTIMATORS.index(estimator))
+        for marker, estimator in (("s", "Gaussian"), ("o", "shuffle + INV")):
+            rows = [row for row in result.rows if row.series == f"{name}: published: {estimator}"]
             style = {
                 "mfc": "none",
                 "mew": 1.6,
@@ -361,8 +378,8 @@ def draw_bins(found: Found) -> Figure:
             drawing.line(
                 axes,
                 rows,
-                f"{name}: published: {each}",
-                label=f"published: {each}",
+                f"{name}: published: {estimator}",
+                label=f"published: {estimator}",
                 marker=marker,
                 **style,
             )
@@ -371,7 +388,7 @@ def draw_bins(found: Found) -> Figure:
             sorted(
                 {
                     float(row.x)
-                    for row in found.rows
+                    for row in result.rows
                     if row.x_name == "x0" and row.series.startswith(f"{name}:")
                 }
             )
@@ -390,7 +407,7 @@ def _spread(axes: object, rows: Sequence[Row], shift: float, label: str, index: 
         np.array([getattr(row, end) for row in rows], dtype=np.float64)
         for end in ("y", "low", "high")
     )
-    style = {**drawing.cycled(index), "ls": "none", "elinewidth": 1.2, "capsize": 2}
+    style = {**drawing.series_style(index), "ls": "none", "elinewidth": 1.2, "capsize": 2}
     axes.errorbar(  # type: ignore[attr-defined]
         x + shift * step,
         y,
@@ -403,7 +420,7 @@ def _spread(axes: object, rows: Sequence[Row], shift: float, label: str, index: 
 _SETTING: Final = {"epsilon0": 4.0, "epsilon": 4.0, "k": SYMBOLS, "sd": 2.0, "delta": harness.DELTA}
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="001-c1", source="Biswas et al. 2022, section V.C",
         question="Is the Gaussian histogram 48 times as good as the shuffled one at the same "
                  "guarantee?",
@@ -412,7 +429,7 @@ ENTRIES: Final = (
         run=_text, draw=_draw_by_n, seconds=1, seconds_quick=1.5,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
-    Entry(
+    Experiment(
         id="001-f2", source="Biswas et al. 2022, figure 2",
         question="How does the error fall with n, and what do projection and the iterative "
                  "Bayesian update gain?",
@@ -422,7 +439,7 @@ ENTRIES: Final = (
         run=_by_n, draw=_draw_by_n, seconds=1, seconds_quick=1.6,
         verdicts=frozenset({Verdict.UNEQUAL}),
     ),
-    Entry(
+    Experiment(
         id="000-t4", aliases=("001-t5",), source="Biswas et al. 2023, table 4; 2022, table V",
         question="What is the error of one bin, and can the printed errors be draws of it?",
         parameters={"n": (1000, 100_000), "x0": (1, 3, 5, 7, 9, 11, 13), **_SETTING, "runs": 2000},

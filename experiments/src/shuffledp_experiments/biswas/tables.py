@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 from shuffledp_experiments import drawing
 from shuffledp_experiments.biswas import forms
 from shuffledp_experiments.biswas.truth import Group, agrees, both_sides, printed_delta
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +42,7 @@ class _Column:
         digits: copied from the table, one for each ε.
         significant: digits that are printed.
         formula: evaluated beside them.
-        said: which formula that is.
+        stated: which formula that is.
         epsilon0: of the formula, where it is not the table's.
     """
 
@@ -41,7 +50,7 @@ class _Column:
     digits: tuple[float, ...]
     significant: tuple[int, ...]
     formula: forms.Formula
-    said: str
+    stated: str
     epsilon0: float | None = None
 
 
@@ -55,7 +64,7 @@ class _Table:
 
     group: Group
     epsilons: tuple[float, ...]
-    own: tuple[float, ...]
+    published: tuple[float, ...]
     others: tuple[_Column, ...]
     nearest: Group | None = None
 
@@ -200,24 +209,31 @@ def _truth_rows(name: str, group: Group, epsilons: Sequence[float]) -> list[Row]
     """Certified and attained δ at each ε, and what Theorem 1 prints there."""
     sides = {epsilon: both_sides(group, epsilon) for epsilon in epsilons}
     printed = [
-        _row(f"{name}: Theorem 1 as printed", Kind.PRINTED, each, printed_delta(group, each), group)
-        for each in epsilons
+        _row(
+            f"{name}: Theorem 1 as printed",
+            Kind.PRINTED,
+            epsilon,
+            printed_delta(group, epsilon),
+            group,
+        )
+        for epsilon in epsilons
     ]
     certified = [
-        _row(f"{name}: certified", Kind.CERTIFIED, each, sides[each][0], group) for each in epsilons
+        _row(f"{name}: certified", Kind.CERTIFIED, epsilon, sides[epsilon][0], group)
+        for epsilon in epsilons
     ]
     return (
         printed
         + certified
         + [
-            _row(f"{name}: attained", Kind.ATTAINED, each, sides[each][1], group)
-            for each in epsilons
+            _row(f"{name}: attained", Kind.ATTAINED, epsilon, sides[epsilon][1], group)
+            for epsilon in epsilons
         ]
     )
 
 
-def _judged(
-    name: str, group: Group, digits: Mapping[float, float], claims: list[Claim]
+def _judge_rows(
+    name: str, group: Group, digits: Mapping[float, float], claims: list[PaperClaim]
 ) -> list[Row]:
     """Rows of the own theorem's digits with their verdicts, which are added to `claims`."""
     rows = []
@@ -244,7 +260,7 @@ def _judged(
         printed = printed_delta(group, epsilon)
         if not agrees(printed, published, 3):
             claims.append(
-                Claim(
+                PaperClaim(
                     f"{name}, {_THEOREM} at ε = {epsilon:g}, the digits",
                     Verdict.NOT_REPRODUCED,
                     f"the printed formula gives {printed:.3g}",
@@ -254,16 +270,16 @@ def _judged(
     return rows
 
 
-def _other(name: str, table: _Table, column: _Column, claims: list[Claim]) -> list[Row]:
+def _other(name: str, table: _Table, column: _Column, claims: list[PaperClaim]) -> list[Row]:
     """Rows of another bound's digits: is there a formula that gives them, and is it a bound?"""
     group = (
         table.group if column.epsilon0 is None else replace(table.group, epsilon0=column.epsilon0)
     )
     values = {epsilon: column.formula(group, epsilon) for epsilon in table.epsilons}
     why = (
-        column.said
+        column.stated
         if column.epsilon0 is None
-        else f"{column.said}; with ε0 = {column.epsilon0:g}, which fits better"
+        else f"{column.stated}; with ε0 = {column.epsilon0:g}, which fits better"
     )
     rows = []
     for epsilon, published, significant in zip(
@@ -274,7 +290,9 @@ def _other(name: str, table: _Table, column: _Column, claims: list[Claim]) -> li
         reason = why if fits else f"{why}, gives {values[epsilon]:.3g}"
         sides = both_sides(table.group, epsilon)
         claims.append(
-            Claim(f"{name}, {column.name} at ε = {epsilon:g}", verdict, reason, published, *sides)
+            PaperClaim(
+                f"{name}, {column.name} at ε = {epsilon:g}", verdict, reason, published, *sides
+            )
         )
         series = f"{name}: {column.name}, published"
         rows.append(
@@ -286,27 +304,30 @@ def _other(name: str, table: _Table, column: _Column, claims: list[Claim]) -> li
     ]
 
 
-def _compare(work: Work) -> Found:
+def _compare(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for table in _TABLES[work.id]:
         name = f"n = {table.group.users}"
         rows += _truth_rows(name, table.group, table.epsilons)
-        rows += _judged(
-            name, table.group, dict(zip(table.epsilons, table.own, strict=True)), claims
+        rows += _judge_rows(
+            name, table.group, dict(zip(table.epsilons, table.published, strict=True)), claims
         )
         if table.nearest is not None:
             nearest = f"{name} as for k = {table.nearest.symbols}, n_x0 = {table.nearest.at_x0}"
             rows += _truth_rows(nearest, table.nearest, table.epsilons)
-            rows += _judged(
-                nearest, table.nearest, dict(zip(table.epsilons, table.own, strict=True)), claims
+            rows += _judge_rows(
+                nearest,
+                table.nearest,
+                dict(zip(table.epsilons, table.published, strict=True)),
+                claims,
             )
         for column in table.others:
             rows += _other(name, table, column, claims)
-    return Found(tuple(rows), tuple(claims), _notes(claims))
+    return Results(tuple(rows), tuple(claims), _notes(claims))
 
 
-def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
+def _notes(claims: Sequence[PaperClaim]) -> tuple[str, ...]:
     false = [claim for claim in claims if claim.verdict is Verdict.FALSE and claim.published]
     orders = [math.log10((claim.attained or 0) / (claim.published or 1)) for claim in false]
     least, most = (math.floor(end) for end in (min(orders), max(orders)))
@@ -319,14 +340,14 @@ def _notes(claims: Sequence[Claim]) -> tuple[str, ...]:
     )
 
 
-def _vary(work: Work) -> Found:
+def _vary(work: RunInputs) -> Results:
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     epsilons = work["epsilon"]
     for name, (group, digits) in _000_T3.items():
         rows += _truth_rows(name, group, epsilons)
         cells = dict(zip(epsilons, digits, strict=False))
-        rows += _judged(name, group, cells, claims)
+        rows += _judge_rows(name, group, cells, claims)
         zeros = epsilons[len(digits) :]
         sides = [both_sides(group, epsilon) for epsilon in zeros]
         certified, attained = (max(ends) for ends in zip(*sides, strict=True))
@@ -338,30 +359,30 @@ def _vary(work: Work) -> Found:
         claims.append(claim)
         series = f"{name}: published"
         rows += [
-            _row(series, Kind.PUBLISHED, each, 0.0, group, verdict=claim.verdict.value)
-            for each in zeros
+            _row(series, Kind.PUBLISHED, zero, 0.0, group, verdict=claim.verdict.value)
+            for zero in zeros
         ]
-    return Found(tuple(rows), tuple(claims), _notes(claims))
+    return Results(tuple(rows), tuple(claims), _notes(claims))
 
 
 def _finish(axes: Axes, title: str, decades: int) -> None:
     axes.set_yscale("log")
     axes.set_ylim(10.0**-decades, 100)
-    axes.set_yticks([10.0**-each for each in range(0, decades, 20)])
+    axes.set_yticks([10.0**-exponent for exponent in range(0, decades, 20)])
     axes.set_xlabel("ε (nats)")
     axes.set_title(title, fontsize=11)
 
 
-def _draw_compare(found: Found) -> Figure:
-    names = list(dict.fromkeys(row.series.partition(":")[0] for row in found.rows))
+def _draw_compare(result: Results) -> Figure:
+    names = list(dict.fromkeys(row.series.partition(":")[0] for row in result.rows))
     figure, grid = drawing.panels(1, len(names), width=max(8.6, 4.3 * len(names)), sharey=True)
     for axes, name in zip(grid[0], names, strict=True):
-        drawing.line(axes, found, f"{name}: certified", label="certified, every dataset", lw=2.4)
-        drawing.line(axes, found, f"{name}: attained", label="attained by a dataset", ls="--")
-        drawing.line(axes, found, f"{name}: published", label="published: Theorem 1", marker="o")
+        drawing.line(axes, result, f"{name}: certified", label="certified, every dataset", lw=2.4)
+        drawing.line(axes, result, f"{name}: attained", label="attained by a dataset", ls="--")
+        drawing.line(axes, result, f"{name}: published", label="published: Theorem 1", marker="o")
         others = (
             row.series
-            for row in found.rows
+            for row in result.rows
             if row.series.startswith(f"{name}: ") and ", pub" in row.series
         )
         for index, series in enumerate(dict.fromkeys(others)):
@@ -372,20 +393,20 @@ def _draw_compare(found: Found) -> Figure:
                 "lw": 0.9,
                 "ms": 5,
             }
-            drawing.line(axes, found, series, label=label, **style)
+            drawing.line(axes, result, series, label=label, **style)
         _finish(axes, name, 110)
     grid[0, 0].set_ylabel("δ")
     drawing.legend_below(figure, columns=3)
     return figure
 
 
-def _draw_vary(found: Found) -> Figure:
+def _draw_vary(result: Results) -> Figure:
     figure, grid = drawing.panels(1, 3, width=11, sharey=True)
     styles = ("-", "--", ":")
     for axes, what in zip(grid[0], ("ε0", "n", "k"), strict=True):
         names = [name for name in _000_T3 if name.startswith(what)]
         for name, style, marker in zip(names, styles, drawing.MARKERS, strict=False):
-            rows = [row for row in found.rows if row.series.startswith(f"{name}:") and row.y > 0]
+            rows = [row for row in result.rows if row.series.startswith(f"{name}:") and row.y > 0]
             drawing.line(axes, rows, f"{name}: certified", label="certified", ls=style)
             drawing.line(axes, rows, f"{name}: attained", label="attained", ls=style, lw=1.1)
             drawing.line(
@@ -403,7 +424,7 @@ def _draw_vary(found: Found) -> Figure:
 _TABLES: Final = {"000-t1": (_000_T1,), "001-t2": _001_T2}
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="000-t1", source="Biswas et al. 2023, table 1",
         question="Is δ of Theorem 1 below that of four other papers because it is tighter, or "
                  "because it is wrong?",
@@ -411,7 +432,7 @@ ENTRIES: Final = (
         inferred=("k", "n_x0"), run=_compare, draw=_draw_compare, seconds=1, seconds_quick=0.6,
         verdicts=frozenset({Verdict.FALSE, Verdict.NO_BOUND, Verdict.NOT_REPRODUCED}),
     ),
-    Entry(
+    Experiment(
         id="001-t2", source="Biswas et al. 2022, table II",
         question="The same for 100 and 1,000 users: which digits follow from a formula, and is "
                  "any of them a bound?",
@@ -420,7 +441,7 @@ ENTRIES: Final = (
         inferred=("k", "n_x0"), run=_compare, draw=_draw_compare, seconds=1, seconds_quick=1.1,
         verdicts=frozenset({Verdict.FALSE, Verdict.OPEN, Verdict.NO_BOUND, Verdict.NOT_REPRODUCED}),
     ),
-    Entry(
+    Experiment(
         id="000-t3", aliases=("001-t4",), source="Biswas et al. 2023, table 3; 2022, table IV",
         question="How far below the truth is the printed δ, as ε0, n and k vary?",
         parameters={"n": 100, "k": 10, "epsilon0": 2, "n_x0": "0.8 n", "epsilon": _000_T3_EPSILONS},

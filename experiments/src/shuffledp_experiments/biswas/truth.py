@@ -74,7 +74,7 @@ def both_sides(group: Group, epsilon: float) -> tuple[float, float]:
 
 
 def agrees(printed: float, digits: float, significant: int) -> bool:
-    """Whether a number shows these digits, rounded or cut off, of so many significant ones."""
+    """Test whether a number has these significant digits, rounded or truncated."""
     unit = 10.0 ** (_exponent(digits) - significant + 1)
     return -0.501 * unit <= printed - digits <= 1.001 * unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from shuffledp_experiments.entry import Entry
+from shuffledp_experiments.entry import Experiment
 from shuffledp_experiments.koskela import compositions, gaussian, terms
 
-ENTRIES: Final[tuple[Entry, ...]] = (*compositions.ENTRIES, *gaussian.ENTRIES, *terms.ENTRIES)
+ENTRIES: Final[tuple[Experiment, ...]] = (*compositions.ENTRIES, *gaussian.ENTRIES, *terms.ENTRIES)

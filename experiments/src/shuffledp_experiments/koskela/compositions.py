@@ -14,8 +14,17 @@ import numpy as np
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
-from shuffledp_experiments.koskela.pairs import Losses, clones, third_symbol
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
+from shuffledp_experiments.koskela.pairs import LossGrid, clones, third_symbol
 from shuffledp_privacy.bounds import Setting, certified_curve
 from shuffledp_privacy.histogram.blanket import law_of, tail_of
 from shuffledp_privacy.histogram.published import balle_2019
@@ -53,22 +62,23 @@ RELEASED_DELTA: Final = {1: 0.0092095, 2: 0.0217747, 3: 0.0328826, 4: 0.0427902}
 """δ(0.1) by rounds, copied from the figure of the authors' later release."""
 
 
-def run_general(work: Work) -> Found:
+def run_general(work: RunInputs) -> Results:
     """δ by ε for a few rounds of any ε0-LDP randomiser."""
     epsilon0, users, largest, grid = work["ε0"], work["n"], work["rounds"], work["grid"]
     low, high = work["ε"]
     epsilons = np.linspace(low, high, work["points"])
     curve, _ = curve_of(Round(LocalRandomiser(epsilon0), Setting(users, users)))
-    general = Losses.of(clones(epsilon0, users, math.exp(-epsilon0) / 2), grid, nearest=True)
-    binary = Losses.of(clones(epsilon0, users, 1 / (1 + math.exp(epsilon0))), grid, nearest=True)
+    general = LossGrid.of(clones(epsilon0, users, math.exp(-epsilon0) / 2), grid, nearest=True)
+    binary = LossGrid.of(clones(epsilon0, users, 1 / (1 + math.exp(epsilon0))), grid, nearest=True)
     other = 1 / (2 + math.exp(epsilon0))
-    dataset = Losses.of(third_symbol(3, 1 - 2 * other, other, users), grid)
+    dataset = LossGrid.of(third_symbol(3, 1 - 2 * other, other, users), grid)
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for times in range(1, largest + 1):
         composed = compose_curves([Repeated(curve, times)], RESOLVED)
-        printed, released = general.composed(times, grid), binary.composed(times, grid)
-        attained = dataset.composed(times, grid)
+        printed = general.compose(times, grid)
+        released = binary.compose(times, grid)
+        attained = dataset.compose(times, grid)
         for epsilon in epsilons.tolist():
             values = {
                 "Theorem 3.2, the clones": (Kind.PRINTED, printed.delta(epsilon)),
@@ -111,18 +121,18 @@ def run_general(work: Work) -> Found:
                 f"figure 1 {_rounds('as released', times)}, δ({first:g})", copied, **sides, why=why
             )
         )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
 def _rounds(name: str, times: int) -> str:
     return f"{name}, {times} round{'s' if times > 1 else ''}"
 
 
-def draw_general(found: Found) -> Figure:
+def draw_general(result: Results) -> Figure:
     """A panel for each number of rounds."""
-    largest = max(int(str(row.settings["rounds"])) for row in found.rows)
+    largest = max(int(str(row.settings["rounds"])) for row in result.rows)
     figure, axes = drawing.panels(1, largest, width=2.6 * largest + 1.2, height=4.4, sharey=True)
-    for times, each in enumerate(axes[0], 1):
+    for times, panel in enumerate(axes[0], 1):
         for name, label, style in (
             ("certified", "certified, any randomiser", {"lw": 3.0, "alpha": 0.55}),
             ("Theorem 3.2, the clones", "printed: Theorem 3.2", {"ls": "--"}),
@@ -135,17 +145,17 @@ def draw_general(found: Found) -> Figure:
         ):
             # What the composition cannot resolve is 0: the curve ends before it, rather than
             # falling there.
-            resolved = [row for row in found.rows if row.y >= LEAST_DRAWN]
-            line(each, resolved, _rounds(name, times), label=label, **style)
+            resolved = [row for row in result.rows if row.y >= LEAST_DRAWN]
+            line(panel, resolved, _rounds(name, times), label=label, **style)
         digits = [
             row
-            for row in found.rows
+            for row in result.rows
             if row.kind is Kind.PUBLISHED and row.settings["rounds"] == times
         ]
-        each.plot([row.x for row in digits], [row.y for row in digits], "o",
+        panel.plot([row.x for row in digits], [row.y for row in digits], "o",
         color=COLOURS[Kind.PUBLISHED], ms=5,
                   label="published digits, as released")  # fmt: skip
-        each.set(
+        panel.set(
             yscale="log",
             xlabel="ε (nats)",
             ylim=(LEAST_DRAWN, 0.2),
@@ -172,21 +182,21 @@ RELEASED_LOSSES: Final = {10: 0.0051, 10000: 5.114}
 """ε of the privacy loss distribution at the ends of the same figure."""
 
 
-def run_sampled(work: Work) -> Found:
+def run_sampled(work: RunInputs) -> Results:
     """ε by rounds where a hundredth of the users reports in each."""
     epsilon0, users, delta = work["ε0"], work["n"], work["δ"]
     rate = Fraction(work["q"]).limit_denominator(10**6)
     drawn = int(users * rate)
     other = 1 / (2 + math.exp(epsilon0))
-    pair = third_symbol(3, 1 - 2 * other, other, drawn).sampled(rate)
-    starts = [Losses.of(each, work["grid"]) for each in (pair, pair.turned())]
+    pair = third_symbol(3, 1 - 2 * other, other, drawn).sample(rate)
+    starts = [LossGrid.of(law, work["grid"]) for law in (pair, pair.reverse())]
     curve = Round(LocalRandomiser(epsilon0), Setting(drawn, drawn), 1, rate)
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for times in work["rounds"]:
         printed = published_rdp_epsilon(epsilon0, drawn, delta, rounds=times, rate=float(rate))
         certified = compose_epsilon([Round(curve.spec, curve.setting, times, rate)], delta)
-        attained = max(losses.composed(times, work["grid"]).epsilon(delta) for losses in starts)
+        attained = max(losses.compose(times, work["grid"]).epsilon(delta) for losses in starts)
         values = {
             "Girgis et al., Rényi": (Kind.PRINTED, printed),
             "certified": (Kind.CERTIFIED, certified),
@@ -210,23 +220,23 @@ def run_sampled(work: Work) -> Found:
                     judge(f"figure 2, {series}, {times} rounds", digits[times],
                           certified=certified, attained=attained, why=why)
                 )  # fmt: skip
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def draw_sampled(found: Found) -> Figure:
+def draw_sampled(result: Results) -> Figure:
     """ε by rounds, both axes logarithmic."""
     figure, axes = drawing.panels(width=7.6, height=5.2)
-    each = axes[0, 0]
-    line(each, found, "Girgis et al., Rényi", label="printed: Girgis et al., Rényi")
+    panel = axes[0, 0]
+    line(panel, result, "Girgis et al., Rényi", label="printed: Girgis et al., Rényi")
     for series, marker in (("Rényi, as released", "o"), ("losses, as released", "s")):
-        rounds, values = found.series(series)
-        each.plot(
+        rounds, values = result.series(series)
+        panel.plot(
             rounds, values, marker, color=COLOURS[Kind.PUBLISHED], label=f"published: {series}"
         )
-    line(each, found, "certified")
-    line(each, found, "attained by 3-RR")
-    each.set(xscale="log", yscale="log", xlabel="rounds", ylabel="ε (nats) at δ = 1e-5")
-    each.set_title(
+    line(panel, result, "certified")
+    line(panel, result, "attained by 3-RR")
+    panel.set(xscale="log", yscale="log", xlabel="rounds", ylabel="ε (nats) at δ = 1e-5")
+    panel.set_title(
         "1,000 of 100,000 users report in each round, ε0 = 3:\nloss distributions certify a tenth "
         "of what Rényi does"
     )
@@ -268,24 +278,25 @@ def strong_curve(spec: KRRHistogram, honest: int, *, weighed: bool = True) -> Cu
     return curve
 
 
-def run_adversaries(work: Work) -> Found:
+def run_adversaries(work: RunInputs) -> Results:
     """ε by δ against the adversaries, for several rounds."""
     largest, smallest = work["δ"]
     deltas = np.geomspace(largest, smallest, work["points"])
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for users in work["n"]:
         spec = KRRHistogram(symbols=work["k"], blanket=Fraction(work["γ"]).limit_denominator(10**6))
-        setting, law = Setting(users, users), law_of(spec)
+        setting = Setting(users, users)
+        law = law_of(spec)
         weak = partial(certified_curve, spec, setting, 1)
-        losses = Losses.of(third_symbol(spec.symbols, law.p, law.q, users), work["grid"])
+        losses = LossGrid.of(third_symbol(spec.symbols, law.p, law.q, users), work["grid"])
         strong, released = (strong_curve(spec, users, weighed=weighed) for weighed in (True, False))
         for times in work["rounds"]:
-            attained = losses.composed(times, work["grid"])
+            attained = losses.compose(times, work["grid"])
             # One grid, made for the smallest δ, is read at all of them.
             strongly, freely, surely = (
-                compose_curves([Repeated(each, times)], smallest)
-                for each in (strong, released, weak)
+                compose_curves([Repeated(curve, times)], smallest)
+                for curve in (strong, released, weak)
             )
             for index, delta in enumerate(deltas.tolist()):
                 series = {
@@ -339,62 +350,62 @@ def run_adversaries(work: Work) -> Found:
                     claims.append(
                         judge(f"figure 3 as released, strong, {where}", copied, **sides, why=why)
                     )
-    return Found(tuple(rows), tuple(claims))
+    return Results(tuple(rows), tuple(claims))
 
 
-def _balle(closed: float | None, where: str, sides: Sides) -> list[Claim]:
+def _balle(closed: float | None, where: str, sides: Sides) -> list[PaperClaim]:
     if closed is None:
         return []
     if math.isnan(closed):
-        return [Claim(f"figure 3, Balle et al., {where}", Verdict.NOT_REPRODUCED,
+        return [PaperClaim(f"figure 3, Balle et al., {where}", Verdict.NOT_REPRODUCED,
             "outside the range of their theorem, "
                       "ε <= 1: no stated parameters give a curve here", None, **sides)]  # fmt: skip
     return [judge(f"figure 3, Balle et al., {where}", closed, **sides)]
 
 
-def draw_adversaries(found: Found) -> Figure:
+def draw_adversaries(result: Results) -> Figure:
     """A row for each n, a panel for each number of rounds."""
-    users = list(dict.fromkeys(row.settings["n"] for row in found.rows))
-    rounds = list(dict.fromkeys(row.settings["rounds"] for row in found.rows))
+    users = list(dict.fromkeys(row.settings["n"] for row in result.rows))
+    rounds = list(dict.fromkeys(row.settings["rounds"] for row in result.rows))
     figure, axes = drawing.panels(
         len(users), len(rounds), width=3.1 * len(rounds) + 0.6, height=2.7 * len(users) + 1.2
     )
     for i, n in enumerate(users):
         for j, times in enumerate(rounds):
-            each = axes[i, j]
+            panel = axes[i, j]
             rows = [
                 row
-                for row in found.rows
+                for row in result.rows
                 if (row.settings["n"], row.settings["rounds"]) == (n, times)
             ]
-            line(each, rows, "strong adversary", label="printed: strong adversary")
+            line(panel, rows, "strong adversary", label="printed: strong adversary")
             line(
-                each,
+                panel,
                 rows,
                 "strong adversary, as released",
                 label="printed: strong, as released",
                 ls=":",
             )
             if times == 1:
-                line(each, rows, "Balle et al.", label="printed: Balle et al.", ls="--")
+                line(panel, rows, "Balle et al.", label="printed: Balle et al.", ls="--")
             if any(row.kind is Kind.PUBLISHED for row in rows):
-                line(each, rows, "strong adversary, released digits",
+                line(panel, rows, "strong adversary, released digits",
                 label="published digits, as released", ls="",
                      marker="o", ms=4)  # fmt: skip
-            line(each, rows, "certified", label="certified = weak adversary", lw=3, alpha=0.55)
+            line(panel, rows, "certified", label="certified = weak adversary", lw=3, alpha=0.55)
             line(
-                each,
+                panel,
                 rows,
                 "attained, others hold a third symbol",
                 label="attained, others hold a third symbol",
             )
-            each.set(
+            panel.set(
                 xscale="log",
                 title=f"n = {n:,}, {times} round{'s' if times != 1 else ''}",
                 ylim=(0, None),
             )
             if i == len(users) - 1:
-                each.set_xlabel("δ")
+                panel.set_xlabel("δ")
         axes[i, 0].set_ylabel("ε (nats)")
     figure.suptitle(
         "Telling the strong adversary the changed user's coin costs a third of ε more", fontsize=11
@@ -404,7 +415,7 @@ def draw_adversaries(found: Found) -> Figure:
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="004-f1", source="Koskela et al. 2021, figure 1",
         question="What do one to four rounds of any local randomiser cost, shuffled?",
         parameters={"n": 10_000, "ε0": 4.0, "ε": (0.1, 1.0), "rounds": 4, "points": 60,
@@ -414,7 +425,7 @@ ENTRIES: Final = (
         run=run_general, draw=draw_general, seconds=7, seconds_quick=1.5,
         verdicts=frozenset({Verdict.SOUND, Verdict.LOOSE}),
     ),
-    Entry(
+    Experiment(
         id="004-f2", source="Koskela et al. 2021, figure 2",
         question="How far is the Rényi bound of Girgis et al. from the truth, where few users "
                  "report in each round?",
@@ -425,7 +436,7 @@ ENTRIES: Final = (
         run=run_sampled, draw=draw_sampled, seconds=6, seconds_quick=0.9,
         verdicts=frozenset({Verdict.LOOSE, Verdict.FALSE}),
     ),
-    Entry(
+    Experiment(
         id="004-f3", source="Koskela et al. 2021, figure 3",
         question="What is it worth to the adversary to know the changed user's coin?",
         parameters={"n": (1000, 10_000), "k": 4, "γ": 0.25, "δ": (1e-4, 1e-7), "rounds": (1, 4,

@@ -13,7 +13,15 @@ from scipy.special import ndtr, ndtri
 
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.primitives.excess import Draw, mean_excess
 
@@ -54,12 +62,13 @@ def cells(sigma: float, users: int, count: int) -> tuple[Floats, Floats]:
     """
     # Under the other law z has the mean 1: E[V; z in a cell] is the cell's mass there.
     edges = np.concatenate(([-np.inf], _spread(sigma, users, count - 1), [np.inf]))
-    masses, shifted = _between(edges / sigma), _between((edges - 1) / sigma)
+    masses = _between(edges / sigma)
+    shifted = _between((edges - 1) / sigma)
     return masses, shifted / masses
 
 
 def nodes(sigma: float, users: int, count: int) -> tuple[Floats, Floats, float]:
-    """The same V, its mass split between the two ends of each cell: E f(V) of every convex f grows.
+    """V with its mass split between the two ends of each cell: E f(V) of every convex f grows.
 
     Returns:
         Mass at each node, the node, and what E[(V - last node)_+] adds beyond.
@@ -67,7 +76,8 @@ def nodes(sigma: float, users: int, count: int) -> tuple[Floats, Floats, float]:
     inner = _spread(sigma, users, count)
     at = np.append(0.0, np.exp((inner - 0.5) / sigma**2))
     edges = np.concatenate(([-np.inf], inner))
-    masses, shifted = _between(edges / sigma), _between((edges - 1) / sigma)
+    masses = _between(edges / sigma)
+    shifted = _between((edges - 1) / sigma)
     right = np.clip((shifted - masses * at[:-1]) / np.diff(at), 0.0, masses)
     total = np.append(masses - right, 0.0)
     total[1:] += right
@@ -86,7 +96,8 @@ def _spread(sigma: float, users: int, count: int) -> Floats:
 def _between(edges: Floats) -> Floats:
     """Normal mass between neighbouring edges, from the nearer tail."""
     upper = edges[:-1] > 0
-    left, right = np.where(upper, -edges[1:], edges[:-1]), np.where(upper, -edges[:-1], edges[1:])
+    left = np.where(upper, -edges[1:], edges[:-1])
+    right = np.where(upper, -edges[:-1], edges[1:])
     return np.asarray(ndtr(right) - ndtr(left))
 
 
@@ -136,11 +147,11 @@ def by_hand(
     ratio = np.exp((noise - 0.5) / sigma**2).mean(axis=1)
     growth = math.exp(epsilon)
     kinds = [np.maximum(ratio - growth, 0.0), np.maximum(1 - growth * ratio, 0.0)]
-    larger = max(kinds, key=lambda each: float(each.mean()))
+    larger = max(kinds, key=lambda values: float(values.mean()))
     return float(larger.mean()), float(larger.std(ddof=1)) / math.sqrt(runs)
 
 
-def run_gaussian(work: Work) -> Found:
+def run_gaussian(work: RunInputs) -> Results:
     """δ by n, from both sides, by Monte Carlo, and without the shuffler."""
     sigma, epsilon = work["σ"], work["ε"]
     runs = work.runs or work["runs"]
@@ -157,14 +168,15 @@ def run_gaussian(work: Work) -> Found:
             widest = max(widest, high / low - 1)
         if users <= work["measured up to n"]:
             mean, error = by_hand(sigma, users, epsilon, runs, work.generator(users))
-            least, most = max(mean - normal * error, 0.0), mean + normal * error
+            least = max(mean - normal * error, 0.0)
+            most = mean + normal * error
             rows.append(
                 Row(
                     "Monte Carlo in n dimensions", Kind.MEASURED, "n", users, "δ", mean, least, most
                 )
             )
             agreed &= least <= high and most >= low
-    claim = Claim(
+    claim = PaperClaim(
         "section 5: the divergence 'cannot be projected to a lower-dimensional problem'",
         Verdict.FALSE if agreed and widest < 0.5 else Verdict.OPEN,
         "too pessimistic: the ratio of densities is the mean of n lognormals, one dimension; "
@@ -174,48 +186,51 @@ def run_gaussian(work: Work) -> Found:
         "δ is that of one pair of datasets, a lower bound for the mechanism; certified is what "
         "holds without shuffling",
     )
-    return Found(tuple(rows), (claim,), notes)
+    return Results(tuple(rows), (claim,), notes)
 
 
-def draw_gaussian(found: Found) -> Figure:
+def draw_gaussian(result: Results) -> Figure:
     """δ by n, both axes logarithmic."""
     figure, axes = drawing.panels(width=7.6, height=4.8)
-    each = axes[0, 0]
+    panel = axes[0, 0]
     line(
-        each, found, "certified: the local guarantee", label="certified: no shuffler, every dataset"
+        panel,
+        result,
+        "certified: the local guarantee",
+        label="certified: no shuffler, every dataset",
     )
-    line(each, found, "this pair, from above", label="this pair, from above", lw=4, alpha=0.35)
+    line(panel, result, "this pair, from above", label="this pair, from above", lw=4, alpha=0.35)
     line(
-        each,
-        found,
+        panel,
+        result,
         "attained: all others hold 0",
         label="attained: all others hold 0, from below",
         marker="o",
         ms=3,
     )
-    measured = [row for row in found.rows if row.kind is Kind.MEASURED]
+    measured = [row for row in result.rows if row.kind is Kind.MEASURED]
     if measured:
         y = np.array([row.y for row in measured])
         reach = np.array(
             [[row.y - (row.low or 0.0), (row.high or 0.0) - row.y] for row in measured]
         ).T
-        each.errorbar([row.x for row in measured], y, yerr=reach, fmt="s", ms=4, capsize=3,
+        panel.errorbar([row.x for row in measured], y, yerr=reach, fmt="s", ms=4, capsize=3,
                       color=drawing.COLOURS[Kind.MEASURED],
                       label="Monte Carlo in n dimensions")  # fmt: skip
-    each.set(
+    panel.set(
         xscale="log",
         yscale="log",
         xlabel="n, users",
         ylabel="δ at ε = 0.5",
         ylim=(RESOLVED / 100, None),
     )
-    each.set_title("Shuffled Gaussian noise, σ = 2: one dimension is enough at any n")
+    panel.set_title("Shuffled Gaussian noise, σ = 2: one dimension is enough at any n")
     drawing.legend_below(figure, columns=2)
     return figure
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="004-f4", source="Koskela et al. 2021, figure 4 and section 5",
         question="What does shuffled Gaussian noise cost, and is its divergence really "
                  "n-dimensional?",

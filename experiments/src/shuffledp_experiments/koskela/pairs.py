@@ -49,11 +49,11 @@ class LawPair:
     second: Floats
     without: Floats
 
-    def turned(self) -> Self:
-        """The same change in the other order."""
+    def reverse(self) -> Self:
+        """Return the pair with both laws exchanged."""
         return type(self)(self.second, self.first, self.without)
 
-    def sampled(self, rate: Fraction) -> Self:
+    def sample(self, rate: Fraction) -> Self:
         """The pair where a random subset reports, the changed user among them with chance
         `rate`.
         """
@@ -104,20 +104,21 @@ def clones(epsilon0: float, honest: int, cell: float) -> LawPair:
 
 @lru_cache(maxsize=2)
 def _cells(honest: int, q: float) -> tuple[Floats, Floats, Floats]:
-    """Counts a and b of a multinomial law (h; q, q, 1 - 2q) and their chances, but for windows of
+    """Count a and b of a multinomial law (h; q, q, 1 - 2q) and their chances, but for windows of
     1e-22.
     """
     outer = binomial_window(honest, q, TAIL)
     rows = [binomial_window(honest - int(a), q / (1 - q), TAIL) for a in outer.support]
     sizes = [row.pmf.size for row in rows]
     weight = np.repeat(outer.pmf, sizes) * np.concatenate([row.pmf for row in rows])
-    a, b = np.repeat(outer.support, sizes), np.concatenate([row.support for row in rows])
-    kept = weight > LOST * LOST
-    return a[kept].astype(np.float64), b[kept].astype(np.float64), weight[kept]
+    a = np.repeat(outer.support, sizes)
+    b = np.concatenate([row.support for row in rows])
+    likely = weight > LOST * LOST
+    return a[likely].astype(np.float64), b[likely].astype(np.float64), weight[likely]
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class LossGrid:
     """Privacy losses of several rounds on a grid, from below.
 
     Attributes:
@@ -143,20 +144,20 @@ class Losses:
         # What is rare at the ends would only widen the grid.
         low = int(np.searchsorted(np.cumsum(masses), LOST))
         high = losses.size - int(np.searchsorted(np.cumsum(masses[::-1]), LOST))
-        kept = np.minimum(losses[low:], losses[max(high - 1, low)])
-        gap = max(float(kept[-1] - kept[0]) / points, 1e-12)
-        places = np.floor(kept / gap + (0.5 if nearest else 0.0)).astype(np.int64)
+        rounded = np.minimum(losses[low:], losses[max(high - 1, low)])
+        gap = max(float(rounded[-1] - rounded[0]) / points, 1e-12)
+        places = np.floor(rounded / gap + (0.5 if nearest else 0.0)).astype(np.int64)
         first = int(places[0])
         return cls(first, np.bincount(places - first, weights=masses[low:]).astype(np.float64), gap)
 
-    def composed(self, times: int, points: int = POINTS) -> Losses:
+    def compose(self, times: int, points: int = POINTS) -> LossGrid:
         """The losses of `times` rounds, by squaring.
 
         The grid grows coarser as the law grows wider.
         """
         if times == 1:
             return self
-        twice = self.plus(self, points).composed(times // 2, points)
+        twice = self.plus(self, points).compose(times // 2, points)
         return twice if times % 2 == 0 else twice.plus(self._at(twice.gap), points)
 
     def delta(self, epsilon: float) -> float:
@@ -178,18 +179,20 @@ class Losses:
             low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
         return low
 
-    def _at(self, gap: float) -> Losses:
-        found = self
-        while found.gap < gap * (1 - 1e-9):
-            found = found._coarser()
-        return found
+    def _at(self, gap: float) -> LossGrid:
+        coarse = self
+        while coarse.gap < gap * (1 - 1e-9):
+            coarse = coarse._coarser()
+        return coarse
 
-    def _coarser(self) -> Losses:
-        """The same on twice the gap: every second loss moved down by one."""
+    def _coarser(self) -> LossGrid:
+        """Double the gap: every second loss moves down by one."""
         padded = np.pad(self.masses, (self.first % 2, (self.first + self.masses.size) % 2))
-        return Losses(self.first // 2, padded.reshape(-1, 2).sum(axis=1), 2 * self.gap, self.error)
+        return LossGrid(
+            self.first // 2, padded.reshape(-1, 2).sum(axis=1), 2 * self.gap, self.error
+        )
 
-    def plus(self, other: Losses, points: int = POINTS) -> Losses:
+    def plus(self, other: LossGrid, points: int = POINTS) -> LossGrid:
         """The losses of both, one after the other."""
         from scipy.signal import fftconvolve  # here: scipy is slow to import
 
@@ -204,17 +207,16 @@ class Losses:
             * UNIT
             * (sum(norms) + min(norms))
         )
-        below, above = np.cumsum(masses), np.cumsum(masses[::-1])
-        low, high = (
-            int(np.searchsorted(below, LOST)),
-            masses.size - int(np.searchsorted(above, LOST)),
-        )
+        below = np.cumsum(masses)
+        above = np.cumsum(masses[::-1])
+        low = int(np.searchsorted(below, LOST))
+        high = masses.size - int(np.searchsorted(above, LOST))
         high = max(high, low + 1)
-        kept = masses[low:high].copy()
-        kept[-1] += masses[high:].sum()
-        found = Losses(
-            self.first + other.first + low, kept, self.gap, self.error + other.error + error
+        window = masses[low:high].copy()
+        window[-1] += masses[high:].sum()
+        combined = LossGrid(
+            self.first + other.first + low, window, self.gap, self.error + other.error + error
         )
-        while found.masses.size > points:
-            found = found._coarser()
-        return found
+        while combined.masses.size > points:
+            combined = combined._coarser()
+        return combined

@@ -11,7 +11,15 @@ from scipy import stats
 
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import CYCLE, line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 from shuffledp_privacy.local.clones import Clones
 
 if TYPE_CHECKING:
@@ -30,12 +38,11 @@ def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
         users: n >= 2.
         tolerance: τ, mass that may be left out.
     """
-    trials, share = users - 1, math.exp(-epsilon0)
+    trials = users - 1
+    share = math.exp(-epsilon0)
     reach = math.sqrt(math.log(4 / tolerance) * trials / 2)
-    low, high = (
-        max(0, math.ceil(trials * share - reach)),
-        min(trials, math.floor(trials * share + reach)),
-    )
+    low = max(0, math.ceil(trials * share - reach))
+    high = min(trials, math.floor(trials * share + reach))
     count = np.arange(low, high + 1)
     half = np.sqrt(math.log(4 / tolerance) * count / 2)
     first = np.maximum(0, np.ceil(count / 2 - half)).astype(np.int64)
@@ -47,7 +54,7 @@ def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
     return int((last - first + 1).sum()), outside + float(weights @ missed)
 
 
-def run_terms(work: Work) -> Found:
+def run_terms(work: RunInputs) -> Results:
     """Terms, nodes and the mass left out, by n.
 
     The seconds stand in a note, for they differ from run to run.
@@ -72,10 +79,10 @@ def run_terms(work: Work) -> Found:
     sound = max(left) <= tolerance
     bounded = shares[-1] <= 2 * shares[len(shares) // 2]
     claims = (
-        Claim(f"Lemma 6 leaves out at most τ = {tolerance:g}",
+        PaperClaim(f"Lemma 6 leaves out at most τ = {tolerance:g}",
         Verdict.SOUND if sound else Verdict.FALSE,
               f"exactly {max(left):.2g} at most"),
-        Claim("Lemma 6 keeps O(n) terms", Verdict.SOUND if bounded else Verdict.FALSE,
+        PaperClaim("Lemma 6 keeps O(n) terms", Verdict.SOUND if bounded else Verdict.FALSE,
               f"{shares[-1]:.3g} n at the largest n; the table of K3 keeps {int(rows[-3].y):,} "
               f"entries there"),
     )  # fmt: skip
@@ -84,28 +91,28 @@ def run_terms(work: Work) -> Found:
         f"our table for one round takes {spent[slowest]:.2g} s at most (n = {slowest:,}); the "
         f"paper: a minute",
     )
-    return Found(tuple(rows), claims, notes)
+    return Results(tuple(rows), claims, notes)
 
 
-def draw_terms(found: Found) -> Figure:
+def draw_terms(result: Results) -> Figure:
     """Terms by n, both axes logarithmic."""
     figure, axes = drawing.panels(width=7.4, height=5.0)
-    each = axes[0, 0]
+    panel = axes[0, 0]
     for name, style in {
         "all terms of the law": {"color": CYCLE[6], "ls": "--"},
         "terms that Lemma 6 keeps": {"marker": "s"},
         "our table's entries": {"color": CYCLE[0], "marker": "o"},
         "our nodes for one ε": {"color": CYCLE[2], "marker": "^"},
     }.items():
-        line(each, found, name, ms=4.5, **style)
-    each.set(xscale="log", yscale="log", xlabel="n, users", ylabel="terms")
-    each.set_title("One round of any 4-LDP randomiser: nodes take the place of terms")
+        line(panel, result, name, ms=4.5, **style)
+    panel.set(xscale="log", yscale="log", xlabel="n, users", ylabel="terms")
+    panel.set_title("One round of any 4-LDP randomiser: nodes take the place of terms")
     drawing.legend_below(figure, columns=2)
     return figure
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="004-c1", source="Koskela et al. 2021, Lemma 6",
         question="How much work is one tight evaluation?",
         parameters={"n": tuple(10**exponent for exponent in range(2, 9)), "ε0": 4.0, "τ": 1e-12},

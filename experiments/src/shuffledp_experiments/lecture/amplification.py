@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 from shuffledp_core.errors import UsageError
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_experiments.lecture.means import calibrated_bit
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 from shuffledp_privacy.local.clones import LocalRandomiser
@@ -29,11 +38,11 @@ def order_of_growth(epsilon0: float, users: int, delta: float) -> float:
     return scale * (math.exp(epsilon0 / 2) if epsilon0 > 1 else epsilon0)
 
 
-def run_amplification(work: Work) -> Found:
+def run_amplification(work: RunInputs) -> Results:
     """ε by ε0 for each n: closed form, order of growth, certified, attained."""
     delta = work["δ"]
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     shares: list[float] = []
     limits: dict[int, float] = {}
     for users in work["n"]:
@@ -69,43 +78,43 @@ def run_amplification(work: Work) -> Found:
                 )  # fmt: skip
         limits[users] = math.log(users / (16 * math.log(2 / delta)))
     claims.append(
-        Claim("(9.3) with constant 1", Verdict.NO_BOUND,
+        PaperClaim("(9.3) with constant 1", Verdict.NO_BOUND,
               f"from {min(shares):.2g} to {max(shares):.2g} of what is certified: an order of "
               f"growth")
     )  # fmt: skip
     until = ", ".join(f"{limit:.3g} at n = {users:,}" for users, limit in limits.items())
-    return Found(
+    return Results(
         tuple(rows),
         tuple(claims),
         (f"Theorem 9.4 says nothing of ε0 above {until}; the certificate does",),
     )
 
 
-def draw_amplification(found: Found) -> Figure:
+def draw_amplification(result: Results) -> Figure:
     """A panel for each n."""
-    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
+    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in result.rows))
     figure, axes = drawing.panels(
         1, len(sizes), width=2.9 * len(sizes) + 0.8, height=4.4, sharey=True
     )
-    for each, users in zip(axes[0], sizes, strict=True):
+    for panel, users in zip(axes[0], sizes, strict=True):
         line(
-            each,
-            found,
+            panel,
+            result,
             f"Theorem 9.4, closed form, n = {users}",
             label="printed: Theorem 9.4, closed form",
         )
         line(
-            each,
-            found,
+            panel,
+            result,
             f"(9.3) with constant 1, n = {users}",
             label="printed: (9.3) with constant 1",
             ls=":",
         )
-        line(each, found, f"certified, n = {users}", label="certified")
-        line(each, found, f"attained, n = {users}", label="attained")
-        epsilon0, _ = found.series(f"certified, n = {users}")
-        each.plot(epsilon0, epsilon0, color=drawing.QUIET, lw=1, ls="--", label="no amplification")
-        each.set(xscale="log", yscale="log", xlabel="ε0 (nats)", title=f"n = {users:,}")
+        line(panel, result, f"certified, n = {users}", label="certified")
+        line(panel, result, f"attained, n = {users}", label="attained")
+        epsilon0, _ = result.series(f"certified, n = {users}")
+        panel.plot(epsilon0, epsilon0, color=drawing.QUIET, lw=1, ls="--", label="no amplification")
+        panel.set(xscale="log", yscale="log", xlabel="ε0 (nats)", title=f"n = {users:,}")
     axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
     figure.suptitle("Amplification by shuffling: the closed form is true, and loose", fontsize=11)
     drawing.legend_below(figure, columns=5)
@@ -115,11 +124,11 @@ def draw_amplification(found: Found) -> Figure:
 # Cheu's sum
 
 
-def run_cheu(work: Work) -> Found:
+def run_cheu(work: RunInputs) -> Results:
     """For each target ε and n: the printed p, what it costs, and the p that is needed."""
     delta = work["δ"]
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     factors: list[float] = []
     for users in work["n"]:
         setting = Setting(users, users)
@@ -151,7 +160,7 @@ def run_cheu(work: Work) -> Found:
                 bounds = epsilon_bounds(cheu_binary_sum(users, epsilon, delta), setting, delta)
             except UsageError:
                 claims.append(
-                    Claim(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", Verdict.NOT_REPRODUCED,
+                    PaperClaim(f"Theorem 9.6, n = {users}, ε = {epsilon:g}", Verdict.NOT_REPRODUCED,
                           f"its p would be {printed:.3g}, above 1; p = {enough:.3g} is enough")
                 )  # fmt: skip
                 certified = attained = math.nan
@@ -199,7 +208,7 @@ def run_cheu(work: Work) -> Found:
     share = -math.log(delta) / (users * epsilon**2)
     bias = (users - 1) * share / 2 / (users * (1 - share))
     claims.append(
-        Claim(f"(9.5) at n = {users}, ε = {epsilon:g}",
+        PaperClaim(f"(9.5) at n = {users}, ε = {epsilon:g}",
               Verdict.FALSE if bias > 1 / (users * epsilon) else Verdict.SOUND,
               f"p/2 is to be taken from every report, not once: the estimate is {bias:.3g} too "
               f"large (C9)")
@@ -207,22 +216,22 @@ def run_cheu(work: Work) -> Found:
     notes = (
         f"the p that is needed is {min(factors):.3g} to {max(factors):.3g} times the printed one",
     )
-    return Found(tuple(rows), tuple(claims), notes)
+    return Results(tuple(rows), tuple(claims), notes)
 
 
-def draw_cheu(found: Found) -> Figure:
+def draw_cheu(result: Results) -> Figure:
     """A panel for each n: ε that is meant, certified and attained."""
-    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in found.rows))
+    sizes = list(dict.fromkeys(int(str(row.settings["n"])) for row in result.rows))
     figure, axes = drawing.panels(
         1, len(sizes), width=3.1 * len(sizes) + 0.8, height=4.4, sharey=True
     )
-    for each, users in zip(axes[0], sizes, strict=True):
-        line(each, found, f"ε meant, n = {users}", label="printed: ε that is meant")
-        line(each, found, f"certified, n = {users}", label="certified", lw=3.5, alpha=0.55)
-        line(each, found, f"attained, n = {users}", label="attained")
-        twin = each.twinx()
+    for panel, users in zip(axes[0], sizes, strict=True):
+        line(panel, result, f"ε meant, n = {users}", label="printed: ε that is meant")
+        line(panel, result, f"certified, n = {users}", label="certified", lw=3.5, alpha=0.55)
+        line(panel, result, f"attained, n = {users}", label="attained")
+        twin = panel.twinx()
         printed, needed = (
-            found.series(f"{name}, n = {users}") for name in ("printed p", "p that is certified")
+            result.series(f"{name}, n = {users}") for name in ("printed p", "p that is certified")
         )
         twin.plot(printed[0], needed[1] / printed[1], color=COLOURS[Kind.EXACT], lw=1.2, ls="--",
                   label="p needed / p printed (right)")  # fmt: skip
@@ -232,7 +241,7 @@ def draw_cheu(found: Found) -> Figure:
             twin.set_yticklabels([])
         else:
             twin.set_ylabel("p needed / p printed")
-        each.set(
+        panel.set(
             xscale="log", yscale="log", xlabel="ε that is meant (nats)", title=f"n = {users:,}"
         )
     axes[0, 0].set_ylabel("ε (nats) at δ = 1e-6")
@@ -245,7 +254,7 @@ def draw_cheu(found: Found) -> Figure:
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="003-e6", source="Wang, lecture 9, Theorem 9.4",
         question="How much does shuffling amplify, and how loose is the closed form?",
         parameters={"n": (1000, 10_000, 100_000, 1_000_000), "δ": 1e-6,
@@ -255,7 +264,7 @@ ENTRIES: Final = (
         run=run_amplification, draw=draw_amplification, seconds=4, seconds_quick=1.8,
         verdicts=frozenset({Verdict.LOOSE, Verdict.NO_BOUND}),
     ),
-    Entry(
+    Experiment(
         id="003-e8", source="Wang, lecture 9, Theorem 9.6",
         question="Is Cheu's sum private with the printed p?",
         parameters={"n": (1000, 10_000, 100_000), "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0),

@@ -12,10 +12,19 @@ from shuffledp_adversary.attacks.average import days_within_budget
 from shuffledp_adversary.attacks.views import YES_NO
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, CYCLE, line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work, judge
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+    judge,
+)
 from shuffledp_experiments.lecture.rappor import (
     Chances,
-    Clients,
+    RapporClients,
     bit_shares,
     decode,
     filters,
@@ -43,36 +52,39 @@ def majority(truth: float, days: int) -> float:
     return float(stats.binom.sf(days // 2, days, truth)) + ties / 2
 
 
-def blurred(chances: Chances, days: int) -> float:
+def right_by_blurred(chances: Chances, days: int) -> float:
     """Chance that the best guess from `days` RAPPOR reports of one bit is right: the kept bit,
     blurred afresh.
     """
     ones = np.arange(days + 1)
-    kept = [stats.binom.pmf(ones, days, each) for each in (chances.when_zero, chances.when_one)]
+    binomials = [
+        stats.binom.pmf(ones, days, chance) for chance in (chances.when_zero, chances.when_one)
+    ]
     low = chances.fake / 2
-    laws = (1 - low) * kept[0] + low * kept[1], low * kept[0] + (1 - low) * kept[1]
+    laws = (
+        (1 - low) * binomials[0] + low * binomials[1],
+        low * binomials[0] + (1 - low) * binomials[1],
+    )
     return float(np.maximum(*laws).sum() / 2)
 
 
-def run_daily(work: Work) -> Found:
+def run_daily(work: RunInputs) -> Results:
     """Right guesses and ε by days: fresh answers, a remembered one, a remembered one blurred, and a
     small round.
     """
     shown, days, yes = work["shown days"], work["days"], work["yes"]
     one_day = corrupted_bounds(YES_NO, Setting(1, 1), 0.0).epsilon
     truth = math.exp(one_day) / (1 + math.exp(one_day))
-    fresh, kept, rappor = (
-        Chances(0.0, 1 - truth, truth),
-        Chances(2 * (1 - truth), 0.0, 1.0),
-        Chances(0.5, 0.25, 0.75),
-    )
+    fresh = Chances(0.0, 1 - truth, truth)
+    memoised = Chances(2 * (1 - truth), 0.0, 1.0)
+    rappor = Chances(0.5, 0.25, 0.75)
     rows: list[Row] = []
     users = work.runs or work["runs"]
     for day in shown:
         for name, right in {
             "fresh answers": majority(truth, day),
             "memoised answer": truth,
-            "RAPPOR: memoised and blurred": blurred(rappor, day),
+            "RAPPOR: memoised and blurred": right_by_blurred(rappor, day),
         }.items():
             rows.append(
                 Row(f"{name}, right guesses", Kind.EXACT, "days", day, "right guesses", right)
@@ -80,13 +92,17 @@ def run_daily(work: Work) -> Found:
         certified = compose_epsilon([Round(YES_NO, Setting(work["n"], work["n"]), day)], work["δ"])
         for name, epsilon in {
             "fresh answers": day * log_ratio(fresh, 1),
-            "memoised answer": log_ratio(kept, day),
+            "memoised answer": log_ratio(memoised, day),
             "RAPPOR: memoised and blurred": log_ratio(rappor, day),
         }.items():
             rows.append(Row(f"{name}, ε", Kind.EXACT, "days", day, "ε", epsilon))
         rows.append(Row("shuffled among n, certified", Kind.CERTIFIED, "days", day, "ε", certified))
-    for name, chances in (("fresh answers", fresh), ("memoised answer", kept), ("RAPPOR", rappor)):
-        rows += _measured(name, chances, shown, users, work.generator(name))
+    for name, chances in (
+        ("fresh answers", fresh),
+        ("memoised answer", memoised),
+        ("RAPPOR", rappor),
+    ):
+        rows += _simulate(name, chances, shown, users, work.generator(name))
     admitted, refusal = days_within_budget(work["n"], work["budget"], work["δ"], days)
     rows.append(
         Row("days that the ledger admits", Kind.EXACT, "ε budget", work["budget"], "days", admitted)
@@ -106,7 +122,7 @@ def run_daily(work: Work) -> Found:
     wrong = abs(PRINTED_CHANCE - exactly) > 0.01 * exactly
     total = days * one_day
     claims = (
-        Claim(f"'{yes} of {days} yes has probability 1.39E-24'",
+        PaperClaim(f"'{yes} of {days} yes has probability 1.39E-24'",
         Verdict.FALSE if wrong else Verdict.SOUND,
               f"that is the ratio of likelihoods, {1 / ratio:.3g}; the "
               f"probability is {exactly:.3g}", PRINTED_CHANCE),
@@ -114,19 +130,19 @@ def run_daily(work: Work) -> Found:
         attained=total * (1 - 1e-12),
               why="pure ε adds up, and one sequence of answers attains it"),
         judge("'the adversary can not learn anything new' from a memoised answer", one_day,
-              certified=log_ratio(kept, days), attained=log_ratio(kept, days),
+              certified=log_ratio(memoised, days), attained=log_ratio(memoised, days),
               why="ε stays that of one day"),
     )  # fmt: skip
-    return Found(tuple(rows), claims, (f"the ledger: {refusal}",) if refusal else ())
+    return Results(tuple(rows), claims, (f"the ledger: {refusal}",) if refusal else ())
 
 
-def _measured(
+def _simulate(
     name: str, chances: Chances, shown: tuple[int, ...], users: int, generator: np.random.Generator
 ) -> list[Row]:
     """Right guesses of simulated users, half of whom hold yes; a tie is a coin."""
     values = np.arange(users, dtype=np.int64) % 2
     filters_of_bit = np.array([[[False], [True]]])
-    clients = Clients(chances, filters_of_bit, np.zeros(users, dtype=np.int64), generator)
+    clients = RapporClients(chances, filters_of_bit, np.zeros(users, dtype=np.int64), generator)
     ones, rows = np.zeros(users), []
     for day in range(1, max(shown) + 1):
         ones += clients.reports(values)[:, 0]
@@ -143,18 +159,18 @@ def _measured(
     return rows
 
 
-def draw_daily(found: Found) -> Figure:
+def draw_daily(result: Results) -> Figure:
     """Right guesses on the left, ε on the right."""
     figure, axes = drawing.panels(1, 2, width=10.4, height=4.8)
     names = ("fresh answers", "memoised answer", "RAPPOR: memoised and blurred")
     for index, name in enumerate(names):
-        line(axes[0, 0], found, f"{name}, right guesses", label=name, color=CYCLE[index])
-        line(axes[0, 1], found, f"{name}, ε", label=name, color=CYCLE[index])
-        days, right = found.series(f"{name.split(':', maxsplit=1)[0]}, measured")
+        line(axes[0, 0], result, f"{name}, right guesses", label=name, color=CYCLE[index])
+        line(axes[0, 1], result, f"{name}, ε", label=name, color=CYCLE[index])
+        days, right = result.series(f"{name.split(':', maxsplit=1)[0]}, measured")
         axes[0, 0].plot(
             days, right, "o", ms=4, mfc="white", color=CYCLE[index], label=f"{name}, measured"
         )
-    line(axes[0, 1], found, "shuffled among n, certified", label=
+    line(axes[0, 1], result, "shuffled among n, certified", label=
         "fresh, 20 users shuffled, certified",
          color=COLOURS[Kind.EXACT], ls="--")  # fmt: skip
     axes[0, 1].plot(
@@ -180,23 +196,23 @@ SET_BITS: Final = 145
 
 
 def set_bits_tail(chances: Chances, bits: int, hashes: int, least: int) -> float:
-    """Chance that a report has at least so many bits set."""
-    low, high = chances.reported
+    """Chance that a report has at least that number of bits set."""
+    low, high = chances.report_chances
     true = stats.binom.pmf(np.arange(hashes + 1), hashes, high)
     rest = stats.binom.sf(least - 1 - np.arange(hashes + 1), bits - hashes, low)
     return float(true @ rest)
 
 
-def run_rappor(work: Work) -> Found:
+def run_rappor(work: RunInputs) -> Results:
     """Set bits of one report, ε by reports, and the decoding of many users' reports."""
-    bits, hashes, fake, one = work["k"], work["h"], work["f"], work["q"]
+    bits, hashes, fake, when_one = work["k"], work["h"], work["f"], work["q"]
     rows: list[Row] = [
         Row("set bits in figure 9.2", Kind.PUBLISHED, "p", work["p"], "set bits", SET_BITS)
     ]
     tails = {}
     for zero in (work["p"], work["p that fits"]):
-        chances = Chances(fake, zero, one)
-        low, high = chances.reported
+        chances = Chances(fake, zero, when_one)
+        low, high = chances.report_chances
         rows.append(
             Row("set bits, mean", Kind.EXACT, "p", zero, "set bits",
             hashes * high + (bits - hashes) * low)
@@ -205,15 +221,15 @@ def run_rappor(work: Work) -> Found:
         rows.append(
             Row("so many set bits or more", Kind.EXACT, "p", zero, "probability", tails[zero])
         )
-        report = RapporReport(hashes, fake, zero, one)
-        kept = rappor_epsilon(RapporPermanent(hashes, fake))
+        report = RapporReport(hashes, fake, zero, when_one)
+        permanent = rappor_epsilon(RapporPermanent(hashes, fake))
         for days in work["reports"]:
             settings = {"p": zero}
             exact = pair_epsilon(chances, hashes, days)
             rows += [
                 Row(f"all reports, p = {zero:g}", Kind.EXACT, "reports", days, "ε", exact,
                 settings=settings),
-                Row(f"kept filter, p = {zero:g}", Kind.CERTIFIED, "reports", days, "ε", kept,
+                Row(f"kept filter, p = {zero:g}", Kind.CERTIFIED, "reports", days, "ε", permanent,
                 settings=settings),
                 Row(f"one report's ε times their number, p = {zero:g}", Kind.EXACT, "reports",
                 days, "ε",
@@ -221,41 +237,41 @@ def run_rappor(work: Work) -> Found:
             ]  # fmt: skip
     misprint = tails[work["p"]] < 1e-6 and tails[work["p that fits"]] > 0.01
     claims = (
-        Claim(f"figure 9.2: {SET_BITS} of {bits} bits set at p = {work['p']:g}",
+        PaperClaim(f"figure 9.2: {SET_BITS} of {bits} bits set at p = {work['p']:g}",
               Verdict.NOT_REPRODUCED if misprint else Verdict.SOUND,
               f"chance of so many {tails[work['p']]:.1e}; at p = {work['p that fits']:g} it is "
               f"{tails[work['p that fits']]:.2g}: a misprint of p", SET_BITS),
     )  # fmt: skip
-    rows += _decoded(work)
-    return Found(tuple(rows), claims)
+    rows += _decode_rows(work)
+    return Results(tuple(rows), claims)
 
 
-def _decoded(work: Work) -> list[Row]:
+def _decode_rows(work: RunInputs) -> list[Row]:
     """True and decoded shares of the strings, over several runs."""
     users, cohorts, strings = work["n"], work["cohorts"], work["strings"]
     chances = Chances(work["f"], work["p"], work["q"])
     candidates = filters(
         [f"string {index}" for index in range(strings)], work["k"], work["h"], cohorts
     )
-    held = work["held"]
-    shares = 1 / np.arange(1.0, held + 1)
+    frequent = work["held"]
+    shares = 1 / np.arange(1.0, frequent + 1)
     counts = np.round(users * shares / shares.sum()).astype(np.int64)
     counts[0] += users - counts.sum()
-    values = np.repeat(np.arange(held), counts)
+    values = np.repeat(np.arange(frequent), counts)
     penalty = usual_penalty(chances, users, candidates)
-    found = []
+    shares_by_run = []
     for run in range(work.runs or work["runs"]):
         generator = work.generator("decoding", run)
         groups = generator.integers(cohorts, size=users)
-        reports = Clients(chances, candidates, groups, generator).reports(values)
-        found.append(
+        reports = RapporClients(chances, candidates, groups, generator).reports(values)
+        shares_by_run.append(
             users * decode(bit_shares(chances, reports, groups, cohorts), candidates, penalty)
         )
-    decoded = np.stack(found)
+    decoded = np.stack(shares_by_run)
     rows = []
     for index in range(strings):
         low, high = np.percentile(decoded[:, index], [5, 95]).tolist()
-        true = float(counts[index]) if index < held else 0.0
+        true = float(counts[index]) if index < frequent else 0.0
         rows.append(Row("true count", Kind.EXACT, "string", index + 1, "users", true))
         rows.append(
             Row(
@@ -272,31 +288,31 @@ def _decoded(work: Work) -> list[Row]:
     return rows
 
 
-def draw_rappor(found: Found) -> Figure:
+def draw_rappor(result: Results) -> Figure:
     """ε by reports, and the decoded counts."""
     figure, axes = drawing.panels(1, 2, width=10.4, height=4.8)
     left, right = axes[0]
-    zeros = list(dict.fromkeys(row.settings["p"] for row in found.rows if "p" in row.settings))
+    zeros = list(dict.fromkeys(row.settings["p"] for row in result.rows if "p" in row.settings))
     for index, zero in enumerate(zeros):
-        line(left, found, f"all reports, p = {zero:g}", label=
+        line(left, result, f"all reports, p = {zero:g}", label=
             f"all reports together, exact, p = {zero:g}",
              color=CYCLE[2 * index + 1])  # fmt: skip
-        line(left, found, f"one report's ε times their number, p = {zero:g}",
+        line(left, result, f"one report's ε times their number, p = {zero:g}",
              label=f"ε of one, times their number, p = {zero:g}", color=CYCLE[2 * index + 1],
              ls=":")  # fmt: skip
-    line(left, found, f"kept filter, p = {zeros[0]:g}", label="certified: the kept filter")
+    line(left, result, f"kept filter, p = {zeros[0]:g}", label="certified: the kept filter")
     left.set(xscale="log", yscale="log", xlabel="reports of one user", ylabel="ε (nats)",
              title="Many reports never cost more than the kept filter")  # fmt: skip
     line(
         right,
-        found,
+        result,
         "decoded count",
         label="decoded: mean, and 5 to 95 % of runs",
         lw=0,
         marker="o",
         ms=4,
     )
-    strings, true = found.series("true count")
+    strings, true = result.series("true count")
     right.step(strings, true, where="mid", color=COLOURS[Kind.EXACT], lw=1.2, label="true count")
     right.set(
         xlabel="candidate string, by rank",
@@ -310,7 +326,7 @@ def draw_rappor(found: Found) -> Figure:
 _DAYS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="003-e4", source="Wang, lecture 9, section 9.1.1",
         question="What does the same question cost when it is put every day, and what stops it?",
         parameters={"ε": math.log(3), "days": 100, "yes": 75, "shown days": _DAYS, "n": 20,
@@ -320,7 +336,7 @@ ENTRIES: Final = (
         run=run_daily, draw=draw_daily, seconds=3, seconds_quick=1,
         verdicts=frozenset({Verdict.FALSE, Verdict.SOUND}),
     ),
-    Entry(
+    Experiment(
         id="003-e5", source="Wang, lecture 9, figures 9.2 and 9.3",
         question="What does a run of RAPPOR look like, and what do one and all of a user's "
                  "reports cost?",

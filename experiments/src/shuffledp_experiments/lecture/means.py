@@ -17,7 +17,15 @@ from shuffledp_core.randomisers import randomise
 from shuffledp_core.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, CYCLE, line
-from shuffledp_experiments.entry import Claim, Entry, Found, Kind, Row, Verdict, Work
+from shuffledp_experiments.entry import (
+    Experiment,
+    Kind,
+    PaperClaim,
+    Results,
+    Row,
+    RunInputs,
+    Verdict,
+)
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.local.clones import LocalRandomiser
@@ -63,17 +71,18 @@ def least_local_error(epsilon: float, users: int) -> float:
     return math.exp(epsilon / 2) / ((1 + math.exp(epsilon)) * math.sqrt(users))
 
 
-def run_bits(work: Work) -> Found:
+def run_bits(work: RunInputs) -> Results:
     """Errors by n at equal (ε, δ); randomised response and the shuffled bit are also drawn."""
     rows: list[Row] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     runs = work.runs or work["runs"]
     for epsilon in work["ε"]:
         spread: list[float] = []
         for users in work["n"]:
             plan = calibrated_bit(epsilon, work["δ"], users)
             shuffled = standard_error(plan, users) / users
-            local, least = local_error(epsilon, users), least_local_error(epsilon, users)
+            local = local_error(epsilon, users)
+            least = least_local_error(epsilon, users)
             for name, kind, value in (
                 ("central, Laplace", Kind.EXACT, math.sqrt(2) / (users * epsilon)),
                 ("shuffled, calibrated", Kind.EXACT, shuffled),
@@ -88,26 +97,26 @@ def run_bits(work: Work) -> Found:
                 )  # fmt: skip
             spread.append(local * math.sqrt(users))
             if users <= DRAWN:
-                rows += _drawn(work, plan, epsilon, users, runs)
+                rows += _simulate_bits(work, plan, epsilon, users, runs)
         claims += _of_bits(epsilon, spread)
     notes = (exact_agreement(work),) if work.exact_sampler else ()
-    return Found(tuple(rows), tuple(claims), notes)
+    return Results(tuple(rows), tuple(claims), notes)
 
 
-def exact_agreement(work: Work) -> str:
-    """Compares the clients' own sampler of the shuffled bit with the exact law, by chi-square, at
+def exact_agreement(work: RunInputs) -> str:
+    """Compare the clients' own sampler of the shuffled bit with the exact law, by chi-square, at
     the first ε and n.
     """
     epsilon, users, draws = work["ε"][0], work["n"][0], work["exact draws"]
     plan = calibrated_bit(epsilon, work["δ"], users)
     integers = RandomIntegers(work.generator("exact sampler").bytes)
-    flip, counts, wanted = float(plan.randomise / 2), [], []
+    flip, counts, expected = float(plan.randomise / 2), [], []
     for value in (0, 1):
         ones = sum(randomise(plan, value, integers) for _ in range(draws))
         chance = value * (1 - flip) + (1 - value) * flip
         counts += [draws - ones, ones]
-        wanted += [draws * (1 - chance), draws * chance]
-    probability = float(chisquare(counts, wanted, ddof=1).pvalue)
+        expected += [draws * (1 - chance), draws * chance]
+    probability = float(chisquare(counts, expected, ddof=1).pvalue)
     verdict = "agrees" if probability > 1e-9 else "DISAGREES"
     return (
         f"the clients' sampler {verdict} with the law of the simulated bits: chi-square, p = "
@@ -115,13 +124,15 @@ def exact_agreement(work: Work) -> str:
     )
 
 
-def _drawn(work: Work, plan: RRShuffle, epsilon: float, users: int, runs: int) -> list[Row]:
+def _simulate_bits(
+    work: RunInputs, plan: RRShuffle, epsilon: float, users: int, runs: int
+) -> list[Row]:
     """Root mean square errors of simulated rounds, with their own standard errors."""
     generator = work.generator("bits", epsilon, users)
     truth = generator.integers(2, size=users)
     share = math.exp(epsilon) / (1 + math.exp(epsilon))
-    told = np.where(generator.random((runs, users)) < share, truth, 1 - truth)
-    local = (told.mean(axis=1) - (1 - share)) / (2 * share - 1)
+    answers = np.where(generator.random((runs, users)) < share, truth, 1 - truth)
+    local = (answers.mean(axis=1) - (1 - share)) / (2 * share - 1)
     flip = float(plan.randomise / 2)
     sums = np.stack([randomise_all(plan, truth, generator).mean() for _ in range(runs)])
     shuffled = (sums - flip) / (1 - 2 * flip)
@@ -139,29 +150,29 @@ def _drawn(work: Work, plan: RRShuffle, epsilon: float, users: int, runs: int) -
     return rows
 
 
-def _of_bits(epsilon: float, spread: list[float]) -> list[Claim]:
+def _of_bits(epsilon: float, spread: list[float]) -> list[PaperClaim]:
     """Claims on the rates at one ε; `spread` is the local error times √n, by n."""
     steady = max(spread) <= min(spread) * (1 + 1e-9)
     against = spread[0] * math.sqrt(epsilon)
     least = least_local_error(epsilon, 1)
     return [
-        Claim(f"(9.1) |μ̂ - μ| <= 1/(nε), ε = {epsilon:g}", Verdict.SOUND,
+        PaperClaim(f"(9.1) |μ̂ - μ| <= 1/(nε), ε = {epsilon:g}", Verdict.SOUND,
               f"the mean absolute error of Laplace noise is exactly that; a run exceeds it with "
               f"chance "
               f"{math.exp(-1):.2g}"),
-        Claim(f"local error O(1/√(nε)), ε = {epsilon:g}",
+        PaperClaim(f"local error O(1/√(nε)), ε = {epsilon:g}",
         Verdict.NO_BOUND if steady else Verdict.NOT_REPRODUCED,
               f"it is {against:.3g}/√(nε) and {spread[0] * epsilon:.3g}/(ε√n): the latter is "
               f"meant"),
-        Claim(f"Theorem 9.2: Ω(1/√n) for every ε-LDP protocol, ε = {epsilon:g}",
+        PaperClaim(f"Theorem 9.2: Ω(1/√n) for every ε-LDP protocol, ε = {epsilon:g}",
               Verdict.SOUND if least <= spread[0] else Verdict.FALSE,
               f"at least {least:.3g}/√n by its proof; randomised response has {spread[0]:.3g}/√n"),
     ]  # fmt: skip
 
 
-def draw_bits(found: Found) -> Figure:
+def draw_bits(result: Results) -> Figure:
     """A panel for each ε."""
-    epsilons = list(dict.fromkeys(row.settings["ε"] for row in found.rows))
+    epsilons = list(dict.fromkeys(row.settings["ε"] for row in result.rows))
     figure, axes = drawing.panels(
         1, len(epsilons), width=5.0 * len(epsilons), height=5.0, sharey=True
     )
@@ -173,13 +184,15 @@ def draw_bits(found: Found) -> Figure:
         "printed: local, 1/√(nε)": {"ls": "--", "lw": 1.2},
         "printed: central, 1/(nε)": {"ls": "-.", "lw": 1.2},
     }
-    for each, epsilon in zip(axes[0], epsilons, strict=True):
+    for panel, epsilon in zip(axes[0], epsilons, strict=True):
         for name, style in styles.items():
-            line(each, found, f"{name}, ε = {epsilon:g}", label=name, **style)
+            line(panel, result, f"{name}, ε = {epsilon:g}", label=name, **style)
         for name, colour in (("local", CYCLE[1]), ("shuffled", CYCLE[0])):
-            users, error = found.series(f"{name}, measured, ε = {epsilon:g}")
-            each.plot(users, error, "o", mfc="white", ms=5, color=colour, label=f"{name}, measured")
-        each.set(
+            users, error = result.series(f"{name}, measured, ε = {epsilon:g}")
+            panel.plot(
+                users, error, "o", mfc="white", ms=5, color=colour, label=f"{name}, measured"
+            )
+        panel.set(
             xscale="log",
             yscale="log",
             xlabel="n, users",
@@ -214,13 +227,14 @@ def report_bits(epsilon: float, largest: int) -> float:
     return -(at_zero * math.log(at_zero) + tail) / math.log(2)
 
 
-def run_one_bit(work: Work) -> Found:
+def run_one_bit(work: RunInputs) -> Results:
     """Variances by ε, where they cross, and the bits of a report."""
     largest = work["m"]
     epsilons = np.geomspace(work["least ε"], work["largest ε"], work["points"])
     rows: list[Row] = []
     for epsilon in epsilons.tolist():
-        bit, laplace = OneBitMean(epsilon, largest), LaplaceMean(epsilon, largest)
+        bit = OneBitMean(epsilon, largest)
+        laplace = LaplaceMean(epsilon, largest)
         for name, kind, y_name, value in (
             (
                 "one bit, worst values",
@@ -243,7 +257,8 @@ def run_one_bit(work: Work) -> Found:
             rows.append(Row(name, kind, "ε", epsilon, y_name, value))
     crossing = float(brentq(lambda epsilon: worst_one_bit(epsilon) - 2 / epsilon**2, 0.1, 20.0))
     rows.append(Row("as good as Laplace at", Kind.EXACT, "m", largest, "ε", crossing))
-    first, last = float(epsilons[0]), float(epsilons[-1])
+    first = float(epsilons[0])
+    last = float(epsilons[-1])
     constants = [epsilon**2 * worst_one_bit(epsilon) for epsilon in (first, 1.0, last)]
     ratios = [worst_one_bit(epsilon) * epsilon**2 / 2 for epsilon in (first, last)]
     private = all(
@@ -255,22 +270,22 @@ def run_one_bit(work: Work) -> Found:
         for epsilon in (first, 1.0, last)
     )
     claims = (
-        Claim("Theorem 9.3: the one bit is ε-LDP", Verdict.SOUND if private else Verdict.FALSE,
+        PaperClaim("Theorem 9.3: the one bit is ε-LDP", Verdict.SOUND if private else Verdict.FALSE,
         "exactly ε (C8)"),
-        Claim("Theorem 9.3: variance O(m²/(nε²))", Verdict.NO_BOUND,
+        PaperClaim("Theorem 9.3: variance O(m²/(nε²))", Verdict.NO_BOUND,
               f"constant {constants[0]:.3g} at ε = {first:g}, {constants[1]:.3g} at 1, "
               f"{constants[2]:.3g} at {last:g}: "
               "no constant serves every ε"),
-        Claim("'the exact same as the Laplace mechanism'",
+        PaperClaim("'the exact same as the Laplace mechanism'",
         Verdict.FALSE if ratios[0] < 0.9 else Verdict.SOUND,
               f"the same rate only: {ratios[0]:.2g} of Laplace's variance at ε = {first:g}, "
               f"{ratios[1]:.3g} of it at "
               f"{last:g}, equal at {crossing:.3g}"),
     )  # fmt: skip
-    return Found(tuple(rows), claims)
+    return Results(tuple(rows), claims)
 
 
-def draw_one_bit(found: Found) -> Figure:
+def draw_one_bit(result: Results) -> Figure:
     """Variances on the left, bits on the right."""
     figure, axes = drawing.panels(1, 2, width=10.0, height=4.6)
     variances: Styles = {
@@ -280,8 +295,8 @@ def draw_one_bit(found: Found) -> Figure:
         "printed: 1/ε²": {"ls": "--", "lw": 1.2},
     }
     for name, style in variances.items():
-        line(axes[0, 0], found, name, **style)
-    (crossing,) = found.series("as good as Laplace at")[1].tolist()
+        line(axes[0, 0], result, name, **style)
+    (crossing,) = result.series("as good as Laplace at")[1].tolist()
     axes[0, 0].axvline(
         crossing, color=drawing.QUIET, lw=1, ls="--", label=f"equal at ε = {crossing:.2f}"
     )
@@ -293,7 +308,7 @@ def draw_one_bit(found: Found) -> Figure:
         "printed: log m, bits": {"ls": "--", "lw": 1.2},
     }
     for name, style in bits.items():
-        line(axes[0, 1], found, name, **style)
+        line(axes[0, 1], result, name, **style)
     axes[0, 1].set(xscale="log", xlabel="ε (nats)", ylabel="bits of a report", ylim=(0, None),
                    title="... and takes a tenth of the bits, m = 1,000")  # fmt: skip
     drawing.legend_below(figure, columns=4)
@@ -324,7 +339,7 @@ def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, floa
     return at("certified"), at("attained")
 
 
-def run_laplace(work: Work) -> Found:
+def run_laplace(work: RunInputs) -> Results:
     """Errors of shuffled Laplace noise by ε and by δ, beside the central one."""
     users = work["n"]
     settings = [(epsilon, work["δ"]) for epsilon in work["ε"]] + [
@@ -336,7 +351,8 @@ def run_laplace(work: Work) -> Found:
         proved, attained = largest_local(epsilon, delta, users)
         central = math.sqrt(2) / (users * epsilon)
         error, least = (
-            math.sqrt(mean_variance(LaplaceMean(each), [0]) / users) for each in (proved, attained)
+            math.sqrt(mean_variance(LaplaceMean(epsilon0), [0]) / users)
+            for epsilon0 in (proved, attained)
         )
         ratios[epsilon, delta] = least / central
         for name, kind, value in (
@@ -363,7 +379,7 @@ def run_laplace(work: Work) -> Found:
     )
     at = (work["ε"][0], work["δ"])
     claims = (
-        Claim("'the final error is O(1/(nε)), the same as in the central model'",
+        PaperClaim("'the final error is O(1/(nε)), the same as in the central model'",
               Verdict.FALSE if ratios[at] > 1 and last > 1.2 * first else Verdict.NO_BOUND,
               f"at least {ratios[at]:.3g} times the central error at ε = {at[0]:g}, δ = "
               f"{at[1]:g}; from δ = "
@@ -373,10 +389,10 @@ def run_laplace(work: Work) -> Found:
               f"{math.sqrt(math.log(work['by δ'][-1]) / math.log(work['by δ'][0])):.2f} times, "
               "is missing"),
     )  # fmt: skip
-    return Found(tuple(rows), claims)
+    return Results(tuple(rows), claims)
 
 
-def _laplace_drawn(work: Work, epsilon: float, epsilon0: float) -> Row:
+def _laplace_drawn(work: RunInputs, epsilon: float, epsilon0: float) -> Row:
     """Root mean square error of simulated rounds of Laplace reports, values uniform in [0, 1]."""
     users, runs = work["n"], work.runs or work["runs"]
     generator = work.generator("laplace", epsilon)
@@ -395,11 +411,11 @@ def _laplace_drawn(work: Work, epsilon: float, epsilon0: float) -> Row:
                error + reach, {"δ": work["δ"], "n": users})  # fmt: skip
 
 
-def draw_laplace(found: Found) -> Figure:
+def draw_laplace(result: Results) -> Figure:
     """Errors by ε, and the ratio to the central error by δ."""
     figure, axes = drawing.panels(1, 2, width=10.0, height=4.6)
-    usual = next(row.settings["δ"] for row in found.rows)
-    by_epsilon = [row for row in found.rows if row.settings["δ"] == usual]
+    usual = next(row.settings["δ"] for row in result.rows)
+    by_epsilon = [row for row in result.rows if row.settings["δ"] == usual]
     names: Styles = {
         "shuffled Laplace, certified": {},
         "shuffled Laplace, no proof for all ε0-LDP does better": {},
@@ -415,7 +431,7 @@ def draw_laplace(found: Found) -> Figure:
     axes[0, 0].set(xscale="log", yscale="log", xlabel="ε (nats)", ylabel=
         "root mean square error of the mean",
                    title=f"n = 10,000, δ = {usual:g}")  # fmt: skip
-    others = [row for row in found.rows if row.settings["δ"] != usual]
+    others = [row for row in result.rows if row.settings["δ"] != usual]
     for name in list(names)[:2]:
         rows = [row for row in others if row.series == name]
         central = {row.settings["δ"]: row.y for row in others if row.series == "central, Laplace"}
@@ -433,7 +449,7 @@ def draw_laplace(found: Found) -> Figure:
 
 
 ENTRIES: Final = (
-    Entry(
+    Experiment(
         id="003-e1", aliases=("003-e2",), source="Wang, lecture 9, section 9.1 and Theorem 9.2",
         question="How well is the mean of bits estimated in the central, the shuffle and the "
                  "local model?",
@@ -444,7 +460,7 @@ ENTRIES: Final = (
         run=run_bits, draw=draw_bits, seconds=5, seconds_quick=2,
         verdicts=frozenset({Verdict.SOUND, Verdict.NO_BOUND}),
     ),
-    Entry(
+    Experiment(
         id="003-e3", source="Wang, lecture 9, Theorem 9.3",
         question="Is one bit as good as Laplace noise?",
         parameters={"m": 1000, "least ε": 0.1, "largest ε": 10.0, "points": 60},
@@ -453,7 +469,7 @@ ENTRIES: Final = (
         run=run_one_bit, draw=draw_one_bit, seconds=1, seconds_quick=1.3,
         verdicts=frozenset({Verdict.SOUND, Verdict.NO_BOUND, Verdict.FALSE}),
     ),
-    Entry(
+    Experiment(
         id="003-e7", source="Wang, lecture 9, after Theorem 9.4",
         question="Does shuffled Laplace noise reach the central error?",
         parameters={"n": 10_000, "ε": (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0), "δ": 1e-6,

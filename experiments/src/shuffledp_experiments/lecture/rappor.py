@@ -27,7 +27,7 @@ class Chances:
     """The two responses of RAPPOR.
 
     Attributes:
-        fake: f in [0, 1], the chance that a bit is replaced by a fair coin, once and for ever.
+        fake: f in [0, 1], the chance that a bit is replaced permanently by a fair coin.
         when_zero: p in [0, 1), the chance of a reported 1 where the kept bit is 0.
         when_one: q in (p, 1], the same where it is 1. p = 0 and q = 1 is memoised randomised
             response.
@@ -42,7 +42,7 @@ class Chances:
             raise UsageError(f"need 0 <= f <= 1 and 0 <= p < q <= 1, not {self}")
 
     @property
-    def reported(self) -> tuple[float, float]:
+    def report_chances(self) -> tuple[float, float]:
         """(p*, q*): the chance of a reported 1 where the true bit is 0 or 1."""
         middle = self.fake / 2 * (self.when_zero + self.when_one)
         return middle + (1 - self.fake) * self.when_zero, middle + (1 - self.fake) * self.when_one
@@ -60,17 +60,17 @@ def filters(values: Sequence[str], bits: int, hashes: int, cohorts: int = 1) -> 
     Returns:
         Shape (cohorts, values, bits).
     """
-    found = np.zeros((cohorts, len(values), bits), dtype=bool)
+    bloom = np.zeros((cohorts, len(values), bits), dtype=bool)
     for cohort in range(cohorts):
         for index, value in enumerate(values):
             for number in range(hashes):
                 digest = hashlib.sha256(f"{cohort}/{number}/{value}".encode()).digest()
-                found[cohort, index, int.from_bytes(digest[:8], "big") % bits] = True
-    return found
+                bloom[cohort, index, int.from_bytes(digest[:8], "big") % bits] = True
+    return bloom
 
 
 @dataclass(slots=True)
-class Clients:
+class RapporClients:
     """Users who remember: the permanent response to a value is drawn once, at its first use, and
     kept.
 
@@ -85,26 +85,26 @@ class Clients:
     filters: Bits
     cohorts: Integers
     generator: np.random.Generator
-    _kept: dict[int, tuple[Integers, Bits]] = field(default_factory=dict)
+    _responses: dict[int, tuple[Integers, Bits]] = field(default_factory=dict)
 
     def permanent(self, value: int, users: Integers) -> Bits:
         """The kept responses of these users to one value, shape (users, bits).
 
         The same at every call.
         """
-        place, rows = self._kept.get(value) or (
+        row_of_user, rows = self._responses.get(value) or (
             np.full(self.cohorts.size, -1, dtype=np.int64), np.empty((0, self.filters.shape[2]),
             dtype=bool),
         )  # fmt: skip
-        new = users[place[users] < 0]
+        new = users[row_of_user[users] < 0]
         if new.size:
             true = self.filters[self.cohorts[new], value]
             replaced = self.generator.random(true.shape) < self.chances.fake
             coins = self.generator.random(true.shape) < 0.5
-            place[new] = len(rows) + np.arange(new.size)
+            row_of_user[new] = len(rows) + np.arange(new.size)
             rows = np.concatenate((rows, np.where(replaced, coins, true)))
-            self._kept[value] = place, rows
-        return np.asarray(rows[place[users]])
+            self._responses[value] = row_of_user, rows
+        return np.asarray(rows[row_of_user[users]])
 
     def reports(self, values: Integers) -> Bits:
         """One day: a fresh instantaneous response of every user to her value, shape (users,
@@ -113,9 +113,9 @@ class Clients:
         answers = np.empty((values.size, self.filters.shape[2]), dtype=bool)
         for value in np.unique(values).tolist():
             users = np.flatnonzero(values == value)
-            kept = self.permanent(value, users)
-            chance = np.where(kept, self.chances.when_one, self.chances.when_zero)
-            answers[users] = self.generator.random(kept.shape) < chance
+            responses = self.permanent(value, users)
+            chance = np.where(responses, self.chances.when_one, self.chances.when_zero)
+            answers[users] = self.generator.random(responses.shape) < chance
         return answers
 
 
@@ -130,7 +130,7 @@ def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -
     sizes = np.bincount(cohorts, minlength=count)
     if not sizes.all():
         raise UsageError(f"cohort {int(np.argmin(sizes))} has no reports; take fewer cohorts")
-    low, high = chances.reported
+    low, high = chances.report_chances
     ones = np.stack([reports[cohorts == cohort].mean(axis=0) for cohort in range(count)])
     return np.asarray((ones - low) / (high - low))
 
@@ -156,15 +156,15 @@ def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
     from scipy.optimize import nnls  # here: scipy is slow to import
 
     design = candidates.transpose(0, 2, 1).reshape(-1, candidates.shape[1]).astype(np.float64)
-    wanted = shares.ravel()
+    target = shares.ravel()
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise UsageError("the filters do not tell the candidates apart; take more bits or cohorts")
     shift = design @ np.linalg.solve(design.T @ design, np.ones(design.shape[1]))
-    selected = np.flatnonzero(nnls(design, wanted - penalty * shift)[0] > 0)
-    found = np.zeros(design.shape[1])
+    selected = np.flatnonzero(nnls(design, target - penalty * shift)[0] > 0)
+    decoded = np.zeros(design.shape[1])
     if selected.size:
-        found[selected] = nnls(design[:, selected], wanted)[0]
-    return found
+        decoded[selected] = nnls(design[:, selected], target)[0]
+    return decoded
 
 
 def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
@@ -172,7 +172,7 @@ def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
     string's column.
     """
     cohorts, strings, _ = candidates.shape
-    low, high = chances.reported
+    low, high = chances.report_chances
     noise = np.sqrt(max(low * (1 - low), high * (1 - high)) * cohorts / users) / (high - low)
     norm = np.sqrt(candidates.sum(axis=(0, 2)).max())
     return float(noise * norm * np.sqrt(2 * np.log(max(strings, 2))))
@@ -185,8 +185,11 @@ def log_ratio(chances: Chances, days: int) -> float:
     Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the
     number of ones.
     """
-    high, low = 1 - chances.fake / 2, chances.fake / 2
-    return max(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
+    high = 1 - chances.fake / 2
+    low = chances.fake / 2
+    return max(
+        _log_odds(high, low, when_one, when_zero, days) for when_one, when_zero in _ends(chances)
+    )
 
 
 def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
@@ -194,8 +197,11 @@ def pair_epsilon(chances: Chances, hashes: int, days: int) -> float:
 
     Nats; from one report to the kept.
     """
-    high, low = 1 - chances.fake / 2, chances.fake / 2
-    return hashes * sum(_log_odds(high, low, one, zero, days) for one, zero in _ends(chances))
+    high = 1 - chances.fake / 2
+    low = chances.fake / 2
+    return hashes * sum(
+        _log_odds(high, low, when_one, when_zero, days) for when_one, when_zero in _ends(chances)
+    )
 
 
 def _ends(chances: Chances) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -204,7 +210,7 @@ def _ends(chances: Chances) -> tuple[tuple[float, float], tuple[float, float]]:
     return (q, p), (1 - p, 1 - q)
 
 
-def _log_odds(high: float, low: float, one: float, zero: float, days: int) -> float:
+def _log_odds(high: float, low: float, when_one: float, when_zero: float, days: int) -> float:
     """ln of (high 1 + low x)/(low 1 + high x), x = (zero/one)^days."""
-    rest = (zero / one) ** days
+    rest = (when_zero / when_one) ** days
     return float(np.log((high + low * rest) / (low + high * rest)))

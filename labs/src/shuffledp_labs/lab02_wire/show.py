@@ -75,13 +75,13 @@ def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
     """Writes the picture: one panel for each way to send."""
     from matplotlib.figure import Figure
 
-    from shuffledp_adversary.attacks.picture import Role
+    from shuffledp_adversary.attacks.picture import CurveRole
 
     figure = Figure(figsize=(5.2 * len(panels), 4.2), dpi=140, layout="constrained")
     for axes, (title, points), role in zip(
         figure.subplots(1, len(panels), squeeze=False)[0],
         panels,
-        (Role.MEASURED, Role.SAFE),
+        (CurveRole.MEASURED, CurveRole.SAFE),
         strict=False,
     ):
         axes.plot(
@@ -96,7 +96,7 @@ def draw(panels: Sequence[tuple[str, Points]], file: Path) -> Path:
         axes.set_ylim(0, 1.15 * max(size for _, size in points))
         axes.yaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(visible=True, color=Role.LIMIT.value, alpha=0.18, lw=0.7)
+        axes.grid(visible=True, color=CurveRole.LIMIT.value, alpha=0.18, lw=0.7)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     figure.savefig(file)

@@ -260,7 +260,7 @@ async def withstand(
                 verdict = await judge(
                     small_round,
                     signed,
-                    given.made(),
+                    given.made_up(),
                     order,
                     1,
                     past if order == "replay" else NO_PAST,

@@ -84,7 +84,7 @@ def _drawing(draws: Draws, mark: bool) -> Any:  # noqa: FBT001
         index = draws.below(len(pool.records))
         record = bytearray(pool.records[index])
         record[draws.below(len(record))] ^= 1 << draws.below(8)
-        return pool.replaced([index], lambda: bytes(record))
+        return pool.replace([index], lambda: bytes(record))
 
     return tamper
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from shuffledp_core.errors import ShuffleDPError
 
 if TYPE_CHECKING:
-    from shuffledp_adversary.tracing.trace import Captured
+    from shuffledp_adversary.tracing.trace import CapturedRound
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class ReplayedClaims:
     alike: int
 
 
-def replay(work: Path, captured: Captured, corrupt: frozenset[int] | None = None) -> ReplayedClaims:
+def replay(
+    work: Path, captured: CapturedRound, corrupt: frozenset[int] | None = None
+) -> ReplayedClaims:
     """Runs `link` of a student's file on a captured round.
 
     Raises:

@@ -31,14 +31,16 @@ Answers = Callable[[int, int], list[int]]
 
 def show(showing: ShowRun) -> Path:
     """Measures and draws. Of what is not written yet, the curve is left out."""
-    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+    from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     exact = [float(majority_success(TRUTH, days)) for days in SHOWN]
-    curves = [PlottedCurve("the best that fresh answers allow, exactly", Role.LIMIT, SHOWN, exact)]
+    curves = [
+        PlottedCurve("the best that fresh answers allow, exactly", CurveRole.LIMIT, SHOWN, exact)
+    ]
     for label, role, answers in (
-        ("fresh randomness every day", Role.MEASURED, _fresh_answers(showing)),
-        ("your client, which remembers", Role.SAFE, _remembering_answers(showing)),
-        ("RAPPOR, your two layers", Role.CERTIFIED, _rappor_answers(showing)),
+        ("fresh randomness every day", CurveRole.MEASURED, _fresh_answers(showing)),
+        ("your client, which remembers", CurveRole.SAFE, _remembering_answers(showing)),
+        ("RAPPOR, your two layers", CurveRole.CERTIFIED, _rappor_answers(showing)),
     ):
         try:
             curves.append(PlottedCurve(label, role, SHOWN, _shares(showing, answers)))

@@ -42,18 +42,21 @@ def certify(honest: int) -> float:
 
 def draw(colluding: int | None, file: Path) -> None:
     """Writes the picture: certified ε over the honest users, and the student's border."""
-    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+    from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     honest = _steps()
     curves = [
         PlottedCurve(
             "certified for so many honest users",
-            Role.CERTIFIED,
+            CurveRole.CERTIFIED,
             honest,
             [certify(count) for count in honest],
         ),
         PlottedCurve(
-            "certified if all are counted as honest", Role.LIMIT, [1, USERS], [certify(USERS)] * 2
+            "certified if all are counted as honest",
+            CurveRole.LIMIT,
+            [1, USERS],
+            [certify(USERS)] * 2,
         ),
     ]
     if colluding is not None:
@@ -61,7 +64,7 @@ def draw(colluding: int | None, file: Path) -> None:
         curves.append(
             PlottedCurve(
                 f"your border for ε = {TARGET_EPSILON:g}: {colluding} may collude",
-                Role.MEASURED,
+                CurveRole.MEASURED,
                 [left],
                 [certify(left)],
                 joined=False,

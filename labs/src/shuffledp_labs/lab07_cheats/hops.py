@@ -317,15 +317,15 @@ def _records(terms: MixTerms, users: Sequence[Prepared]) -> list[bytes]:
 
 def exchange(count: int) -> Change:
     """Exchanges so many records for the node's own, which open at everybody behind it."""
-    return lambda pool: pool.replaced(range(count), lambda: pool.forge(1))
+    return lambda pool: pool.replace(range(count), lambda: pool.forge(1))
 
 
 def _copy(pool: VerifiedPool) -> list[bytes]:
-    return pool.replaced([1], lambda: pool.records[0])
+    return pool.replace([1], lambda: pool.records[0])
 
 
 def _respell(pool: VerifiedPool) -> list[bytes]:
-    return pool.replaced([0], lambda: _respell_key(pool.records[0]))
+    return pool.replace([0], lambda: _respell_key(pool.records[0]))
 
 
 def _respell_key(record: bytes) -> bytes:

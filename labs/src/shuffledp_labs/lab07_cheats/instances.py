@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shuffledp_adversary.attacks.exchange.tampering import Pool, split
+from shuffledp_adversary.attacks.exchange.tampering import Pool, split_records
 from shuffledp_adversary.in_process import Conduct, PlayedRound, play
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
@@ -88,7 +88,7 @@ class Cheating:
     def owners(self) -> dict[str, tuple[bytes, ...]]:
         """By user, its records in the entry node's pool, which opened the envelopes."""
         honest, per_user = self.play(), self.geometry.messages_per_user
-        records = split(honest.batches[1], self.geometry.record_bytes(2))
+        records = split_records(honest.batches[1], self.geometry.record_bytes(2))
         records_of: dict[str, list[bytes]] = {
             user_name(number): [] for number in range(len(self.messages))
         }

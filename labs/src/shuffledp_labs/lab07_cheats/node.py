@@ -40,7 +40,7 @@ class AskingWork(TamperingWork):
             spare = [pool.forge(SYMBOL) for _ in pool.records]
             return asyncio.run_coroutine_threadsafe(ask(self.address, pool, spare), loop).result()
 
-        roster, leave_made = self.relay.roster, self.orders.leave_made
+        roster, leave_made = self.relay.roster, self.orders.leave_made_up
         return await in_thread(
             exchanged_batch, live, self.identity, roster, header, ask_grader, leave_made
         )

@@ -229,14 +229,16 @@ def draw(rows: Sequence[TamperingRow], file: Path) -> Path:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from shuffledp_adversary.attacks.picture import Role
+    from shuffledp_adversary.attacks.picture import CurveRole
 
     figure = Figure(figsize=(8.6, 1.2 + 0.42 * len(rows)), dpi=140, layout="constrained")
     axes = figure.subplots()
     for line, row in enumerate(rows):
         nobody = not any(row.noticed)
         for column, words in enumerate(row.noticed):
-            colour = Role.SAFE.value if words else Role.MEASURED.value if nobody else "#f1f2f3"
+            colour = (
+                CurveRole.SAFE.value if words else CurveRole.MEASURED.value if nobody else "#f1f2f3"
+            )
             axes.add_patch(
                 Rectangle(
                     (column, line), 0.96, 0.9, color=colour, alpha=0.85 if words or nobody else 1.0
@@ -249,7 +251,7 @@ def draw(rows: Sequence[TamperingRow], file: Path) -> Path:
                 ha="center",
                 va="center",
                 fontsize=9,
-                color="white" if words or nobody else Role.LIMIT.value,
+                color="white" if words or nobody else CurveRole.LIMIT.value,
             )
     axes.set(xlim=(0, len(PARTIES)), ylim=(len(rows), 0))
     axes.set_xticks([column + 0.48 for column in range(len(PARTIES))], PARTIES)

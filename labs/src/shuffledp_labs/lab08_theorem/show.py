@@ -63,23 +63,28 @@ def ladder(epsilon: float, worst: Callable[..., Any]) -> Ladder:
 
 def draw(worst: Callable[..., Any], file: Path) -> None:
     """Writes the picture: δ over ε, printed, exact and certified."""
-    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+    from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     epsilons = [0.1 * step for step in range(1, 20)]
     rungs = [ladder(epsilon, worst) for epsilon in epsilons]
     curves = (
         PlottedCurve(
             "certified: the privacy blanket",
-            Role.CERTIFIED,
+            CurveRole.CERTIFIED,
             epsilons,
             [rung.certified for rung in rungs],
         ),
-        PlottedCurve("exact, by `worst`", Role.MEASURED, epsilons, [rung.exact for rung in rungs]),
         PlottedCurve(
-            "algebra repaired: one bin only", Role.SAFE, epsilons, [rung.repaired for rung in rungs]
+            "exact, by `worst`", CurveRole.MEASURED, epsilons, [rung.exact for rung in rungs]
         ),
         PlottedCurve(
-            "Theorem 1 as printed", Role.LIMIT, epsilons, [rung.printed for rung in rungs]
+            "algebra repaired: one bin only",
+            CurveRole.SAFE,
+            epsilons,
+            [rung.repaired for rung in rungs],
+        ),
+        PlottedCurve(
+            "Theorem 1 as printed", CurveRole.LIMIT, epsilons, [rung.printed for rung in rungs]
         ),
     )
     title = f"k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}: what is printed, and what is true"

@@ -69,16 +69,18 @@ def audit_by_trials(audit: Callable[..., float], most: int = TRIALS[-1]) -> dict
 
 def draw(bounds: dict[int, float], file: Path) -> None:
     """Writes the picture: bounds over trials, with the true and the certified ε."""
-    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+    from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     xs = list(bounds)
     ends, true = [xs[0], xs[-1]], pair().epsilon
     curves = (
         PlottedCurve(
-            "certified for every dataset", Role.CERTIFIED, ends, [certified_epsilon()] * 2
+            "certified for every dataset", CurveRole.CERTIFIED, ends, [certified_epsilon()] * 2
         ),
-        PlottedCurve("true ε of these two datasets", Role.LIMIT, ends, [true] * 2),
-        PlottedCurve("your lower bound", Role.MEASURED, xs, list(bounds.values()), joined=False),
+        PlottedCurve("true ε of these two datasets", CurveRole.LIMIT, ends, [true] * 2),
+        PlottedCurve(
+            "your lower bound", CurveRole.MEASURED, xs, list(bounds.values()), joined=False
+        ),
     )
     title = (
         f"Audit of k-RR, n = {USERS}, k = {SYMBOLS}, ε0 = {LOCAL:g}, δ = {DELTA:g}, "

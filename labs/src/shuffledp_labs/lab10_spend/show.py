@@ -45,7 +45,7 @@ def accountant(days: int) -> float:
 
 def show(showing: ShowRun) -> Path:
     """Spends and draws; what is not written yet is left out."""
-    from shuffledp_adversary.attacks.picture import Chart, PlottedCurve, Role, draw_chart
+    from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve, draw_chart
 
     daily = one_day()
     showing.progress(_spent_by_your_ledger(showing, daily))
@@ -53,17 +53,17 @@ def show(showing: ShowRun) -> Path:
     bounds = (
         (
             "the textbook's advanced composition",
-            Role.LIMIT,
+            CurveRole.LIMIT,
             [textbook(rounds, DELTA) for rounds in lists],
         ),
-        ("the plain sum", Role.LIMIT, [basic(rounds) for rounds in lists]),
-        ("the sharper closed form", Role.LIMIT, [sharper(rounds, DELTA) for rounds in lists]),
+        ("the plain sum", CurveRole.LIMIT, [basic(rounds) for rounds in lists]),
+        ("the sharper closed form", CurveRole.LIMIT, [sharper(rounds, DELTA) for rounds in lists]),
         (
             "pure rounds, exactly",
-            Role.CERTIFIED,
+            CurveRole.CERTIFIED,
             [exact_epsilon(rounds, DELTA) for rounds in lists],
         ),
-        ("the accountant", Role.SAFE, [accountant(days) for days in DAYS]),
+        ("the accountant", CurveRole.SAFE, [accountant(days) for days in DAYS]),
     )
     # Three of the lines look alike: the last value tells which is which.
     curves = [
@@ -75,7 +75,7 @@ def show(showing: ShowRun) -> Path:
     except NotWritten as missing:
         showing.progress(f"yours is left out: {missing}")
     else:
-        curves.append(PlottedCurve("your compose", Role.MEASURED, DAYS, mine))
+        curves.append(PlottedCurve("your compose", CurveRole.MEASURED, DAYS, mine))
         showing.progress(
             f"{DAYS[-1]} days: yours {mine[-1]:.4g}, the accountant's {curves[4].ys[-1]:.4g}"
         )

@@ -30,9 +30,9 @@ not on the board, once and unchanged, holds evidence in its receipt. A share in 
 refused, and its author named, because an element of the group has one encoding.
 
 **What does not.** Tags tell of a loss only after the board is out: *isolate* is noticed by
-everybody but the victim, too late for the victim. *Crowd* leaves nobody with a receipt that is not
-honoured. Only the entry node sees credentials, so nobody else can tell made-up reports; they count
-as colluding users, which the plan must allow for.
+everyone but the victim, too late for the victim. *Crowd* leaves no one with a receipt that is not
+honoured. Only the entry node sees credentials, so no other party can recognise made-up reports;
+they count as colluding users, which the plan must allow for.
 
 Sources: Serjantov, Dingledine and Syverson, "From a Trickle to a Flood: Active Attacks on Several
 Mix Types" (Information Hiding 2002), for the blending attack; Danezis and Goldberg, "Sphinx" (IEEE
@@ -64,7 +64,7 @@ from shuffledp_adversary.attacks.exchange.rounds import (
 )
 from shuffledp_adversary.attacks.exchange.tampering import SILENTLY
 from shuffledp_adversary.attacks.exchange.verified import run_verified
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 from shuffledp_core.errors import UsageError
@@ -91,7 +91,7 @@ entry, 3: last).
 ANSWER: Final = "another answer"
 TRACED: Final = "the victim's messages"
 
-WANTED: Final[dict[str, str]] = {
+GOALS: Final[dict[str, str]] = {
     **dict.fromkeys(("copy", "replay", "mark", "isolate", "crowd", "surround"), TRACED),
     **dict.fromkeys(
         ("double", "drop", "substitute", "exchange", "alter", "shrink", SILENTLY, "grow"), ANSWER
@@ -116,7 +116,7 @@ _LESSON: Final = (
     "that only afterwards, "
     "and of reports that the entry node makes up not at all. Such reports count as colluding "
     "users. "
-    "Plain rounds accuse nobody; with --mix verified a node also tries to frame a user."
+    "Plain rounds accuse no one; with --mix verified a node also tries to frame a user."
 )
 
 
@@ -129,7 +129,7 @@ def run_exchange(
     culprits: str = "1",
     tamperings: int = 0,
 ) -> AttackReport:
-    """Runs every tampering once at each position in real rounds, and the unguarded ones `trials`
+    """Run every tampering once at each position in real rounds, and the unguarded ones `trials`
     times in process.
 
     With `mix` "verified" the rounds are such, and nothing is played in process.
@@ -167,7 +167,7 @@ def run_exchange(
         observations, refusals = asyncio.run(play(Path(folder), stages))
         in_process = _in_process(trials, confidence, stages)
         stages.finish()
-    findings = (*judged(observations), *_at_the_door(refusals), *in_process)
+    findings = (*findings_of_rounds(observations), *_at_the_door(refusals), *in_process)
     details: dict[str, Any] = {
         "observations": [_row(seen) for seen in observations],
         "at_the_door": refusals,
@@ -176,7 +176,7 @@ def run_exchange(
 
 
 async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[str, str | None]]:
-    """Plays all real rounds on one system: an observation of each, and the refusals at the door
+    """Play all real rounds on one system: an observation of each, and the refusals at the door
     (see `knock`).
     """
     scenarios = [
@@ -206,18 +206,14 @@ async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[st
 
 
 def _row(seen: Observation) -> dict[str, Any]:
-    wanted = WANTED.get(seen.tampering)
+    goal = GOALS.get(seen.tampering)
     got = (
-        seen.answer_changed
-        if wanted == ANSWER
-        else seen.identified > 0
-        if wanted == TRACED
-        else False
+        seen.answer_changed if goal == ANSWER else seen.identified > 0 if goal == TRACED else False
     )
-    return {"wanted": wanted, "got": got, **seen.to_dict()}
+    return {"wanted": goal, "got": got, **seen.to_dict()}
 
 
-def judged(observations: Sequence[Observation]) -> list[Finding]:
+def findings_of_rounds(observations: Sequence[Observation]) -> list[Finding]:
     """Findings of the real rounds."""
     of = {
         name: [seen for seen in observations if seen.tampering == name]
@@ -229,7 +225,7 @@ def judged(observations: Sequence[Observation]) -> list[Finding]:
         _count(
             "copy, replay and mark: does the victim's message show?",
             _IDENTIFIED,
-            Claim("threat model: privacy goal 1", 0.0),
+            ClaimedLimit("threat model: privacy goal 1", 0.0),
             sum(seen.identified for seen in tracing) / sum(seen.messages for seen in tracing),
             len(tracing),
             defended=True,
@@ -240,7 +236,7 @@ def judged(observations: Sequence[Observation]) -> list[Finding]:
         _count(
             f"{', '.join(CONSISTENT)}: if users did not look for their tags",
             _NOTICED,
-            Claim(_GOAL, 1.0, at_least=True),
+            ClaimedLimit(_GOAL, 1.0, at_least=True),
             sum(seen.stopped_by is not None for seen in consistent) / len(consistent),
             len(consistent),
             defended=False,
@@ -252,7 +248,7 @@ def judged(observations: Sequence[Observation]) -> list[Finding]:
         _count(
             "the charge of a tampered round",
             "still charged, as a share of the tampered rounds",
-            Claim("protocol: Discards", 1.0, at_least=True),
+            ClaimedLimit("protocol: Discards", 1.0, at_least=True),
             sum(seen.charge != "released" for seen in tampered) / len(tampered),
             len(tampered),
             defended=True,
@@ -260,7 +256,9 @@ def judged(observations: Sequence[Observation]) -> list[Finding]:
     )
     findings.append(_must_be_noticed("isolate", of["isolate"]))
     for name, what in _ISOLATING.items():
-        findings += [_isolated(what, seen) for seen in observations if seen.tampering == name]
+        findings += [
+            _isolation_finding(what, seen) for seen in observations if seen.tampering == name
+        ]
     return findings
 
 
@@ -270,17 +268,17 @@ _ISOLATING: Final = {
     "surround": f"{USERS - 1} enrolled accomplices around the victim (with the enrolment key; "
     f"entry node honest)",
 }
-"""Attacks after which the board holds nobody's messages but the victim's and the adversary's own.
+"""Attacks after which the board holds only the victim's and the adversary's messages.
 """
 
 
 def _must_be_noticed(name: str, rounds: Sequence[Observation]) -> Finding:
-    share = sum(seen.noticed for seen in rounds) / len(rounds)
+    share = sum(seen.was_noticed for seen in rounds) / len(rounds)
     note = "; ".join(f"at {seen.position}: {seen.by}, {seen.error}" for seen in rounds)
     return _count(
         name,
         _NOTICED,
-        Claim(_GOAL, 1.0, at_least=True),
+        ClaimedLimit(_GOAL, 1.0, at_least=True),
         share,
         len(rounds),
         defended=True,
@@ -288,11 +286,11 @@ def _must_be_noticed(name: str, rounds: Sequence[Observation]) -> Finding:
     )
 
 
-def _isolated(what: str, seen: Observation) -> Finding:
+def _isolation_finding(what: str, seen: Observation) -> Finding:
     return _count(
         what,
         _IDENTIFIED,
-        Claim("guessing which messages of the round are the victim's", 1 / USERS),
+        ClaimedLimit("guessing which messages of the round are the victim's", 1 / USERS),
         seen.identified / seen.messages,
         1,
         defended=False,
@@ -305,7 +303,7 @@ def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
     foreign = {what: error for what, error in refusals.items() if what != AGAIN}
     note = "; ".join(f"{what}: {error}" for what, error in foreign.items())
     refused = sum(error is not None for error in foreign.values()) / len(foreign)
-    claim = Claim("threat model: integrity goal 1", 1.0, at_least=True)
+    claim = ClaimedLimit("threat model: integrity goal 1", 1.0, at_least=True)
     quantity = "refused, as a share of the wrong submissions"
     return [_count("at the door", quantity, claim, refused, len(foreign), defended=True, note=note)]
 
@@ -318,52 +316,53 @@ def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]
         (
             "copy, where nodes do not look for repeated onions",
             False,
-            lambda: unguarded.copied(trials, guarded=False),
+            lambda: unguarded.run_copy(trials, guarded=False),
         ),
         (
             "copy, the same rounds with that check",
             True,
-            lambda: unguarded.copied(trials, guarded=True),
+            lambda: unguarded.run_copy(trials, guarded=True),
         ),
         (
             "mark, where layers are encrypted but not authenticated",
             False,
-            lambda: unguarded.marked(trials),
+            lambda: unguarded.run_mark(trials),
         ),
     ]
     findings = []
     for scenario, defended, run in runs:
-        findings.append(_sampled(scenario, run(), confidence, defended=defended))
+        findings.append(_sampled_finding(scenario, run(), confidence, defended=defended))
         stages.update("in process", len(findings), len(runs) + len(SUITES))
     for name, suite in SUITES.items():
-        findings.append(_flipped(name, unguarded.flipped(suite)))
+        findings.append(_flip_finding(name, unguarded.flip_every_bit(suite)))
         stages.update("in process", len(findings), len(runs) + len(SUITES))
     return findings
 
 
-def _flipped(suite: str, trace: unguarded.Pointing) -> Finding:
-    claim, share = Claim("authenticated encryption", 0.0), trace.found / trace.trials
+def _flip_finding(suite: str, trace: unguarded.Pointing) -> Finding:
+    claim = ClaimedLimit("authenticated encryption", 0.0)
+    share = trace.hits / trace.trials
     quantity = "opened, as a share of the onions with one flipped bit"
     return _count(
         f"mark, every bit under {suite}", quantity, claim, share, trace.trials, defended=True
     )
 
 
-def _sampled(
+def _sampled_finding(
     scenario: str, trace: unguarded.Pointing, confidence: float, *, defended: bool
 ) -> Finding:
-    claim = Claim(
+    claim = ClaimedLimit(
         "pointing at any message of the round: the victim has as many as everybody",
         1 / unguarded.USERS,
     )
-    counted, quantity = (trace.found, trace.trials), "traced, as a share of the rounds"
+    counted, quantity = (trace.hits, trace.trials), "traced, as a share of the rounds"
     return share_finding(scenario, counted, claim, confidence, defended=defended, quantity=quantity)
 
 
 def _count(
     scenario: str,
     quantity: str,
-    claim: Claim,
+    claim: ClaimedLimit,
     measured: float,
     trials: int,
     *,

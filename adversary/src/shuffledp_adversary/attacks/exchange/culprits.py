@@ -1,9 +1,8 @@
-"""Users of a verified round whose messages do not open, one or a hundred: who is named, and who
-goes on.
+"""Users of a verified round whose messages do not decrypt: who is named, and who gets an answer.
 
-A round has so many culprits among its users, and room for just as many to be left out. What it
-publishes is checked as anybody would: the history must name the culprits and nobody else, and
-`shuffledp verify` must find the board right.
+A round has a given number of culprits among its users, and may exclude as many. Its published
+files are checked like any other round's: the history must name exactly the culprits, and
+`shuffledp verify` must accept the board.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from shuffledp_ops.rounds.saving import save_round
 from shuffledp_sim.system.processes import LocalSystem
 
 LAYERS: Final = (2, 3, 4)
-"""Positions at which a user's message says nothing; 4 is the analyst."""
+"""Positions at which a user's message fails to decrypt; 4 is the analyst."""
 
 FEWEST: Final = 2
 """Honest users that a round must have."""
@@ -52,7 +51,7 @@ _AT_ONCE: Final = 50
 
 @dataclass(frozen=True)
 class CulpritsObservation:
-    """One round with users one of whose messages says nothing at `layer`.
+    """A round in which each culprit sends one message that fails to decrypt at `layer`.
 
     Attributes:
         layer: position of the party that cannot open it.
@@ -64,7 +63,7 @@ class CulpritsObservation:
         framed: others whom it names.
         complaints: honest users whose own clients reject what was published.
         seconds: from the end of the submissions to the result.
-        reason: why it failed, by the word of whoever stopped it.
+        reason: why it failed, as stated by the party that stopped it.
     """
 
     layer: int
@@ -80,7 +79,7 @@ class CulpritsObservation:
 
     @property
     def right(self) -> bool:
-        """True if all culprits were named, nobody else, and all others got their answer."""
+        """True if exactly the culprits were named, and all others got their answer."""
         named = (self.named, self.framed) == (self.culprits, 0)
         return (
             self.published
@@ -112,8 +111,8 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
 async def observe_culprits(
     system: LocalSystem, layer: int, users: int, culprits: int
 ) -> CulpritsObservation:
-    """Plays one whole verified round of honest nodes with so many users whose first message says
-    nothing at `layer`.
+    """Play one whole verified round of honest nodes with `culprits` users whose first message fails
+    to decrypt at `layer`.
     """
     # One more than there are: a round that is full would close by itself, before the clock below is
     # read.

@@ -30,16 +30,16 @@ AGAIN: Final = "the same submission again"
 
 
 async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
-    """Plays a round whose entry node admits only the victim and accomplices that nobody ever
+    """Play a round whose entry node admits only the victim and accomplices who are not
     enrolled.
     """
-    own = _unknown_enrolment(system)
-    orders.let_in(own.public_key)
+    own_enrolment = _unknown_enrolment(system)
+    orders.let_in(own_enrolment.public_key)
     orders.give(CROWD)
     tampered = await open_tampered(system, plan_for(system, 1))
     await tampered.submit(1)
     await _require_refused(tampered)
-    accomplices = tampered.prepare(USERS - 1, own)
+    accomplices = tampered.prepare(USERS - 1, own_enrolment)
     await tampered.send(accomplices)
     observation = await judge(tampered, await tampered.finish(), _messages(accomplices), "crowd", 1)
     orders.give(None)
@@ -47,7 +47,7 @@ async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
 
 
 async def surround(system: LocalSystem) -> Observation:
-    """Plays a round in which enrolled accomplices take all places but one.
+    """Play a round in which enrolled accomplices take all places but one.
 
     The entry node is honest.
     """
@@ -60,7 +60,7 @@ async def surround(system: LocalSystem) -> Observation:
 
 
 async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation]:
-    """Tries replayed, stolen and forged submissions on an honest entry node, and ends the round.
+    """Try replayed, stolen and forged submissions on an honest entry node, and end the round.
 
     Returns:
         The error's class by attempt, None for one that got a receipt; and the round, in which
@@ -74,14 +74,14 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
     stolen = tampered.honest[0]
     attempts = {
         AGAIN: stolen,
-        "a stolen envelope, claimed with the thief's own credential": _claimed(
+        "a stolen envelope, claimed with the thief's own credential": _claim_stolen(
             tampered, thief, stolen.envelope
         ),
         "a stolen submission with the credential exchanged": msgspec.structs.replace(
             stolen, credential=thief.credential
         ),
         "a second, different submission of the same user": prepare(tampered.verified, 0, regular),
-        "a credential that nobody enrolled": tampered.prepare(1, _unknown_enrolment(system))[0],
+        "a credential that is not enrolled": tampered.prepare(1, _unknown_enrolment(system))[0],
     }
     refusals = {
         attempt: await _refusal(tampered, submission) for attempt, submission in attempts.items()
@@ -90,7 +90,7 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
 
 
 async def _require_refused(tampered: TamperedRound) -> None:
-    """Checks that another honest user is refused, because the round is full or over: it holds no
+    """Check that another honest user is refused, because the round is full or over: it holds no
     receipt.
     """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
@@ -105,7 +105,7 @@ async def _refusal(tampered: TamperedRound, submission: PreparedSubmission) -> s
     return None
 
 
-def _claimed(tampered: TamperedRound, thief: Member, envelope: bytes) -> PreparedSubmission:
+def _claim_stolen(tampered: TamperedRound, thief: Member, envelope: bytes) -> PreparedSubmission:
     """Submission of somebody else's envelope under the thief's own credential and claim."""
     identity = thief.identity()
     claim = SubmissionClaim(

@@ -30,7 +30,7 @@ FRAME: Final = "frame"
 
 
 def second_spelling(point: Element) -> Element:
-    """The same 255 bits, and bit 255 set.
+    """A second encoding of an element: its 255 bits, with bit 255 set.
 
     A decoder that ignores that bit reads the same element, for which the proof of the share holds.
     A layer key is a hash of the bytes: with that of the second spelling the box does not open, as
@@ -67,9 +67,11 @@ def leave_accusation(
     records = [batch[at : at + width] for at in range(0, len(batch), width)]
     secret = live.require_secret().opening
     index = choose(len(records))
-    said = change(false_accusation(case.terms, position, records, index, secret, spell))
-    said = replace(said, signature=identity.sign_bytes(signed_accused(case, position, said)))
-    write_atomic(live.folder.accusation, packed(Accusation(history, (said,))))
+    accusation = change(false_accusation(case.terms, position, records, index, secret, spell))
+    accusation = replace(
+        accusation, signature=identity.sign_bytes(signed_accused(case, position, accusation))
+    )
+    write_atomic(live.folder.accusation, packed(Accusation(history, (accusation,))))
 
 
 def false_accusation(

@@ -20,7 +20,7 @@ from shuffledp_adversary.attacks.exchange.tampering import (
     SILENTLY,
     TAMPERINGS,
     Pool,
-    split,
+    split_records,
 )
 from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
@@ -54,7 +54,7 @@ class Orders:
         return file.read_text().strip() if file.exists() else None
 
     def give(self, order: str | None) -> None:
-        """Orders a tampering for the rounds from now on; None: honest work.
+        """Order a tampering for the rounds from now on; None: honest work.
 
         Forgets what was made up before.
         """
@@ -67,7 +67,7 @@ class Orders:
             write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Names an enrolment key of the adversary's own: holders of its credentials are
+        """Name an enrolment key of the adversary's own: holders of its credentials are
         accomplices.
         """
         make_folder(self.folder)
@@ -78,11 +78,11 @@ class Orders:
         file = self.folder / "accomplices"
         return file.read_bytes() if file.exists() else b""
 
-    def leave_made(self, messages: list[bytes]) -> None:
-        """Writes the plain messages that the node made up, for its accomplices."""
+    def leave_made_up(self, messages: list[bytes]) -> None:
+        """Write the plain messages that the node made up, for its accomplices."""
         write_atomic(self.folder / "made", b"".join(messages))
 
-    def made(self) -> bytes:
+    def made_up(self) -> bytes:
         """The plain messages that were made up, packed."""
         file = self.folder / "made"
         return file.read_bytes() if file.exists() else b""
@@ -113,10 +113,10 @@ class TamperingWork(RoundPipeline):
             return await self._tampered_verified(live, header)
         pool = self._pool_of(live)
         self.earlier[pool.position] = pool.victim[0]
-        tampered = await self.tampered(pool)
+        tampered = await self.tamper(pool)
         if tampered is None:
             return header
-        self.orders.leave_made(pool.made)
+        self.orders.leave_made_up(pool.made_up)
         packed = b"".join(tampered)
         write_atomic(live.folder.outgoing, packed)
         # Only with this order the header admits the loss; every other one has to get by with counts
@@ -146,25 +146,30 @@ class TamperingWork(RoundPipeline):
         order = self.orders.order
         if order is None:
             return header
-        roster, made = self.relay.roster, self.orders.leave_made
-        return await in_thread(tampered_batch, live, self.identity, roster, header, order, made)
+        roster, leave = self.relay.roster, self.orders.leave_made_up
+        return await in_thread(tampered_batch, live, self.identity, roster, header, order, leave)
 
-    async def tampered(self, pool: Pool) -> list[bytes] | None:
-        """What the node sends on in place of its honest output; None: that output itself."""
+    async def tamper(self, pool: Pool) -> list[bytes] | None:
+        """Records that the node sends in place of its honest output.
+
+        None for that output itself.
+        """
         order = self.orders.order
         return None if order is None else TAMPERINGS[order](pool)
 
     def _pool_of(self, live: LiveRound) -> Pool:
         terms = live.require_terms()
         geometry, position = terms.geometry, terms.position
-        records = split(live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1))
+        records = split_records(
+            live.folder.outgoing.read_bytes(), geometry.record_bytes(position + 1)
+        )
         victim = records[:1]
         if (
             live.record.is_entry
         ):  # only here the node knows what is whose: it opens the first envelope by itself
             envelope = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
             opened = open_envelope(geometry, live.record.round_id, live.require_key(), envelope)
-            victim = split(opened, geometry.record_bytes(2))
+            victim = split_records(opened, geometry.record_bytes(2))
         return Pool(
             geometry=geometry,
             round_id=live.record.round_id,
@@ -219,7 +224,7 @@ def _enrolling(roster: Roster, key: bytes) -> Roster:
     return msgspec.structs.replace(roster, populations=(population,))
 
 
-def corrupted(orders: Orders) -> Callable[[NodeServices], MixNode]:
+def malicious_node_of(orders: Orders) -> Callable[[NodeServices], MixNode]:
     """A function that makes a malicious node of an honest node's parts."""
 
     def node_of(parts: NodeServices) -> MixNode:

@@ -21,7 +21,7 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 def main() -> int:
-    """Runs the node and returns the exit code."""
+    """Run the node and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="malicious-node", description="A mix node that cheats, for experiments."
     )
@@ -31,14 +31,17 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True, help="as for shuffledp-shuffler")
     options = parser.parse_args()
 
-    from shuffledp_adversary.attacks.exchange.node import Orders, corrupted
+    from shuffledp_adversary.attacks.exchange.node import Orders, malicious_node_of
     from shuffledp_core.config import load_config
     from shuffledp_shuffler.app import run
     from shuffledp_shuffler.config import NodeConfig
 
     try:
         asyncio.run(
-            run(load_config(options.config, NodeConfig), node_of=corrupted(Orders(options.orders)))
+            run(
+                load_config(options.config, NodeConfig),
+                node_of=malicious_node_of(Orders(options.orders)),
+            )
         )
     except ShuffleDPError as error:
         print(f"malicious-node: {error}", file=sys.stderr)  # noqa: T201 - the one line a command line owes

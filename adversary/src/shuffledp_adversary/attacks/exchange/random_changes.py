@@ -14,53 +14,54 @@ from shuffledp_core.verified.group import WIDTH, Element, Scalar, minus, multipl
 ValueT = TypeVar("ValueT")
 
 
-def bit_flipped(data: bytes, draw: Random) -> bytes:
+def flip_bit(data: bytes, draw: Random) -> bytes:
     """The bytes with one random bit changed; none where there are none."""
     at = draw.randrange(8 * len(data)) if data else 0
     return bytes(byte ^ (1 << at % 8 if index == at // 8 else 0) for index, byte in enumerate(data))
 
 
-def tampered(value: ValueT, draw: Random) -> ValueT:
+def change_field(value: ValueT, draw: Random) -> ValueT:
     """A dataclass's value with one of its fields changed: a bit of bytes, a number, a path."""
     given: Any = value
     name = draw.choice(
-        [each.name for each in fields(given) if getattr(value, each.name) not in {b"", ()}]
+        [part.name for part in fields(given) if getattr(value, part.name) not in {b"", ()}]
     )
     old = getattr(value, name)
     changes: dict[type, Callable[[], object]] = {
         int: lambda: (old + draw.choice([1, -1, 5])) % 2**16,
         tuple: lambda: (
-            old[:-1] if draw.random() < 0.3 else tuple(bit_flipped(part, draw) for part in old)
+            old[:-1] if draw.random() < 0.3 else tuple(flip_bit(part, draw) for part in old)
         ),
-        bytes: lambda: bit_flipped(old, draw),
+        bytes: lambda: flip_bit(old, draw),
     }
     changed: ValueT = replace(given, **{name: changes[type(old)]()})
     return changed
 
 
-def records_changed(records: Sequence[bytes], draw: Random) -> list[bytes]:
+def change_records(records: Sequence[bytes], draw: Random) -> list[bytes]:
     """A batch of at least two records with one or two of them changed, with or without keeping the
     sum of the keys.
     """
-    found, (first, second) = list(records), draw.sample(range(len(records)), 2)
+    changed = list(records)
+    (first, second) = draw.sample(range(len(records)), 2)
     keys = Element(records[first][:WIDTH]), Element(records[second][:WIDTH])
     other = multiply(Scalar(draw.randrange(2, 2**200).to_bytes(WIDTH, "little")), keys[0])
     boxes = records[first][WIDTH:], records[second][WIDTH:]
     changes: list[Callable[[], object]] = [
-        lambda: found.__setitem__(first, bit_flipped(found[first], draw)),
-        lambda: found.__setitem__(first, found[second]),
-        lambda: found.pop(first),
-        lambda: found.append(found[first]),
-        lambda: found.__setitem__(first, other + boxes[0]),
-        lambda: found.__setitem__(first, keys[0] + boxes[1]),  # the box of another record
+        lambda: changed.__setitem__(first, flip_bit(changed[first], draw)),
+        lambda: changed.__setitem__(first, changed[second]),
+        lambda: changed.pop(first),
+        lambda: changed.append(changed[first]),
+        lambda: changed.__setitem__(first, other + boxes[0]),
+        lambda: changed.__setitem__(first, keys[0] + boxes[1]),  # the box of another record
         lambda: (
-            found.__setitem__(first, other + boxes[0]),
-            found.__setitem__(second, minus(total(keys), other) + boxes[1]),
+            changed.__setitem__(first, other + boxes[0]),
+            changed.__setitem__(second, minus(total(keys), other) + boxes[1]),
         ),
         lambda: (
-            found.__setitem__(first, keys[0] + boxes[1]),
-            found.__setitem__(second, keys[1] + boxes[0]),
+            changed.__setitem__(first, keys[0] + boxes[1]),
+            changed.__setitem__(second, keys[1] + boxes[0]),
         ),
     ]
     draw.choice(changes)()
-    return found
+    return changed

@@ -1,8 +1,8 @@
-"""A malicious node of a verified round that does one random wrong thing, and goes on as if nothing
-had been.
+"""A malicious node of a verified round that deviates once, at random, and otherwise follows the
+protocol.
 
-It signs what it puts out, most of the time anew. Where the round asks it for a step of a trace,
-that may be the wrong thing; so may an accusation of a record that opens.
+Most of the time it signs its changed output again. The deviation may also be a wrong step of a
+trace, or an accusation of a record that decrypts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 
 from shuffledp_adversary.attacks.exchange.framing import leave_accusation
 from shuffledp_adversary.attacks.exchange.random_changes import (
-    bit_flipped,
-    records_changed,
-    tampered,
+    change_field,
+    change_records,
+    flip_bit,
 )
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
@@ -45,16 +45,15 @@ WHERE: Final = (
     "answer",
     "answer",
 )
-"""What is changed: its records with or without a new header, a field of its header, what others
-said and signed, any
-bit of what it sends, whom it accuses, and what it answers."""
+"""Targets of the change: its records with or without a new header, a field of its header, data that
+others signed, any bit of its output, its accusation, or its answer."""
 
 _AGAIN: Final = 0.8
-"""Probability that it signs anew what it changed."""
+"""Probability that it signs its changed output again."""
 
 
 class RandomCheat:
-    """One round's wrong thing, drawn by a number that the adversary chose."""
+    """One round's deviation, drawn by a number that the adversary chose."""
 
     def __init__(self, live: LiveRound, identity: Identity, roster: Roster, seed: str) -> None:
         self._live, self._identity, self._roster = live, identity, roster
@@ -77,7 +76,7 @@ class RandomCheat:
     # -------------------------------------------------- before and after its own mixing
 
     def accuse(self) -> None:
-        """Leaves an accusation of a record that opens where an honest node leaves its own.
+        """Leave an accusation of a record that opens where an honest node leaves its own.
 
         Before it mixes.
         """
@@ -92,15 +91,13 @@ class RandomCheat:
         )
 
     def _maybe_changed(self, accused: Accused) -> Accused:
-        return accused if self._draw.random() < 1 - _AGAIN else tampered(accused, self._draw)
+        return accused if self._draw.random() < 1 - _AGAIN else change_field(accused, self._draw)
 
     def output(self, header: BatchHeader) -> BatchHeader:
-        """Changes what it sends; the header of that."""
+        """Change what it sends; the header of that."""
         length = header.history if isinstance(header.history, int) else 0
-        data, width = (
-            self._live.folder.outgoing.read_bytes(),
-            self._mixing.record_bytes(header.position),
-        )
+        data = self._live.folder.outgoing.read_bytes()
+        width = self._mixing.record_bytes(header.position)
         history = History.from_bytes(data[:length])
         records = [data[at : at + width] for at in range(length, len(data), width)]
         changes: dict[str, Callable[[], bytes]] = {
@@ -109,7 +106,7 @@ class RandomCheat:
                 self._with_header(history, self._other_header(history)) + data[length:]
             ),
             "history": lambda: self._other_history(history).to_bytes() + data[length:],
-            "bytes": lambda: bit_flipped(data, self._draw),
+            "bytes": lambda: flip_bit(data, self._draw),
         }
         if self.where not in changes:
             return header
@@ -127,42 +124,41 @@ class RandomCheat:
         )
 
     def _other_records(self, history: History, records: list[bytes]) -> bytes:
-        changed = records_changed(records, self._draw)
-        said = history.headers[-1]
+        changed = change_records(records, self._draw)
+        header = history.headers[-1]
         if self._draw.random() < _AGAIN:
             incoming = self._chain(history, history.headers[:-1]).total
-            stated = replace(said, count=len(changed), root=Tree(changed).root)
+            stated = replace(header, count=len(changed), root=Tree(changed).root)
             secret = self._live.require_secret().blinding
-            said = make_header(self._mixing, stated, incoming, secret, self._sign, system_random)
-        return self._with_header(history, said) + b"".join(changed)
+            header = make_header(self._mixing, stated, incoming, secret, self._sign, system_random)
+        return self._with_header(history, header) + b"".join(changed)
 
     def _other_header(self, history: History) -> Header:
-        said = history.headers[-1]
-        changed = tampered(said, self._draw)
-        if changed.signature == said.signature and self._draw.random() < _AGAIN:
+        header = history.headers[-1]
+        changed = change_field(header, self._draw)
+        if changed.signature == header.signature and self._draw.random() < _AGAIN:
             changed = replace(changed, signature=self._sign(signed_header(self._mixing, changed)))
         return changed
 
     def _other_history(self, history: History) -> History:
         if len(history.headers) > 1 and self._draw.random() < 0.4:
-            first = tampered(history.headers[0], self._draw)
+            first = change_field(history.headers[0], self._draw)
             return replace(history, headers=(first, *history.headers[1:]))
         if history.transcripts and self._draw.random() < 0.5:
             return replace(history, transcripts=history.transcripts[:-1])
         return self._other_list(history)
 
     def _other_list(self, history: History) -> History:
-        claims, at = list(history.claims), self._draw.randrange(len(history.claims))
+        claims = list(history.claims)
+        at = self._draw.randrange(len(history.claims))
         changes: list[Callable[[], History]] = [
+            lambda: replace(history, list_signature=flip_bit(history.list_signature, self._draw)),
             lambda: replace(
-                history, list_signature=bit_flipped(history.list_signature, self._draw)
-            ),
-            lambda: replace(
-                history, enrolment_signature=bit_flipped(history.enrolment_signature, self._draw)
+                history, enrolment_signature=flip_bit(history.enrolment_signature, self._draw)
             ),
             lambda: replace(
                 history,
-                claims=(*claims[:at], bit_flipped(claims[at], self._draw), *claims[at + 1 :]),
+                claims=(*claims[:at], flip_bit(claims[at], self._draw), *claims[at + 1 :]),
             ),
             lambda: replace(history, claims=(*claims[:at], *claims[at + 1 :])),
         ]
@@ -175,38 +171,41 @@ class RandomCheat:
     def _chain(self, history: History, headers: tuple[Header, ...]) -> Chain:
         terms = self._live.require_terms()
         population = self._roster.population(terms.certificate.population)
-        known = check_history(
+        claim_list = check_history(
             history, terms.manifest, self._mixing, population, mixing_part(terms.route[0])
         )
-        return follow(self._mixing, known, headers, history.transcripts)
+        return follow(self._mixing, claim_list, headers, history.transcripts)
 
     # -------------------------------------------------- what it answers
 
     def answer(self, honest: bytes) -> bytes:
-        """Changes one thing in an honest answer, and signs that as its own."""
+        """Change one thing in an honest answer, and signs that as its own."""
         if self.where != "answer":
             return honest
-        asked = unpacked(honest, Inquiry)
+        inquiry = unpacked(honest, Inquiry)
         length = (
             msgspec.json.decode(self._live.record.outgoing.body)["history"]
             if self._live.record.outgoing
             else 0
         )
-        own = History.from_bytes(self._live.folder.outgoing.read_bytes()[:length])
-        case = self._chain(replace(own, transcripts=asked.transcripts), asked.headers).case
-        if asked.passages:
-            at = self._draw.randrange(len(asked.passages))
-            passages = list(asked.passages)
+        own_history = History.from_bytes(self._live.folder.outgoing.read_bytes()[:length])
+        case = self._chain(
+            replace(own_history, transcripts=inquiry.transcripts), inquiry.headers
+        ).case
+        if inquiry.passages:
+            at = self._draw.randrange(len(inquiry.passages))
+            passages = list(inquiry.passages)
             passages[at] = self._other_passage(case, passages[at])
-            return packed(replace(asked, passages=tuple(passages)))
-        traces, at = list(asked.traces), self._draw.randrange(len(asked.traces))
+            return packed(replace(inquiry, passages=tuple(passages)))
+        traces = list(inquiry.traces)
+        at = self._draw.randrange(len(inquiry.traces))
         traces[at] = self._other_trace(case, traces[at])
-        return packed(replace(asked, traces=tuple(traces)))
+        return packed(replace(inquiry, traces=tuple(traces)))
 
     def _other_trace(self, case: Case, trace: Trace) -> Trace:
         position = self._live.record.position
         if trace.origin is not None:
-            origin = tampered(replace(trace.origin, signature=b""), self._draw)
+            origin = change_field(replace(trace.origin, signature=b""), self._draw)
             before = replace(trace, origin=None)
             return replace(
                 before,
@@ -215,7 +214,7 @@ class RandomCheat:
                 ),
             )
         step, earlier = (
-            tampered(replace(trace.steps[-1], signature=b""), self._draw),
+            change_field(replace(trace.steps[-1], signature=b""), self._draw),
             trace.steps[:-1],
         )
         so_far = replace(trace, steps=earlier)
@@ -223,9 +222,10 @@ class RandomCheat:
         return replace(trace, steps=(*earlier, replace(step, signature=signature)))
 
     def _other_passage(self, case: Case, passage: Passage) -> Passage:
-        moves, before = list(passage.hops[-1].moves), replace(passage, hops=passage.hops[:-1])
+        moves = list(passage.hops[-1].moves)
+        before = replace(passage, hops=passage.hops[:-1])
         at = self._draw.randrange(len(moves))
-        moves[at] = tampered(moves[at], self._draw)
-        said = Moves(tuple(moves))
-        signature = self._sign(signed_moves(case, self._live.record.position, before, said))
-        return replace(passage, hops=(*before.hops, replace(said, signature=signature)))
+        moves[at] = change_field(moves[at], self._draw)
+        answered = Moves(tuple(moves))
+        signature = self._sign(signed_moves(case, self._live.record.position, before, answered))
+        return replace(passage, hops=(*before.hops, replace(answered, signature=signature)))

@@ -1,7 +1,7 @@
 """Random tampering in real verified rounds, by one node at each position and by a user: who
 notices, and who is named.
 
-Each round has one user who works with whoever tampers: one of its messages says nothing to the
+Each round has one user who works with whoever tampers: one of its messages does not decrypt at the
 analyst, so that every node answers for a step.
 """
 
@@ -19,7 +19,7 @@ from nacl import bindings
 
 from shuffledp_adversary.attacks.exchange.culprits import named_in
 from shuffledp_adversary.attacks.exchange.node import RANDOM, Orders
-from shuffledp_adversary.attacks.exchange.random_changes import bit_flipped, tampered
+from shuffledp_adversary.attacks.exchange.random_changes import change_field, flip_bit
 from shuffledp_adversary.attacks.exchange.rounds import (
     LARGEST,
     TamperedRound,
@@ -55,10 +55,10 @@ USER: Final = "a user"
 CAUGHT, NO_ANSWER, REFUSED, HARMLESS = "caught", "no answer", "refused at the door", "harmless"
 UNNOTICED, FRAMED = "unnoticed", "framed"
 GOOD: Final = (CAUGHT, NO_ANSWER, REFUSED, HARMLESS)
-"""What may become of a tampered round: its author is named, or it ends with nobody named, or the
-entry node takes no such submission, or it is published and nothing is wrong with it: the one user
-who cheats apart, everybody's messages
-stand on the board."""
+"""Acceptable outcomes of a tampered round: the culprit is named, the round ends with no one named,
+the
+entry node refuses the submission, or the round is published with the messages of all honest users.
+"""
 
 _NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
 
@@ -81,7 +81,7 @@ class RandomObservation:
 async def tampered_by_node(
     system: LocalSystem, orders: Orders, position: int, seed: str
 ) -> RandomObservation:
-    """Plays a round in which the malicious node, at this position, does one random wrong thing."""
+    """Play a round in which the malicious node, at this position, does one random wrong thing."""
     played = await _open(system, position)
     [member] = played.members(1)
     orders.give(f"{RANDOM}{seed} at {position}")
@@ -89,13 +89,13 @@ async def tampered_by_node(
         await played.send(
             [*played.honest, spoiled_submission(played.verified, member, len(POSITIONS) + 1)]
         )
-        return await _judged(played, f"node {position}", member, seed)
+        return await _judge(played, f"node {position}", member, seed)
     finally:
         orders.give(None)
 
 
 async def tampered_by_user(system: LocalSystem, seed: str) -> RandomObservation:
-    """Plays a round in which a user does one random wrong thing."""
+    """Play a round in which a user does one random wrong thing."""
     played = await _open(system, 1)
     [member] = played.members(1)
     await played.send(played.honest)
@@ -105,10 +105,10 @@ async def tampered_by_user(system: LocalSystem, seed: str) -> RandomObservation:
         sent = True
     except ShuffleDPError as error:
         refusal = str(error)
-    found = await _judged(played, USER, member, seed)
-    if sent or found.outcome not in GOOD:
-        return found
-    return replace(found, outcome=REFUSED, reason=refusal)
+    observation = await _judge(played, USER, member, seed)
+    if sent or observation.outcome not in GOOD:
+        return observation
+    return replace(observation, outcome=REFUSED, reason=refusal)
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
@@ -120,7 +120,7 @@ async def _open(system: LocalSystem, position: int) -> TamperedRound:
     return played
 
 
-async def _judged(
+async def _judge(
     played: TamperedRound, culprit: str, cheat: Member, seed: str
 ) -> RandomObservation:
     signed = await played.finish()
@@ -155,37 +155,37 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
     if terms is None:
         raise ValueError("claims are of verified rounds")
     private, geometry = member.private_key, played.verified.geometry
-    own = make_claim(terms, [0] * terms.messages_per_user, private, system_random)
+    honest = make_claim(terms, [0] * terms.messages_per_user, private, system_random)
     changes: dict[str, Callable[[], Prepared]] = {
-        "claim": lambda: _other_claim(terms, own, private, draw),
-        "records": lambda: replace(own, submission=_other_records(own.submission, draw)),
-        "box": lambda: _spoiled(terms, private, draw.randrange(2, terms.analyst + 1)),
-        "key": lambda: _repeated(terms, private),
+        "claim": lambda: _other_claim(terms, honest, private, draw),
+        "records": lambda: replace(honest, submission=_other_records(honest.submission, draw)),
+        "box": lambda: _spoil(terms, private, draw.randrange(2, terms.analyst + 1)),
+        "key": lambda: _repeat_key(terms, private),
     }
-    made = changes[draw.choice(["claim", "claim", "records", "records", "box", "key"])]()
+    prepared = changes[draw.choice(["claim", "claim", "records", "records", "box", "key"])]()
     return wrap_claim(
-        played.verified, member, made, bytes(geometry.symbol_bytes * geometry.messages_per_user)
+        played.verified, member, prepared, bytes(geometry.symbol_bytes * geometry.messages_per_user)
     )
 
 
-def _other_claim(terms: MixTerms, own: Prepared, private: bytes, draw: Random) -> Prepared:
-    claim = tampered(own.claim, draw)
+def _other_claim(terms: MixTerms, honest: Prepared, private: bytes, draw: Random) -> Prepared:
+    claim = change_field(honest.claim, draw)
     if (
-        claim.signature == own.claim.signature and draw.random() < 0.8
+        claim.signature == honest.claim.signature and draw.random() < 0.8
     ):  # a signature made anew would be no change
         key = bindings.crypto_sign_seed_keypair(private)[1]
         signature = bindings.crypto_sign(claim_bytes(terms, claim), key)[
             : bindings.crypto_sign_BYTES
         ]
         claim = replace(claim, signature=signature)
-    return replace(own, claim=claim)
+    return replace(honest, claim=claim)
 
 
 def _other_records(submission: bytes, draw: Random) -> bytes:
-    return draw.choice([bit_flipped(submission, draw), submission[:-1], submission + b"x"])
+    return draw.choice([flip_bit(submission, draw), submission[:-1], submission + b"x"])
 
 
-def _spoiled(terms: MixTerms, private: bytes, layer: int) -> Prepared:
+def _spoil(terms: MixTerms, private: bytes, layer: int) -> Prepared:
     secrets = [random_scalar(system_random) for _ in range(terms.messages_per_user)]
     records = [
         spoiled_record(terms, secrets[0], layer),
@@ -194,13 +194,16 @@ def _spoiled(terms: MixTerms, private: bytes, layer: int) -> Prepared:
     return sign_claim(terms, records, secrets, private, system_random)
 
 
-def _repeated(terms: MixTerms, private: bytes) -> Prepared:
+def _repeat_key(terms: MixTerms, private: bytes) -> Prepared:
     secrets = [random_scalar(system_random)] * terms.messages_per_user
     records = [seal_record(terms, secret, 0) for secret in secrets]
     return sign_claim(terms, records, secrets, private, system_random)
 
 
-def tally(seen: Sequence[RandomObservation]) -> dict[str, dict[str, int]]:
-    """How often each outcome was, by who tampered."""
-    by = dict.fromkeys(one.by for one in seen)
-    return {who: dict(Counter(one.outcome for one in seen if one.by == who)) for who in by}
+def tally(rounds: Sequence[RandomObservation]) -> dict[str, dict[str, int]]:
+    """Count the outcomes, by the party that tampered."""
+    by = dict.fromkeys(observation.by for observation in rounds)
+    return {
+        who: dict(Counter(observation.outcome for observation in rounds if observation.by == who))
+        for who in by
+    }

@@ -75,7 +75,7 @@ class Observation:
     identified: int
 
     @property
-    def noticed(self) -> bool:
+    def was_noticed(self) -> bool:
         """True if any honest party noticed."""
         return self.stopped_by is not None or self.users > 0
 
@@ -161,11 +161,11 @@ class TamperedRound(SmallRound):
     """
 
     def prepare(self, users: int, enrolment: Identity) -> list[PreparedSubmission]:
-        """Prepares the submissions of new users with credentials under this key."""
+        """Prepare the submissions of new users with credentials under this key."""
         return self.prepared([number % (LARGEST + 1) for number in range(users)], enrolment)
 
     async def submit(self, users: int = USERS) -> None:
-        """Submits for new honest users, the first one before the others.
+        """Submit for new honest users, the first one before the others.
 
         Each holds a checked receipt.
         """
@@ -183,7 +183,7 @@ class TamperedRound(SmallRound):
 
 
 async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
-    """Opens a new round."""
+    """Open a new round."""
     async with control_of(system.deployment) as control:
         return TamperedRound(system, await open_round(control, plan))
 
@@ -191,32 +191,32 @@ async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
 async def observe(
     system: LocalSystem, orders: Orders, tampering: str | None, position: int
 ) -> Observation:
-    """Plays one whole round in which the malicious node, at this position, carries out its
+    """Play one whole round in which the malicious node, at this position, carries out its
     order.
     """
     past = NO_PAST
     if tampering == "replay":  # there must be something to replay
-        earlier, signed = await _played(system, position)
+        earlier, signed = await _play(system, position)
         board = await earlier.board(verify_from(earlier.roster.analyst, signed, Result))
         past = Past(frozenset(earlier.split(board)), frozenset(earlier.victims))
     orders.give(tampering)
-    tampered, signed = await _played(system, position)
+    tampered, signed = await _play(system, position)
     observation = await judge(
-        tampered, signed, orders.made(), tampering or "nothing", position, past
+        tampered, signed, orders.made_up(), tampering or "nothing", position, past
     )
     orders.give(None)
     return observation
 
 
-async def _played(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
-    """Plays a round of honest users to its end; returns it with its signed result."""
+async def _play(system: LocalSystem, position: int) -> tuple[TamperedRound, Signed]:
+    """Play a round of honest users to its end; returns it with its signed result."""
     tampered = await open_tampered(system, plan_for(system, position))
     await tampered.submit()
     return tampered, await tampered.finish()
 
 
 def suspects(
-    shown: Sequence[bytes], own: Sequence[bytes], earlier: Collection[bytes] = ()
+    shown: Sequence[bytes], own_messages: Sequence[bytes], earlier: Collection[bytes] = ()
 ) -> set[bytes]:
     """Messages on a board that the adversary has reason to take for the victim's.
 
@@ -225,23 +225,23 @@ def suspects(
 
     Args:
         shown: the board.
-        own: messages that the adversary made up.
+        own_messages: messages that the adversary made up.
         earlier: the earlier board, if an onion was replayed.
     """
     counts = Counter(shown)
     repeated = {message for message, times in counts.items() if times > 1 or message in earlier}
-    return repeated or counts.keys() - set(own)
+    return repeated or counts.keys() - set(own_messages)
 
 
 async def judge(
     tampered: TamperedRound,
     signed: Signed,
-    made: bytes,
+    made_up: bytes,
     tampering: str,
     position: int,
     past: Past = NO_PAST,
 ) -> Observation:
-    """Outcome of a round that has ended, for an adversary that made up the messages `made`.
+    """Outcome of a round that has ended, for an adversary that made up the messages `made_up`.
 
     The adversary has identified messages when all that it suspects are the victim's.
     """
@@ -252,10 +252,8 @@ async def judge(
     missed = [error for error in complaints if error is not None]
     sent = tampered.split(b"".join(submission.messages for submission in tampered.honest))
     shown = tampered.split(board)
-    suspected, victims = (
-        suspects(shown, tampered.split(made), past.board),
-        tampered.victims | past.victims,
-    )
+    suspected = suspects(shown, tampered.split(made_up), past.board)
+    victims = tampered.victims | past.victims
     return Observation(
         tampering=tampering,
         position=position,

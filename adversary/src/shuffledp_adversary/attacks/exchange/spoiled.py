@@ -30,8 +30,8 @@ def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> P
         spoiled_record(terms, secrets[0], layer),
         *(seal_record(terms, secret, 0) for secret in secrets[1:]),
     ]
-    made = sign_claim(terms, records, secrets, member.private_key, system_random)
-    return wrap_claim(verified, member, made, _zeros(geometry))
+    prepared = sign_claim(terms, records, secrets, member.private_key, system_random)
+    return wrap_claim(verified, member, prepared, _zeros(geometry))
 
 
 def respelled_submission(verified: VerifiedRound, member: Member) -> PreparedSubmission:
@@ -51,8 +51,10 @@ def respelled_submission(verified: VerifiedRound, member: Member) -> PreparedSub
     key, box = split(first)
     second = second_spelling(Element(key)) + box
     records = [first, second, *(seal_record(terms, other, 0) for other in others)]
-    made = sign_claim(terms, records, [twice, twice, *others], member.private_key, system_random)
-    return wrap_claim(verified, member, made, _zeros(geometry))
+    prepared = sign_claim(
+        terms, records, [twice, twice, *others], member.private_key, system_random
+    )
+    return wrap_claim(verified, member, prepared, _zeros(geometry))
 
 
 def spoiled_record(terms: MixTerms, secret: Scalar, layer: int) -> bytes:

@@ -34,7 +34,7 @@ class Pool:
         victim: those of `records` that it attacks: all of the first user at the entry, the first
             one elsewhere.
         earlier: a record of the victim of an earlier round at this position; None in the first.
-        made: the plain messages that the node makes up in this round; it recognises them on the
+        made_up: the plain messages that the node makes up in this round; it recognises them on the
             board.
     """
 
@@ -45,85 +45,86 @@ class Pool:
     records: list[bytes]
     victim: list[bytes]
     earlier: bytes | None = None
-    made: list[bytes] = field(default_factory=list)
+    made_up: list[bytes] = field(default_factory=list)
 
     def others(self) -> list[int]:
         """Places of the records that are not the victim's."""
         mine = set(self.victim)
-        return [place for place, record in enumerate(self.records) if record not in mine]
+        return [index for index, record in enumerate(self.records) if record not in mine]
 
     def forge(self, symbol: int) -> bytes:
         """A record of the node's own with a symbol of its choice, sealed for the hops behind it."""
         record = symbol.to_bytes(self.geometry.symbol_bytes, "big") + system_random(TAG_BYTES)
-        self.made.append(record)
+        self.made_up.append(record)
         suite = suite_named(self.geometry.suite)
         for hop in range(self.geometry.hops, self.position, -1):
             record = suite.sealer(self.public_keys[hop - 1], binding(self.round_id, hop))(record)
         return record
 
-    def replaced(self, places: Sequence[int], by: Callable[[], bytes]) -> list[bytes]:
+    def replace(self, places: Sequence[int], by: Callable[[], bytes]) -> list[bytes]:
         """The output with the records at these places replaced."""
         chosen = set(places)
-        return [by() if place in chosen else record for place, record in enumerate(self.records)]
+        return [by() if index in chosen else record for index, record in enumerate(self.records)]
 
     def of_victim(self) -> list[int]:
         """Places of the victim's records."""
         mine = set(self.victim)
-        return [place for place, record in enumerate(self.records) if record in mine]
+        return [index for index, record in enumerate(self.records) if record in mine]
 
 
 def copy(pool: Pool) -> list[bytes]:
-    """Repeats one onion of the victim, in the places of others: on the board it shows by its
+    """Repeat one onion of the victim, in the places of others: on the board it shows by its
     multiplicity.
     """
-    return pool.replaced(pool.others()[: COPIES - 1], lambda: pool.victim[0])
+    return pool.replace(pool.others()[: COPIES - 1], lambda: pool.victim[0])
 
 
 def replay(pool: Pool) -> list[bytes]:
-    """Puts an onion of an earlier round among those of this one.
+    """Put an onion of an earlier round among those of this one.
 
     Raises `ValueError` in the first round.
     """
     earlier = pool.earlier
     if earlier is None:
         raise ValueError("there was no earlier round to replay from")
-    return pool.replaced(pool.others()[:1], lambda: earlier)
+    return pool.replace(pool.others()[:1], lambda: earlier)
 
 
 def substitute(pool: Pool) -> list[bytes]:
-    """Drops the victim's onions and sends as many of its own: every count stays right."""
-    return pool.replaced(pool.of_victim(), lambda: pool.forge(0))
+    """Drop the victim's onions and send as many of its own: every count stays right."""
+    return pool.replace(pool.of_victim(), lambda: pool.forge(0))
 
 
 def exchange(pool: Pool) -> list[bytes]:
-    """Exchanges one onion of the victim for one with the symbol 1."""
-    return pool.replaced(pool.of_victim()[:1], lambda: pool.forge(1))
+    """Exchange one onion of the victim for one with the symbol 1."""
+    return pool.replace(pool.of_victim()[:1], lambda: pool.forge(1))
 
 
 def isolate(pool: Pool) -> list[bytes]:
-    """Drops everybody but the victim and fills up with its own: what is left on the board is the
+    """Drop everybody but the victim and fill up with its own: what is left on the board is the
     victim's.
     """
-    return pool.replaced(pool.others(), lambda: pool.forge(0))
+    return pool.replace(pool.others(), lambda: pool.forge(0))
 
 
 def mark(pool: Pool) -> list[bytes]:
-    """Flips one bit, drawn at random, of one onion of the victim, to know it again."""
-    integers, marked = RandomIntegers(), bytearray(pool.victim[0])
+    """Flip one bit, drawn at random, of one onion of the victim, to know it again."""
+    integers = RandomIntegers()
+    marked = bytearray(pool.victim[0])
     marked[integers.below(len(marked))] ^= 1 << integers.below(8)
-    return pool.replaced(pool.of_victim()[:1], lambda: bytes(marked))
+    return pool.replace(pool.of_victim()[:1], lambda: bytes(marked))
 
 
 def shrink(pool: Pool) -> list[bytes]:
-    """Drops one user's worth of records: the victim's, and others where the node knows only one of
+    """Drop one user's worth of records: the victim's, and others where the node knows only one of
     the victim's.
     """
     doomed = [*pool.of_victim(), *pool.others()][: pool.geometry.messages_per_user]
-    return [record for place, record in enumerate(pool.records) if place not in set(doomed)]
+    return [record for index, record in enumerate(pool.records) if index not in set(doomed)]
 
 
 def grow(pool: Pool) -> list[bytes]:
-    """Adds the records of a user that never was."""
+    """Add the records of a user that never was."""
     return pool.records + [pool.forge(0) for _ in range(pool.geometry.messages_per_user)]
 
 
@@ -137,7 +138,7 @@ def alter(pool: Pool) -> list[bytes]:
     last = pool.geometry.symbol_bytes - 1
     plain = bytearray(pool.victim[0])
     plain[last] ^= 1
-    return pool.replaced(pool.of_victim()[:1], lambda: bytes(plain))
+    return pool.replace(pool.of_victim()[:1], lambda: bytes(plain))
 
 
 def double(pool: Pool) -> list[bytes]:
@@ -151,11 +152,11 @@ def double(pool: Pool) -> list[bytes]:
 
 
 def drop(pool: Pool) -> list[bytes]:
-    """Drops the victim's onions and signs for their number, as a node does with those that do not
+    """Drop the victim's onions and signs for their number, as a node does with those that do not
     open.
     """
     mine = set(pool.of_victim())
-    return [record for place, record in enumerate(pool.records) if place not in mine]
+    return [record for index, record in enumerate(pool.records) if index not in mine]
 
 
 SILENTLY: Final = "shrink-silently"
@@ -164,8 +165,8 @@ SILENTLY: Final = "shrink-silently"
 
 CROWD: Final = "crowd"
 """No change after peeling: the entry node admits one user and refuses the others in favour of
-accomplices that nobody
-ever enrolled. See `node.LyingNode`."""
+accomplices who are
+not enrolled. See `node.LyingNode`."""
 
 DROP: Final = "drop"
 """The only tampering that the node's header admits; see `drop`."""
@@ -188,6 +189,6 @@ TAMPERINGS: Final[dict[str, Callable[[Pool], list[bytes]]]] = {
 """Every tampering by the name that orders use."""
 
 
-def split(packed: bytes, width: int) -> list[bytes]:
-    """Splits packed records of `width` bytes."""
+def split_records(packed: bytes, width: int) -> list[bytes]:
+    """Split packed records of `width` bytes."""
     return [packed[start : start + width] for start in range(0, len(packed), width)]

@@ -1,7 +1,7 @@
-"""The same attacks without their defence, in process: real onions, real mixing, one check left out.
+"""Attacks without their defence, in process: real onions and mixing, with one check left out.
 
-The missing check is the search for repeated onions at the honest node (`copied`), or the
-authentication of a layer (`marked`). The adversary is the entry node and reads the board; the
+The missing check is the search for repeated onions at the honest node (`run_copy`), or the
+authentication of a layer (`run_mark`). The adversary is the entry node and reads the board; the
 honest node permutes with the operating system's randomness, as always.
 """
 
@@ -39,20 +39,20 @@ class Pointing:
     was right.
     """
 
-    found: int
+    hits: int
     trials: int
     dropped: int = 0
     """Onions that a node dropped because they stood in its batch already."""
 
 
-def copied(trials: int, *, guarded: bool) -> Pointing:
+def run_copy(trials: int, *, guarded: bool) -> Pointing:
     """Attack of an entry node that repeats an onion of the victim.
 
     `guarded`: later nodes drop repeated onions.
 
     The adversary points at the message that stands on the board most often.
     """
-    found = dropped = 0
+    hits = dropped = 0
     geometry = Geometry(suite="sealed-box", hops=HOPS, messages_per_user=MESSAGES, symbol_bytes=1)
     conduct = Conduct(careless=() if guarded else range(2, HOPS + 1), tampering={1: copy})
     for _ in range(trials):
@@ -61,11 +61,11 @@ def copied(trials: int, *, guarded: bool) -> Pointing:
         )
         dropped += sum(played.dropped.values())
         suspect, times = Counter(played.board).most_common(1)[0]
-        found += times == COPIES and suspect in played.messages[0]
-    return Pointing(found, trials, dropped)
+        hits += times == COPIES and suspect in played.messages[0]
+    return Pointing(hits, trials, dropped)
 
 
-def marked(trials: int) -> Pointing:
+def run_mark(trials: int) -> Pointing:
     """Attack of an entry node that marks an onion whose layers are encrypted, but not
     authenticated.
 
@@ -73,7 +73,7 @@ def marked(trials: int) -> Pointing:
     adversary flips the highest bit of the symbol, which no honest message has set, and points at
     the message that has it.
     """
-    found = 0
+    hits = 0
     for _ in range(trials):
         route = [X25519PrivateKey.generate() for _ in range(HOPS - 1)]
         sent = [_plain() for _ in range(USERS * MESSAGES)]
@@ -84,17 +84,17 @@ def marked(trials: int) -> Pointing:
         marked_onion[len(route) * _KEY_BYTES] ^= 0x80
         records = [bytes(marked_onion), *onions[1:]]
         for key in route:
-            records = _permuted([_bare_open(key, record) for record in records])
+            records = _permute([_bare_open(key, record) for record in records])
         suspects = [record for record in records if record[0] & 0x80]
-        found += len(suspects) == 1 and bytes([suspects[0][0] ^ 0x80]) + suspects[0][1:] == sent[0]
-    return Pointing(found, trials)
+        hits += len(suspects) == 1 and bytes([suspects[0][0] ^ 0x80]) + suspects[0][1:] == sent[0]
+    return Pointing(hits, trials)
 
 
 _KEY_BYTES: Final = 32
 
 
 def _bare_seal(route: Sequence[X25519PrivateKey], message: bytes) -> bytes:
-    """Seals an onion without authentication: for this experiment only, to show what authentication
+    """Seal an onion without authentication: for this experiment only, to show what authentication
     stops.
     """
     for key in reversed(route):
@@ -116,8 +116,8 @@ def _stream(shared: bytes, data: bytes) -> bytes:
     return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(data)
 
 
-def flipped(suite: Suite) -> Pointing:
-    """Attack that flips every single bit of an onion: `found` counts the changed onions that still
+def flip_every_bit(suite: Suite) -> Pointing:
+    """Attack that flips every single bit of an onion: `hits` counts the changed onions that still
     open.
 
     Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that
@@ -152,5 +152,5 @@ def _plain() -> bytes:
     return bytes([system_random(1)[0] & 1]) + system_random(TAG_BYTES)
 
 
-def _permuted(records: list[bytes]) -> list[bytes]:
-    return [records[place] for place in uniform_permutation(len(records), system_random)]
+def _permute(records: list[bytes]) -> list[bytes]:
+    return [records[index] for index in uniform_permutation(len(records), system_random)]

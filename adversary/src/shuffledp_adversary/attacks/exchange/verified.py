@@ -42,7 +42,7 @@ from shuffledp_adversary.attacks.exchange.rounds import (
 )
 from shuffledp_adversary.attacks.exchange.spoiled import respelled_submission
 from shuffledp_adversary.attacks.exchange.tampering import CROWD
-from shuffledp_adversary.attacks.findings import AttackReport, Claim, Finding
+from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError, UsageError
@@ -68,7 +68,7 @@ last).
 _TRIED: Final = {
     FRAME: "frame: accuse an honest user's record that opens, with bit 255 of its share set",
 }
-"""What a tampering is, where its name is not enough."""
+"""Descriptions of tamperings whose names are not self-explanatory."""
 
 _ONE_ENCODING: Final = "an element is decoded, encoded again and compared: docs/mixing.md, T2"
 """The check that refuses a second spelling, for people."""
@@ -131,7 +131,7 @@ class ClaimObservation:
 
 
 def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
-    """Runs every tampering once at each position in real verified rounds, and users who cheat at
+    """Run every tampering once at each position in real verified rounds, and users who cheat at
     each layer.
 
     Then random ones, by a node at each position and by a user.
@@ -142,17 +142,20 @@ def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
         tamperings: random ones at each position, and as many by a user; none for 0.
 
     Raises:
-        UsageError: there are not enough users for so many, or less than no tamperings.
+        UsageError: there are too few users for that many culprits, or `tamperings` is negative.
         ShuffleDPError: the system did not start, or an honest part of it failed.
     """
-    began, numbers = time.perf_counter(), counts(users, culprits)
+    began = time.perf_counter()
+    numbers = counts(users, culprits)
     if tamperings < 0:
         raise UsageError(f"--tamperings must be at least 0, not {tamperings}")
     with (
         tempfile.TemporaryDirectory(prefix="shuffledp-exchange-") as folder,
         Stages(Console(stderr=True)) as stages,
     ):
-        played = asyncio.run(_play(Path(folder), stages, Sizes(users, numbers, tamperings)))
+        played = asyncio.run(
+            _play(Path(folder), stages, VerifiedRunSizes(users, numbers, tamperings))
+        )
         stages.finish()
     details: dict[str, Any] = {
         "observations": [seen.to_dict() for seen in played.nodes],
@@ -171,11 +174,8 @@ def run_verified(users: int, culprits: str, tamperings: int) -> AttackReport:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How large the rounds with culprits are and how many culprits they have.
-
-    How many tamperings are drawn.
-    """
+class VerifiedRunSizes:
+    """Numbers of users, of culprits in rounds with culprits, and of random tamperings."""
 
     users: int
     culprits: tuple[int, ...]
@@ -183,7 +183,7 @@ class Sizes:
 
 
 @dataclass
-class _Played:
+class _Observations:
     nodes: list[VerifiedObservation] = field(default_factory=list)
     cheated: list[CulpritsObservation] = field(default_factory=list)
     claims: list[ClaimObservation] = field(default_factory=list)
@@ -193,32 +193,32 @@ class _Played:
         return len(self.nodes) + len(self.cheated) + len(self.claims) + len(self.drawn)
 
 
-async def _play(folder: Path, stages: Stages, sizes: Sizes) -> _Played:
+async def _play(folder: Path, stages: Stages, sizes: VerifiedRunSizes) -> _Observations:
     scenarios = [
         (name, position) for name, positions in SCENARIOS.items() for position in positions
     ]
     crowds = [(layer, number) for number in sizes.culprits for layer in LAYERS]
     total = len(scenarios) + len(crowds) + 1 + sizes.tamperings * (len(POSITIONS) + 1)
     system, orders = tamperable_system(folder)
-    found = _Played()
+    played = _Observations()
     try:
         await system.start(lambda done, of: stages.update("starting processes", done, of))
         for name, position in scenarios:
-            found.nodes.append(await observe_node(system, orders, name, position))
-            stages.update("rounds", len(found), total)
+            played.nodes.append(await observe_node(system, orders, name, position))
+            stages.update("rounds", len(played), total)
         for layer, number in crowds:
-            found.cheated.append(await observe_culprits(system, layer, sizes.users, number))
-            stages.update("rounds", len(found), total)
-        found.claims.append(await observe_respelled_claim(system))
-        stages.update("rounds", len(found), total)
+            played.cheated.append(await observe_culprits(system, layer, sizes.users, number))
+            stages.update("rounds", len(played), total)
+        played.claims.append(await observe_respelled_claim(system))
+        stages.update("rounds", len(played), total)
         for number in range(sizes.tamperings):
             for position in POSITIONS:
-                found.drawn.append(await tampered_by_node(system, orders, position, str(number)))
-            found.drawn.append(await tampered_by_user(system, str(number)))
-            stages.update("rounds", len(found), total)
+                played.drawn.append(await tampered_by_node(system, orders, position, str(number)))
+            played.drawn.append(await tampered_by_user(system, str(number)))
+            stages.update("rounds", len(played), total)
     finally:
         system.stop()
-    return found
+    return played
 
 
 async def _open(system: LocalSystem, position: int) -> TamperedRound:
@@ -230,14 +230,14 @@ async def _open(system: LocalSystem, position: int) -> TamperedRound:
 async def observe_node(
     system: LocalSystem, orders: Orders, tampering: str, position: int
 ) -> VerifiedObservation:
-    """Plays one whole verified round in which the malicious node, at this position, carries out its
+    """Play one whole verified round in which the malicious node, at this position, carries out its
     order.
     """
     orders.give(tampering)
     tampered = await _open(system, position)
     await tampered.submit()
     signed = await tampered.finish()
-    seen = await judge(tampered, signed, orders.made(), tampering, position)
+    seen = await judge(tampered, signed, orders.made_up(), tampering, position)
     orders.give(None)
     result = _result(tampered, signed)
     framed = len(await named_in(tampered, signed)) if result.outcome == Outcome.PUBLISHED else 0
@@ -245,7 +245,7 @@ async def observe_node(
 
 
 async def observe_respelled_claim(system: LocalSystem) -> ClaimObservation:
-    """Plays one verified round in which a user claims one key in two spellings."""
+    """Play one verified round in which a user claims one key in two spellings."""
     played = await _open(system, 3)
     await played.submit()
     refusal = None
@@ -264,15 +264,15 @@ def _result(tampered: TamperedRound, signed: Signed) -> Result:
 def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
     findings = []
     for name in SCENARIOS:
-        rounds = [one for one in nodes if one.seen.tampering == name]
+        rounds = [case for case in nodes if case.seen.tampering == name]
         note = "; ".join(
-            f"at {one.seen.position}: {one.reason or one.seen.public}" for one in rounds
+            f"at {case.seen.position}: {case.reason or case.seen.public}" for case in rounds
         )
         note = f"{note}; {_ONE_ENCODING}" if name == FRAME else note
         tried = _TRIED.get(name, name)
-        stopped = sum(one.seen.stopped_by is not None for one in rounds)
+        stopped = sum(case.seen.stopped_by is not None for case in rounds)
         findings.append(
-            _counted(
+            _share(
                 tried,
                 "stopped before a board, as a share of the tampered rounds",
                 stopped,
@@ -280,38 +280,38 @@ def _of_nodes(nodes: list[VerifiedObservation]) -> list[Finding]:
                 note,
             )
         )
-        named = sum(one.names_node for one in rounds)
+        named = sum(case.names_node for case in rounds)
         findings.append(
-            _counted(tried, "the node named, as a share of the tampered rounds", named, rounds, "")
+            _share(tried, "the node named, as a share of the tampered rounds", named, rounds, "")
         )
     return [*findings, _nobody_framed(nodes)]
 
 
 def _nobody_framed(nodes: list[VerifiedObservation]) -> Finding:
-    framed = float(sum(one.framed for one in nodes))
-    quantity, claim = "honest users named and left out", Claim(_GOAL, 0.0)
+    framed = float(sum(case.framed for case in nodes))
+    quantity, claim = "honest users named and left out", ClaimedLimit(_GOAL, 0.0)
     scenario = "all of these rounds"
     return Finding(scenario, quantity, claim, framed, framed, framed, len(nodes), defended=True)
 
 
 def _of_claims(claims: list[ClaimObservation]) -> list[Finding]:
-    note = "; ".join(one.refusal or one.reason or "accepted" for one in claims)
+    note = "; ".join(case.refusal or case.reason or "accepted" for case in claims)
     quantity = "refused at the door, the others answered, as a share of the rounds"
-    right = sum(one.right for one in claims)
-    return [_counted("a user's claim with one key in two spellings", quantity, right, claims, note)]
+    right = sum(case.right for case in claims)
+    return [_share("a user's claim with one key in two spellings", quantity, right, claims, note)]
 
 
 def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
     findings = []
-    for number, users in dict.fromkeys((one.culprits, one.users) for one in cheated):
-        rounds = [one for one in cheated if one.culprits == number]
+    for number, users in dict.fromkeys((case.culprits, case.users) for case in cheated):
+        rounds = [case for case in cheated if case.culprits == number]
         who = "a message" if number == 1 else f"a message of each of {number:,} users"
-        seconds = ", ".join(f"{one.seconds:.1f} s at {one.layer}" for one in rounds)
+        seconds = ", ".join(f"{case.seconds:.1f} s at {case.layer}" for case in rounds)
         findings.append(
-            _counted(
+            _share(
                 f"{who} that does not open, {users:,} users, at each layer",
                 "the culprits named, the others answered, as a share of the rounds",
-                sum(one.right for one in rounds),
+                sum(case.right for case in rounds),
                 rounds,
                 f"from the close to the result: {seconds}",
             )
@@ -322,17 +322,17 @@ def _of_users(cheated: list[CulpritsObservation]) -> list[Finding]:
 def _of_random(drawn: list[RandomObservation]) -> list[Finding]:
     findings = []
     for who, outcomes in tally(drawn).items():
-        rounds = [one for one in drawn if one.by == who]
-        good = sum(one.outcome in GOOD for one in rounds)
+        rounds = [case for case in drawn if case.by == who]
+        good = sum(case.outcome in GOOD for case in rounds)
         note = ", ".join(f"{outcome}: {times}" for outcome, times in sorted(outcomes.items()))
-        quantity = "noticed or without effect, and nobody honest named, as a share of the rounds"
-        findings.append(_counted(f"random tampering by {who}", quantity, good, rounds, note))
+        quantity = "noticed or without effect, and no honest party named, as a share of the rounds"
+        findings.append(_share(f"random tampering by {who}", quantity, good, rounds, note))
     return findings
 
 
-def _counted(scenario: str, quantity: str, found: int, rounds: list[Any], note: str) -> Finding:
-    share = found / len(rounds)
-    claim = Claim(_GOAL, 1.0, at_least=True)
+def _share(scenario: str, quantity: str, successes: int, rounds: list[Any], note: str) -> Finding:
+    share = successes / len(rounds)
+    claim = ClaimedLimit(_GOAL, 1.0, at_least=True)
     return Finding(
         scenario, quantity, claim, share, share, share, len(rounds), defended=True, note=note
     )

@@ -1,7 +1,7 @@
-"""A malicious node of a verified round: what it puts out in place of its honest output.
+"""A malicious node of a verified round: the output that replaces its honest output.
 
-It has the secrets of its own position, so that what it makes up opens at every node behind it, and
-it signs list and header anew. It cannot prove a sum that is not its keys'.
+It has the secrets of its own position, so that the messages it makes up decrypt at every later
+node, and it signs list and header again. It cannot prove a sum that is not its keys'.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_adversary.attacks.exchange.tampering import CROWD, TAMPERINGS, Pool, split
+from shuffledp_adversary.attacks.exchange.tampering import CROWD, TAMPERINGS, Pool, split_records
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import sign
@@ -61,7 +61,7 @@ class VerifiedPool(Pool):
             raise ValueError("a verified round has its terms")
         secret = random_scalar(system_random)
         message = board_message(terms, secret, symbol)
-        self.made.append(message)
+        self.made_up.append(message)
         key, box = parts_of(message)
         box = terms.seal(terms.analyst, Element(key), box)
         for position in range(terms.hops, max(self.position, 1), -1):
@@ -75,17 +75,17 @@ def tampered_batch(
     roster: Roster,
     header: BatchHeader,
     order: str,
-    made: Callable[[list[bytes]], None],
+    leave: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Changes `live.folder.outgoing` as ordered; the header of what is then sent.
+    """Change `live.folder.outgoing` as ordered; the header of what is then sent.
 
-    `made` gets what was made up.
+    `leave` gets what was made up.
     """
     if order not in KNOWN:
         raise ValueError(f"no verified round is tampered with by {order!r}")
     if order == CROWD:
-        return _crowd(live, identity, header, made)
-    return exchanged_batch(live, identity, roster, header, TAMPERINGS[order], made)
+        return _crowd(live, identity, header, leave)
+    return exchanged_batch(live, identity, roster, header, TAMPERINGS[order], leave)
 
 
 def exchanged_batch(
@@ -94,16 +94,18 @@ def exchanged_batch(
     roster: Roster,
     header: BatchHeader,
     tamper: Callable[[VerifiedPool], list[bytes]],
-    made: Callable[[list[bytes]], None],
+    leave: Callable[[list[bytes]], None],
 ) -> BatchHeader:
-    """Sends what `tamper` makes of the honest output, under a header that is signed anew.
+    """Send what `tamper` makes of the honest output, under a newly signed header.
 
     See `tampered_batch`.
     """
-    terms, length = live.require_terms(), header.history if isinstance(header.history, int) else 0
+    terms = live.require_terms()
+    length = header.history if isinstance(header.history, int) else 0
     data = live.folder.outgoing.read_bytes()
-    history, mixing = History.from_bytes(data[:length]), _terms(live)
-    records = split(data[length:], terms.geometry.record_bytes(header.position))
+    history = History.from_bytes(data[:length])
+    mixing = _terms(live)
+    records = split_records(data[length:], terms.geometry.record_bytes(header.position))
     pool = VerifiedPool(
         geometry=terms.geometry,
         round_id=header.round_id,
@@ -114,24 +116,26 @@ def exchanged_batch(
         mixing=mixing,
     )
     changed = tamper(pool)
-    made(pool.made)
-    known = check_history(
+    leave(pool.made_up)
+    claim_list = check_history(
         history,
         terms.manifest,
         mixing,
         roster.population(terms.certificate.population),
         mixing_part(terms.route[0]),
     )
-    incoming = follow(mixing, known, history.headers[:-1], history.transcripts).total
+    incoming = follow(mixing, claim_list, history.headers[:-1], history.transcripts).total
     stated = replace(history.headers[-1], count=len(changed), root=Tree(changed).root)
     secret = live.require_secret().blinding
-    said = make_header(mixing, stated, incoming, secret, identity.sign_bytes, system_random)
-    return _committed(
-        live, header, replace(history, headers=(*history.headers[:-1], said)), changed
+    signed_header = make_header(
+        mixing, stated, incoming, secret, identity.sign_bytes, system_random
+    )
+    return _commit(
+        live, header, replace(history, headers=(*history.headers[:-1], signed_header)), changed
     )
 
 
-def _committed(
+def _commit(
     live: LiveRound, header: BatchHeader, history: History, records: Sequence[bytes]
 ) -> BatchHeader:
     packed = history.to_bytes()
@@ -162,12 +166,13 @@ def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
 
 
 def _crowd(
-    live: LiveRound, identity: Identity, header: BatchHeader, made: Callable[[list[bytes]], None]
+    live: LiveRound, identity: Identity, header: BatchHeader, leave: Callable[[list[bytes]], None]
 ) -> BatchHeader:
-    """Lists the victim and made-up users only, whose credentials nobody enrolled, and mixes these
+    """List the victim and made-up users whose credentials are not enrolled, and mix these
     honestly.
     """
-    geometry, mixing = live.require_terms().geometry, _terms(live)
+    geometry = live.require_terms().geometry
+    mixing = _terms(live)
     spooled = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]
     victim, sealed = split_submission(geometry, spooled)
     submissions = {
@@ -176,10 +181,13 @@ def _crowd(
     claims: list[EnrolledClaim] = [victim]
     shown: list[bytes] = []
     for _ in range(live.record.accepted - 1):
-        key, own = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+        key = Ed25519PrivateKey.generate()
+        enrolment_key = Ed25519PrivateKey.generate()
         name = key.public_key().public_bytes_raw().hex()
         population = live.require_terms().certificate.population
-        credential = sign(Credential(population=population, public_key=name), population, own)
+        credential = sign(
+            Credential(population=population, public_key=name), population, enrolment_key
+        )
         prepared = make_claim(
             mixing, [0] * geometry.messages_per_user, key.private_bytes_raw(), system_random
         )
@@ -188,16 +196,18 @@ def _crowd(
         shown += prepared.messages
     claims.sort(key=lambda enrolled: enrolled.claim.credential)
     plain = [enrolled.claim for enrolled in claims]
-    said = list_digest(mixing, plain)
-    known = ClaimList(said, tuple(plain), total(key for claim in plain for key in claim.key_list))
-    hop = Hop(mixing, known, 1, live.require_secret(), identity.sign_bytes)
+    listed_digest = list_digest(mixing, plain)
+    claim_list = ClaimList(
+        listed_digest, tuple(plain), total(key for claim in plain for key in claim.key_list)
+    )
+    hop = Hop(mixing, claim_list, 1, live.require_secret(), identity.sign_bytes)
     hop.take(submissions)
     hop.accuse(system_random)
     first, records = hop.release(system_random)
-    made(shown)
-    signature = identity.sign_bytes(signed_list(mixing, said))
+    leave(shown)
+    signature = identity.sign_bytes(signed_list(mixing, listed_digest))
     enrolments = identity.sign_bytes(signed_enrolments(mixing, claims))
     history = History(
         b"", signature, enrolments, tuple(pack_claim(enrolled) for enrolled in claims), (first,)
     )
-    return _committed(live, header, history, records)
+    return _commit(live, header, history, records)
