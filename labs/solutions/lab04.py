@@ -11,7 +11,7 @@ NOBODY = -1
 
 
 def digest(message: bytes) -> bytes:
-    """As in the logs."""
+    """Digest of a message, as in the logs."""
     return hashlib.sha256(message).digest()[:16]
 
 

@@ -1,5 +1,7 @@
-"""Reference solution of lab 6: what the adversary knows is taken away, the rest is Bayes' rule and
-a bisection."""
+"""Reference solution of lab 6.
+
+The adversary removes what it knows; the rest is Bayes' rule and a bisection.
+"""
 
 import math
 from collections.abc import Callable
@@ -64,7 +66,7 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 
 
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
-    """As many reports as surely come: the noise is shared among those, less the colluding ones."""
+    """Plan for the reports that certainly arrive; the noise is shared among the honest ones."""
     return math.floor(expected * stays), colluding
 
 

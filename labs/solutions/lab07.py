@@ -162,5 +162,8 @@ def of_batch(seen: dict[str, Any], expected: bytes) -> int | None:
 
 
 def has_second_spelling(keys: list[bytes]) -> bool:
-    """Whether a key is not in its one spelling: compared as bytes it would pass for another one."""
+    """Return True if a key is not in its only valid spelling.
+
+    Compared as bytes it would pass for another key.
+    """
     return any(key[-1] >= 0x80 for key in keys)

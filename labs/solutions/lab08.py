@@ -1,5 +1,4 @@
-"""Reference solution of lab 8: whole numbers throughout, and datasets that share what they begin
-with."""
+"""Reference solution of lab 8, in whole numbers, with datasets that share their beginnings."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction

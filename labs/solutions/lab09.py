@@ -1,5 +1,4 @@
-"""Reference solution of lab 9: an event chosen on half of the trials, measured exactly on the
-others."""
+"""Reference solution of lab 9: half of the trials choose the event, the others measure it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -46,15 +45,17 @@ def interval(successes: int, trials: int, confidence: float) -> tuple[float, flo
 
 
 def count_outcomes(sample: NDArray[Any], outcomes: int) -> NDArray[Any]:
-    """How often each outcome came."""
+    """Count how often each outcome occurred."""
     return np.bincount(sample, minlength=outcomes)
 
 
 def choose(
     likely: NDArray[Any], other: NDArray[Any], delta: float, confidence: float
 ) -> tuple[float, NDArray[Any]]:
-    """The best event of this direction among the likelihood-ratio events, and how good it looks at
-    this confidence."""
+    """Return the best likelihood-ratio event of this direction and its score.
+
+    The score depends on the confidence.
+    """
     # As wide as the interval that will measure it, about: with fewer deviations an event would win
     # that is too rare.
     trials = likely.sum()

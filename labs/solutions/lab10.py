@@ -65,7 +65,7 @@ class BudgetLedger:
         self._run_change(lambda database: _end(database, round_id, "released"))
 
     def total_spent(self) -> int:
-        """What counts."""
+        """Total cost of the rounds that count."""
         with closing(self._open()) as database:
             return _sum_spent(database)
 

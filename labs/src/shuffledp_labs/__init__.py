@@ -1,3 +1,1 @@
-"""Ten labs on the shuffle model: instances, checks, and the sandbox in which students' programs
-run.
-"""
+"""Ten labs on the shuffle model: instances, checks, and a sandbox for students' programs."""

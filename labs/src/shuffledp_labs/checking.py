@@ -1,6 +1,4 @@
-"""Runs the checks of a lab in their order, each with a fresh process of the student's, and keeps
-what came of each.
-"""
+"""Runs the checks of a lab in order, each with a fresh student process, and collects results."""
 
 from __future__ import annotations
 
@@ -162,8 +160,9 @@ def _attempt(run: LabRun, check: Check, watcher: Watcher) -> tuple[Outcome, str,
 
 @contextmanager
 def _processor_time(seconds: float) -> Iterator[None]:
-    """End a check that computes for longer on what a program returned, in the main thread of this
-    process.
+    """Limit the processor time that a check spends on what a program returned.
+
+    Works in the main thread of this process only.
 
     Raises:
         StudentTimeout: the processor time was used up.

@@ -1,6 +1,4 @@
-"""Errors of the labs, by who is at fault: the student's program, the one who types, or nobody but a
-property.
-"""
+"""Errors of the labs, by who is at fault: the student's program, the user, or no one."""
 
 from __future__ import annotations
 
@@ -65,21 +63,18 @@ class StudentCrash(StudentFault):
 
 
 class BadAnswer(StudentFault):
-    """A value that cannot cross the pipe: of another type, too large, too deep, or no value at
-    all.
-    """
+    """A value that cannot cross the pipe: wrong type, too large, too deep, or no value at all."""
 
 
 class RandomnessElsewhere(StudentFault):
-    """The same coins gave another answer: the program has chance of its own, or remembers earlier
-    calls.
+    """The same coins led to another answer.
+
+    The program has randomness of its own, or remembers earlier calls.
     """
 
 
 class TooWide(StudentFault):
-    """A draw from so many values that its branches cannot be walked: a float in disguise, most
-    often.
-    """
+    """A draw from too many values to walk its branches, most often a float in disguise."""
 
 
 class TooLarge(StudentFault):

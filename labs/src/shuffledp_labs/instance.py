@@ -1,9 +1,8 @@
-"""Fresh instances: everything that a check draws follows from a key, the lab, the student and a
-nonce.
+"""Fresh instances: all draws of a check follow from a key, the lab, the student and a nonce.
 
-The key is the course's, or drawn for practice; the nonce is the operating system's and is kept in
-the result, so that the holder of the key can draw the same instance again. Nobody else can foretell
-or repeat one.
+The key is the course's, or drawn for practice. The nonce comes from the operating system and is
+stored in the result, so the holder of the key can draw the same instance again. No one else can
+predict or repeat one.
 """
 
 from __future__ import annotations
@@ -50,9 +49,7 @@ class Draws:
         return low + self.below(high - low + 1)
 
     def fraction(self, low: Fraction, high: Fraction, denominator: int) -> Fraction:
-        """A uniform multiple of 1/denominator from low to high, both possible when they are
-        multiples.
-        """
+        """A uniform multiple of 1/denominator from low to high, both inclusive if multiples."""
         first = -(-low * denominator // 1)
         last = high * denominator // 1
         return Fraction(self.integer(int(first), int(last)), denominator)

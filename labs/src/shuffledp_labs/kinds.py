@@ -1,4 +1,4 @@
-"""What a student's function gave, in words: for messages about a wrong type."""
+"""The type of a student's return value in words, for messages about a wrong type."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def kind_of(value: Any) -> str:
 
 
 def is_list_of_bytes(value: Any) -> bool:
-    """Whether a value is a list, or a tuple, of nothing but bytes."""
+    """Return True if a value is a list or tuple that contains only bytes."""
     return isinstance(value, tuple | list) and all(isinstance(part, bytes) for part in value)

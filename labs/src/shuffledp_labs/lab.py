@@ -1,6 +1,4 @@
-"""What a lab is: predictions, checks with their points, a show, and the files that a student
-gets.
-"""
+"""The parts of a lab: predictions, checks with points, a show, and the student's files."""
 
 from __future__ import annotations
 
@@ -27,8 +25,9 @@ EXPLANATION_POINTS: Final = 10
 
 @dataclass(frozen=True)
 class LazyFunction:
-    """A function of a lab's package that is imported when it is called: `lab list` must not wait
-    for numpy and gRPC.
+    """A function of a lab's package that is imported when it is called.
+
+    So `lab list` does not wait for numpy and gRPC.
 
     A lab says `_of = partial(Later, __name__)`, and then `_of("checks.check_law")`.
 
@@ -56,7 +55,7 @@ class LazyFunction:
 
 @dataclass(frozen=True)
 class CheckAttempt:
-    """What a check has to work with.
+    """One run of a check: the instance, the student's program and a folder.
 
     Attributes:
         draws: this check's own stream: the instance.
@@ -131,7 +130,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class ShowRun:
-    """What `lab run` has to work with.
+    """One run of `lab run`: the instance, the student's program and folders.
 
     Attributes:
         work: the student's work.py.

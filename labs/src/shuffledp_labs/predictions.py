@@ -45,7 +45,7 @@ def record_predictions(folder: Path, lab: Lab) -> dict[str, Any]:
 
 
 def load_record(folder: Path) -> dict[str, Any]:
-    """What is kept: the digest of the file at the first run, and its answers."""
+    """Load the recorded predictions: the file's digest at the first run, and its answers."""
     try:
         record: dict[str, Any] = json.loads(read_bounded(folder / RECORD, MAX_FILE))
         if type(record["answers"]) is dict:
@@ -56,8 +56,9 @@ def load_record(folder: Path) -> dict[str, Any]:
 
 
 def predictions_of(lab: Lab, folder: Path) -> dict[str, Any]:
-    """The predictions of a submission: those kept at the first run, else those of the file that can
-    be understood.
+    """The predictions of a submission.
+
+    They are those recorded at the first run, else the valid ones of the file.
     """
     try:
         recorded: dict[str, Any] = (
@@ -119,9 +120,7 @@ def read_answers(folder: Path, lab: Lab) -> dict[str, Any]:
 
 
 def read_valid_answers(folder: Path, lab: Lab) -> dict[str, Any]:
-    """Those answers in a folder's predict.toml that can be understood: a grader shows each,
-    whatever the others are.
-    """
+    """Read the valid answers in a folder's predict.toml, for a grader."""
     try:
         content = _load_file(folder / FILE)
     except LabUsageError:
@@ -152,8 +151,9 @@ def _number_in(text: str) -> float | str:
 
 
 def _refuse_other_scale(file: Path, prediction: Prediction, answer: Any) -> None:
-    """Raises for a number beyond what its question counts, while the student can still mend it: 95
-    for a share.
+    """Raise for a number beyond its question's scale, such as 95 for a share.
+
+    The student can still correct it.
     """
     if (
         prediction.kind == "number"

@@ -1,6 +1,4 @@
-"""What verified mixing costs beside plain mixing: bytes by definition, processor time measured in
-this process.
-"""
+"""The price of verified mixing over plain: exact bytes, and measured processor time."""
 
 from __future__ import annotations
 
@@ -107,7 +105,7 @@ def _plain_costs(geometry: Geometry) -> tuple[float, float]:
 
 
 def _verified_costs(geometry: Geometry) -> tuple[float, float]:
-    """The same; a node checks the claims, too."""
+    """Costs of verified mixing; a node also checks the claims."""
     from shuffledp_adversary.in_process_verified import Parties, claims_of
     from shuffledp_core.verified.claims import Prepared, check_list, make_claim
     from shuffledp_core.verified.hops import Hop

@@ -1,4 +1,4 @@
-"""What came of a lab's checks: the file that `check` and `grade` write, after every check."""
+"""Results of a lab's checks, written by `check` and `grade` after every check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Outcome = Literal["passed", "failed", "not-reached", "left-out", "error"]
 
 
 class CheckResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of one check.
+    """Result of one check.
 
     Attributes:
         name: of the check.
@@ -38,7 +38,7 @@ class CheckResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What came of all checks of one run.
+    """Results of all checks of one run.
 
     Attributes:
         lab: its number.
@@ -62,7 +62,7 @@ class LabResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def partial(self) -> bool:
-        """Whether checks were left out of this run."""
+        """True if checks were left out of this run."""
         return any(check.outcome == "left-out" for check in self.checks)
 
     @property

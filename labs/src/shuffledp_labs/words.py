@@ -1,4 +1,4 @@
-"""What a student's program returned, in words that fit into a message."""
+"""A student's return value in words that fit into a message."""
 
 from __future__ import annotations
 

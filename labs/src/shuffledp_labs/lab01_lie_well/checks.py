@@ -237,8 +237,9 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
 
 
 def _prior(draws: Draws, spec: Spec) -> list[Fraction]:
-    """A prior without ties, under which neither the answer alone nor the prior alone always names
-    the likeliest.
+    """Draw a prior without ties that makes the Bayes guess necessary.
+
+    Neither the answer alone nor the prior alone always names the likeliest value.
     """
     size = len(domain(spec))
     flat = [Fraction(1, size)] * size

@@ -1,6 +1,4 @@
-"""Step E of lab 1: people whose randomiser is the student's, in a real round with three mix
-nodes.
-"""
+"""Step E of lab 1: a real round with three mix nodes and the student's randomiser."""
 
 from __future__ import annotations
 
@@ -113,9 +111,7 @@ def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int
 def _transcripts(
     attempt: CheckAttempt, spec: Spec, values: set[int]
 ) -> dict[int, dict[Transcript, int]]:
-    """Where every sequence of coins leads, for each value, in another process than that of the
-    round.
-    """
+    """For each value, the result of every sequence of coins, walked in another process."""
     with (
         scratch_folder() as scratch,
         StudentProgram(attempt.file, scratch, until=attempt.program.until) as other,

@@ -1,6 +1,4 @@
-"""The picture of lab 1: the law that the student's randomiser has beside the one asked for, and
-what comes of it.
-"""
+"""The picture of lab 1: the student's law beside the expected one, and resulting estimates."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def _laws(axes: Any, yours: list[dict[Any, Any]]) -> None:
 
 
 def _estimates(showing: ShowRun) -> list[float]:
-    """What the student's estimate says in so many rounds; nothing before it is written."""
+    """The student's estimates in repeated rounds; empty before `estimate` is written."""
     showing.progress(f"{ROUNDS} rounds of {PEOPLE} people")
     laws = [law(SPEC, 0), law(SPEC, 1)]
     estimates = []

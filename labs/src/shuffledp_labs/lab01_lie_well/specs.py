@@ -1,5 +1,4 @@
-"""The three mechanisms of the lab: their laws in rationals, straight from the definitions in the
-handout.
+"""The three mechanisms of the lab: their laws in rationals, from the handout's definitions.
 
 The samplers of the product are not used: the tests hold the two against each other.
 """
@@ -70,7 +69,7 @@ def law(spec: Spec, value: int) -> Law:
 
 
 def truth(spec: Spec, values: Sequence[int]) -> Fraction:
-    """What is estimated: holders of the asked symbol, the sum, or the mean."""
+    """The estimated quantity: holders of the asked symbol, the sum, or the mean."""
     if spec["mechanism"] == "krr":
         return Fraction(sum(value == spec["asked"] for value in values))
     return Fraction(sum(values), len(values) if spec["mechanism"] == "mean" else 1)

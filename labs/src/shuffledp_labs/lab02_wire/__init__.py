@@ -1,6 +1,4 @@
-"""Lab 2, What the wire tells: lengths that are values, a code of one length, and a user who stands
-out all the same.
-"""
+"""Lab 2, What the wire tells: lengths that reveal values, a fixed-length code, an outlier."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Checks of lab 2: what lengths tell, a code that makes them tell nothing, and a user who stands
-out all the same.
-"""
+"""Checks of lab 2: reading lengths, a code of one length, and a user who stands out."""
 
 from __future__ import annotations
 
@@ -152,8 +150,9 @@ def _limit_requests(random: Callable[[int], bytes]) -> Callable[..., bytes]:
 
 
 def check_inverse(attempt: CheckAttempt) -> str:
-    """C-inverse: decode undoes encode for every answer, mixed and among others, and refuses what is
-    not a message.
+    """C-inverse: decode undoes encode for every answer and refuses invalid messages.
+
+    The messages come in mixed order, of one user and of several.
     """
     draws, messages = attempt.draws, 4 + attempt.draws.below(6)
     board: list[bytes] = []

@@ -1,6 +1,4 @@
-"""Instances of lab 2: flows of real envelopes, and boards of which one user stands far out, or does
-not.
-"""
+"""Instances of lab 2: flows of real envelopes, and boards with or without an outlier."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ Public: TypeAlias = dict[str, int | str | Fraction]
 
 @dataclass(frozen=True)
 class Recording:
-    """What an observer between the users and node 1 has, and the truth that it wants."""
+    """The recording of an observer between the users and node 1, and the true answers."""
 
     flows: tuple[tuple[str, int], ...]
     wire: dict[str, int]
@@ -52,7 +50,7 @@ class Recording:
 
 
 def wire_of(geometry: Geometry, connection: int, jitter: int) -> dict[str, int]:
-    """What everybody knows of a round's lengths."""
+    """Public lengths of a round."""
     return {
         "hops": geometry.hops,
         "symbol": geometry.symbol_bytes,
@@ -77,9 +75,7 @@ def geometry_of(suite: str, hops: int, messages: int) -> Geometry:
 
 
 def seal(geometry: Geometry, keys: Sequence[bytes], messages: Plain, draws: Draws) -> bytes:
-    """An envelope of so many messages as there are, also of none: what a client that saves traffic
-    would send.
-    """
+    """Envelope of these messages, possibly of none, as a client that saves traffic would send."""
     if not messages:
         return suite_named(geometry.suite).sealer(keys[0], binding(_ROUND, 1), draws.bytes)(b"")
     shortened = msgspec.structs.replace(geometry, messages_per_user=len(messages))
@@ -118,8 +114,9 @@ def all_alike(draws: Draws, suite: str, hops: int) -> Recording:
 def record_clients(
     draws: Draws, geometry: Geometry, answers: Sequence[int], *, padded: bool
 ) -> Recording:
-    """Records clients with these answers: real envelopes, some broken connections, a little noise
-    of the transport.
+    """Record clients with these answers.
+
+    The envelopes are real, some connections break off, and transport adds a little noise.
     """
     keys = route_keys(geometry)
     connection = 2500 + draws.below(1500)

@@ -1,5 +1,6 @@
-"""A proxy in front of a node: what anybody on the path sees of a connection, who calls and how many
-bytes.
+"""A proxy in front of a node: records what an observer on the path sees.
+
+For each connection that is the caller and the number of bytes.
 
 It cannot read what it forwards: the connection is TLS from the client to the node.
 """

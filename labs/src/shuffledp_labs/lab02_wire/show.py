@@ -1,5 +1,6 @@
-"""What `lab run 2` shows: bytes by answer, of clients that send only their ones, and of real ones
-that send yours.
+"""The picture of lab 2: bytes by answer.
+
+It shows clients that send only their ones, and real ones with the student's messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Step E of lab 2: forty real clients that send what the student's code encodes, past a proxy in
-front of node 1.
-"""
+"""Step E of lab 2: forty real clients send the student's messages through a proxy."""
 
 from __future__ import annotations
 
@@ -104,8 +102,9 @@ def check_round(attempt: CheckAttempt) -> str:
 async def watch(
     draws: Draws, encode: Encode, users: int = USERS, suite: str = SUITE
 ) -> WatchedRound:
-    """Plays a round whose users send what `encode` makes, each over a connection of its own, past
-    the proxy.
+    """Play a round whose users send what `encode` makes.
+
+    Each uses a connection of its own, through the proxy.
     """
     async with running_system(proxied=[ENTRY]) as system:
         entry = system.deployment.roster.party(ENTRY)

@@ -40,8 +40,7 @@ def encode(answer: int, messages: int, random: Callable[[int], bytes]) -> list[b
 
 
 def decode(board: tuple[bytes, ...]) -> int:
-    """Step C: the sum of all answers whose messages stand on the board, in any order, of any number
-    of users.
+    """Step C: the sum of all answers on the board, for messages in any order, of any users.
 
     Raise ValueError if something on it is no message: another length, or another first byte than 0
     and 1.

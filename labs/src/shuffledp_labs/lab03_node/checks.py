@@ -115,8 +115,9 @@ def hides_order(attempt: CheckAttempt) -> str:
 
 
 def _hides_real_batches(attempt: CheckAttempt) -> None:
-    """Batches as in step D, each given to a fresh process, as there: a program cannot tell where it
-    is.
+    """Check batches as large as in step D, each in a fresh process.
+
+    A program cannot distinguish them from the real round.
     """
     orders = []
     for number in range(REAL_BATCHES):
@@ -139,9 +140,7 @@ def _hides_real_batches(attempt: CheckAttempt) -> None:
 
 
 def handles_repeats(attempt: CheckAttempt) -> str:
-    """C-repeated: of an onion that stands several times exactly one leaves, and its place is hidden
-    like all others.
-    """
+    """C-repeated: exactly one of each repeated onion leaves, and its position is hidden."""
     draws = attempt.draws
     for _ in range(12):
         keys = BoxKeys.of(draws)

@@ -1,6 +1,4 @@
-"""Steps D and E of lab 3: real rounds of twelve users with the student's node in the middle of the
-route.
-"""
+"""Steps D and E of lab 3: real rounds of twelve users with the student's node in the middle."""
 
 from __future__ import annotations
 
@@ -51,8 +49,7 @@ _MALICIOUS: Final = "shuffledp_adversary.attacks.exchange.process"
 
 @dataclass(frozen=True)
 class JoinOutcome:
-    """A round in which nodes 1 and 3 wrote down what they saw, and the student's node stood between
-    them.
+    """Outcome of a round in which nodes 1 and 3 logged, with the student's node between them.
 
     Attributes:
         failed: the reason why there was no result; None when it was published.
@@ -96,9 +93,7 @@ class TamperOutcome:
 
 
 def joins(attempt: CheckAttempt) -> str:
-    """D-joins: the round is published and complete, and what nodes 1 and 3 wrote down tells them
-    nothing.
-    """
+    """D-joins: the round is published and complete, and nodes 1 and 3 learn nothing."""
     attempt.progress("starting accountant, analyst and three nodes, yours as node 2")
     seen = play_join(attempt.file)
     if seen.failed is not None:
@@ -317,7 +312,7 @@ def _plan(system: LocalSystem) -> RoundPlan:
 
 
 def _last_order(orders: Path) -> tuple[int, ...]:
-    """Of the last batch that the student's node mixed."""
+    """Order of the last batch that the student's node mixed."""
     lines = orders.read_text().splitlines() if orders.exists() else []
     return tuple(json.loads(lines[-1])) if lines else ()
 

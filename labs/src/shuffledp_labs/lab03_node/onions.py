@@ -74,8 +74,9 @@ def arrangements(
 
 
 def real_batch(draws: Draws, count: int) -> tuple[BoxKeys, list[bytes], list[bytes]]:
-    """A batch as node 2 gets it in a round of step D: its keys, the onions, and what is in each,
-    sealed to node 3.
+    """A batch as node 2 gets it in step D: its keys, the onions, and their contents.
+
+    The contents are sealed to node 3.
     """
     node = BoxKeys.of(draws)
     following = BoxKeys.of(draws)
@@ -87,8 +88,9 @@ def real_batch(draws: Draws, count: int) -> tuple[BoxKeys, list[bytes], list[byt
 
 
 def damage(keys: BoxKeys, stranger: BoxKeys, message: bytes, kind: str, draws: Draws) -> bytes:
-    """A record of the right length that does not open: one bit changed, or sealed to somebody
-    else.
+    """A record of the right length that does not open.
+
+    One bit is changed, or it is sealed to another key.
     """
     if kind == "stranger":
         return stranger.seal(message, draws.bytes(32))
@@ -116,8 +118,9 @@ def flipped_bits(record: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
-    """A lower bound of the total variation between two laws: what was not followed may make up for
-    a difference.
+    """A lower bound of the total variation between two laws.
+
+    Mass that was not followed may make up for a difference.
     """
     total: Any = Fraction(0)
     for value in {**first.of, **second.of}:
@@ -128,7 +131,7 @@ def distance(first: BranchLaw, second: BranchLaw) -> Fraction | float:
 
 
 def surplus(actual: Sequence[bytes], expected: Sequence[bytes]) -> tuple[int, int, int]:
-    """How a batch differs from another, whatever the order: (missing, too often, of nobody)."""
+    """Differences between two batches, regardless of order: (missing, too often, unknown)."""
     have = Counter(actual)
     due = Counter(expected)
     missing = (due - have).total()

@@ -1,5 +1,6 @@
-"""Process of a mix node that runs a student's file: `python -m` this module with `--student FILE
---config FILE`.
+"""Process of a mix node with a student's file.
+
+Run `python -m` this module with `--student FILE --config FILE`.
 
 Peeling processes import the main module again, so everything but the arguments is imported in
 `main`.

@@ -1,4 +1,4 @@
-"""Whether the order in which messages leave a node follows from the order in which they came. Pure.
+"""Tests whether a node's output order follows from its input order. Pure.
 
 An order is a list of input places: `order[j]` is where the message stood that left as number j.
 When the assignment of messages to places is uniform and unknown to the node, every node whose
@@ -88,8 +88,7 @@ def _steps(order: Order) -> list[int]:
 
 
 def threshold(probabilities: Sequence[Fraction], chance: float) -> int:
-    """The least number that a sum of independent events with these probabilities reaches with at
-    most this chance.
+    """The least count that a sum of independent events reaches with at most this probability.
 
     One more than the number of events where no number is rare enough. Floats; the sum of positive
     terms is exact to about 1e-13 of itself.

@@ -1,6 +1,4 @@
-"""What `lab run 3` shows: the student's node in a real system, and a picture of the route with
-verdicts.
-"""
+"""The picture of lab 3: the student's node in a real system, with verdicts along the route."""
 
 from __future__ import annotations
 

@@ -118,8 +118,7 @@ def _check_records(records: Any, most: int, width: int) -> Sequence[bytes]:
 
 
 def _append_order(file: Path, key: bytes, batch: Sequence[bytes], records: Sequence[bytes]) -> None:
-    """Append, as a line of JSON, the place at which each leaving record stood among those that
-    leave.
+    """Append each leaving record's position among the incoming ones as a line of JSON.
 
     The node peels the batch itself, apart from the student's program. Records that it finds nowhere
     are left out.

@@ -1,6 +1,4 @@
-"""Step E of lab 4, first half: a real round of forty users, some of whose nodes wrote down what
-they saw.
-"""
+"""Step E of lab 4, first half: a real round of forty users with some logging nodes."""
 
 from __future__ import annotations
 

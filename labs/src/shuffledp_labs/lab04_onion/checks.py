@@ -154,9 +154,7 @@ def sleeper_is_named(attempt: CheckAttempt) -> str:
 
 
 def judge_sleeper(accused: Any, asleep: int, what: str) -> None:
-    """Raises `CheckFailure` for another node than the one that slept, or for what is no position of
-    a node.
-    """
+    """Raise `CheckFailure` unless the node that slept is named."""
     if type(accused) is not int:
         raise CheckFailure(
             f"{what}: who_slept returned {kind_of(accused)} where the position of a node is asked, "
@@ -218,8 +216,9 @@ def _prior(draws: Draws, size: int) -> list[Fraction]:
 
 
 def _telling(spec: dict[str, Any], prior: Sequence[Fraction]) -> bool:
-    """True if no short cut guesses right everywhere: the answer itself, the likelihood alone, the
-    prior alone.
+    """Return True if no short cut guesses right everywhere.
+
+    Short cuts are the answer itself, the likelihood alone, and the prior alone.
     """
     table = rounds.likelihoods(spec)
     everywhere = range(len(prior))

@@ -123,7 +123,7 @@ def _spoil(draws: Draws, how: str | None, manifest: dict[str, Any], limits: dict
 
 
 def client_accepts(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
-    """What the client's policy says."""
+    """Return True if the client's own policy accepts the round."""
     from shuffledp_client.policy import Policy, check_policy
     from shuffledp_core.documents.models import Party
 

@@ -1,5 +1,6 @@
-"""A student's `link` on the logs of any round that corrupt nodes left: a demo's, or a deployment's
-in containers.
+"""Runs a student's `link` on the logs of any round with corrupt nodes.
+
+The round may be a demo's or a deployment's in containers.
 
     python -m shuffledp_labs.lab04_onion.replay lab-4/work.py out/ROUND [--logs FOLDER] [--corrupt
     1,2]

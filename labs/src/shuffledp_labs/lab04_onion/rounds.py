@@ -1,6 +1,4 @@
-"""Rounds of lab 4 as the adversary sees them: played in process with real onions, and handed over
-as plain data.
-"""
+"""Rounds of lab 4, played in process with real onions, as plain data for the adversary."""
 
 from __future__ import annotations
 
@@ -76,7 +74,7 @@ def play_drawn_round(
 
 
 def seen_by(played: PlayedRound, corrupt: Collection[int]) -> AdversaryView:
-    """What the adversary has of it, with the logs of these nodes."""
+    """View of an adversary with the logs of these nodes."""
     hops = played.geometry.hops
     logs = plain_logs(
         {position: played.logs[position] for position in corrupt}, played.geometry.messages_per_user
@@ -127,8 +125,9 @@ def rr(max_value: int, randomise: Fraction) -> dict[str, Any]:
 
 
 def likelihoods(spec: Mapping[str, Any]) -> list[list[Fraction]]:
-    """P(answer | value) as rationals, by row of the answer: the certified law, written down a
-    second time.
+    """P(answer | value) as rationals, by row of the answer.
+
+    It implements the certified law a second time.
     """
     if "symbols" in spec:
         k, other = spec["symbols"], spec["blanket"] / spec["symbols"]

@@ -1,6 +1,4 @@
-"""What `lab run 4` shows: a round of 300 people, and how far each set of corrupt nodes follows
-it.
-"""
+"""The picture of lab 4: how far each set of corrupt nodes traces a round of 300 people."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ PRIOR: Final = tuple(Fraction(share, 100) for share in (20, 25, 18, 13, 9, 6, 4,
 
 @dataclass(frozen=True)
 class TracingShares:
-    """What one set of corrupt nodes achieves: shares from 0 to 1."""
+    """Success of one set of corrupt nodes, as shares from 0 to 1."""
 
     corrupt: tuple[int, ...]
     linked: float
@@ -87,9 +85,7 @@ def _nodes(corrupt: Sequence[int]) -> str:
 
 
 def draw(all_shares: Sequence[TracingShares], without: float, file: Path) -> None:
-    """Bars of both shares for every set of corrupt nodes, and what one guesses without any
-    message.
-    """
+    """Draw both shares for every set of corrupt nodes, and the success of guessing blindly."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.6, 4.8), dpi=140, layout="constrained")

@@ -1,6 +1,4 @@
-"""Lab 5, Ask again tomorrow: the same question every day, and a client that remembers what it
-answered.
-"""
+"""Lab 5, Ask again tomorrow: a daily question, and a client that memoises its answers."""
 
 from __future__ import annotations
 

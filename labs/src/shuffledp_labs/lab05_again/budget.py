@@ -27,9 +27,7 @@ MOST_CALLS: Final = 2_000
 
 
 def one_day(users: int) -> Cost:
-    """Cost of one day: a yes/no question to `users` honest users, the truth told with probability
-    3/4.
-    """
+    """Cost of one day's yes/no question to `users` honest users; truthful with probability 3/4."""
     from shuffledp_adversary.attacks.views import YES_NO
     from shuffledp_privacy.analysis import Cost
     from shuffledp_privacy.bounds import Setting
@@ -73,7 +71,7 @@ def days_allowed(epsilon: float, users: int, most: int, *, adaptive: bool = Fals
 
 @dataclass
 class LedgerDoor:
-    """What the student's campaign is given: `reserve` and `ask`, and what it did with them.
+    """The functions `reserve` and `ask` that a student's campaign gets, with a record of calls.
 
     Attributes:
         ledger: the accountant's.

@@ -87,8 +87,9 @@ def check_guess(attempt: CheckAttempt) -> str:
 
 
 def _long_histories(attempt: CheckAttempt, days: int) -> None:
-    """Histories too long to walk, half of whose days point one way and half the other: every day
-    counts.
+    """Check histories too long to walk, in which every day counts.
+
+    Half of their days point one way, half the other.
     """
     for strong_first in (False, True):
         value = attempt.draws.below(2)

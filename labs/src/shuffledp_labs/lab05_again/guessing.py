@@ -1,6 +1,4 @@
-"""Step B: the best guess at a value from independent answers, each true with a probability of its
-own.
-"""
+"""Step B: the best guess at a value from independent answers of different reliability."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def majority_success(truth: Fraction, days: int) -> Fraction:
 
 
 def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool) -> tuple[Day, ...]:
-    """Draws a history of which one half points to `value` and the other, weaker half to 1 -
-    `value`.
-    """
+    """Draw a history with one half for `value` and a weaker half for 1 - `value`."""
     half = days // 2
     weak = [(1 - value, Fraction(draws.integer(11, 12), 20)) for _ in range(half)]
     strong = [(value, Fraction(draws.integer(13, 14), 20)) for _ in range(days - half)]
@@ -63,8 +59,9 @@ def one_sided_halves(draws: Draws, days: int, value: int, *, strong_first: bool)
 
 
 def draw_truths(draws: Draws, days: int) -> tuple[Fraction, ...]:
-    """Draws days of which one good answer outweighs two poor ones, so that counting votes is not
-    the optimum.
+    """Draw days on which counting votes is not optimal.
+
+    One good answer outweighs two poor ones.
     """
     weak = [Fraction(draws.integer(12, 14), 20) for _ in range(days - 1)]
     return tuple(draws.permute([*weak, STRONGEST]))

@@ -49,9 +49,7 @@ def largest_ratio(first: Mapping[Bits, Fraction], second: Mapping[Bits, Fraction
 def odds(
     hashes: int, fake: Fraction, when_zero: Fraction, when_one: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """e^ε of one report and of the kept answer, over all reports on two values without a common
-    bit.
-    """
+    """e^ε of one report and of the memoised answer, for two values without a common bit."""
     first_bits = (1,) * hashes + (0,) * hashes
     second_bits = (0,) * hashes + (1,) * hashes
     memoised = kept_law(first_bits, fake), kept_law(second_bits, fake)

@@ -1,5 +1,6 @@
-"""What `lab run 5` does: your attack against users who answer afresh, who remember as yours do, and
-who run RAPPOR.
+"""The picture of lab 5: the student's attack on three kinds of users.
+
+They answer afresh, memoise as the student's client does, or run RAPPOR.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ def answer(file: str, question: str, value: int, truth: Fraction, coins: Any) ->
 
 
 def keep(bits: tuple[int, ...], fake: Fraction, coins: Any) -> tuple[int, ...]:
-    """RAPPOR's first layer, drawn once and memoised: each bit is replaced by a fair coin with
-    probability `fake`.
+    """RAPPOR's first layer, drawn once and memoised.
+
+    Each bit is replaced by a fair coin with probability `fake`.
     """
     raise NotImplementedError
 

@@ -1,6 +1,4 @@
-"""Lab 6, Surrounded: one user among colluding or made-up ones, and noise that leaves with those who
-carry it.
-"""
+"""Lab 6, Surrounded: one user among colluding or invented ones, and missing shared noise."""
 
 from __future__ import annotations
 

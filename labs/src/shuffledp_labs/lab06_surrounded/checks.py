@@ -156,8 +156,9 @@ def _hopeless(draws: Draws) -> tuple[Spec, int, float]:
 
 
 def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:
-    """With an ε that some hundred colluding users still leave: neither half of them, nor in
-    proportion.
+    """Add an ε that still holds with some hundred colluding users.
+
+    The border is neither at half of them nor proportional.
     """
     share = Fraction(draws.choice((*range(15, 46), *range(55, 86))), 100)
     return spec, users, _certificate(spec, users)(users - int(users * share)) * 1.0001
@@ -231,9 +232,7 @@ def check_policy(attempt: CheckAttempt) -> str:
 
 
 def check_noise_plan(attempt: CheckAttempt) -> str:
-    """E: the plan runs with those who come, holds for them, and has no more noise than that
-    needs.
-    """
+    """E: the plan runs with those who come, holds for them, and has the least noise for that."""
     draws, summaries = attempt.draws, []
     for colluding in (0, draws.integer(2, 6)):
         # Never a whole number of users: rounding up asks for one who does not come.
@@ -280,9 +279,7 @@ def _call_noise_plan(
 def _check_noise_plan(
     instance: str, expected: int, came: int, colluding: int, plan: tuple[int, int]
 ) -> tuple[float, float, float]:
-    """The plan's standard error with those who come, with all, and what a plan for all would have
-    with all.
-    """
+    """Check a plan; return its standard error with those who come, with all, and of a full plan."""
     if plan[1] < colluding:
         raise CheckFailure(
             f"{instance}: the plan counts on fewer colluding users than there may be; see step E"

@@ -1,6 +1,4 @@
-"""Step F: how few honest reports a round can leave a victim, by trying all that corrupt parties can
-do.
-"""
+"""Step F: the fewest honest reports that a round can leave a victim, by exhaustive search."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ ROUTES: Final = (
 
 @dataclass(frozen=True)
 class Situation:
-    """Who may do what in a round that is published.
+    """Parties of a published round and what they may do.
 
     Attributes:
         mix: how it is mixed.

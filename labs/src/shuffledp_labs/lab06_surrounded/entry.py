@@ -1,5 +1,6 @@
-"""Step F of lab 6 in a running system: a corrupt node 1 takes the victim's crowd away, in plain and
-verified rounds.
+"""Step F of lab 6 in a running system: a corrupt node 1 takes the victim's crowd away.
+
+Rounds are plain and verified.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ENROLLED: Final = replace(VERIFIED, accounts=rounds.USERS - 1)
 
 @dataclass(frozen=True)
 class SurroundedRounds:
-    """What came of the three rounds.
+    """Outcome of the three rounds.
 
     Attributes:
         plain: what the adversary sees of the plain round with made-up users.
@@ -89,8 +90,9 @@ async def _play(answers: Sequence[int], value: int) -> SurroundedRounds:
 async def _play_plain(
     system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
 ) -> tuple[rounds.FloodedRound, Geometry]:
-    """The plain round: node 1 lets the victim in, turns the others away, and takes reports of its
-    own making.
+    """Play the plain round.
+
+    Node 1 admits the victim, turns the others away, and invents reports.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -106,9 +108,7 @@ async def _play_plain(
 
 
 async def _play_invented_list(system: LocalSystem, value: int) -> Result:
-    """The verified round: everybody comes, and node 1 lists the victim and users whom nobody
-    enrolled.
-    """
+    """Play the verified round in which node 1 lists the victim and users who are not enrolled."""
     from shuffledp_core.keys import verify_from
 
     small_round = await _open(system, Mix.VERIFIED)
@@ -123,9 +123,7 @@ async def _play_invented_list(system: LocalSystem, value: int) -> Result:
 async def _play_enrolled(
     system: LocalSystem, answers: Sequence[int], value: int
 ) -> rounds.FloodedRound:
-    """The verified round that enrolled accounts fill, behind whom everybody but the victim is
-    turned away.
-    """
+    """Play the verified round that enrolled accounts fill, so that all others are turned away."""
     small_round = await _open(system, Mix.VERIFIED)
     victim = small_round.prepared([value])
     await small_round.send([*victim, *small_round.sealed(answers)])
@@ -143,9 +141,7 @@ async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
 
 
 def check_crowd_rounds(attempt: CheckAttempt) -> str:
-    """F-rounds: what `crowd` says of three rounds is what they are, and `guess` is the best there
-    is in two of them.
-    """
+    """F-rounds: `crowd` is right about three real rounds, and `guess` is optimal in two of them."""
     from shuffledp_labs.price import measure_price
 
     draws, spec = attempt.draws, rounds.spec_of_flood()

@@ -1,7 +1,7 @@
-"""A flood of a round of a real deployment, such as a class's, by accounts whose bundles the
-adversary was given.
+"""Floods a round of a real deployment, such as a class's, with the adversary's accounts.
 
-    python -m shuffledp_labs.lab06_surrounded.flooding lab-6/work.py BUNDLE.. [--prior 10,17,29,44]
+Run `python -m shuffledp_labs.lab06_surrounded.flooding lab-6/work.py BUNDLE.. [--prior
+10,17,29,44]`.
 
 A round is open (`make lab-round`), and everybody else answers with `shuffledp-client submit`. Each
 account sends what `submissions` of the student's file says, and when the board is there `guess`
@@ -46,7 +46,7 @@ class FloodAccount:
 
 @dataclass(frozen=True)
 class Flooding:
-    """What came of it.
+    """Outcome of a flood.
 
     Attributes:
         board: how often each symbol was published.
@@ -60,7 +60,7 @@ class Flooding:
 
     @property
     def others_sent(self) -> tuple[int, ...]:
-        """What is left for the others."""
+        """Counts of the messages that the others sent."""
         return tuple(total - ours for total, ours in zip(self.board, self.sent, strict=True))
 
 

@@ -1,5 +1,6 @@
-"""The best guess at one honest user among colluding ones: the oracle of step B, by counting and in
-rationals.
+"""The best guess at one honest user among colluding ones, by counting in rationals.
+
+It is the oracle of step B.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Flood:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The same as the student gets it."""
+        """The flood as the student's function gets it."""
         return {
             "users": self.users,
             "accounts": self.accounts,
@@ -49,8 +50,9 @@ class Flood:
         return self.p if value == symbol else (1 - self.p) / (self.symbols - 1)
 
     def boards(self) -> Iterator[Counts]:
-        """All boards of the honest users alone: what can be left when the adversary's messages are
-        taken away.
+        """All boards of the honest users alone.
+
+        They are what can remain after the adversary's messages are removed.
         """
         for bars in combinations(range(self.honest + self.symbols - 1), self.symbols - 1):
             ends = (-1, *bars, self.honest + self.symbols - 1)

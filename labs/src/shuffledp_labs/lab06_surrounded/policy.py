@@ -33,9 +33,7 @@ _OPERATORS: Final = ("university", "city", "press", "hospital", "union")
 
 
 def draw_manifests(draws: Draws) -> list[tuple[Manifest, Limits]]:
-    """Manifests with limits, in a drawn order: good ones, such as are spoiled in one way, and the
-    borders.
-    """
+    """Draw manifests with limits: good ones, ones with a single violation, and border cases."""
     kinds = [kind for kind in _SPOILS for _ in range(2)]
     kinds += ["good"] * (MANIFESTS - len(kinds))
     return draws.permute([_pair(draws, kind) for kind in kinds])
@@ -104,7 +102,7 @@ _SPOILS: Final[dict[str, Callable[[Manifest, Limits], tuple[Manifest, Limits]]]]
 
 
 def client_accepts(manifest: Manifest, limits: Limits) -> bool:
-    """What the client's policy says."""
+    """Return True if the client's own policy accepts the round."""
     from shuffledp_client.policy import Policy, check_policy
 
     route = tuple(

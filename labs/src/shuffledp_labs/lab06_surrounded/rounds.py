@@ -1,6 +1,4 @@
-"""Step E of lab 6: real rounds, one flooded by the student's accounts, one that half of its users
-leave.
-"""
+"""Step E of lab 6: a real round flooded by the student, and one that half of its users leave."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ DELTA: Final = 1e-3
 
 @dataclass(frozen=True)
 class FloodedRound:
-    """What the adversary sees of the flooded round, and what it does not: the symbol that the
-    victim sent.
-    """
+    """A flooded round: the adversary's view, and the symbol that the victim sent."""
 
     board: tuple[int, ...]
     victim_sent: int
@@ -45,7 +41,7 @@ class FloodedRound:
 
 @dataclass(frozen=True)
 class ShrunkRound:
-    """How the round ended that half of its users left.
+    """Outcome of the round that half of its users left.
 
     `final` and `holds` only of a published one.
     """
@@ -56,7 +52,10 @@ class ShrunkRound:
 
 
 def call_submissions(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
-    """What the student's accounts send. Raises `CheckFailure` if it is not one symbol for each."""
+    """The student's answers for its accounts.
+
+    Raises `CheckFailure` if they are not one symbol for each.
+    """
     answer = program.call("submissions", flood.plan)
     valid = isinstance(answer, tuple) and all(
         type(symbol) is int and 0 <= symbol < flood.symbols for symbol in answer
@@ -84,8 +83,7 @@ def spec_of_flood() -> KRRHistogram:
 def play(
     answers: Sequence[int] | None, value: int, plan: tuple[int, int] | None
 ) -> tuple[FloodedRound | None, ShrunkRound | None]:
-    """Plays the flooded round with these answers and a victim of this value, and the round with
-    this plan; None: not.
+    """Play the flooded round and the round with shared noise; None leaves one out.
 
     Args:
         answers: of the adversary's accounts.
@@ -175,8 +173,7 @@ def _plan(
 def noise_plan(
     expected: int, came: int, plan: tuple[int, int], epsilon: float, delta: float
 ) -> dict[str, Any]:
-    """What the accountant says about a plan with shared noise when `came` of `expected` users take
-    part.
+    """The accountant's numbers for a plan with shared noise when `came` of `expected` users come.
 
     Returns:
         runs: whether as many came as the plan asks for; certified: ε with `came` reports; error:

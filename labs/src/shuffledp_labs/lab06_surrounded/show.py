@@ -1,6 +1,4 @@
-"""What `lab run 6` shows: how a certificate melts with the honest users, and the student's flood in
-a real round.
-"""
+"""The picture of lab 6: a certificate by honest users; and the student's flood in a real round."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ def _steps() -> Sequence[int]:
 
 
 def show(showing: ShowRun) -> Path:
-    """Draws the picture with the student's border, and floods a real round with the student's
-    accounts.
-    """
+    """Draw the picture with the student's border, and flood a real round with their accounts."""
     program, picture, colluding = showing.program, showing.out / "honest.png", None
     try:
         colluding = program.call("most_colluding", certify, USERS, TARGET_EPSILON, seconds=120.0)
@@ -97,9 +93,7 @@ def show(showing: ShowRun) -> Path:
 
 
 def _play_flooded_round(showing: ShowRun) -> str:
-    """Plays a real round in which the student's accounts surround one user, and tells what came of
-    it.
-    """
+    """Play a real round in which the student's accounts surround one user; return a summary."""
     program, mechanism = showing.program, rounds.spec_of_flood()
     p = 1 - mechanism.blanket + mechanism.blanket / mechanism.symbols
     prior = (Fraction(1, 2), Fraction(1, 4), Fraction(3, 20), Fraction(1, 10))

@@ -13,9 +13,7 @@ def submissions(plan: dict[str, Any]) -> tuple[int, ...]:
 
 
 def guess(plan: dict[str, Any], board: tuple[int, ...], mine: tuple[int, ...]) -> int:
-    """Step B: the most probable value of one honest user, after the board and what your accounts
-    sent.
-    """
+    """Step B: the most probable value of one honest user, given the board and your messages."""
     raise NotImplementedError
 
 
@@ -33,14 +31,10 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
 
 
 def noise_plan(expected: int, stays: Fraction, colluding: int) -> tuple[int, int]:
-    """Step E: (min_reports, colluding) of a round with shared noise of which only a part may
-    come.
-    """
+    """Step E: (min_reports, colluding) for shared noise if only a part of the users may come."""
     raise NotImplementedError
 
 
 def crowd(situation: dict[str, Any]) -> int:
-    """Step F: how many honest reports, the victim's own included, a published round shuffles it
-    among at the least.
-    """
+    """Step F: the least number of honest reports, the victim's included, in a published round."""
     raise NotImplementedError

@@ -1,6 +1,4 @@
-"""Lab 7, The node that cheats: tampering, who notices it, evidence, what nobody sees, rounds that
-all can check.
-"""
+"""Lab 7, The node that cheats: tampering, who notices it, evidence, and verified rounds."""
 
 from __future__ import annotations
 

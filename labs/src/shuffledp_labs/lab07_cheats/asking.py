@@ -1,4 +1,4 @@
-"""How a cheating node asks what to send: one question and one answer over a local connection.
+"""A cheating node's question what to send, answered over a local connection.
 
 The node is a process of the running system and has the pool; the student's code runs in the
 grader's sandbox and says what goes out. So the node needs no sandbox of its own, and the grader
@@ -47,7 +47,7 @@ class PoolQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, pool: Pool, spare: Sequence[bytes] = ()) -> PoolQuestion:
-        """What a pool holds, less what only an attack of the adversary's own needs."""
+        """Make the question from a pool, without the parts that only attacks need."""
         return cls(
             geometry=pool.geometry,
             round_id=pool.round_id,
@@ -130,7 +130,7 @@ class Answerer:
 
 
 async def ask(address: str, pool: Pool, spare: Sequence[bytes] = ()) -> list[bytes]:
-    """What to send on in place of the pool's records, by whoever answers at host:port.
+    """Return what to send instead of the pool's records, as the answerer at host:port decides.
 
     Raises `OSError`.
     """

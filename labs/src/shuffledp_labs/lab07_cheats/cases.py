@@ -1,6 +1,4 @@
-"""Users of step D: some were cheated and can show it, some cannot show it, some were not
-cheated.
-"""
+"""Users of step D: cheated with evidence, cheated without evidence, and not cheated."""
 
 from __future__ import annotations
 

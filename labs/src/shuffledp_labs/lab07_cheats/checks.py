@@ -1,6 +1,4 @@
-"""Checks of lab 7: tampering that no node notices, users who do, evidence for strangers, and what
-nobody notices.
-"""
+"""Checks of lab 7: unnoticed tampering, complaints, evidence, and verified rounds."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ QUESTIONS: Final = 16
 
 
 def check_unnoticed(attempt: CheckAttempt) -> str:
-    """B-unnoticed: the answer is another, and counts, lengths, layers and repeats are as in an
-    honest round.
-    """
+    """B-unnoticed: another answer, with counts, lengths, layers and repeats as in honest rounds."""
     exchanged = 0
     for position, hops in PLACES:
         instance = cheating(attempt.draws.child(f"{position} of {hops}"), position, hops)

@@ -1,5 +1,4 @@
-"""A round's signed documents, made in process: what a device keeps, and what a stranger checks
-evidence with.
+"""A round's signed documents, made in process: the device's, and the stranger's.
 
 Every document is the protocol's own and really signed, by identities of this deployment; only that
 nobody computed the certificate's numbers, which evidence does not rest on.

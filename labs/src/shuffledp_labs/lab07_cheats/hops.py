@@ -1,6 +1,4 @@
-"""Instances of step F: what a party of a verified round is given, with one thing wrong, and whom
-the product names.
-"""
+"""Instances of step F: a party's input in a verified round with one error, and the verdict."""
 
 from __future__ import annotations
 
@@ -41,8 +39,9 @@ Change: TypeAlias = Callable[[VerifiedPool], list[bytes]]
 
 @dataclass(frozen=True)
 class Cheat:
-    """What a node does: its change, and whether it signs the sum of what it sends (else that of its
-    input, blinded).
+    """A node's cheat: its change, and the sum that it signs.
+
+    It signs the sum of what it sends, or that of its input, blinded.
     """
 
     change: Change
@@ -51,8 +50,7 @@ class Cheat:
 
 @dataclass(frozen=True)
 class HopInput:
-    """What the party at `position` is given: the list with node 1's signature, all headers before
-    it, the last batch.
+    """Input of the party at `position`: list, node 1's signature, earlier headers, last batch.
 
     `what` says what is wrong with it, for messages.
     """
@@ -67,14 +65,12 @@ class HopInput:
 
     @property
     def position(self) -> int:
-        """Of who is given it; behind the last node it is the analyst."""
+        """Position of the party that gets the input; behind the last node it is the analyst."""
         return len(self.headers) + 1
 
     @property
     def due(self) -> int | None:
-        """The product's verdict: None to go on, 0 to stop and name nobody, else the node that is
-        named.
-        """
+        """The product's verdict: None to go on, 0 to stop and name no one, else the named node."""
         try:
             listed = check_list(self.terms, self.claims, self.enrolled, self.list_signature)
             check_batch(follow(self.terms, listed, self.headers, ()), self.records)
@@ -107,9 +103,7 @@ class HopInput:
         }
 
     def is_signed(self, *arguments: Any) -> bool:
-        """Whether the list (0), or header `place`, is signed by its node, behind what stands before
-        it.
-        """
+        """Return True if the list (0) or header `place` is signed and follows its predecessor."""
         if (
             len(arguments) != 1
             or type(arguments[0]) is not int
@@ -128,7 +122,7 @@ class HopInput:
         return genuine and header.previous == before
 
     def is_proved(self, *arguments: Any) -> bool:
-        """Whether header `place` proves that its sum is this sum, blinded by its node's secret."""
+        """Return True if header `place` proves that its sum is this sum, blinded by its node."""
         if (
             len(arguments) != 2
             or type(arguments[0]) is not int
@@ -204,8 +198,9 @@ class Hops:
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
     def respelled_users(self) -> tuple[Prepared, Prepared]:
-        """A user who claims one key twice: as mixed, and as listed with the second key
-        respelled.
+        """A user who claims one key twice.
+
+        Returns the user as mixed, and as listed with the second key respelled.
         """
         other = self.user()
         seed = self.draws.bytes(32)
@@ -226,8 +221,7 @@ class Hops:
         enrolled: frozenset[bytes] | None = None,
         listed_as: Sequence[Prepared] | None = None,
     ) -> HopInput:
-        """What the party at `position` is given where these nodes cheat, and all others work
-        without a look.
+        """Input of the party at `position` if these nodes cheat and all others check nothing.
 
         `listed_as` are the users on node 1's list where their keys are spelled otherwise than
         mixed.
@@ -273,7 +267,7 @@ class Hops:
         return mixed if change is None else change(self.pool(at, mixed))
 
     def pool(self, at: int, records: list[bytes]) -> VerifiedPool:
-        """What the node at a position has."""
+        """Knowledge of the node at a position."""
         geometry = Geometry(
             suite="sealed-box",
             hops=self.terms.hops,
@@ -289,8 +283,9 @@ class Hops:
         return make_header(self.terms, stated, incoming, secret, sign, self.draws.bytes)
 
     def _lying(self, stated: Header, incoming: Element, records: Sequence[bytes]) -> Header:
-        """A header with the sum of what is sent, and a proof that does not hold, since that is no
-        multiple.
+        """A header with the sum of what is sent, and an invalid proof.
+
+        The sum is no multiple of the input's.
         """
         at, secret = stated.position, self.parties.secrets[stated.position - 1].blinding
         header = replace(stated, total=total(Element(split(record)[0]) for record in records))

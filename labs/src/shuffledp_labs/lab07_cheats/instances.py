@@ -1,6 +1,4 @@
-"""Instances of lab 7: rounds in process with a node that tampers, and boards on which something is
-wrong.
-"""
+"""Instances of lab 7: rounds with a tampering node, and boards with errors."""
 
 from __future__ import annotations
 
@@ -86,7 +84,7 @@ class Cheating:
         }
 
     def owners(self) -> dict[str, tuple[bytes, ...]]:
-        """By user, its records in the entry node's pool, which opened the envelopes."""
+        """Records in the entry node's pool by user; the entry node opened the envelopes."""
         honest, per_user = self.play(), self.geometry.messages_per_user
         records = split_records(honest.batches[1], self.geometry.record_bytes(2))
         records_of: dict[str, list[bytes]] = {
@@ -103,8 +101,9 @@ def user_name(number: int) -> str:
 
 
 def cheating(draws: Draws, position: int, hops: int) -> Cheating:
-    """A round of eight to twelve users in which too few send the wanted symbol for an exchange to
-    be without effect.
+    """Draw a round of eight to twelve users in which an exchange changes the answer.
+
+    Too few users send the wanted symbol for it to have no effect.
     """
     users = 8 + draws.below(5)
     per_user = 2 + draws.below(2)
@@ -213,15 +212,13 @@ def _plain(draws: Draws, geometry: Geometry) -> bytes:
 
 
 def _other(message: bytes, width: int) -> bytes:
-    """The same tag with another symbol."""
+    """Return the message with another symbol and the same tag."""
     symbol = (int.from_bytes(message[:width], "big") + 1) % ALPHABET
     return symbol.to_bytes(width, "big") + message[width:]
 
 
 def _tear(board: list[bytes], message: bytes, given: Sequence[bytes], draws: Draws) -> None:
-    """Takes a message off the board and writes its bytes across two neighbours, in the place of the
-    given ones.
-    """
+    """Remove a message and write its bytes across two neighbours, in place of the given ones."""
     for gone in (message, *given):
         board.remove(gone)
     cut = 5 + draws.below(8)

@@ -1,6 +1,4 @@
-"""The cheating node of a running system: the shuffler's own code, whose output the student's code
-exchanges.
-"""
+"""The cheating node of a running system: the shuffler, with the student's output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Process of the cheating node of lab 7: `python -m` this module with `--ask HOST:PORT --config
-FILE`.
+"""Process of lab 7's cheating node.
+
+Run `python -m` this module with `--ask HOST:PORT --config FILE`.
 
 Peeling processes import the main module again, so the node itself is in `node` and imported in
 `main` only.

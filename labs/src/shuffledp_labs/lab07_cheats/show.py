@@ -1,6 +1,4 @@
-"""What `lab run 7` shows: who notices which tampering, yours among them, and a real round with your
-node in it.
-"""
+"""The picture of lab 7: who notices which tampering; and a real round with the student's node."""
 
 from __future__ import annotations
 
@@ -149,9 +147,7 @@ def made_up_list(draws: Draws) -> TamperingRow:
 
 
 def framing(draws: Draws) -> TamperingRow:
-    """The row of a last node that accuses a record which opens, by a second spelling of its
-    share.
-    """
+    """Row of a last node that accuses a valid record by a second spelling of its share."""
     hops = Hops(draws, 3)
     given, last = hops.input_at("", hops.terms.hops), hops.terms.hops
     listed = check_list(given.terms, given.claims, given.enrolled, given.list_signature)

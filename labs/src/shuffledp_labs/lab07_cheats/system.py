@@ -1,6 +1,4 @@
-"""Steps B and F of lab 7 in a running system: a real node that sends what the student says, between
-honest ones.
-"""
+"""Steps B and F of lab 7 in a running system: a node that sends the student's batch."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ _OUR_OWN: Final = frozenset({"UnreachableError", "NodeFault", "WorkersLost"})
 
 @dataclass(frozen=True)
 class Order:
-    """What the node is told to do: how many records to exchange, and where it stands."""
+    """Instruction to the node: how many records to exchange, and its position."""
 
     position: int
     exchanges: int
@@ -58,9 +56,7 @@ class Order:
         }
 
     def student_pool_verified(self, pool: AskedPool) -> dict[str, Any]:
-        """The node's knowledge in a verified round, where it brings ready-made records of its
-        own.
-        """
+        """The node's knowledge in a verified round, with ready-made records of its own."""
         return {
             "records": tuple(pool.records),
             "position": pool.position,
@@ -70,7 +66,7 @@ class Order:
 
 
 def batch_of(batch: Any, function: str) -> list[bytes]:
-    """What the student's function gave in a real round, a list of bytes; else `CheckFailure`."""
+    """Return a student's batch from a real round; raise `CheckFailure` if it is not bytes."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
             f"{function} gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
@@ -80,7 +76,7 @@ def batch_of(batch: Any, function: str) -> list[bytes]:
 
 
 def exchanged_of(returned: Any, pool: Pool) -> list[bytes]:
-    """What the student's `exchange` gave for this pool, of the honest output's lengths.
+    """Return the batch of the student's `exchange`, if its records have the honest lengths.
 
     Else `CheckFailure`.
     """
@@ -93,9 +89,7 @@ def exchanged_of(returned: Any, pool: Pool) -> list[bytes]:
 
 
 def check_round(attempt: CheckAttempt) -> str:
-    """B-round: a real round that is published, in which no node and no analyst noticed, and users
-    did.
-    """
+    """B-round: a published real round in which users notice, and no node and no analyst does."""
     order = Order(1 + attempt.draws.below(2), 5 + attempt.draws.below(5))
     attempt.progress(
         f"starting three nodes, the one at position {order.position} with your code, for {HONEST} "
@@ -133,7 +127,7 @@ def check_round(attempt: CheckAttempt) -> str:
 
 
 def noticed_by(seen: Observation) -> str:
-    """Who noticed, and with which error of the product's, for people."""
+    """Describe who noticed, and with which of the product's errors."""
     if seen.stopped_by is not None:
         return f"{seen.stopped_by}, with {seen.error}"
     if not seen.users:
@@ -144,9 +138,7 @@ def noticed_by(seen: Observation) -> str:
 
 
 def check_again(attempt: CheckAttempt) -> str:
-    """F-rounds: the same node, once in a plain round and once in a verified one, which is stopped,
-    and names it.
-    """
+    """F-rounds: the node in a plain round and in a verified one, which stops and names it."""
     order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
     attempt.progress(
         f"three nodes, the one at position {order.position} with your code: a plain and two "
@@ -180,9 +172,7 @@ def check_again(attempt: CheckAttempt) -> str:
 
 @dataclass(frozen=True)
 class Honest:
-    """A verified round in which nobody cheats: bytes of its history (0: not published), and a plain
-    one's geometry.
-    """
+    """A verified round without cheating: bytes of history (0: unpublished), plain geometry."""
 
     history: int
     geometry: Geometry
@@ -190,7 +180,7 @@ class Honest:
 
 @dataclass(frozen=True)
 class Again:
-    """The same attack twice, and a verified round without it.
+    """Outcomes of the same attack in both mixing modes, and of a verified round without it.
 
     Attributes:
         plain, stopped: what was observed of the plain round, and of the verified one.
@@ -207,14 +197,12 @@ class Again:
 
     @property
     def names_node(self) -> bool:
-        """Whether the node that cheated is named, by its position."""
+        """Return True if the cheating node is named, by its position."""
         return f"node {self.stopped.position}: " in self.reason
 
 
 async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
-    """Plays a plain round with the student's `tamper`, and verified ones without an attack and with
-    `exchange`.
-    """
+    """Play a plain round with `tamper`, a verified one, and a verified one with `exchange`."""
     exchanged: list[int] = []
     verified, cheats = False, False
 

@@ -1,6 +1,4 @@
-"""Lab 8, Trust no theorem: an exact accountant for a handful of users, and witnesses against
-published guarantees.
-"""
+"""Lab 8, Trust no theorem: an exact accountant for few users, and refutations."""
 
 from __future__ import annotations
 

@@ -76,8 +76,9 @@ def _dataset(draws: Draws, symbols: int) -> Dataset:
 
 
 def _telling(dataset: Dataset) -> bool:
-    """True if the other direction has a larger δ and a single bin another one, so that taking them
-    for it shows.
+    """Return True if the dataset distinguishes the exact δ from common mistakes.
+
+    The other direction has a larger δ, and a single bin another one.
     """
     symbols, p, growth, others = dataset
     swapped = tuple({0: 1, 1: 0}.get(value, value) for value in others)
@@ -280,9 +281,7 @@ def _check_refuted(
 
 
 def check_witness(statement: Statement, cells: tuple[Cell, ...], answer: Any, name: str) -> None:
-    """The witness is believed for its event alone: P(event) > e^ε P'(event) + δ, on two
-    neighbouring datasets.
-    """
+    """Verify a witness only by its event: P(event) > e^ε P'(event) + δ on neighbours."""
     if not isinstance(answer, tuple) or len(answer) != 4:
         raise CheckFailure(
             f"{name}: refute must return None or (cell, first, second, event); see step D"

@@ -1,5 +1,4 @@
-"""The exact δ of shuffled k-RR for a handful of users, in rationals: what the checks of lab 8
-measure by.
+"""The exact δ of shuffled k-RR for few users, in rationals: the oracle of lab 8.
 
 Users of a cell hold values {0..k-1} and each sends one symbol: its own with probability p, every
 other one with q = (1 - p)/(k - 1). What is published is the histogram of all symbols. Everything is

@@ -1,5 +1,4 @@
-"""What `lab run 8` shows: the student's exact δ(ε) between what is printed and what is certified,
-and real samplers.
+"""The picture of lab 8: printed, exact and certified δ(ε); and real samplers.
 
 The witness against the printed theorem is played with the client's own sampler, so that theory
 meets what runs.
@@ -111,7 +110,7 @@ def play(witness: tuple[Any, ...], trials: int = TRIALS) -> tuple[float, float]:
 
 
 def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -> str:
-    """What the real samplers showed against the printed promise."""
+    """Describe the real samplers' result beside the printed promise."""
     promised = float(statements.printed_theorem(*witness[0]))
     growth = float(witness[0][3])
     one_bin = float(statements.best_bin(*witness[0]))
@@ -127,9 +126,7 @@ def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -
 
 
 def show(showing: ShowRun) -> Path:
-    """Draws the student's picture, and plays their witness against the printed theorem if they have
-    one.
-    """
+    """Draw the student's picture, and play their witness against the printed theorem."""
     program, picture = showing.program, showing.out / "delta.png"
     showing.progress("your `worst` at 19 values of epsilon")
     draw(lambda *cell: program.call("worst", *cell, seconds=60.0), picture)

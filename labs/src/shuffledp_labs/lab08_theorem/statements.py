@@ -1,5 +1,4 @@
-"""Statements about shuffled k-RR, each a function from a cell to the δ that it promises: some true,
-some false.
+"""True and false statements about shuffled k-RR: functions from a cell to a promised δ.
 
 All are rational, because p/q and e^ε are. A statement is false in a cell if some dataset has a
 larger δ.
@@ -30,8 +29,9 @@ def printed_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> 
 
 
 def repaired_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The same with its algebra put right: the exact δ of one bin, x0's, for the best number of
-    others there.
+    """The printed theorem with its algebra repaired.
+
+    It is the exact δ of one bin, x0's, for the best number of others there.
     """
     return max(repaired_at(at_x0, users, symbols, p, growth) for at_x0 in range(users))
 
@@ -77,12 +77,12 @@ def blanket(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction
 
 
 def blanket_of_one_more(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The same with n + 1 for n, as if the changed user blanketed itself."""
+    """The blanket with n + 1 instead of n, as if the changed user blanketed itself."""
     return blanket(users + 1, symbols, p, growth)
 
 
 def no_shuffle(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """What one user's own randomiser gives, whatever the others do."""
+    """The δ of one user's own randomiser, independent of the others."""
     del users
     return max(ZERO, p - growth * (1 - p) / (symbols - 1))
 
@@ -129,9 +129,7 @@ def repaired_at(at_x0: int, users: int, symbols: int, p: Fraction, growth: Fract
 
 
 def best_bin(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The largest δ of x0's bin in either direction: the number of messages that say x0, or that
-    say x1.
-    """
+    """The largest δ of x0's bin in either direction: messages with x0, or with x1."""
     q = (1 - p) / (symbols - 1)
     largest = ZERO
     for at_x0 in range(users):
@@ -170,8 +168,9 @@ def _convolve(left: list[Fraction], right: list[Fraction]) -> list[Fraction]:
 
 
 def _delta_among_uniform(size: int, cell: Cell) -> Fraction:
-    """δ of one user's message among `size` - 1 uniform ones: E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+]
-    k/size, Y_i uniform.
+    """δ of one user's message among `size` - 1 uniform ones.
+
+    It is E[(Σ_i (M_0 - e^ε M_1)(Y_i))_+] k/size, Y_i uniform.
     """
     _, symbols, p, growth = cell
     q = (1 - p) / (symbols - 1)

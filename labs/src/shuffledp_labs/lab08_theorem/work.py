@@ -35,7 +35,5 @@ def worst(
 
 
 def refute(statement: Statement, cells: Sequence[Cell]) -> Witness | None:
-    """Step D: datasets and an event that show the statement false in one of the cells, or None if
-    it is true.
-    """
+    """Step D: a witness that the statement is false in one of the cells, or None if it is true."""
     raise NotImplementedError

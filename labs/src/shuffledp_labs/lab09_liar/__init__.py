@@ -1,6 +1,4 @@
-"""Lab 9, Catch the liar: an audit with exact intervals, and clients that do not randomise as they
-say.
-"""
+"""Lab 9, Catch the liar: an audit with exact intervals, and dishonest clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Sealed clients: the product's own samplers, some of them with a fault, behind one function that
-answers for them.
-"""
+"""Sealed clients behind one function: the product's samplers, some of them faulty."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Client:
 
     @property
     def claim(self) -> tuple[int, int, float, float]:
-        """Two values, and the (ε_L, δ) that the accountant certifies for one user's answers to
-        them.
-        """
+        """Two values, and the certified (ε_L, δ) of one user's answers to them."""
         from shuffledp_privacy.bounds import Setting, corrupted_bounds
 
         bounds = corrupted_bounds(self.spec, Setting(1, 1), 0.0)
@@ -87,7 +83,7 @@ class SealedClients:
 
     @property
     def claims(self) -> dict[str, tuple[int, int, float, float]]:
-        """What each says about itself."""
+        """Each client's claim about itself."""
         return {name: client.claim for name, client in self.clients.items()}
 
     def ask(self, *question: Any) -> tuple[int, ...]:

@@ -30,14 +30,15 @@ class AuditedPair:
 
     @property
     def epsilon(self) -> float:
-        """The ε of the pair at its δ, both directions, rounded up: what no audit may exceed but by
-        chance.
+        """The ε of the pair at its δ, both directions, rounded up.
+
+        An audit may exceed it only by chance.
         """
         ways = ((self.first, self.second), (self.second, self.first))
         return max(_epsilon(likely, other, self.delta) for likely, other in ways)
 
     def swap(self) -> AuditedPair:
-        """The same with the other one first."""
+        """Exchange the two laws."""
         return AuditedPair(self.second, self.first, self.delta)
 
 
@@ -65,8 +66,9 @@ def _epsilon(likely: Sequence[Fraction], other: Sequence[Fraction], delta: Fract
 
 
 def shuffled_krr(users: int, symbols: int, odds: Fraction, delta: Fraction) -> AuditedPair:
-    """The histogram of shuffled k-RR with p/q = odds, one user at 0 or at 1 and all others at a
-    third symbol.
+    """The histogram of shuffled k-RR with p/q = odds and all others at a third symbol.
+
+    One user is at 0 or at 1.
     """
     p = odds / (odds + symbols - 1)
     laws = [histogram_law(symbols, p, (*((2,) * (users - 1)), changed)) for changed in (0, 1)]
@@ -85,16 +87,15 @@ def response(odds: Fraction) -> AuditedPair:
 
 
 def rare(delta: Fraction, outcomes: int) -> AuditedPair:
-    """Two uniform laws, but with probability δ the first has an outcome that the second never
-    shows: ε = 0 at δ.
-    """
+    """Two uniform laws that differ by one outcome of probability δ: ε = 0 at δ."""
     first = (*((1 - delta) / outcomes,) * outcomes, delta)
     return AuditedPair(first, (*(Fraction(1, outcomes),) * outcomes, Fraction(0)), delta)
 
 
 def one_sided(low: Fraction, high: Fraction) -> AuditedPair:
-    """One outcome of probability `low` or `high`, the rest spread over five others: one direction
-    tells far more.
+    """A pair of laws of which one direction tells far more.
+
+    One outcome has probability `low` or `high`; the rest is spread over five others.
     """
     return AuditedPair((low, *((1 - low) / 5,) * 5), (high, *((1 - high) / 5,) * 5), Fraction(0))
 

@@ -1,6 +1,4 @@
-"""What `lab run 9` shows: the student's audit of the real client's sampler, as trials grow, below
-the true ε.
-"""
+"""The picture of lab 9: the student's audit of the real sampler, as trials grow."""
 
 from __future__ import annotations
 
@@ -126,9 +124,7 @@ def show(showing: ShowRun) -> Path:
 def count_false_alarms(
     interval: Callable[[int, int, float], tuple[float, float]], draws: Draws
 ) -> int:
-    """In how many repetitions of equal laws an exact interval, on the samples that chose the event,
-    "finds" ε > 0.
-    """
+    """Count false alarms of an exact interval on equal laws, without sample splitting."""
     sampler = Sampler(draws.child("wolf"))
     law = equal(OUTCOMES, Fraction(0))
     false_alarms = 0

@@ -13,9 +13,7 @@ Claim: TypeAlias = tuple[int, int, float, float]
 
 
 def interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Step B: the exact interval of a probability of which `successes` of `trials` independent
-    trials were seen.
-    """
+    """Step B: the exact interval of a probability, given `successes` in `trials` trials."""
     raise NotImplementedError
 
 

@@ -104,9 +104,7 @@ class SealedAccountant:
         return epsilon_bounds(self._cost.mechanism, self._cost.setting, DELTA).certified
 
     def _unsettle(self, name: str) -> None:
-        """Makes a settled round one that may be released: behind the ledger's back, which would not
-        do it.
-        """
+        """Make a settled round releasable behind the ledger's back; the ledger would not do it."""
         change = (
             "UPDATE charges SET state = 'reserved', accepted = NULL, final_certificate = NULL "
             "WHERE round_id = ?"

@@ -31,7 +31,7 @@ KILLS: Final = 20
 
 
 def kills() -> int:
-    """How often C-kill kills: `KILLS` times, or as the environment says."""
+    """Number of kills in C-kill: `KILLS`, or the environment's value."""
     try:
         return max(1, int(os.environ.get(KILLS_VARIABLE, "")))
     except ValueError:
@@ -104,9 +104,7 @@ def check_history(attempt: CheckAttempt) -> str:
 
 
 def check_kills(attempt: CheckAttempt) -> str:
-    """C: killed at any moment, the ledger loses nothing that was acknowledged and charges nothing
-    twice.
-    """
+    """C: after a kill at any moment nothing acknowledged is lost or charged twice."""
     total = kills()
     budget = total * LARGEST_LIFE
     model = Model(budget)

@@ -56,8 +56,9 @@ def textbook(rounds: Sequence[float], delta: float) -> float:
 
 
 def sharper(rounds: Sequence[float], delta: float) -> float:
-    """Its sharper closed form (Kairouz, Oh and Viswanath 2015, Theorem 3.5): the mean loss and
-    Hoeffding's tail.
+    """The sharper closed form: the mean loss and Hoeffding's tail.
+
+    Kairouz, Oh and Viswanath 2015, Theorem 3.5.
     """
     mean = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon in rounds)
     return mean + _deviation(rounds, delta)

@@ -31,7 +31,7 @@ class Call:
     cost: int = 0
 
     def __str__(self) -> str:
-        """As in a program."""
+        """Format the call as in a program."""
         cost = f", {self.cost}" if self.method == "reserve" else ""
         return f"{self.method}({self.round_id!r}{cost})"
 
@@ -58,7 +58,7 @@ class Model:
 
     @property
     def total_spent(self) -> int:
-        """What the reserved and the settled rounds cost."""
+        """Total cost of the reserved and settled rounds."""
         return sum(entry.cost for entry in self.rounds.values() if entry.state != RELEASED)
 
     def refusal(self, call: Call) -> str:

@@ -1,6 +1,4 @@
-"""What `lab run 10` does: your ledger spends a budget, and ε by days, by your `compose` and
-others, is drawn.
-"""
+"""The picture of lab 10: ε by days under several bounds; and the student's ledger in use."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ MOST_DAYS: Final = 100
 
 
 def one_day() -> float:
-    """ε of one day: a yes/no question to 20 honest users, the truth told with probability 3/4, δ =
-    .001.
-    """
+    """ε of one day's yes/no question to 20 users; truthful with probability 3/4, δ = .001."""
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.bounds import epsilon_bounds
 
@@ -33,8 +29,9 @@ def one_day() -> float:
 
 
 def accountant(days: int) -> float:
-    """The accountant's ε of so many days: it composes all that a round's analysis knows, not its ε
-    alone.
+    """The accountant's ε of `days` days.
+
+    It composes all that a round's analysis knows, not only its ε.
     """
     from shuffledp_labs.lab05_again.budget import one_day as cost
     from shuffledp_privacy.rounds.composition import Round, compose_epsilon
@@ -86,8 +83,9 @@ def show(showing: ShowRun) -> Path:
 
 
 def _spent_by_your_ledger(showing: ShowRun, daily: float) -> str:
-    """Says how many days your ledger pays for, which adds up, and how many the accountant's, which
-    composes.
+    """Describe how many days the student's and the accountant's ledger pay for.
+
+    The first adds up, the second composes.
     """
     from shuffledp_labs.lab05_again.budget import days_allowed
 

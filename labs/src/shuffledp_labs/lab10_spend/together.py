@@ -30,7 +30,7 @@ _WRITE_LOCKS: Final = (("", 0x40000001), ("-shm", 120))
 
 @dataclass
 class ConcurrentAnswer:
-    """What a program answered: a certificate, a refusal, or a fault."""
+    """A program's answer: a certificate, a refusal, or a fault."""
 
     certificate: object = None
     no: bool = False
@@ -39,7 +39,7 @@ class ConcurrentAnswer:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether somebody may write to this SQLite file just now, so that nobody else may.
+    """Return True if some process holds the write lock of this SQLite file.
 
     Reads none of it.
     """

@@ -71,7 +71,7 @@ class Seat:
         )
 
     def total_spent(self) -> int:
-        """What the ledger says is spent."""
+        """Total that the ledger reports as spent."""
         total = self.program.method(self._ledger, "total_spent")
         if type(total) is not int:
             raise CheckFailure(f"total_spent() returns a whole number, not {total!r:.40} {READ}")
@@ -162,9 +162,7 @@ def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where
 
 
 def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
-    """Either all of the change was made, or nothing of it: the model follows what the ledger says
-    is spent.
-    """
+    """Follow the ledger: a change that was interrupted was made completely or not at all."""
     before, now = model.total_spent, seat.total_spent()
     # A round that ends keeps its charge or gives all of it back.
     change = {"reserve": call.cost, "settle": 0}.get(call.method)

@@ -1,3 +1,1 @@
-"""A student's program as another process: what it is asked, what it answers, and the box it runs
-in.
-"""
+"""A student's program as another process: requests, answers, and its sandbox."""

@@ -1,5 +1,4 @@
-"""Stands between the grader and a student's process, so that nothing of it is left when the grader
-ends, however.
+"""Stands between the grader and a student's process, and ends all of it with the grader.
 
 Started with the standard library only. It starts the command it is given, waits until that ends or
 its control pipe does (the grader closed it, or was killed), and then ends everything that the
@@ -96,7 +95,7 @@ def _kill(how: Callable[[int, int], None], target: int) -> None:
 
 
 def _grader_was_killed(control: int) -> bool:
-    """Whether the grader has gone without a word.
+    """Return True if the grader closed its pipe without a word.
 
     A grader that is killed loses its pipes one after another: the command may see its own end
     first, and end, before this one is closed.
@@ -119,11 +118,11 @@ def _let_go_of_the_pipes() -> None:
 
 
 def _end_all_of(user: int) -> None:
-    """Ends what left the command's process group: orphans become children of this process, one
-    after another.
+    """End the processes that left the command's process group.
 
-    What starts new ones faster than this ends them is ended by its user. That comes last, because
-    two programs over one folder have one user.
+    Orphans become children of this process, one after another. A program that starts new ones
+    faster than this ends them is ended by its user. That comes last, because two programs over one
+    folder have one user.
     """
     turn = 0
     while True:

@@ -1,6 +1,4 @@
-"""The exact law of a student's function of coins: every branch is walked, and its probability added
-up in rationals.
-"""
+"""The exact law of a student's function of coins: all branches, summed in rationals."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ Transcript: TypeAlias = tuple[tuple[str, Any, int], ...]
 
 
 class CoinSource(Protocol):
-    """What answers a program's coins; `Draws` does."""
+    """A source of answers for a program's coins, such as `Draws`."""
 
     def below(self, n: int) -> int: ...  # noqa: D102
     def flip(self, p: Fraction) -> bool: ...  # noqa: D102
@@ -74,9 +72,7 @@ def transcript(questions: Iterable[Question], answers: Iterable[int | bool]) -> 
 
 
 class CutBranch(Exception):  # noqa: N818 - no fault
-    """A question that is not answered: the branch is lighter than it is followed, or cannot be
-    walked.
-    """
+    """A question that is not answered: the branch is too light, or cannot be walked."""
 
 
 class BranchCoins:
@@ -140,7 +136,7 @@ class RecordedCoins:
 
     @property
     def transcript(self) -> Transcript:
-        """Of all questions so far."""
+        """Transcript of all questions so far."""
         return transcript(self._questions, self._answers)
 
     def below(self, n: int) -> int:
@@ -165,7 +161,7 @@ class Walker(Protocol):
     """Runs one branch of the student's function."""
 
     def branch(self, coins: BranchCoins) -> Any:
-        """What the function returns with these coins; anything where they were cut."""
+        """Return the function's value with these coins; any value if they were cut."""
 
 
 @dataclass
@@ -198,7 +194,7 @@ class _Tree:
         self.transcripts[transcript(coins.questions, coins.answers)] = value
 
     def _mass(self) -> Fraction | float:
-        """Of the whole branch; those of its beginnings are kept from the branch before."""
+        """Mass of the whole branch; prefixes are reused from the branch before."""
         for at in range(len(self.masses), len(self.path)):
             before = self.masses[at - 1] if at else Fraction(1)
             self.masses.append(before * _weight(self.questions[at], self.path[at]))

@@ -1,6 +1,4 @@
-"""The running process of a student's program: bytes in and out, with a clock, and what it may take
-of the machine.
-"""
+"""The running process of a student's program: bytes in and out, time and resource limits."""
 
 from __future__ import annotations
 
@@ -107,8 +105,9 @@ def _start_confined(box: str, scratch: Path) -> Process:
 
 
 def _erasable(box: str, scratch: Path) -> str:
-    """A folder that a keeper may erase after a killed grader: one that was made for a check, and no
-    other.
+    """Return a folder that a keeper may erase after a killed grader, or "".
+
+    Only a folder that was made for a check qualifies.
     """
     made_here = scratch.name.startswith(SCRATCH) and scratch.parent == sandbox.scratch_parent(box)
     return str(scratch) if made_here else ""

@@ -1,5 +1,4 @@
-"""A student's program, seen from the grader: functions to call, with limits, and values that come
-back.
+"""A student's program, seen from the grader: functions with limits, and their values.
 
 Nothing of the student's is imported here. Whatever its process does ends in one `StudentFault` or
 in a plain value.
@@ -119,7 +118,7 @@ class StudentProgram:
         return self._running().box
 
     def call(self, function: str, *args: Any, seconds: float = 10.0, **callbacks: Any) -> Any:
-        """What a function of the student's returns; lists arrive as tuples.
+        """Call a function of the student's; lists arrive as tuples.
 
         Named arguments are passed by name.
 
@@ -359,7 +358,10 @@ class _Call:
 
 
 def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-    """Whether a lent function takes so many arguments: else a TypeError of it is the caller's."""
+    """Return True if a lent function takes these arguments.
+
+    Otherwise its TypeError is the caller's fault.
+    """
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:

@@ -1,5 +1,4 @@
-"""The box that a student's process runs in: bubblewrap, else another user in a root folder of its
-own, else none.
+"""The sandbox of a student's process: bubblewrap, else another user in a jail, else none.
 
 In the first two there is no network and no file of the grader's or of another student's; the
 interpreter, numpy and PyNaCl can be read, and one folder written. The limits on memory, processes
@@ -67,7 +66,7 @@ _VARIABLES: Final = {
 
 @dataclass(frozen=True)
 class Start:
-    """How to start a worker.
+    """Command, environment and user of a worker.
 
     Attributes:
         box: which of `BOXES`.
@@ -119,8 +118,7 @@ def bubblewrap() -> str | None:
 
 
 def start(box: str, scratch: Path) -> Start:
-    """How to start a worker in a box, with one folder that it may write: one in
-    `scratch_parent(box)`.
+    """Prepare a worker in a box, with one writable folder in `scratch_parent(box)`.
 
     Raises:
         LabError: the box cannot be prepared.
@@ -255,9 +253,7 @@ def _system() -> Iterator[str]:
 
 
 def _folders(*paths: Path | str) -> Iterator[str]:
-    """Empty folders that everybody may enter: those that bubblewrap makes on the way are root's
-    alone.
-    """
+    """Make empty folders that any user may enter; bubblewrap's own are only root's."""
     for path in paths:
         yield from ("--perms", "0755", "--dir", str(path))
 
@@ -287,9 +283,7 @@ def guests() -> tuple[Path, ...]:
 
 
 def _owner(scratch: Path) -> int:
-    """The user that a folder is given to: one of its own, the same for all programs that share the
-    folder.
-    """
+    """Return the user that owns a folder, shared by all programs over it."""
     owner = scratch.stat().st_uid
     if owner not in _USERS:
         owner = _reserve_user(scratch)

@@ -41,8 +41,7 @@ class WireError(Exception):
 
 
 class TaggedValue:
-    """A value with a meaning of its own on the other side: coins, a new object, a handle, a
-    function.
+    """A value with a special meaning on the other side, such as coins or a handle.
 
     Attributes:
         tag: which.
@@ -184,7 +183,7 @@ _WRITERS: Final[dict[type, Callable[[Any, Inner], Any]]] = {
 
 
 def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
-    """What is nearly a plain value (a numpy number, a subclass), or has a meaning of its own."""
+    """Encode a nearly plain value (a numpy number, a subclass), or one with a mark."""
     mark = special(value) if special is not None else None
     if mark is not None:
         return inner(mark)

@@ -1,5 +1,4 @@
-"""The process that a student's program runs in: started alone, inside the sandbox, with the
-standard library only.
+"""The process of a student's program, inside the sandbox, with only the standard library.
 
 Standard input and output carry frames; what the student prints goes to standard error. The first
 frame is the limits, the second the program's source. Requests are answered one after another until
@@ -166,7 +165,7 @@ class Chance:
         self._new_ones(self._states)
 
     def find_used(self) -> str:
-        """What was used since, or nothing."""
+        """Name the randomness that was used since `watch`, or return ""."""
         now = self._now()
         if self._new_ones(now):
             # loading one draws, too, and says nothing of the program: every branch is walked again
@@ -358,8 +357,7 @@ def answer(program: Program, pipe: Pipe) -> None:
 
 
 def confine(root: str, user: int, limits: dict[str, int]) -> None:
-    """Take on another root folder, another user, and limits, for this process and all that it
-    starts.
+    """Enter another root folder, another user and limits, also for child processes.
 
     None of them can be undone. An empty root and user 0 leave the old ones.
     """

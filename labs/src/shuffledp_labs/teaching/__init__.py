@@ -1,1 +1,1 @@
-"""What surrounds a lab: starting it, and what its teacher needs."""
+"""Commands around a lab: starting and checking it, and the instructor's tools."""

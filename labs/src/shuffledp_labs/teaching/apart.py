@@ -31,7 +31,7 @@ class Apart:
     def run_module(
         self, module: str, task: dict[str, Any], seconds: float
     ) -> tuple[dict[str, Any], str]:
-        """What `python -m MODULE` answers, and what went wrong, empty when nothing did."""
+        """Run `python -m MODULE`; return its answer and an error message, empty on success."""
         watched, held_open = os.pipe()
         try:
             process = self._start(module, watched)

@@ -1,6 +1,4 @@
-"""The commands around a lab: report, viva, doctor, and the instructor's course, grade and
-bundle.
-"""
+"""The commands report, viva, doctor, and the instructor's course, grade and bundle."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _grade_one(
 
 
 def _find_submission(folder: Path, student: str) -> StudentSubmission:
-    """What a student handed in with the folder around it."""
+    """Find the work.py of a submission that has a folder around it."""
     for candidate in find_submissions(folder):
         if candidate.folder is not None:
             return StudentSubmission(student, candidate.folder)
@@ -128,7 +128,7 @@ def _key(root: Path) -> bytes:
 
 
 def _on_metadata(root: Path) -> str:
-    """Who handed in, by Gradescope's own word; a group is all of it."""
+    """Name of the submitting student or group, according to Gradescope."""
     try:
         metadata: dict[str, Any] = json.loads((root / "submission_metadata.json").read_bytes())
         people = sorted(str(user["email"]) for user in metadata["users"])

@@ -53,7 +53,7 @@ class LabBundle:
 
 @dataclass(frozen=True)
 class Wheels:
-    """Where the wheels of an archive come from.
+    """Sources of an archive's wheels.
 
     Attributes:
         folders: wheels that are at hand, such as those of `make wheels`.
@@ -68,9 +68,7 @@ class Wheels:
 
 @dataclass(frozen=True)
 class Choices:
-    """What an instructor chooses about a bundle: checks with a running system, and what pip is to
-    install.
-    """
+    """An instructor's choices for a bundle: system checks, and pip's requirement."""
 
     system: bool = True
     requirement: str = field(default_factory=lambda: f"shuffledp-labs=={version('shuffledp-labs')}")
@@ -144,9 +142,7 @@ def gradescope(lab: Lab, choices: Choices, wheels: Wheels, key: bytes | None) ->
 
 
 def classroom50(lab: Lab, choices: Choices) -> LabBundle:
-    """The autograder of an assignment of Classroom 50, and the template of the students'
-    repositories.
-    """
+    """A Classroom 50 autograder, and the template of the students' repositories."""
     words = {
         "LAB": str(lab.number),
         "TITLE": lab.title,

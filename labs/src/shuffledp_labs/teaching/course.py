@@ -34,9 +34,7 @@ selection is one, too.
 
 
 class PlannedLab(Section, frozen=True, kw_only=True):
-    """A lab of a course: its number, the day on which it is handed out and the last day of its
-    submissions.
-    """
+    """A lab of a course: its number, first day, and last day for submissions."""
 
     number: int
     opens: date
@@ -74,9 +72,7 @@ class LabCourse(Section, frozen=True, kw_only=True):
 
 
 def plan(numbers: Sequence[int], first: date, days: int) -> tuple[PlannedLab, ...]:
-    """One lab after another, each open for so many days: the next is handed out when the last is
-    due.
-    """
+    """Plan labs one after another, `days` days each; one opens when the last is due."""
     return tuple(
         PlannedLab(
             number=number, opens=first + timedelta(days * i), due=first + timedelta(days * (i + 1))
@@ -107,8 +103,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
 
 
 def init_course(folder: Path, name: str, labs: Iterable[PlannedLab]) -> None:
-    """Makes the folder of a course: key, plan, and a .gitignore that keeps the key out of
-    repositories.
+    """Create a course's folder with key, plan, and a .gitignore for the key.
 
     Nothing that is there is overwritten: a lost key would make every result of the course
     unrepeatable.

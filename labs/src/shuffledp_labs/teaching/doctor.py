@@ -1,5 +1,4 @@
-"""Whether this machine can do the labs: what is asked before the first lesson, so that it is not
-lost with installing.
+"""Checks whether this machine can run the labs, before the first lesson.
 
 Every finding says what was seen and, where something is wrong, what to do. Only what stops a lab is
 called wrong; what makes it slower, or its sandbox weaker, is a note.

@@ -150,9 +150,7 @@ def _write_reports(
 
 
 class GradedMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a grading that came to its end leaves beside the result: of which files, and points of
-    predictions.
-    """
+    """The mark of a completed grading: digest of the files, and points of predictions."""
 
     digest: str
     predictions: int
@@ -162,7 +160,7 @@ class GradedMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Grading:
-    """How a class is graded.
+    """Settings for grading a class.
 
     Attributes:
         lab: which.
@@ -273,7 +271,7 @@ def _job(grading: Grading, submission: StudentSubmission, folder: Path) -> dict[
 
 
 def faults(result: LabResult | None) -> str:
-    """What of a result is the grader's fault or the machine's, in words for the instructor.
+    """Describe the grader's or the machine's faults in a result, for the instructor.
 
     Empty where nothing is.
     """

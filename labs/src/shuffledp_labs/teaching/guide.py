@@ -1,6 +1,4 @@
-"""The instructor's guide of a lab, which is in a checkout of the repository and in no package that
-students install.
-"""
+"""The instructor's guide of a lab; in a checkout, not in the students' package."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ from shuffledp_labs.teaching.terminal import Screen
 def check(
     number: int, folder: Path | None, step: str | None, *, system: bool, quiet: bool = False
 ) -> LabResult:
-    """Runs the checks of a lab on a fresh instance, shows each, and keeps the results in the lab's
-    folder.
+    """Run a lab's checks on a fresh instance, show each, and store the results.
 
     A run that leaves checks out has a file of its own, and never replaces the result of all of
     them.
@@ -49,9 +48,7 @@ def check(
 
 
 def show(number: int, folder: Path | None, progress: Callable[[str], None]) -> Path:
-    """Runs the lab's system with the student's code in it, and draws a picture, whose path this
-    is.
-    """
+    """Run the lab's system with the student's code, draw a picture, and return its path."""
     lab = lab_of(number)
     work_folder = find(number, folder)
     read_source(work_folder.work)

@@ -177,9 +177,7 @@ def _predictions(report: Report) -> Iterator[str]:
 
 
 def _with_code(words: str) -> str:
-    """Escaped words, with what stands between two backticks as code, as a terminal's reader takes
-    it.
-    """
+    """Escape text, and format what is between two backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
@@ -226,9 +224,7 @@ def data_address(file: Path) -> str:
 
 
 def as_html(words: str) -> str:
-    """Markdown as HTML: without HTML of its own, and without pictures, which would be loaded from
-    elsewhere.
-    """
+    """Render Markdown without raw HTML, and without pictures, which would be loaded."""
     from markdown_it import MarkdownIt
 
     rendered: Any = (

@@ -53,7 +53,7 @@ class WorkFolder:
 
     @property
     def out(self) -> Path:
-        """Where pictures and results go."""
+        """Folder of pictures and results."""
         return self.path / "out"
 
     @property

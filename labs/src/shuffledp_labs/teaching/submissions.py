@@ -1,6 +1,4 @@
-"""The submissions of a class: where they are, whose they are, and whether one has been graded
-already.
-"""
+"""The submissions of a class: folders, students, and digests."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ NAME_LENGTH: Final = 80
 
 @dataclass(frozen=True)
 class StudentSubmission:
-    """One student's: the folder with work.py, or what is wrong with it, in words for the
-    instructor.
+    """One student's submission: the folder with work.py, or an error for the instructor.
 
     Attributes:
         student: a name that no other submission of the class has.
@@ -44,7 +41,7 @@ class StudentSubmission:
 
     @property
     def digest(self) -> str:
-        """Of the files that the points depend on; another one means that it has to be graded again.
+        """Digest of the files that the points depend on; a new one requires regrading.
 
         Raises:
             OSError: the program cannot be read or is too long.
@@ -84,17 +81,13 @@ def find_submissions(folder: Path) -> tuple[StudentSubmission, ...]:
 
 
 def student_name(text: str) -> str:
-    """A name as files and columns can hold it, never one that leads elsewhere or is a file of the
-    results.
-    """
+    """Make a name that is valid for files and columns, and not a file of the results."""
     name = _STRANGE.sub("_", normalize("NFC", text)).lstrip(".-_")[:NAME_LENGTH] or "nameless"
     return f"{name}_" if name.lower().endswith(".csv") else name
 
 
 def _with_own_names(submissions: Iterable[StudentSubmission]) -> Iterator[StudentSubmission]:
-    """Number the names that several submissions have, so that each has a row and a folder of its
-    own.
-    """
+    """Number repeated names, so that each submission has its own row and folder."""
     taken: set[str] = set()
     for submission in submissions:
         numbered = (f"{submission.student}_{number}" for number in count(2))
@@ -130,7 +123,7 @@ def _in_folder(entry: Path) -> StudentSubmission:
 
 
 def _plain(file: Path, entry: Path) -> bool:
-    """Whether it is a file of the submission itself, and no link to something of the grader's."""
+    """Return True for a file of the submission itself, not a link to another file."""
     return (
         file.is_file() and not file.is_symlink() and file.resolve().is_relative_to(entry.resolve())
     )

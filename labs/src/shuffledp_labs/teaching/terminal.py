@@ -1,4 +1,4 @@
-"""What `lab check` shows while it runs."""
+"""Progress output of `lab check`."""
 
 from __future__ import annotations
 

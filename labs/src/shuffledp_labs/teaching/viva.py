@@ -54,7 +54,7 @@ LONGEST: Final = 70
 
 @dataclass(frozen=True)
 class VivaQuestion:
-    """What is asked, and what a good answer mentions: for the examiner, not for the student."""
+    """A question, and what a good answer mentions, which only the examiner sees."""
 
     text: str
     listen_for: str
@@ -199,8 +199,9 @@ def _change(node: ast.AST) -> str | None:
 
 
 def _numeric(*operands: ast.expr) -> bool:
-    """Whether none of them is plainly a sequence or a text: with another operator that is a
-    TypeError, no question.
+    """Return True if no operand is plainly a sequence or a text.
+
+    With another operator that would be a TypeError, not a question.
     """
     return not any(
         isinstance(operand, _SEQUENCES)

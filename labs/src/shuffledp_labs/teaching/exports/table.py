@@ -16,9 +16,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class TableRow:
-    """One submission: its result as far as there is one, the points of its predictions, and what
-    went wrong.
-    """
+    """One submission: its result if there is one, points of predictions, and errors."""
 
     student: str
     result: LabResult | None
