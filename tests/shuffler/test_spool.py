@@ -21,6 +21,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
+from shuffledp_core.tasks import uninterrupted
 from shuffledp_shuffler.spool import Spool, Submission
 
 SIZE = 100
@@ -35,6 +36,11 @@ def spool(folder: Path, max_reports: int = 1000) -> Iterator[Spool]:
         opened.shut()
 
 
+async def append(opened: Spool, credential: str, data: bytes) -> None:
+    submission = Submission(credential, digest(data), data)
+    await opened.store(lambda: submission, lambda _: None, len(data))
+
+
 def envelope() -> bytes:
     return os.urandom(SIZE)
 
@@ -44,7 +50,7 @@ async def test_everything_acknowledged_is_there_after_reopening_in_any_concurren
 ) -> None:
     sent = {os.urandom(32).hex(): envelope() for _ in range(500)}
     with spool(tmp_path) as first:
-        await asyncio.gather(*(first.append(who, digest(data), data) for who, data in sent.items()))
+        await asyncio.gather(*(append(first, who, data) for who, data in sent.items()))
     with spool(tmp_path) as again:
         assert again.accepted == 500
         again.require_whole()
@@ -59,7 +65,7 @@ async def test_everything_acknowledged_is_there_after_reopening_in_any_concurren
 async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path) -> None:
     who, data = os.urandom(32).hex(), envelope()
     with spool(tmp_path) as opened:
-        await asyncio.gather(*(opened.append(who, digest(data), data) for _ in range(20)))
+        await asyncio.gather(*(append(opened, who, data) for _ in range(20)))
         assert opened.accepted == 1
 
 
@@ -67,7 +73,7 @@ async def test_of_two_different_submissions_at_once_exactly_one_is_accepted(tmp_
     who, envelopes = os.urandom(32).hex(), [envelope(), envelope()]
     with spool(tmp_path) as opened:
         outcomes = await asyncio.gather(
-            *(opened.append(who, digest(data), data) for data in envelopes), return_exceptions=True
+            *(append(opened, who, data) for data in envelopes), return_exceptions=True
         )
         assert outcomes[0] is None
         assert isinstance(outcomes[1], DifferentSubmissionError)
@@ -77,38 +83,38 @@ async def test_of_two_different_submissions_at_once_exactly_one_is_accepted(tmp_
 async def test_an_envelope_belongs_to_one_credential(tmp_path: Path) -> None:
     data = envelope()
     with spool(tmp_path) as opened:
-        await opened.append(os.urandom(32).hex(), digest(data), data)
+        await append(opened, os.urandom(32).hex(), data)
         with pytest.raises(InvalidSubmissionError):
-            await opened.append(os.urandom(32).hex(), digest(data), data)
+            await append(opened, os.urandom(32).hex(), data)
 
 
 async def test_a_full_or_closed_spool_still_knows_what_it_accepted(tmp_path: Path) -> None:
     who, data, late = os.urandom(32).hex(), envelope(), envelope()
     with spool(tmp_path, max_reports=1) as opened:
-        await opened.append(who, digest(data), data)
+        await append(opened, who, data)
         with pytest.raises(SubmissionClosedError, match="full"):
-            await opened.append(os.urandom(32).hex(), digest(late), late)
+            await append(opened, os.urandom(32).hex(), late)
         assert await opened.close() == 1
         with pytest.raises(SubmissionClosedError, match="closed"):
-            await opened.append(os.urandom(32).hex(), digest(late), late)
-        await opened.append(who, digest(data), data)
+            await append(opened, os.urandom(32).hex(), late)
+        await append(opened, who, data)
 
 
 async def test_bytes_that_were_never_committed_are_overwritten(tmp_path: Path) -> None:
     first, second = envelope(), envelope()
     with spool(tmp_path) as opened:
-        await opened.append(os.urandom(32).hex(), digest(first), first)
+        await append(opened, os.urandom(32).hex(), first)
     with (tmp_path / "envelopes").open("ab") as file:
         file.write(b"torn by a crash")
     with spool(tmp_path) as opened:
-        await opened.append(os.urandom(32).hex(), digest(second), second)
+        await append(opened, os.urandom(32).hex(), second)
     assert (tmp_path / "envelopes").read_bytes() == first + second
 
 
 async def test_lost_envelopes_are_noticed(tmp_path: Path) -> None:
     data = envelope()
     with spool(tmp_path) as opened:
-        await opened.append(os.urandom(32).hex(), digest(data), data)
+        await append(opened, os.urandom(32).hex(), data)
     os.truncate(tmp_path / "envelopes", SIZE - 1)
     with spool(tmp_path) as opened, pytest.raises(NodeFault, match="99 bytes"):
         opened.require_whole()
@@ -158,15 +164,15 @@ async def test_a_full_disk_refuses_what_comes_and_nothing_else(
     sent = {os.urandom(32).hex(): envelope() for _ in range(3)}
     (early, again, late) = sent
     with spool(tmp_path) as opened:
-        await opened.append(early, digest(sent[early]), sent[early])
+        await append(opened, early, sent[early])
         rows = (tmp_path / "index.sqlite-wal").stat().st_size
         assert rows > 2 * SIZE
         with files_no_larger_than(SIZE * 3 // 2 if refused == "envelopes" else rows):
             with pytest.raises(NodeFault, match="send it again later"):
-                await opened.append(again, digest(sent[again]), sent[again])
+                await append(opened, again, sent[again])
             assert opened.accepted == 1
         for who in (late, again):
-            await opened.append(who, digest(sent[who]), sent[who])
+            await append(opened, who, sent[who])
         assert await opened.close() == 3
     with spool(tmp_path) as reopened:
         assert reopened.accepted == 3
@@ -190,9 +196,9 @@ async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(
     with spool(tmp_path) as opened:
         good = Submission(who, digest(data), data)
         calls = (
-            opened.take(broken, str, SIZE),
-            opened.take(lambda: good, unanswerable, SIZE),
-            opened.take(lambda: good, lambda stored: stored.credential, SIZE),
+            opened.store(broken, str, SIZE),
+            opened.store(lambda: good, unanswerable, SIZE),
+            opened.store(lambda: good, lambda stored: stored.credential, SIZE),
         )
         first, second, third = await asyncio.gather(*calls, return_exceptions=True)
         assert isinstance(first, KeyError)
@@ -211,7 +217,7 @@ async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(
         return Submission(who, digest(data), data)
 
     with spool(tmp_path) as opened:
-        call = asyncio.ensure_future(opened.take(slow, str, SIZE))
+        call = asyncio.ensure_future(uninterrupted(opened.store(slow, str, SIZE)))
         await asyncio.sleep(0)
         call.cancel()
         done, _ = await asyncio.wait({call}, timeout=0)
@@ -227,13 +233,13 @@ async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(
 ) -> None:
     who, data, late = os.urandom(32).hex(), envelope(), SubmissionClosedError("late")
     with spool(tmp_path) as opened:
-        await opened.append(who, digest(data), data)
+        await append(opened, who, data)
         again = Submission(who, digest(data), b"", refusal=late)
-        assert await opened.take(lambda: again, lambda stored: stored.digest, 0) == digest(data)
+        assert await opened.store(lambda: again, lambda stored: stored.digest, 0) == digest(data)
         with pytest.raises(DifferentSubmissionError):
-            await opened.take(lambda: Submission(who, "other", b"", refusal=late), str, 0)
+            await opened.store(lambda: Submission(who, "other", b"", refusal=late), str, 0)
         with pytest.raises(SubmissionClosedError, match="late"):
-            await opened.take(
+            await opened.store(
                 lambda: Submission(os.urandom(32).hex(), "other", b"", refusal=late), str, 0
             )
         assert opened.accepted == 1

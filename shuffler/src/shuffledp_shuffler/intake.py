@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Roster
@@ -29,8 +28,18 @@ from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.spool import Submission, different_submission
 from shuffledp_shuffler.uploads import Uploads
 
-Arriving: TypeAlias = Callable[[], AbstractAsyncContextManager[bytes]]
-"""Receives an envelope, and keeps room for it until the block ends."""
+
+@dataclass(frozen=True)
+class _GenuineClaim:
+    """A claim that its credential signed: the credential's name and the envelope's digest.
+
+    `refusal`: why a new submission is refused; a repetition of an accepted one is still answered.
+    """
+
+    credential: Signed
+    name: str
+    digest: str
+    refusal: ShuffleDPError | None
 
 
 @dataclass(frozen=True)
@@ -43,217 +52,179 @@ class Submissions:
     uploads: Uploads
     admission: Admission
 
-    async def take(
-        self, live: LiveRound, credential: bytes, claim: bytes, chunks: Chunks
-    ) -> Signed:
-        """Takes a submission and returns its signed receipt, once it is on disk.
+    def accept(
+        self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes | Chunks
+    ) -> asyncio.Future[Signed]:
+        """Begins to check and store a submission; the future gives its signed receipt.
 
-        The same again for a repetition.
+        The envelope comes in one message (bytes), or as the chunks of a stream. The steps refine
+        those of docs/protocol.md, "Submit":
 
-        1. Credential and claim are genuine (core's `check_claim`): nobody else gets any further.
-        2. If this credential's submission was accepted before, its repetition gets the receipt and
-           another one is refused. Neither envelope nor proofs are looked at.
-        3. The round takes submissions now, and the credential still counts.
-        4. It is the only call of this credential; one that waited for another repeats step 2.
-        5. There is room for the envelope's one legal length, and it arrives whole, in order and in
-           time.
-        6. In a verified round it is this credential's turn (`ProofTurns`).
-        7. It is the envelope of the claim; it opens; no record is repeated, and in a verified round
-           the proofs hold.
-        8. It is still open; spooled: on disk, once per credential.
+        1. A message: fewer than `waiting_submissions` others are being checked.
+        2. Credential and claim are genuine (core's `check_claim`).
+        3. The round is open and not full; the credential has not expired and is not withdrawn.
+        4. If this credential's submission was accepted before, its repetition gets the receipt,
+           whatever step 3 says, and any other is refused. Neither envelope nor proofs are checked.
+        5. It is the only call of this credential; one that waited for another repeats step 4.
+        6. A stream: there is room for the envelope's one legal length, and it arrives complete, in
+           order and in time.
+        7. In a verified round it is this credential's turn (`ProofTurns`).
+        8. The envelope has the round's length and the claim's digest; it opens; no record is
+           repeated, and in a verified round the proofs hold.
+        9. The round is still open, and the submission is stored: on disk, once per credential. Only
+           then the receipt is signed, since it is evidence against this node.
 
-        Raises:
-            SubmissionClosedError, InvalidSubmissionError, UnknownCredentialError,
-            DifferentSubmissionError.
-            WithdrawnCredentialError: step 3. BadClaimError: step 7.
-            MalformedDocumentError: credential or claim is no signed document.
-            BusyError: step 4 or 5; asking again may help.
+        A message to a plain round takes steps 1 to 3, 8 and 9 only, from 2 on in the spool's
+        thread, in groups with others: it never waits in between, and step 9 recognises repetitions.
+
+        Raises, at once or from the future:
+            RoundStateError: this node takes no submissions in this round (yet).
+            BusyError: step 1, 5, 6 or 7; a repetition may succeed.
+            MalformedDocumentError, UnknownCredentialError: step 2.
+            SubmissionClosedError: step 3 or 9. WithdrawnCredentialError: step 3.
+            DifferentSubmissionError: step 4 or 9.
+            InvalidSubmissionError: step 2, 6, 8 or 9. BadClaimError: step 8.
         """
         length = live.require_terms().geometry.envelope_bytes
-        return await self._take(
-            live, credential, claim, lambda: self.uploads.arriving(chunks, length)
-        )
-
-    async def take_whole(
-        self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes
-    ) -> Signed:
-        """Takes a submission that has arrived in one message.
-
-        Otherwise as `take`, whose steps these are.
-
-        In a verified round these are the steps of `take`, less step 5. In a plain one all checks
-        run in the spool's thread, in groups, together with what came before and after: nothing is
-        waited for in between, so no call of the same credential has to take its turn.
-
-        1. Not too many others are being checked.
-        2. Credential and claim are genuine (step 1).
-        3. The round takes submissions now, and the credential still counts (step 3); otherwise only
-           a repetition of an accepted submission is answered, and the envelope is not opened.
-        4. It has the envelope's one legal length, is that of the claim, and opens; no record is
-           repeated (step 7).
-        5. Spooled: on disk, once per credential (step 8). The receipt is signed behind the commit.
-
-        Raises:
-            As `take`.
-        """
-        # To its end even if the caller hangs up: what it holds is counted as long as it is here.
-        return await uninterrupted(self.begin_whole(live, credential, claim, envelope))
-
-    def begin_whole(
-        self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes
-    ) -> asyncio.Future[Signed]:
-        """As `take_whole`, but returns at once: the future gives the receipt, or raises what
-        `take_whole` raises.
-
-        Raises:
-            BusyError: step 1. RoundStateError: the round takes no submissions here.
-        """
-        live.require_terms()
         spool = live.require_spool()
         with ExitStack() as stack:
-            stack.enter_context(self.uploads.message())  # 1
             receipt: asyncio.Future[Signed]
-            if live.claims is None:
-                receipt = spool.begin(
-                    lambda: self._checked(live, credential, claim, envelope),
-                    lambda stored: self._receipt(live, stored.credential, stored.digest),
-                    len(envelope),
+            if not isinstance(envelope, bytes):
+                arriving = self.uploads.arriving(envelope, length)
+                receipt = asyncio.ensure_future(
+                    self._accept_in_turn(live, credential, claim, arriving)
                 )
             else:
-                receipt = asyncio.ensure_future(
-                    self._take(live, credential, claim, lambda: nullcontext(envelope))
-                )
+                stack.enter_context(self.uploads.message())  # 1
+                if live.claims is None:
+                    receipt = spool.store(
+                        lambda: self._check_message(live, credential, claim, envelope),
+                        lambda stored: self._receipt(live, stored.credential, stored.digest),
+                        len(envelope),
+                    )
+                else:
+                    receipt = asyncio.ensure_future(
+                        self._accept_in_turn(live, credential, claim, nullcontext(envelope))
+                    )
             counted = stack.pop_all()
 
-        def ended(answer: asyncio.Future[Signed]) -> None:
+        def finish(answer: asyncio.Future[Signed]) -> None:
             counted.close()
             if not answer.cancelled() and answer.exception() is None:
                 live.touch()
 
-        receipt.add_done_callback(ended)
+        receipt.add_done_callback(finish)
         return receipt
 
-    def _checked(
+    def _check_message(
         self, live: LiveRound, credential: bytes, claim: bytes, envelope: bytes
     ) -> Submission:
-        """Steps 2 to 4 of `take_whole` in a plain round."""
-        terms = live.require_terms()
-        documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
-        name, claimed = check_claim(terms, self.roster, *documents)  # 2
-        now = self.clock()
-        refusal = live.refusal(now) or self.admission.refusal(
-            from_json(documents[0].body, Credential), now
-        )  # 3
-        if refusal is None:  # 4
-            _verify(live, documents[0], claimed, envelope)
-        return Submission(name, claimed, envelope, refusal)
+        claimed = self._check_claim(live, credential, claim)  # 2, 3
+        if claimed.refusal is None:
+            _check_envelope(live, claimed, envelope)  # 8
+        return Submission(claimed.name, claimed.digest, envelope, claimed.refusal)
 
-    async def _take(
-        self, live: LiveRound, credential: bytes, claim: bytes, arriving: Arriving
+    async def _accept_in_turn(
+        self,
+        live: LiveRound,
+        credential: bytes,
+        claim: bytes,
+        arriving: AbstractAsyncContextManager[bytes],
     ) -> Signed:
-        terms = live.require_terms()
-        documents = (Signed.from_bytes(credential), Signed.from_bytes(claim))
-        now = self.clock()
-        closed = live.refusal(
-            now
-        )  # before the checks: a call that overlaps the opening is too early
-        name, claimed = check_claim(terms, self.roster, *documents)  # 1
-        refusal = closed or self.admission.refusal(from_json(documents[0].body, Credential), now)
-        receipt = await self._settled(live, name, claimed, refusal)  # 2, 3
+        claimed = self._check_claim(live, credential, claim)  # 2, 3
+        receipt = await self._find_receipt(live, claimed, claimed.refusal)  # 4
         if receipt is not None:
             return receipt
-        async with self.uploads.turn(terms.manifest.round_id, name) as repeated:  # 4
-            if repeated:
-                receipt = await self._settled(live, name, claimed, None)
+        async with self.uploads.turn(live.record.round_id, claimed.name) as has_waited:  # 5
+            if has_waited:
+                receipt = await self._find_receipt(live, claimed, None)
             if receipt is not None:
                 return receipt
-            async with arriving() as envelope:  # 5
-                # To its end: a device that hangs up would otherwise get any number of checks for
-                # nothing.
-                return await uninterrupted(
-                    self._accept(live, documents[0], name, claimed, envelope)
-                )
+            async with arriving as envelope:  # 6
+                # Not cancelled with its caller: a device that hangs up would otherwise get any
+                # number of checks for nothing.
+                return await uninterrupted(self._check_and_store(live, claimed, envelope))
 
-    async def _accept(
-        self, live: LiveRound, credential: Signed, name: str, claimed: str, envelope: bytes
-    ) -> Signed:
-        """Steps 6 to 8 of `take`."""
-        try:
-            await self._check(live, credential, name, claimed, envelope)  # 6, 7
-            # The round may have closed or filled up meanwhile; from here to the disk the spool
-            # decides.
-            receipt = await self._settled(live, name, claimed, live.refusal(self.clock()))  # 8
-            if receipt is not None:
-                return receipt
-            await live.require_spool().append(name, claimed, envelope)
-        except ClientFault:
-            live.turns.count_failure(name)
-            raise
-        live.touch()
-        # Signed last: a receipt is evidence against this node, so it never comes before the
-        # envelope is on disk.
-        return self._receipt(live, name, claimed)
+    def _check_claim(self, live: LiveRound, credential: bytes, claim: bytes) -> _GenuineClaim:
+        signed = Signed.from_bytes(credential)
+        signed_claim = Signed.from_bytes(claim)
+        now = self.clock()
+        # Before the signatures are checked: a call that overlaps the opening is too early.
+        closed = live.refusal(now)
+        name, digest = check_claim(live.require_terms(), self.roster, signed, signed_claim)
+        refusal = closed or self.admission.refusal(from_json(signed.body, Credential), now)
+        return _GenuineClaim(signed, name, digest, refusal)
 
-    async def _check(
-        self, live: LiveRound, credential: Signed, name: str, claimed: str, envelope: bytes
-    ) -> None:
-        if live.claims is None:
-            await asyncio.to_thread(_verify, live, credential, claimed, envelope)
-            return
-        async with live.turns.turn(name):
-            # Waiting took its time: no processor time for a round that takes nothing any more.
-            live.require_present()
-            refusal = live.refusal(self.clock())
-            if refusal is not None:
-                raise refusal
-            live.count_proof_check()
-            await asyncio.to_thread(_verify, live, credential, claimed, envelope)
-
-    async def _settled(
-        self, live: LiveRound, name: str, claimed: str, refusal: ShuffleDPError | None
+    async def _find_receipt(
+        self, live: LiveRound, claimed: _GenuineClaim, refusal: ShuffleDPError | None
     ) -> Signed | None:
         """The receipt of the accepted submission that this one repeats; None for a new one.
 
         Raises:
             DifferentSubmissionError: another submission of this credential was accepted.
-            ShuffleDPError: `refusal`, which a new submission is refused with.
+            ShuffleDPError: `refusal`, for a new submission.
         """
-        accepted = await live.require_spool().find(name)
+        accepted = await live.require_spool().find(claimed.name)
         if accepted is None:
             if refusal is not None:
                 raise refusal
             return None
-        if accepted != claimed:
+        if accepted != claimed.digest:
             raise different_submission()
-        return self._receipt(live, name, claimed)
+        return self._receipt(live, claimed.name, claimed.digest)
 
-    def _receipt(self, live: LiveRound, name: str, submitted: str) -> Signed:
-        receipt = Receipt(
-            round_id=live.record.round_id, credential=name, submission_digest=submitted
-        )
+    async def _check_and_store(
+        self, live: LiveRound, claimed: _GenuineClaim, envelope: bytes
+    ) -> Signed:
+        """Steps 7 to 9 of `accept`."""
+        try:
+            if live.claims is None:
+                await asyncio.to_thread(_check_envelope, live, claimed, envelope)  # 8
+            else:
+                async with live.turns.turn(claimed.name):  # 7
+                    # Waiting took its time: spend no processor time on a round that is closed.
+                    live.require_present()
+                    refusal = live.refusal(self.clock())
+                    if refusal is not None:
+                        raise refusal
+                    live.count_proof_check()
+                    await asyncio.to_thread(_check_envelope, live, claimed, envelope)  # 8
+            # The round may have closed or filled up since step 3.
+            refusal = live.refusal(self.clock())
+            submission = Submission(claimed.name, claimed.digest, envelope, refusal)
+            return await live.require_spool().store(  # 9
+                lambda: submission,
+                lambda stored: self._receipt(live, stored.credential, stored.digest),
+                len(envelope),
+            )
+        except ClientFault:
+            live.turns.count_failure(claimed.name)
+            raise
+
+    def _receipt(self, live: LiveRound, name: str, digest: str) -> Signed:
+        receipt = Receipt(round_id=live.record.round_id, credential=name, submission_digest=digest)
         return self.identity.sign(receipt)
 
 
-def _verify(live: LiveRound, credential: Signed, claimed: str, envelope: bytes) -> None:
-    """Checks that the envelope of a genuine claim opens. Raises as `Submissions.take`, step 7."""
+def _check_envelope(live: LiveRound, claimed: _GenuineClaim, envelope: bytes) -> None:
+    """Checks that the envelope of a genuine claim opens: `Submissions.accept`, step 8."""
     terms = live.require_terms()
-    if len(envelope) != terms.geometry.envelope_bytes:
+    geometry = terms.geometry
+    if len(envelope) != geometry.envelope_bytes:
         raise InvalidSubmissionError(
-            f"the envelope must have {terms.geometry.envelope_bytes} bytes, not {len(envelope)}"
+            f"the envelope must have {geometry.envelope_bytes} bytes, not {len(envelope)}"
         )
-    check_envelope(claimed, envelope)
+    check_envelope(claimed.digest, envelope)
     key = live.require_key()
     if live.claims is not None:
-        live.claims.check(credential, envelope, key)
+        live.claims.check(claimed.credential, envelope, key)
         return
-    geometry = terms.geometry
     records = open_envelope(geometry, terms.manifest.round_id, key, envelope)
     width = geometry.record_bytes(2)
-    # In the mix such copies would be dropped and use up the round's room for lost messages; here
-    # they cost nobody else.
-    if len(
-        {records[start : start + width] for start in range(0, len(records), width)}
-    ) * width != len(records):
+    distinct = {records[start : start + width] for start in range(0, len(records), width)}
+    # The mix would drop such copies and count them as lost messages of the round; here they cost
+    # only their sender.
+    if len(distinct) * width != len(records):
         raise InvalidSubmissionError(
             "the envelope holds the same onion twice; seal every message by itself"
         )

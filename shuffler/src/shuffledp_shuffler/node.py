@@ -192,29 +192,12 @@ class MixNode:
         live = self._round(named_round(signed, self._parts.roster))
         return await uninterrupted(self._set_manifest(live, signed))
 
-    async def submit(
-        self, round_id: str, credential: bytes, claim: bytes, chunks: Chunks
-    ) -> Signed:
-        """Takes a submission and returns its signed receipt; see `Submissions.take`."""
-        live = self._round(round_id)
-        return await self._door(live, credential).take(live, credential, claim, chunks)
-
-    async def submit_whole(
-        self, round_id: str, credential: bytes, claim: bytes, envelope: bytes
-    ) -> Signed:
-        """Takes a submission that came in one message and returns its signed receipt.
-
-        See `Submissions.take_whole`.
-        """
-        live = self._round(round_id)
-        return await self._door(live, credential).take_whole(live, credential, claim, envelope)
-
-    def begin_whole(
-        self, round_id: str, credential: bytes, claim: bytes, envelope: bytes
+    def submit(
+        self, round_id: str, credential: bytes, claim: bytes, envelope: bytes | Chunks
     ) -> asyncio.Future[Signed]:
-        """As `submit_whole`, but returns at once; see `Submissions.begin_whole`."""
+        """Begins to accept a submission; see `Submissions.accept`."""
         live = self._round(round_id)
-        return self._door(live, credential).begin_whole(live, credential, claim, envelope)
+        return self._submissions_for(live, credential).accept(live, credential, claim, envelope)
 
     async def add_batch(self, header: bytes, peer: str, chunks: Chunks) -> None:
         """Takes the predecessor's batch and starts to mix; see `Batches.take`."""
@@ -354,8 +337,12 @@ class MixNode:
         else:
             live.forget_secrets()
 
-    def _door(self, live: LiveRound, credential: bytes) -> Submissions:  # noqa: ARG002 - for nodes that lie
-        """The intake by which a submission of this credential comes in."""
+    def _submissions_for(
+        self,
+        live: LiveRound,  # noqa: ARG002 - for nodes that lie
+        credential: bytes,  # noqa: ARG002
+    ) -> Submissions:
+        """The intake for submissions of this credential."""
         return self._parts.submissions
 
     def _round(self, round_id: str) -> LiveRound:

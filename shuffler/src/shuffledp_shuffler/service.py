@@ -20,6 +20,7 @@ from shuffledp_core.errors import (
     MalformedRequestError,
     ShuffleDPError,
 )
+from shuffledp_core.tasks import uninterrupted
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
@@ -128,8 +129,11 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         _require_short(request.ByteSize())
         header = request.header
         with _disk_faults():
-            receipt = await self._node.submit_whole(
-                header.round_id, header.credential, header.claim, request.envelope
+            # Not cancelled with its caller: it stays counted until its checks have ended.
+            receipt = await uninterrupted(
+                self._node.submit(
+                    header.round_id, header.credential, header.claim, request.envelope
+                )
             )
         return node_pb2.SubmitWholeResponse(receipt=receipt.to_bytes())
 
@@ -141,20 +145,20 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
             async with aclosing(self._gateways.answers(_submissions(request_iterator))) as groups:
                 async for group in groups:
                     yield node_pb2.SubmitManyResponse(
-                        answers=[self._told(answer) for answer in group]
+                        answers=[self._answer_message(answer) for answer in group]
                     )
 
     def _begin(self, request: node_pb2.SubmitWholeRequest) -> Taken:
         header = request.header
         try:
             _require_short(request.ByteSize())
-            return self._node.begin_whole(
+            return self._node.submit(
                 header.round_id, header.credential, header.claim, request.envelope
             )
         except ShuffleDPError as error:
             return error
 
-    def _told(self, answer: Answer) -> node_pb2.SubmissionAnswer:
+    def _answer_message(self, answer: Answer) -> node_pb2.SubmissionAnswer:
         if isinstance(answer, Signed):
             return node_pb2.SubmissionAnswer(receipt=answer.to_bytes())
         self._refused(_SUBMIT_MANY, answer)

@@ -33,7 +33,6 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.files import sync
-from shuffledp_core.tasks import uninterrupted
 
 T = TypeVar("T")
 
@@ -69,22 +68,22 @@ class Submission:
 class _Request:
     """One request to the writer.
 
-    `check` gives the submission or raises; `answered` makes the answer once it is stored.
+    `check` gives the submission or raises; `make_answer` makes the answer once it is stored.
 
     `weight` is the length of the envelope, bytes.
     """
 
     check: Callable[[], Submission]
-    answered: Callable[[Submission], Any]
+    make_answer: Callable[[Submission], Any]
     weight: int
     answer: asyncio.Future[Any] = field(repr=False)
     outcome: Any = None
 
-    def checked(self) -> Submission | None:
-        """The submission; None after an error, which is then the outcome."""
+    def run_check(self) -> Submission | None:
+        """Checks the submission; returns None after an error, which is then the outcome."""
         try:
             return self.check()
-        # Whatever it is: it concerns this caller alone, and the thread must go on for the others.
+        # Whatever it is, it concerns only this caller, and the thread must go on for the others.
         except Exception as error:  # noqa: BLE001
             self.outcome = error
             return None
@@ -92,7 +91,7 @@ class _Request:
     def settle(self, submission: Submission) -> None:
         """Makes the answer."""
         try:
-            self.outcome = self.answered(submission)
+            self.outcome = self.make_answer(submission)
         except sqlite3.Error as error:
             self.outcome = NodeFault(f"{_trouble(error)}; send it again later")
         except Exception as error:  # noqa: BLE001 - as above
@@ -189,70 +188,45 @@ class Spool:
                 f"cannot go on"
             )
 
-    async def append(self, credential: str, digest: str, envelope: bytes) -> None:
-        """Returns once the submission is on disk, now or already before.
-
-        Raises:
-            DifferentSubmissionError: the credential submitted something else.
-            InvalidSubmissionError: another credential submitted this very envelope.
-            SubmissionClosedError: the round is closed or full.
-            NodeFault: the disk refused; nothing was acknowledged.
-        """
-        if len(envelope) != self._envelope_bytes:
-            raise ValueError(
-                f"an envelope must have {self._envelope_bytes} bytes, not {len(envelope)}"
-            )
-        submission = Submission(credential, digest, envelope)
-        await self._ask(lambda: submission, lambda _: None, len(envelope))
-
-    async def take(
-        self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int
-    ) -> T:
+    def store(
+        self, check: Callable[[], Submission], make_answer: Callable[[Submission], T], weight: int
+    ) -> asyncio.Future[T]:
         """Checks, stores and answers a submission in the writer's thread.
 
-        Returns once it is on disk.
-
-        A caller that is cancelled waits to the end all the same: what it holds is counted as long
-        as it is here.
+        The future gives the answer once the submission is on disk, now or already before. A caller
+        that cancels it leaves the submission to be stored all the same.
 
         Args:
             check: gives the submission, with an envelope of the round's length unless it is
                 refused, or raises.
-            answered: makes the answer from the submission once it is on disk, now or already
-                before.
+            make_answer: makes the answer from the stored submission.
             weight: length of the envelope, bytes.
 
         Raises:
-            ShuffleDPError: what `check` raised or the submission is refused with, or as `append`.
+            UnknownRoundError: at once; the round was deleted.
+            ShuffleDPError: what `check` raised or the submission is refused with.
+            DifferentSubmissionError: the credential submitted something else.
+            InvalidSubmissionError: another credential submitted this very envelope.
+            SubmissionClosedError: the round is closed or full.
+            NodeFault: the disk refused the write; nothing was acknowledged.
         """
-        return await uninterrupted(self.begin(check, answered, weight))
-
-    def begin(
-        self, check: Callable[[], Submission], answered: Callable[[Submission], T], weight: int
-    ) -> asyncio.Future[T]:
-        """As `take`, but returns at once.
-
-        The future is done once the submission is on disk, or raises why it is not.
-
-        Raises:
-            UnknownRoundError: the round was deleted.
-        """
-        return self._ask(check, answered, weight)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._enqueue(_Request(check, make_answer, weight, answer))
+        return answer
 
     async def find(self, credential: str) -> str | None:
-        """The digest of the credential's accepted envelope, or None."""
-        question = Submission(credential, "", None)
-        found: str | None = await self._ask(
-            lambda: question, lambda _: self._digest_of(bytes.fromhex(credential)), 0
+        """Look up the digest of the credential's accepted envelope; None without one."""
+        lookup = Submission(credential, "", None)
+        return await self.store(
+            lambda: lookup, lambda _: self._digest_of(bytes.fromhex(credential)), 0
         )
-        return found
 
     async def close(self) -> int:
         """Refuses every later submission; returns the final number. Idempotent."""
         # In the queue like any submission: what was put before it is in, and what comes later is
         # refused.
         answer: asyncio.Future[int] = self._loop.create_future()
-        self._put(_Close(answer))
+        self._enqueue(_Close(answer))
         return await answer
 
     def shut(self) -> None:
@@ -264,14 +238,7 @@ class Spool:
             self._database.close()
             os.close(self._file)
 
-    def _ask(
-        self, check: Callable[[], Submission], answered: Callable[[Submission], Any], weight: int
-    ) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._put(_Request(check, answered, weight, answer))
-        return answer
-
-    def _put(self, item: _Request | _Close) -> None:
+    def _enqueue(self, item: _Request | _Close) -> None:
         if self._shut:
             raise UnknownRoundError("the round was deleted while the call was under way")
         self._queue.put(item)
@@ -310,7 +277,7 @@ class Spool:
         checked = [
             (request, submission)
             for request in group
-            if (submission := request.checked()) is not None
+            if (submission := request.run_check()) is not None
         ]
         try:
             stored = self._commit(checked)
@@ -351,7 +318,8 @@ class Spool:
         if fresh:
             # At the committed count, not at the file's end: bytes that a crash left beyond it are
             # overwritten.
-            data, offset = b"".join(fresh), self._accepted * self._envelope_bytes
+            data = b"".join(fresh)
+            offset = self._accepted * self._envelope_bytes
             written = 0
             while written < len(data):
                 written += os.pwrite(self._file, memoryview(data)[written:], offset + written)
@@ -367,11 +335,11 @@ class Spool:
         if submission.envelope is None:
             return None
         credential = bytes.fromhex(submission.credential)
-        known = self._digest_of(credential)
+        stored = self._digest_of(credential)
         # First of all: the repetition of an accepted submission is answered also when the round is
         # closed or full.
-        if known is not None:
-            return None if known == submission.digest else different_submission()
+        if stored is not None:
+            return None if stored == submission.digest else different_submission()
         if submission.refusal is not None:
             return submission.refusal
         # Not before: what a refused submission names as its digest nobody has compared with

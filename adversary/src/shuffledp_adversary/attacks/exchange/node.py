@@ -188,16 +188,16 @@ class LyingNode(MixNode):
         super().__init__(parts)
         self._orders = orders
 
-    def _door(self, live: LiveRound, credential: bytes) -> Submissions:
-        """See `MixNode._door`; when ordered to, admits one user, and then only accomplices."""
-        door = self._parts.submissions
+    def _submissions_for(self, live: LiveRound, credential: bytes) -> Submissions:
+        """When ordered to, admits one user, and then only accomplices."""
+        honest = self._parts.submissions
         if self._orders.order != CROWD or live.require_terms().mixing is not None:
-            return door
-        if self._is_accomplice(Signed.from_bytes(credential), door.roster):
-            return replace(door, roster=_enrolling(door.roster, self._orders.accomplices()))
+            return honest
+        if self._is_accomplice(Signed.from_bytes(credential), honest.roster):
+            return replace(honest, roster=_enrolling(honest.roster, self._orders.accomplices()))
         if live.require_spool().accepted:
             raise SubmissionClosedError(f"round {live.record.round_id} is full")
-        return door
+        return honest
 
     async def close_round(self, round_id: str) -> int:
         """See `MixNode.close_round`; when ordered to, counts one report fewer."""
