@@ -11,11 +11,11 @@ from bench import (
     audit,
     clustered,
     mixing,
+    mixproof,
     rounds,
     samplers,
     shuffling,
     submissions,
-    verified,
 )
 from bench.machine import machine
 
@@ -24,7 +24,7 @@ PARTS = {
     "mixing": mixing.run,
     "shuffling": shuffling.run,
     "clustered": clustered.run,
-    "verified": verified.run,
+    "mixproof": mixproof.run,
     "submissions": submissions.run,
     "rounds": rounds.run,
     "accounting": accounting.run,

@@ -30,7 +30,7 @@ async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
         raise ZeroDivisionError
 
     world.last.faults.add("accuses")
-    monkeypatch.setattr(RunningRound, "_require_verified", lambda _self, _name: None)
+    monkeypatch.setattr(RunningRound, "_require_provable", lambda _self, _name: None)
     monkeypatch.setattr(RunningRound, method, failing)
     async with asyncio.timeout(50):  # below the round's own deadline
         result = await world.ended(await world.open())

@@ -12,10 +12,10 @@ from mixing_model import World
 
 from shuffledp_analyst.blame import traced
 from shuffledp_core.errors import TooFewReportsError, UnansweredError
-from shuffledp_core.verified.chain import Chain, follow
-from shuffledp_core.verified.evidence import Passage, Trace
-from shuffledp_core.verified.history import Inquiry
-from shuffledp_core.verified.hops import Question
+from shuffledp_core.mixproof.chain import Chain, follow
+from shuffledp_core.mixproof.evidence import Passage, Trace
+from shuffledp_core.mixproof.history import Inquiry
+from shuffledp_core.mixproof.hops import Question
 
 ACCUSER = 3
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp_client.policy import Policy
-from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
 from shuffledp_core.documents.models import (
     Announcement,
     CorruptedGuarantee,
@@ -45,7 +45,7 @@ METRIC = {"adjacency": Adjacency.METRIC, "epsilon": EpsilonBounds(certified=0.3,
 
 def verified(
     draft: Draft, policy: Policy = LENIENT, now: int = NOW, **options: Any
-) -> VerifiedRound:
+) -> CheckedRound:
     return verify_announcement(draft, draft.announcement(), policy, now, **options)
 
 
@@ -55,7 +55,7 @@ def verify_announcement(
     policy: Policy = LENIENT,
     now: int = NOW,
     **options: Any,
-) -> VerifiedRound:
+) -> CheckedRound:
     arrived = parse_announcement(to_json(announcement))
     population = options.pop("population", POPULATION)
     return verify_round(arrived, draft.deployment.roster, policy, population, now, **options)
@@ -74,7 +74,7 @@ def test_a_genuine_round_is_accepted(deployment: Deployment, suite: str) -> None
 def test_a_verified_round_comes_from_verification_alone(deployment: Deployment) -> None:
     found = verified(Draft(deployment))
     with pytest.raises(ValueError, match="verify_round"):
-        VerifiedRound(**vars(found))
+        CheckedRound(**vars(found))
 
 
 @pytest.mark.parametrize("name", ["analyst", "accountant", "node-1", "node-2", "node-3"])

@@ -13,7 +13,7 @@ import pytest
 from client_rounds import NOW, POPULATION, Draft, make_deployment
 
 from shuffledp_client.submission import PreparedSubmission
-from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mechanisms import KRRHistogram, RapporHistogram
 from shuffledp_sim.users import fleet, play
@@ -68,7 +68,7 @@ async def test_the_users_of_a_run_keep_their_responses_over_its_rounds(
         for one in drafts
     ]
 
-    async def announced(_: object) -> AsyncIterator[VerifiedRound]:
+    async def announced(_: object) -> AsyncIterator[CheckedRound]:
         for one in rounds:
             yield one
 

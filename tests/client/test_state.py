@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shuffledp_client.state import SubmissionStore
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
-from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.documents.models import Announcement
 from shuffledp_core.errors import ClientPolicyRefusal, RoundStateError, UnknownRoundError
 
@@ -35,7 +35,7 @@ def member(draft: Draft) -> Member:
     return make_members(draft.deployment, 1)[0]
 
 
-def verified(draft: Draft) -> VerifiedRound:
+def verified(draft: Draft) -> CheckedRound:
     return verify_round(draft.announcement(), draft.deployment.roster, LENIENT, POPULATION, NOW)
 
 

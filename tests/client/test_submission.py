@@ -27,11 +27,11 @@ from client_rounds import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_client.board import VerifiedResult, changed_messages, check_board, check_result
+from shuffledp_client.board import CheckedResult, changed_messages, check_board, check_result
 from shuffledp_client.encoding import encode, symbols
 from shuffledp_client.http_api import SubmissionBody
 from shuffledp_client.submission import Member, PreparedSubmission, check_receipt, prepare, seal
-from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Receipt, Result
 from shuffledp_core.documents.signed import Signed, from_json, to_json
@@ -67,7 +67,7 @@ def member(deployment: Deployment) -> Member:
     return make_members(deployment, 1)[0]
 
 
-def verified(draft: Draft) -> VerifiedRound:
+def verified(draft: Draft) -> CheckedRound:
     any_guarantee = msgspec.structs.replace(LENIENT, epsilon=1e3, epsilon_corrupted=1e3)
     return verify_round(
         draft.announcement(), draft.deployment.roster, any_guarantee, POPULATION, NOW
@@ -278,7 +278,7 @@ def result_for(draft: Draft, board: bytes, users: int, **changes: Any) -> Result
     return msgspec.structs.replace(result, **changes)
 
 
-def checked(draft: Draft, prepared: PreparedSubmission, result: Result) -> VerifiedResult:
+def checked(draft: Draft, prepared: PreparedSubmission, result: Result) -> CheckedResult:
     return check_result(
         prepared, draft.deployment.roster, draft.deployment.identity_of("analyst").sign(result)
     )

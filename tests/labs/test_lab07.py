@@ -14,9 +14,9 @@ import pytest
 
 from shuffledp_adversary.attacks.exchange import unguarded
 from shuffledp_adversary.attacks.exchange.framing import second_spelling
+from shuffledp_adversary.attacks.exchange.mixproof import SCENARIOS
 from shuffledp_adversary.attacks.exchange.rounds import LARGEST, Observation
 from shuffledp_adversary.attacks.exchange.tampering import Pool, substitute
-from shuffledp_adversary.attacks.exchange.verified import SCENARIOS
 from shuffledp_adversary.attacks.measuring import calibrate_spec
 from shuffledp_client.board import changed_messages
 from shuffledp_client.evidence import check_evidence
@@ -24,9 +24,9 @@ from shuffledp_client.verification import verify_documents
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.errors import DocumentError, EvidenceError, MalformedDocumentError
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
+from shuffledp_core.mixproof.group import GENERATOR, multiply, random_scalar
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import open_envelope
-from shuffledp_core.verified.group import GENERATOR, multiply, random_scalar
 from shuffledp_core.vocabulary import Mix
 from shuffledp_labs.checking import LabRun, Watcher, run_checks
 from shuffledp_labs.errors import CheckFailure, StudentFault

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from mixproof_world import MixproofRound, open_mixproof
 from shuffler_world import World
-from verified_world import VerifiedRound, open_verified
 
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json
-from shuffledp_core.verified.history import unblamed_bytes
+from shuffledp_core.mixproof.history import unblamed_bytes
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
 
@@ -19,7 +19,7 @@ HISTORY_BYTES = 64 * MIB
 FIELDS = ("withdrawals", "list_signature", "enrolment_signature", "claims")
 
 
-def manifest_of(round_: VerifiedRound) -> Manifest:
+def manifest_of(round_: MixproofRound) -> Manifest:
     assert round_.round.manifest is not None
     return from_json(round_.round.manifest.body, Manifest)
 
@@ -49,7 +49,7 @@ async def test_a_history_of_tiny_claims_costs_a_node_little_and_names_its_signer
     """Claims of two bytes took 18 bytes of memory for each byte: 64 MiB ended a node of 1 GiB."""
     await world.start("node-1", mixing=MixingConfig(memory=2**40))
     process = await world.start_process("node-2", mixing=MixingConfig(memory=2**40))
-    round_ = await open_verified(world, max_reports=200_000)
+    round_ = await open_mixproof(world, max_reports=200_000)
     assert unblamed_bytes(manifest_of(round_)) > HISTORY_BYTES
     claim = msgspec.msgpack.encode(b"ab")
     history = of_claims(claim, (HISTORY_BYTES - 200) // len(claim))

@@ -8,22 +8,22 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from mixproof_world import MixproofRound, open_mixproof
 from shuffler_world import World
-from test_verified_nodes import DONE, accused, spoiled_round
-from verified_world import VerifiedRound, open_verified
+from test_mixproof_nodes import DONE, accused, spoiled_round
 
 from shuffledp_core.errors import RoundStateError, UnknownRoundError, UnreachableError
+from shuffledp_core.mixproof import hops
+from shuffledp_core.mixproof.evidence import Trace, Transcript
+from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
 from shuffledp_core.randomness import RandomBytes
-from shuffledp_core.verified import hops
-from shuffledp_core.verified.evidence import Trace, Transcript
-from shuffledp_core.verified.history import Accusation, Inquiry, unpacked
 from shuffledp_shuffler.live import IDLE_SECONDS, LiveRound
+from shuffledp_shuffler.mixproof import answering
+from shuffledp_shuffler.mixproof.mixing import resumed
 from shuffledp_shuffler.round_state import Phase
-from shuffledp_shuffler.verified import answering
-from shuffledp_shuffler.verified.mixing import resumed
 
 
-def live_of(world: World, round_: VerifiedRound) -> LiveRound:
+def live_of(world: World, round_: MixproofRound) -> LiveRound:
     """The round in the memory of node 1."""
     [live] = [
         live
@@ -60,16 +60,16 @@ async def test_the_inquiries_about_one_round_open_its_batch_once(
     assert (await world.ended("node-2", round_.round.round_id)).phase == DONE
 
 
-async def deleted(world: World, round_: VerifiedRound) -> None:
+async def deleted(world: World, round_: MixproofRound) -> None:
     await world.delete("node-1", round_.round.round_id)
 
 
-async def past_its_time(world: World, _: VerifiedRound) -> None:
+async def past_its_time(world: World, _: MixproofRound) -> None:
     world.ahead = 10**9
     await world.running["node-1"].node.give_up_abandoned(0)
 
 
-async def not_asked_again(_: World, __: VerifiedRound) -> None:
+async def not_asked_again(_: World, __: MixproofRound) -> None:
     loop = asyncio.get_running_loop()
     now = loop.time
     loop.time = lambda: now() + IDLE_SECONDS  # type: ignore[method-assign]
@@ -77,14 +77,14 @@ async def not_asked_again(_: World, __: VerifiedRound) -> None:
         await asyncio.sleep(0)
 
 
-async def another_batch(world: World, _: VerifiedRound) -> None:
-    other = await open_verified(world)
+async def another_batch(world: World, _: MixproofRound) -> None:
+    other = await open_mixproof(world)
     for _user in range(2):
         await other.send(other.submission(world.user()))
     await world.close_round("node-1", other.round.round_id)
 
 
-async def failed(world: World, round_: VerifiedRound) -> None:
+async def failed(world: World, round_: MixproofRound) -> None:
     """As while it relays, which ends before its successor's accusation or behind it."""
     live = live_of(world, round_)
     relaying = msgspec.structs.replace(live.record, phase=Phase.RELAYING)
@@ -93,7 +93,7 @@ async def failed(world: World, round_: VerifiedRound) -> None:
 
 @pytest.mark.parametrize("end", [deleted, past_its_time, not_asked_again, another_batch, failed])
 async def test_what_is_kept_for_the_next_inquiry_is_erased(
-    world: World, end: Callable[[World, VerifiedRound], Awaitable[None]]
+    world: World, end: Callable[[World, MixproofRound], Awaitable[None]]
 ) -> None:
     round_ = await spoiled_round(world)
     await accused(world, round_)
@@ -112,7 +112,7 @@ async def test_what_is_kept_for_the_next_inquiry_is_erased(
 async def test_what_answers_while_the_secrets_are_erased_is_erased_behind_its_answer(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
-    end: Callable[[World, VerifiedRound], Awaitable[None]],
+    end: Callable[[World, MixproofRound], Awaitable[None]],
 ) -> None:
     at_work, may_end, honest = threading.Event(), threading.Event(), hops.Hop.show
     asked: list[hops.Hop] = []

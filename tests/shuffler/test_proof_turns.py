@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from mixing_cheats import flipped
+from mixproof_world import MixproofRound, Sent, chunked, open_mixproof
 from shuffler_world import User, World
-from verified_world import Sent, VerifiedRound, chunked, open_verified
 
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential, Receipt
@@ -24,9 +24,9 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import verify_from
 from shuffledp_proto.v1 import node_pb2
+from shuffledp_shuffler.mixproof.claims import ClaimCheck
 from shuffledp_shuffler.turns import ProofTurns
 from shuffledp_shuffler.uploads import REPEATS
-from shuffledp_shuffler.verified.claims import ClaimCheck
 
 REPETITIONS = 1200
 
@@ -65,14 +65,14 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     seen.gate.set()
 
 
-async def stream(round_: VerifiedRound, sent: Sent) -> Signed:
+async def stream(round_: MixproofRound, sent: Sent) -> Signed:
     """Send a submission in chunks, as devices do if it is too long for one message."""
     parts = [node_pb2.SubmitRequest(header=sent[0])]
     parts += [node_pb2.SubmitRequest(chunk=chunk) for chunk in chunked(sent[1])]
     return await round_.world.send_submission(parts)
 
 
-def falsely_proved(round_: VerifiedRound, user: User) -> Sent:
+def falsely_proved(round_: MixproofRound, user: User) -> Sent:
     """A submission with genuine signatures whose proof is false; each call makes another one."""
     made = round_.made(user)
     return round_.submission(
@@ -86,7 +86,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def waiting(round_: VerifiedRound) -> int:
+def waiting(round_: MixproofRound) -> int:
     [live] = round_.world.running["node-1"].node.rounds()
     return live.turns.waiting
 
@@ -97,7 +97,7 @@ async def test_repetitions_of_an_accepted_submission_cost_no_proof_check(
     """1,200 repetitions, alternately in one message and as a stream, while five other devices
     submit."""
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     user, honest = world.user(), [world.user() for _ in range(5)]
     sent = round_.submission(user)
     receipt = await round_.send(sent)
@@ -119,7 +119,7 @@ async def test_repetitions_of_an_accepted_submission_cost_no_proof_check(
 
 async def test_an_envelope_of_another_length_is_refused_and_not_opened(world: World) -> None:
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     user = world.user()
     header, envelope = round_.submission(user)
     claim = SubmissionClaim(
@@ -137,7 +137,7 @@ async def test_another_submission_of_an_accepted_credential_costs_no_proof_check
     world: World, checks: Checks, *, streams: bool
 ) -> None:
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     user = world.user()
     await round_.send(round_.submission(user))
     for other in (round_.submission(user), falsely_proved(round_, user)):
@@ -152,7 +152,7 @@ async def test_a_failed_check_costs_the_credential_its_turn(world: World, checks
     Honest devices that come later wait for one check.
     """
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     attacker, honest = world.user(), [world.user() for _ in range(3)]
     checks.gate.clear()
     false = [
@@ -179,7 +179,7 @@ async def test_one_credential_has_a_bounded_number_of_calls_under_way(
     world: World, checks: Checks
 ) -> None:
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     attacker = world.user()
     checks.gate.clear()
     calls = [
@@ -201,7 +201,7 @@ async def test_a_device_that_hangs_up_during_its_check_starts_no_second_one(
     Hanging up again and again buys no further checks.
     """
     await world.start()
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     user = world.user()
     sent = round_.submission(user)
     checks.gate.clear()

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 from mixing_spellings import ShareRespeller, respelled
+from mixproof_world import MixproofRound, open_mixproof
 from shuffler_world import User, World
-from test_verified_nodes import DONE, accused
-from verified_world import VerifiedRound, open_verified
+from test_mixproof_nodes import DONE, accused
 
 from shuffledp_core.errors import BadBlameError, BadClaimError
+from shuffledp_core.mixproof import acceleration, batches
+from shuffledp_core.mixproof.claims import Prepared, seal_record, sign_claim
+from shuffledp_core.mixproof.evidence import Trace
+from shuffledp_core.mixproof.group import WIDTH, random_scalar
+from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
+from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified import acceleration, batches
-from shuffledp_core.verified.claims import Prepared, seal_record, sign_claim
-from shuffledp_core.verified.evidence import Trace
-from shuffledp_core.verified.group import WIDTH, random_scalar
-from shuffledp_core.verified.history import Accusation, Inquiry, unpacked
-from shuffledp_core.verified.hops import Hop
-from shuffledp_shuffler.verified import mixing
+from shuffledp_shuffler.mixproof import mixing
 
 WHEEL = acceleration.points()
 
@@ -47,7 +47,7 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
     await world.start()
     await world.start_analyst()
     monkeypatch.setattr(mixing, "Hop", respelling_last_node)
-    round_ = await open_verified(world)
+    round_ = await open_mixproof(world)
     for _ in range(3):
         await round_.send(round_.submission(world.user()))
     await world.close_round("node-1", round_.round.round_id)
@@ -62,7 +62,7 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
     assert world.sink.batches == {}
 
 
-def with_second_spelling(round_: VerifiedRound, user: User, *, both: bool) -> Prepared:
+def with_second_spelling(round_: MixproofRound, user: User, *, both: bool) -> Prepared:
     """A claim whose second key is spelled in the second way: of a key of its own, or `both` ways of
     the first."""
     first = random_scalar(system_random)
@@ -85,7 +85,7 @@ async def test_a_claim_with_a_second_spelling_gets_no_receipt_whichever_library_
     is strict."""
     await world.start()
     await world.start_analyst()
-    round_, cheat = await open_verified(world), world.user()
+    round_, cheat = await open_mixproof(world), world.user()
     name = cheat.key.public_key().public_bytes_raw().hex()
     with pytest.raises(BadClaimError, match=f"user {name}: .* is no group element"):
         await round_.send(round_.submission(cheat, with_second_spelling(round_, cheat, both=both)))

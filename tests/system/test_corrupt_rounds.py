@@ -19,7 +19,7 @@ from rounds_for_tests import LARGEST, USERS, quiet, small_plan, small_values
 
 from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_client.policy import Policy
-from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Announcement
 from shuffledp_core.errors import ClientPolicyRefusal, PolicyRefusal
@@ -150,7 +150,7 @@ async def statuses(system: LocalSystem) -> dict[str, object]:
 
 def verify_announced(
     system: LocalSystem, announcement: Announcement, *, allow_corrupt: bool
-) -> VerifiedRound:
+) -> CheckedRound:
     policy = Policy(
         epsilon=4.0, delta=1e-3, epsilon_corrupted=math.inf, allow_corrupt=allow_corrupt
     )

@@ -17,7 +17,7 @@ from rounds_for_tests import ended, quiet, small_plan, within_a_minute
 
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.transport import EntryNode
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import (
     DifferentSubmissionError,
     ShuffleDPError,
@@ -89,7 +89,7 @@ class KnownFleet(Fleet):
         super().__init__(system, round_id, values, pool, quiet(), {})
         self.members: list[Member] = []
 
-    def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
+    def _chunks(self, verified: CheckedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in super()._chunks(verified):
             self.members += [member for _, member in users]
             yield users

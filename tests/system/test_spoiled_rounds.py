@@ -14,7 +14,7 @@ from rounds_for_tests import USERS, ended, quiet, small_plan, small_values, with
 from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.transport import EntryNode
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.submission import SubmissionClaim
@@ -30,14 +30,14 @@ from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.fleet import Fleet
 
-Envelope = Callable[[VerifiedRound], bytes]
+Envelope = Callable[[CheckedRound], bytes]
 
 
-def sealed(verified: VerifiedRound, messages: list[bytes]) -> bytes:
+def sealed(verified: CheckedRound, messages: list[bytes]) -> bytes:
     return seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)
 
 
-def garbage_inside(verified: VerifiedRound) -> bytes:
+def garbage_inside(verified: CheckedRound) -> bytes:
     """An envelope that the entry node opens, around onions that nobody can."""
     geometry = verified.geometry
     inside = system_random(geometry.messages_per_user * geometry.record_bytes(2))
@@ -46,18 +46,18 @@ def garbage_inside(verified: VerifiedRound) -> bytes:
     )(inside)
 
 
-def outside_the_alphabet(verified: VerifiedRound) -> bytes:
+def outside_the_alphabet(verified: CheckedRound) -> bytes:
     return sealed(verified, [plain(verified.geometry, 2), *zeros(verified, 1)])
 
 
-def one_tag_for_all(verified: VerifiedRound) -> bytes:
+def one_tag_for_all(verified: CheckedRound) -> bytes:
     tag = system_random(TAG_BYTES)
     return sealed(
         verified, [plain(verified.geometry, place % 2, tag) for place in range(messages(verified))]
     )
 
 
-def one_onion_twice(verified: VerifiedRound) -> bytes:
+def one_onion_twice(verified: CheckedRound) -> bytes:
     """Two messages that differ outside and are one and the same onion from node 3 on."""
     geometry, round_id, keys = verified.geometry, verified.round_id, verified.public_keys
     suite = suite_named(geometry.suite)
@@ -70,11 +70,11 @@ def one_onion_twice(verified: VerifiedRound) -> bytes:
     return suite.sealer(keys[0], binding(round_id, 1))(b"".join(onions))
 
 
-def messages(verified: VerifiedRound) -> int:
+def messages(verified: CheckedRound) -> int:
     return verified.geometry.messages_per_user
 
 
-def zeros(verified: VerifiedRound, less: int) -> list[bytes]:
+def zeros(verified: CheckedRound, less: int) -> list[bytes]:
     return [plain(verified.geometry, 0) for _ in range(messages(verified) - less)]
 
 
@@ -82,7 +82,7 @@ def plain(geometry: Geometry, symbol: int, tag: bytes | None = None) -> bytes:
     return symbol.to_bytes(geometry.symbol_bytes, "big") + (tag or system_random(TAG_BYTES))
 
 
-def spoiled(verified: VerifiedRound, member: Member, envelope: bytes) -> PreparedSubmission:
+def spoiled(verified: CheckedRound, member: Member, envelope: bytes) -> PreparedSubmission:
     """What a malicious device sends: all signatures are right."""
     identity = member.identity()
     claim = SubmissionClaim(

@@ -1,7 +1,7 @@
 """Makes mixing.json: a small verified round with one spoiled message, its secrets, and defects.
 docs/mixing.md.
 
-    PYTHONPATH=tests/verified python tests/vectors/make_mixing_vectors.py
+    PYTHONPATH=tests/mixproof python tests/vectors/make_mixing_vectors.py
 
 Bytes are hex. The same in every run: all randomness comes from named streams.
 """
@@ -35,10 +35,10 @@ from mixing_model import (
 )
 from mixing_spellings import key_in_two_spellings, respelled, respelled_sum
 
-from shuffledp_core.verified.chain import signed_board
-from shuffledp_core.verified.claims import Claim
-from shuffledp_core.verified.group import GENERATOR, Scalar, multiply, number
-from shuffledp_core.verified.proofs import prove_knowledge
+from shuffledp_core.mixproof.chain import signed_board
+from shuffledp_core.mixproof.claims import Claim
+from shuffledp_core.mixproof.group import GENERATOR, Scalar, multiply, number
+from shuffledp_core.mixproof.proofs import prove_knowledge
 
 FILE = Path(__file__).with_name("mixing.json")
 

@@ -12,11 +12,11 @@ from typing import TypeAlias, TypeVar
 import structlog
 
 from shuffledp_core.errors import MalformedDocumentError, UnansweredError
+from shuffledp_core.mixproof.blame import check_passage, check_trace
+from shuffledp_core.mixproof.chain import Chain
+from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.history import Inquiry
 from shuffledp_core.tasks import in_thread
-from shuffledp_core.verified.blame import check_passage, check_trace
-from shuffledp_core.verified.chain import Chain
-from shuffledp_core.verified.evidence import Accused, Passage, Trace, Transcript
-from shuffledp_core.verified.history import Inquiry
 
 Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
 """Asks the node at a position to go on; raises `UnansweredError` where it does not."""

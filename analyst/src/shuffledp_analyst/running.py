@@ -13,6 +13,7 @@ import structlog
 from shuffledp_analyst.disk import typed_disk_errors, write_when_room
 from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
 from shuffledp_analyst.metrics import PUBLISHED, RoundView
+from shuffledp_analyst.mixproof import ProvableMixing, check_route_keys
 from shuffledp_analyst.opening import (
     check_corrupt,
     check_countersignature,
@@ -33,7 +34,6 @@ from shuffledp_analyst.progress import (
     Progress,
 )
 from shuffledp_analyst.round import RoundLifecycle, Stage
-from shuffledp_analyst.verified import VerifiedMixing, check_route_keys
 from shuffledp_core.decoding import Bytes, decode
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.headers import check_headers, check_size
@@ -60,11 +60,11 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.estimation import estimate
 from shuffledp_core.keys import verify_from
+from shuffledp_core.mixproof.history import check_readable, most_bytes
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
-from shuffledp_core.verified.history import check_readable, most_bytes
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2
 
@@ -372,12 +372,12 @@ class RunningRound:
 
     def _trace(self, name: str) -> None:
         """Begins to trace what a node accuses, unless that is under way."""
-        self._require_verified(name)
+        self._require_provable(name)
         if name not in self._traces or self._traces[name].done():
             self._log.warning("records of a batch say nothing", node=name)
             self._traces[name] = asyncio.ensure_future(self._beside(self._settle_accusation, name))
 
-    def _require_verified(self, name: str) -> None:
+    def _require_provable(self, name: str) -> None:
         if not self._certified()[1].verified:
             raise NodeFault(f"{name} accuses records of a plain round, in which nobody traces any")
 
@@ -555,10 +555,10 @@ class RunningRound:
             opened.users,
         )
 
-    def _mixing(self) -> VerifiedMixing:
+    def _mixing(self) -> ProvableMixing:
         if self._manifest is None:
             raise ValueError("an open round has its manifest")
-        return VerifiedMixing(self._manifest, self._certified()[1], self._peers)
+        return ProvableMixing(self._manifest, self._certified()[1], self._peers)
 
     async def _settle(self, draft: Result) -> Result:
         loop, started = asyncio.get_running_loop(), asyncio.get_running_loop().time()

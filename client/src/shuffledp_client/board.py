@@ -41,7 +41,7 @@ _WORD: Final = 8
 
 
 @dataclass(frozen=True)
-class VerifiedResult:
+class CheckedResult:
     """A completed round's result, and the final certificate for the reports that were mixed."""
 
     result: Result
@@ -49,7 +49,7 @@ class VerifiedResult:
     board_digest: str
 
 
-def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -> VerifiedResult:
+def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -> CheckedResult:
     """Verifies the signed result of a submission's round; docs/protocol.md, section "Close".
 
     1. It is signed by the analyst, for this deployment and round.
@@ -117,7 +117,7 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
             f"reports, less {result.dropped} dropped ones; keep the receipt: it is evidence"
         )
     _check_headers(result, plan, roster)  # 6
-    return VerifiedResult(result, final, result.board_digest)
+    return CheckedResult(result, final, result.board_digest)
 
 
 def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
@@ -164,7 +164,7 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
 
 
 def check_board(
-    verified: VerifiedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]
+    verified: CheckedResult, geometry: Geometry, board: bytes, submissions: Sequence[bytes]
 ) -> None:
     """Checks that every message of every submission is on the board once and unchanged.
 

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from shuffledp_client.board import VerifiedResult
+from shuffledp_client.board import CheckedResult
 from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.bundle import renew as renew_device
 from shuffledp_client.config import ClientConfig
@@ -231,7 +231,7 @@ def _parse_value(text: str) -> int:
     return int(digits)
 
 
-def _report(verified: VerifiedResult) -> None:
+def _report(verified: CheckedResult) -> None:
     result, final = verified.result, verified.final
     epsilon = "none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}"
     unit = " per unit" if final.adjacency is Adjacency.METRIC else ""

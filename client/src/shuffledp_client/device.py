@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from shuffledp_client.board import VerifiedResult, check_board, check_result
+from shuffledp_client.board import CheckedResult, check_board, check_result
 from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
@@ -17,7 +17,7 @@ from shuffledp_client.responses import ResponseStore
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import Backoff, find_round
-from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
 from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
@@ -76,20 +76,20 @@ class Device:
         self._responses = ResponseStore(config.state / "responses", scope)
         self._store.expire(clock(), 86_400 * config.evidence_days)
 
-    def verified(self, data: bytes, round_id: str | None = None) -> VerifiedRound:
+    def verified(self, data: bytes, round_id: str | None = None) -> CheckedRound:
         """Verifies an announcement for this device, as of now; see `verification.verify_round`."""
         policy, population, now = self._config.policy, self._population, self._clock()
         return verify_round(
             parse_announcement(data), self._roster, policy, population, now, round_id
         )
 
-    async def find_round(self, round_id: str | None = None) -> VerifiedRound:
+    async def find_round(self, round_id: str | None = None) -> CheckedRound:
         """The verified announcement of this round, or of one that is open now.
 
         See `transport.find_round`.
         """
 
-        def verified(data: bytes) -> VerifiedRound:
+        def verified(data: bytes) -> CheckedRound:
             return self.verified(data, round_id)
 
         return await find_round(
@@ -103,7 +103,7 @@ class Device:
         )
 
     async def submit(
-        self, value: int, round_id: str | None = None, *, verified: VerifiedRound | None = None
+        self, value: int, round_id: str | None = None, *, verified: CheckedRound | None = None
     ) -> Submitted:
         """Submits the value to a round, at most once in the device's life.
 
@@ -175,7 +175,7 @@ class Device:
             )
         return rounds[0]
 
-    async def verify(self, round_id: str, *, wait: bool = False) -> VerifiedResult:
+    async def verify(self, round_id: str, *, wait: bool = False) -> CheckedResult:
         """Checks result, certificates, answer and board of a submission's round.
 
         Then erases the kept submission.

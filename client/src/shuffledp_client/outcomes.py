@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
-from shuffledp_client.board import VerifiedResult
+from shuffledp_client.board import CheckedResult
 from shuffledp_client.evidence import Shown
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import ShuffleDPError
 
 _LAST_MOMENT: Final = 2**47
@@ -46,10 +46,10 @@ class Question:
     delta: float
     epsilon_corrupted: float
     route: tuple[str, ...]
-    verified: VerifiedRound = field(repr=False)
+    verified: CheckedRound = field(repr=False)
 
     @classmethod
-    def of(cls, verified: VerifiedRound) -> Self:
+    def of(cls, verified: CheckedRound) -> Self:
         """The question of a verified round."""
         certificate = verified.certificate
         return cls(
@@ -122,7 +122,7 @@ class Checked:
     round_id: str
     standing: Standing
     words: str
-    result: VerifiedResult | None = None
+    result: CheckedResult | None = None
     shown: Shown | None = None
     error: ShuffleDPError | None = None
 

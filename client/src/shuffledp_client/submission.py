@@ -14,22 +14,22 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shuffledp_client.encoding import pack, symbols, tagged
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Party, Receipt
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.keys import Identity, verify_from
+from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
+from shuffledp_core.mixproof.claims import Prepared, make_claim
+from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelopes
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.randomisers import Recall, randomise
 from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
-from shuffledp_core.verified.claiming import enrolled_claim, pack_claim
-from shuffledp_core.verified.claims import Prepared, make_claim
-from shuffledp_core.verified.terms import MixTerms
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def seal_all(
 
 
 def prepare(
-    verified: VerifiedRound,
+    verified: CheckedRound,
     value: int,
     member: Member,
     random: RandomBytes = system_random,
@@ -154,7 +154,7 @@ def prepare(
 
 
 def prepare_all(
-    verified: VerifiedRound,
+    verified: CheckedRound,
     users: Sequence[tuple[int, Member]],
     random: RandomBytes = system_random,
     kept: Sequence[int] | None = None,
@@ -197,7 +197,7 @@ def _keeping(response: int) -> Recall:
 
 
 def prepare_answer(
-    verified: VerifiedRound, answer: int, member: Member, random: RandomBytes = system_random
+    verified: CheckedRound, answer: int, member: Member, random: RandomBytes = system_random
 ) -> PreparedSubmission:
     """Encodes, seals and signs an answer that is randomised already.
 
@@ -211,7 +211,7 @@ def prepare_answer(
     return _sealed(verified, [_draw(verified, answer, random)], [member], random)[0]
 
 
-def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
+def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
     """Packed symbols of an answer, and a seed."""
     # Not from the seed either: pieces that it gave could be told from others by whoever is shown
     # it.
@@ -220,7 +220,7 @@ def _draw(verified: VerifiedRound, answer: int, random: RandomBytes) -> tuple[by
 
 
 def _sealed(
-    verified: VerifiedRound,
+    verified: CheckedRound,
     drawn: Sequence[tuple[bytes, bytes]],
     members: Sequence[Member],
     random: RandomBytes,
@@ -238,7 +238,7 @@ def _sealed(
 
 
 def _claimed(
-    verified: VerifiedRound, terms: MixTerms, member: Member, packed: bytes, random: RandomBytes
+    verified: CheckedRound, terms: MixTerms, member: Member, packed: bytes, random: RandomBytes
 ) -> PreparedSubmission:
     """A submission to a verified round: the claim, and behind it the envelope with the records."""
     width = verified.geometry.symbol_bytes
@@ -250,7 +250,7 @@ def _claimed(
 
 
 def wrap_claim(
-    verified: VerifiedRound, member: Member, made: Prepared, packed: bytes
+    verified: CheckedRound, member: Member, made: Prepared, packed: bytes
 ) -> PreparedSubmission:
     """The submission of a claim with its packed symbols.
 
@@ -265,7 +265,7 @@ def wrap_claim(
 
 
 def _signed(
-    verified: VerifiedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes
+    verified: CheckedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes
 ) -> PreparedSubmission:
     identity = member.identity()
     claim = SubmissionClaim(

@@ -26,7 +26,7 @@ import grpc
 import structlog
 
 from shuffledp_client.submission import PreparedSubmission, check_receipt
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
@@ -343,13 +343,13 @@ async def find_round(
     roster: Roster,
     keys: Path,
     broker: BrokerConfig | None,
-    verified: Callable[[bytes], VerifiedRound],
+    verified: Callable[[bytes], CheckedRound],
     *,
     round_id: str | None = None,
     broker_seconds: float = 3.0,
     backoff: Backoff | None = None,
     reader: Callable[[], AbstractAsyncContextManager[Announcing]] | None = None,
-) -> VerifiedRound:
+) -> CheckedRound:
     """The verified announcement of this round, or of one that is open now.
 
     The broker is asked first; what it has and does not verify is passed over, since anybody may

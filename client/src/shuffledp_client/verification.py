@@ -2,7 +2,7 @@
 a time. Pure.
 
 `verify_documents` checks that the documents are genuine and fit together, whenever the round was;
-`verify_round` also that this user may take part in it now. It alone makes a `VerifiedRound`, which
+`verify_round` also that this user may take part in it now. It alone makes a `CheckedRound`, which
 `submission.prepare` requires: nothing can be sealed for a round that was not verified.
 """
 
@@ -35,18 +35,18 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mixproof.manifests import check_mix, mix_terms
+from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.verified.manifests import check_mix, mix_terms
-from shuffledp_core.verified.terms import MixTerms
 from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 
 _ONLY_HERE: Final = object()
 
 
 @dataclass(frozen=True)
-class VerifiedRound:
+class CheckedRound:
     """A round that passed every check, with all that taking part in it needs.
 
     Picklable, holds no secret.
@@ -73,7 +73,7 @@ class VerifiedRound:
 
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _ONLY_HERE:
-            raise ValueError("a VerifiedRound comes from verify_round and from nowhere else")
+            raise ValueError("a CheckedRound comes from verify_round and from nowhere else")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def verify_round(
     population: str,
     now: int,
     round_id: str | None = None,
-) -> VerifiedRound:
+) -> CheckedRound:
     """Checks a round in every way that a client can.
 
     The client's steps of docs/protocol.md, "Submit".
@@ -165,7 +165,7 @@ def verify_round(
     corrupt = tuple(key.node for key in documents.keys if key.corrupt)
     check_claims(certificate)  # 7
     check_policy(policy, certificate, manifest.geometry, documents.route, corrupt)  # 8
-    return VerifiedRound(
+    return CheckedRound(
         deployment=manifest.deployment,
         round_id=manifest.round_id,
         announcement=announcement,

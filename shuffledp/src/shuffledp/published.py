@@ -32,7 +32,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 
 if TYPE_CHECKING:
-    from shuffledp_core.verified.chain import Chain
+    from shuffledp_core.mixproof.chain import Chain
 
 BOARD: Final = "board.bin"
 HISTORY: Final = "history.bin"
@@ -164,7 +164,7 @@ def _named(file: Path, most: int, wanted: str) -> bytes:
 
 def _most_history_bytes(manifest: Manifest) -> int:
     try:
-        from shuffledp_core.verified.history import most_bytes
+        from shuffledp_core.mixproof.history import most_bytes
     except ImportError as error:
         raise _not_installed(error) from error
     return most_bytes(manifest)
@@ -220,8 +220,8 @@ def _followed(
     board: bytes,
 ) -> Chain:
     try:
-        from shuffledp_core.verified.history import History, check_published
-        from shuffledp_core.verified.manifests import mix_terms, mixing_part
+        from shuffledp_core.mixproof.history import History, check_published
+        from shuffledp_core.mixproof.manifests import mix_terms, mixing_part
     except ImportError as error:
         raise _not_installed(error) from error
     keys = _route(manifest, plan, roster)

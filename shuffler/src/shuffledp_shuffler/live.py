@@ -15,17 +15,17 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
+from shuffledp_core.mixproof.hops import Hop
+from shuffledp_core.mixproof.keys import NodeSecret
 from shuffledp_core.tasks import in_thread
-from shuffledp_core.verified.hops import Hop
-from shuffledp_core.verified.keys import NodeSecret
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
+from shuffledp_shuffler.mixproof.claims import ClaimCheck
+from shuffledp_shuffler.mixproof.settling import Settlement
 from shuffledp_shuffler.round_state import Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
 from shuffledp_shuffler.turns import ProofTurns
-from shuffledp_shuffler.verified.claims import ClaimCheck
-from shuffledp_shuffler.verified.settling import Settlement
 
 WATCH_SECONDS: Final = 0.1
 """Changes within this time reach a watcher as one."""

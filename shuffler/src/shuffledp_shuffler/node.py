@@ -25,11 +25,11 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.keys import Identity
+from shuffledp_core.mixproof.evidence import Transcript
+from shuffledp_core.mixproof.history import most_read, unpacked
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, gather
-from shuffledp_core.verified.evidence import Transcript
-from shuffledp_core.verified.history import most_read, unpacked
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (
     check_after_start,
@@ -44,13 +44,9 @@ from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.ledger_watch import LedgerWatch
 from shuffledp_shuffler.live import LiveRound, Snapshot
 from shuffledp_shuffler.metrics import DELETED, NodeMetrics
-from shuffledp_shuffler.peeling import WorkersLost
-from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
-from shuffledp_shuffler.spool import Spool
-from shuffledp_shuffler.store import Store
-from shuffledp_shuffler.verified.answering import accusation_of, answered
-from shuffledp_shuffler.verified.mixing import claim_check, require_output
-from shuffledp_shuffler.verified.preparing import (
+from shuffledp_shuffler.mixproof.answering import accusation_of, answered
+from shuffledp_shuffler.mixproof.mixing import claim_check, require_output
+from shuffledp_shuffler.mixproof.preparing import (
     SECRET_BYTES,
     MixingPart,
     check_history_memory,
@@ -58,6 +54,10 @@ from shuffledp_shuffler.verified.preparing import (
     make_mixing_part,
     read_secret,
 )
+from shuffledp_shuffler.peeling import WorkersLost
+from shuffledp_shuffler.round_state import KEYLESS, Phase, RoundRecord
+from shuffledp_shuffler.spool import Spool
+from shuffledp_shuffler.store import Store
 from shuffledp_shuffler.work import RoundPipeline
 
 SWEEP_SECONDS: Final = 60.0

@@ -28,11 +28,11 @@ from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import Dropped, Mixed, mix
+from shuffledp_shuffler.mixproof.mixing import mix_provably
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
 from shuffledp_shuffler.relay import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Relay
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS, Phase
-from shuffledp_shuffler.verified.mixing import mixed_verified
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class RoundPipeline:
         node.
         """
         if live.require_terms().mixing is not None:
-            return await mixed_verified(live, self.identity, self.relay.roster, self.relay.patience)
+            return await mix_provably(live, self.identity, self.relay.roster, self.relay.patience)
         record, done = live.record, await self._mixed(live)
         if done.dropped:
             self.metrics.dropped.inc(done.dropped)

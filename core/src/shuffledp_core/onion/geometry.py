@@ -134,7 +134,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def claim_bytes(self) -> int:
-        """Length of a user's packed claim in a verified round (`verified.claiming`)."""
+        """Length of a user's packed claim in a verified round (`mixproof.claiming`)."""
         expiry, signatures, root = 8, 2 * _PROOF_BYTES, _KEY_BYTES
         return (
             expiry

@@ -12,7 +12,7 @@ import msgspec
 from shuffledp_client.board import changed_messages
 from shuffledp_client.submission import Member, PreparedSubmission, prepare_answer
 from shuffledp_client.transport import EntryNode
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.submission import SubmissionClaim
@@ -140,7 +140,7 @@ def _plan(system: LocalSystem, users: int, suite: str) -> RoundPlan:
     )
 
 
-def _answers(verified: VerifiedRound, users: int, draws: Draws) -> dict[str, int]:
+def _answers(verified: CheckedRound, users: int, draws: Draws) -> dict[str, int]:
     integers = RandomIntegers(draws.child("answers").bytes)
     values = [draws.below(LARGEST + 1) for _ in range(users)]
     return {
@@ -167,7 +167,7 @@ async def _send_all(
 
 
 def _submission(
-    verified: VerifiedRound, member: Member, messages: Sequence[bytes]
+    verified: CheckedRound, member: Member, messages: Sequence[bytes]
 ) -> PreparedSubmission:
     """A submission of these plain messages, whoever made them."""
     envelope = seal_envelope(verified.geometry, verified.round_id, verified.public_keys, messages)

@@ -26,7 +26,7 @@ from shuffledp_labs.words import short
 
 if TYPE_CHECKING:
     from shuffledp_client.submission import Member
-    from shuffledp_client.verification import VerifiedRound
+    from shuffledp_client.verification import CheckedRound
     from shuffledp_core.documents.models import Roster
     from shuffledp_labs.student.process import StudentProgram
 
@@ -137,13 +137,13 @@ async def _flood(
     return Flooding(board, tuple(mine.count(symbol) for symbol in range(symbols)), guess)
 
 
-async def _open_round(account: FloodAccount) -> VerifiedRound:
+async def _open_round(account: FloodAccount) -> CheckedRound:
     from shuffledp_client.transport import find_round
     from shuffledp_client.verification import parse_announcement, verify_round
     from shuffledp_core.clock import system_clock
     from shuffledp_sim.users.fleet import ANY_ROUND
 
-    def verify(data: bytes) -> VerifiedRound:
+    def verify(data: bytes) -> CheckedRound:
         # The adversary has no limits: it takes part in whatever the victim does.
         return verify_round(
             parse_announcement(data),
@@ -157,7 +157,7 @@ async def _open_round(account: FloodAccount) -> VerifiedRound:
     return await find_round(account.roster, account.keys, None, verify)
 
 
-async def _result(analyst: Any, verified: VerifiedRound) -> Any:
+async def _result(analyst: Any, verified: CheckedRound) -> Any:
     from shuffledp_core.errors import UnknownRoundError
 
     while True:
@@ -167,7 +167,7 @@ async def _result(analyst: Any, verified: VerifiedRound) -> Any:
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _plan(verified: VerifiedRound, accounts: int, prior: Sequence[int] | None) -> dict[str, Any]:
+def _plan(verified: CheckedRound, accounts: int, prior: Sequence[int] | None) -> dict[str, Any]:
     """The round as `work.py` gets it."""
     from shuffledp_core.mechanisms import KRRHistogram
 

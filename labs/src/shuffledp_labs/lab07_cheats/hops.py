@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from shuffledp_adversary.attacks.exchange.framing import second_spelling
-from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
-from shuffledp_adversary.in_process_verified import Parties, claims_of
+from shuffledp_adversary.attacks.exchange.mixproof_node import MixproofPool
+from shuffledp_adversary.in_process_mixproof import Parties, claims_of
 from shuffledp_core.errors import BadHopError, BadListError, ProofError, UnansweredError
-from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.verified.chain import Chain, check_batch, follow
-from shuffledp_core.verified.claims import (
+from shuffledp_core.mixproof.chain import Chain, check_batch, follow
+from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
     Prepared,
@@ -24,16 +23,17 @@ from shuffledp_core.verified.claims import (
     sign_claim,
     signed_list,
 )
-from shuffledp_core.verified.group import WIDTH, Element, element, multiply, total
-from shuffledp_core.verified.headers import Header, link, make_header, signed_header, verify_sum
-from shuffledp_core.verified.proofs import prove_equal
-from shuffledp_core.verified.terms import MixTerms, split, verifies
-from shuffledp_core.verified.trees import root
+from shuffledp_core.mixproof.group import WIDTH, Element, element, multiply, total
+from shuffledp_core.mixproof.headers import Header, link, make_header, signed_header, verify_sum
+from shuffledp_core.mixproof.proofs import prove_equal
+from shuffledp_core.mixproof.terms import MixTerms, split, verifies
+from shuffledp_core.mixproof.trees import root
+from shuffledp_core.onion.geometry import Geometry
 from shuffledp_labs.errors import StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab07_cheats.instances import ALPHABET
 
-Change: TypeAlias = Callable[[VerifiedPool], list[bytes]]
+Change: TypeAlias = Callable[[MixproofPool], list[bytes]]
 """What a node puts out in place of its honest output."""
 
 
@@ -266,7 +266,7 @@ class Hops:
         mixed = self.draws.permute(mixed)
         return mixed if change is None else change(self.pool(at, mixed))
 
-    def pool(self, at: int, records: list[bytes]) -> VerifiedPool:
+    def pool(self, at: int, records: list[bytes]) -> MixproofPool:
         """Knowledge of the node at a position."""
         geometry = Geometry(
             suite="sealed-box",
@@ -275,7 +275,7 @@ class Hops:
             symbol_bytes=self.terms.symbol_bytes,
             mix="verified",
         )
-        return VerifiedPool(geometry, "00" * 16, [], at, records, records[:1], mixing=self.terms)
+        return MixproofPool(geometry, "00" * 16, [], at, records, records[:1], mixing=self.terms)
 
     def _header(self, stated: Header, incoming: Element) -> Header:
         at = stated.position - 1
@@ -315,11 +315,11 @@ def exchange(count: int) -> Change:
     return lambda pool: pool.replace(range(count), lambda: pool.forge(1))
 
 
-def _copy(pool: VerifiedPool) -> list[bytes]:
+def _copy(pool: MixproofPool) -> list[bytes]:
     return pool.replace([1], lambda: pool.records[0])
 
 
-def _respell(pool: VerifiedPool) -> list[bytes]:
+def _respell(pool: MixproofPool) -> list[bytes]:
     return pool.replace([0], lambda: _respell_key(pool.records[0]))
 
 
@@ -329,11 +329,11 @@ def _respell_key(record: bytes) -> bytes:
     return second_spelling(Element(key)) + box
 
 
-def _more(pool: VerifiedPool) -> list[bytes]:
+def _more(pool: MixproofPool) -> list[bytes]:
     return [*pool.records, pool.forge(1)]
 
 
-def _fewer(pool: VerifiedPool) -> list[bytes]:
+def _fewer(pool: MixproofPool) -> list[bytes]:
     return pool.records[:-1]
 
 

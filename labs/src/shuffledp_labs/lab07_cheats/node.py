@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from shuffledp_adversary.attacks.exchange.mixproof_node import MixproofPool, exchanged_batch
 from shuffledp_adversary.attacks.exchange.node import Orders, TamperingWork
 from shuffledp_adversary.attacks.exchange.tampering import Pool
-from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool, exchanged_batch
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.tasks import in_thread
 from shuffledp_labs.lab07_cheats.asking import ask
@@ -30,11 +30,11 @@ class AskingWork(TamperingWork):
         """See `TamperingWork.tampered`."""
         return await ask(self.address, pool)
 
-    async def _tampered_verified(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
+    async def _tamper_provable(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
         # See `TamperingWork`: the header of what is sent in a verified round.
         loop = asyncio.get_running_loop()
 
-        def ask_grader(pool: VerifiedPool) -> list[bytes]:
+        def ask_grader(pool: MixproofPool) -> list[bytes]:
             spare = [pool.forge(SYMBOL) for _ in pool.records]
             return asyncio.run_coroutine_threadsafe(ask(self.address, pool, spare), loop).result()
 

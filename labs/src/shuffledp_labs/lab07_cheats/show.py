@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_adversary.attacks.exchange.framing import false_accusation, second_spelling
+from shuffledp_adversary.attacks.exchange.mixproof_node import MixproofPool
 from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
-from shuffledp_adversary.attacks.exchange.verified_node import VerifiedPool
 from shuffledp_adversary.in_process import PlayedRound
 from shuffledp_core.errors import BadBlameError
-from shuffledp_core.verified.blame import check_trace, signed_accused
-from shuffledp_core.verified.chain import follow
-from shuffledp_core.verified.claims import check_list
-from shuffledp_core.verified.evidence import Trace
+from shuffledp_core.mixproof.blame import check_trace, signed_accused
+from shuffledp_core.mixproof.chain import follow
+from shuffledp_core.mixproof.claims import check_list
+from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_labs.errors import CheckFailure, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import ShowRun
@@ -169,7 +169,7 @@ def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
     """Rows of the student's `exchange` in verified rounds."""
     hops = Hops(draws, 3)
 
-    def change(pool: VerifiedPool) -> list[bytes]:
+    def change(pool: MixproofPool) -> list[bytes]:
         spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
         student_pool = {
             "records": tuple(pool.records),

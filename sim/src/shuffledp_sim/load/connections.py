@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_client.transport import Backoff, EntryNode
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import UsageError
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment
@@ -65,7 +65,7 @@ def allow_open_files(connections: int) -> None:
 @asynccontextmanager
 async def connected(
     deployment: Deployment,
-    verified: VerifiedRound,
+    verified: CheckedRound,
     count: int,
     progress: Callable[[int, int], None],
 ) -> AsyncIterator[EntryConnections]:

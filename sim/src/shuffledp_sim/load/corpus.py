@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from shuffledp_client.submission import Member, PreparedSubmission
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import UsageError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_sim.users.sealing import WORKERS, seal_users
@@ -52,7 +52,7 @@ def exists(folder: Path) -> bool:
 
 async def seal_corpus(
     folder: Path,
-    verified: VerifiedRound,
+    verified: CheckedRound,
     chunks: Iterable[list[tuple[int, Member]]],
     pool: ProcessPoolExecutor,
     progress: Callable[[int, int], None],

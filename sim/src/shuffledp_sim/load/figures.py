@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_client.board import changed_messages
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_sim.load.arrivals import Timeline
 from shuffledp_sim.load.machine import Usage, machine
@@ -166,7 +166,7 @@ class LoadReport:
     @classmethod
     def of(
         cls,
-        verified: VerifiedRound,
+        verified: CheckedRound,
         options: LoadOptions,
         collected: Collected,
         ending: Ending,

@@ -22,7 +22,7 @@ from shuffledp.progress import Stages
 from shuffledp_client.board import check_board, check_result
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_client.transport import AnalystReader, Backoff, with_retries
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
 from shuffledp_core.transport.rpc_errors import translated
@@ -164,7 +164,7 @@ class LoadTest:
                 follower.cancel()
                 await asyncio.gather(follower, return_exceptions=True)
 
-    async def _round(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> VerifiedRound:
+    async def _round(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> CheckedRound:
         deployment, wanted = self._system.deployment, self._options.round_id
         if wanted is None:
             opened = await open_round(control, self._options.plan(self._system))
@@ -175,7 +175,7 @@ class LoadTest:
     async def _through(
         self,
         control: analyst_pb2_grpc.RoundControlAsyncStub,
-        verified: VerifiedRound,
+        verified: CheckedRound,
         follower: asyncio.Future[Signed],
     ) -> LoadOutcome:
         with self._clock.stage("sealing"):
@@ -197,7 +197,7 @@ class LoadTest:
         )
         return LoadOutcome(report, collected.timeline)
 
-    async def _seal(self, verified: VerifiedRound) -> None:
+    async def _seal(self, verified: CheckedRound) -> None:
         if corpora.exists(self._corpus):
             return
         users = self._options.users
@@ -207,7 +207,7 @@ class LoadTest:
             self._corpus, verified, chunks, self._pool, partial(self._bar, "sealing"), users
         )
 
-    async def _collect(self, verified: VerifiedRound, corpus: Corpus) -> Collected:
+    async def _collect(self, verified: CheckedRound, corpus: Corpus) -> Collected:
         count, bar = self._options.connections, partial(self._bar, "connecting")
         began = asyncio.get_running_loop().time()
         async with connected(self._system.deployment, verified, count, bar) as connections:
@@ -229,7 +229,7 @@ class LoadTest:
         calls = Calls(users.calls, dict(users.unanswered.most_common()))
         return Collected(timeline, calls, connections.handshakes, established, before, after)
 
-    async def _usage(self, verified: VerifiedRound) -> dict[str, Usage | None]:
+    async def _usage(self, verified: CheckedRound) -> dict[str, Usage | None]:
         pid, url = self._pids.get(verified.entry.name), self._options.metrics
         entry = None if pid is None else usage_of(pid)
         if url is not None:

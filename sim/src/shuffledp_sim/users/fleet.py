@@ -28,7 +28,7 @@ from shuffledp_client.long_stream import LongStream
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.transport import AnalystReader, find_round
-from shuffledp_client.verification import VerifiedRound, parse_announcement, verify_round
+from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Credential
@@ -154,17 +154,17 @@ class Fleet:
         self._sample: PreparedSubmission | None = None
         self._sealed = 0
 
-    async def find_round(self) -> VerifiedRound:
+    async def find_round(self) -> CheckedRound:
         """Finds and verifies the round, as every client does."""
 
-        def verified(data: bytes) -> VerifiedRound:
+        def verified(data: bytes) -> CheckedRound:
             return verified_for(self._system, data, self._round_id)
 
         return await find_round(
             self._roster, self._keys, self._system.broker, verified, round_id=self._round_id
         )
 
-    async def submit(self, verified: VerifiedRound | None = None) -> None:
+    async def submit(self, verified: CheckedRound | None = None) -> None:
         """Seals and submits for every user.
 
         Returns when each holds a checked receipt or was refused as tolerated.
@@ -182,7 +182,7 @@ class Fleet:
                 "a sealing process of the simulator died; is the machine out of memory?"
             ) from error
 
-    async def _seal_and_upload(self, verified: VerifiedRound, began: float) -> None:
+    async def _seal_and_upload(self, verified: CheckedRound, began: float) -> None:
         loop = asyncio.get_running_loop()
         # One piece in work and one waiting for each process: no process is idle, and no more is
         # held in memory.
@@ -240,7 +240,7 @@ class Fleet:
         self._kept.append(submission.messages)
         self._sample = submission
 
-    def _chunks(self, verified: VerifiedRound) -> Iterator[list[tuple[int, Member]]]:
+    def _chunks(self, verified: CheckedRound) -> Iterator[list[tuple[int, Member]]]:
         for users in enrolled_users(self._system, verified, self._values):
             # Out of the documents: to compute each from its private key again takes as long as a
             # signature.
@@ -276,7 +276,7 @@ class Fleet:
 
 
 def enrolled_users(
-    system: System, verified: VerifiedRound, values: NDArray[np.int64]
+    system: System, verified: CheckedRound, values: NDArray[np.int64]
 ) -> Iterator[list[tuple[int, Member]]]:
     """Enrols a fresh member of the population for each value.
 
@@ -291,7 +291,7 @@ def enrolled_users(
         yield piece
 
 
-def verified_for(system: System, data: bytes, round_id: str | None = None) -> VerifiedRound:
+def verified_for(system: System, data: bytes, round_id: str | None = None) -> CheckedRound:
     """Parses and verifies an announcement as every user of the system does; see `verify_round`."""
     announcement, roster = parse_announcement(data), system.deployment.roster
     return verify_round(

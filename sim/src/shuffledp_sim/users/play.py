@@ -22,7 +22,7 @@ from rich.console import Console
 from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader, Backoff, announced
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.clock import system_clock
 from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.signed import Signed
@@ -194,7 +194,7 @@ async def play(
                 return
 
 
-async def new_rounds(system: System) -> AsyncGenerator[VerifiedRound, None]:
+async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
     """Yields each new open round once, verified, as the broker or the analyst announces it."""
     known: set[str] = set()
     roster, keys = system.deployment.roster, system.deployment.keys_of(CLIENT)
@@ -243,7 +243,7 @@ async def _has_ended(analyst: AnalystReader, round_id: str) -> bool:
 
 async def play_round(
     system: System,
-    verified: VerifiedRound,
+    verified: CheckedRound,
     values: NDArray[np.int64],
     pool: ProcessPoolExecutor,
     memory: Memory,
@@ -279,7 +279,7 @@ async def play_round(
     )
 
 
-async def _result(system: System, verified: VerifiedRound) -> Signed:
+async def _result(system: System, verified: CheckedRound) -> Signed:
     """Waits for the signed result, not verified.
 
     Raises `UnreachableError` when it does not come.

@@ -17,7 +17,7 @@ from multiprocessing import resource_tracker
 from typing import Any, TypeAlias, TypeVar
 
 from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.workers import WorkerPool, begin, cores
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 def seal_users(
-    verified: VerifiedRound, users: Sequence[tuple[int, Member]], kept: Sequence[int] | None = None
+    verified: CheckedRound, users: Sequence[tuple[int, Member]], kept: Sequence[int] | None = None
 ) -> list[PreparedSubmission]:
     """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
     return prepare_all(verified, users, kept=kept)

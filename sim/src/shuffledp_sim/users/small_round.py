@@ -19,7 +19,7 @@ from shuffledp_client.board import check_board, check_result
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission, prepare, prepare_answer
 from shuffledp_client.transport import AnalystReader, EntryNode
-from shuffledp_client.verification import VerifiedRound, verify_round
+from shuffledp_client.verification import CheckedRound, verify_round
 from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import Signed
@@ -55,7 +55,7 @@ class SmallRound:
         self.keys = system.deployment.keys_of(CLIENT)
         self.roster = system.deployment.roster
         self.announcement = opened.announcement
-        self.verified: VerifiedRound = verify_round(
+        self.verified: CheckedRound = verify_round(
             opened.announcement,
             self.roster,
             policy,

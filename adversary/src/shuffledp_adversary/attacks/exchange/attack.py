@@ -56,6 +56,7 @@ from shuffledp.progress import Stages
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack, whole_number
 from shuffledp_adversary.attacks.exchange import unguarded
 from shuffledp_adversary.attacks.exchange.doors import AGAIN, crowd_out, knock, surround
+from shuffledp_adversary.attacks.exchange.mixproof import run_mixproof
 from shuffledp_adversary.attacks.exchange.rounds import (
     USERS,
     Observation,
@@ -63,7 +64,6 @@ from shuffledp_adversary.attacks.exchange.rounds import (
     tamperable_system,
 )
 from shuffledp_adversary.attacks.exchange.tampering import SILENTLY
-from shuffledp_adversary.attacks.exchange.verified import run_verified
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import check_trials, share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
@@ -154,7 +154,7 @@ def run_exchange(
                 "--trials and --confidence are for --mix plain: of verified rounds nothing is "
                 "sampled"
             )
-        return run_verified(users, culprits, tamperings)
+        return run_mixproof(users, culprits, tamperings)
     if (users, culprits, tamperings) != (USERS + 1, "1", 0):
         raise UsageError(
             "--users, --culprits and --tamperings are for verified rounds: add --mix verified"

@@ -14,16 +14,16 @@ from typing import Final
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import Identity
+from shuffledp_core.mixproof.blame import opening_context, signed_accused
+from shuffledp_core.mixproof.evidence import Accused
+from shuffledp_core.mixproof.group import Element, Scalar, multiply
+from shuffledp_core.mixproof.history import Accusation, packed
+from shuffledp_core.mixproof.proofs import prove_equal
+from shuffledp_core.mixproof.terms import MixTerms, key_of
+from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.blame import opening_context, signed_accused
-from shuffledp_core.verified.evidence import Accused
-from shuffledp_core.verified.group import Element, Scalar, multiply
-from shuffledp_core.verified.history import Accusation, packed
-from shuffledp_core.verified.proofs import prove_equal
-from shuffledp_core.verified.terms import MixTerms, key_of
-from shuffledp_core.verified.trees import Tree
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.verified.mixing import taken
+from shuffledp_shuffler.mixproof.mixing import taken
 
 FRAME: Final = "frame"
 """Order to accuse a record that opens, with the right share in a second spelling."""

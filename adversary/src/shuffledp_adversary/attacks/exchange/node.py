@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from shuffledp_adversary.attacks.exchange.framing import FRAME, frame
+from shuffledp_adversary.attacks.exchange.mixproof_node import tampered_batch
 from shuffledp_adversary.attacks.exchange.random_node import RandomCheat
 from shuffledp_adversary.attacks.exchange.tampering import (
     CROWD,
@@ -22,7 +23,6 @@ from shuffledp_adversary.attacks.exchange.tampering import (
     Pool,
     split_records,
 )
-from shuffledp_adversary.attacks.exchange.verified_node import tampered_batch
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
@@ -110,7 +110,7 @@ class TamperingWork(RoundPipeline):
             return await super().mixed(live)
         header = await super().mixed(live)
         if live.require_terms().mixing is not None:
-            return await self._tampered_verified(live, header)
+            return await self._tamper_provable(live, header)
         pool = self._pool_of(live)
         self.earlier[pool.position] = pool.victim[0]
         tampered = await self.tamper(pool)
@@ -142,7 +142,7 @@ class TamperingWork(RoundPipeline):
         self.cheats[live.record.round_id] = cheat
         return cheat
 
-    async def _tampered_verified(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
+    async def _tamper_provable(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
         order = self.orders.order
         if order is None:
             return header

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any, TypeVar
 
-from shuffledp_core.verified.group import WIDTH, Element, Scalar, minus, multiply, total
+from shuffledp_core.mixproof.group import WIDTH, Element, Scalar, minus, multiply, total
 
 ValueT = TypeVar("ValueT")
 

@@ -24,15 +24,15 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.files import write_atomic
 from shuffledp_core.keys import Identity
+from shuffledp_core.mixproof.blame import Case, signed_answer, signed_moves
+from shuffledp_core.mixproof.chain import Chain, follow
+from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Trace
+from shuffledp_core.mixproof.headers import Header, Signer, make_header, signed_header
+from shuffledp_core.mixproof.history import History, Inquiry, check_history, packed, unpacked
+from shuffledp_core.mixproof.manifests import mixing_part
+from shuffledp_core.mixproof.terms import MixTerms
+from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.blame import Case, signed_answer, signed_moves
-from shuffledp_core.verified.chain import Chain, follow
-from shuffledp_core.verified.evidence import Accused, Moves, Passage, Trace
-from shuffledp_core.verified.headers import Header, Signer, make_header, signed_header
-from shuffledp_core.verified.history import History, Inquiry, check_history, packed, unpacked
-from shuffledp_core.verified.manifests import mixing_part
-from shuffledp_core.verified.terms import MixTerms
-from shuffledp_core.verified.trees import Tree
 from shuffledp_shuffler.live import LiveRound
 
 WHERE: Final = (

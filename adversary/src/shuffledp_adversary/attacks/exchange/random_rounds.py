@@ -31,16 +31,16 @@ from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.keys import verify_from
-from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.claims import (
+from shuffledp_core.mixproof.claims import (
     Prepared,
     claim_bytes,
     make_claim,
     seal_record,
     sign_claim,
 )
-from shuffledp_core.verified.group import random_scalar
-from shuffledp_core.verified.terms import MixTerms
+from shuffledp_core.mixproof.group import random_scalar
+from shuffledp_core.mixproof.terms import MixTerms
+from shuffledp_core.randomness import system_random
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_sim.system.processes import LocalSystem
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from shuffledp_adversary.attacks.exchange.framing import second_spelling
 from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
-from shuffledp_client.verification import VerifiedRound
+from shuffledp_client.verification import CheckedRound
+from shuffledp_core.mixproof.claims import board_message, seal_record, sign_claim
+from shuffledp_core.mixproof.group import GENERATOR, Element, Scalar, multiply, random_scalar
+from shuffledp_core.mixproof.terms import MixTerms, split
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.randomness import system_random
-from shuffledp_core.verified.claims import board_message, seal_record, sign_claim
-from shuffledp_core.verified.group import GENERATOR, Element, Scalar, multiply, random_scalar
-from shuffledp_core.verified.terms import MixTerms, split
 
 
-def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> PreparedSubmission:
+def spoiled_submission(verified: CheckedRound, member: Member, layer: int) -> PreparedSubmission:
     """A submission whose first message does not open at position `layer`, from 2 to L + 1.
 
     Its claim is in order.
@@ -34,7 +34,7 @@ def spoiled_submission(verified: VerifiedRound, member: Member, layer: int) -> P
     return wrap_claim(verified, member, prepared, _zeros(geometry))
 
 
-def respelled_submission(verified: VerifiedRound, member: Member) -> PreparedSubmission:
+def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubmission:
     """A submission whose first two keys are one element in two spellings; all else is in order.
 
     A party that ignores bit 255 and compares bytes finds two different keys. The entry node

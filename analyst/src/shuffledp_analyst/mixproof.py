@@ -1,0 +1,191 @@
+"""The analyst's part in rounds whose mixing can be verified: docs/mixing.md, "Analyst" and
+"Blame".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shuffledp_analyst.blame import once_more, traced
+from shuffledp_analyst.peers import Peers
+from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, RoundKey
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import (
+    BadBatchError,
+    MalformedDocumentError,
+    ShuffleDPError,
+    TooFewReportsError,
+    UnansweredError,
+)
+from shuffledp_core.keys import Identity
+from shuffledp_core.mixproof.chain import Chain, follow
+from shuffledp_core.mixproof.claims import ClaimList
+from shuffledp_core.mixproof.history import (
+    Accusation,
+    History,
+    Inquiry,
+    check_history,
+    most_accused,
+    most_read,
+    packed,
+    unpacked,
+)
+from shuffledp_core.mixproof.hops import Analyst
+from shuffledp_core.mixproof.manifests import check_keys, check_mix, mix_terms, mixing_part
+from shuffledp_core.randomness import system_random
+from shuffledp_core.tasks import in_thread
+
+
+@dataclass(frozen=True)
+class OpenedBatch:
+    """The board, packed, the history that shows that it is right, and the number of users who are
+    left.
+    """
+
+    board: bytes
+    history: bytes
+    users: int
+
+
+def check_route_keys(certificate: Certificate, signed: Signed, keys: Sequence[Signed]) -> None:
+    """Checks the mixing keys of a whole route, whose round keys are genuine.
+
+    There are none in a plain round.
+
+    Raises:
+        RoundKeyError: naming the node.
+    """
+    route = [from_json(key.body, RoundKey) for key in keys]
+    check_mix(certificate, route)
+    if certificate.verified:
+        check_keys(certificate.deployment, certificate.round_id, signed, route)
+
+
+class ProvableMixing:
+    """One verified round at the analyst: its terms, and the questions to its nodes."""
+
+    def __init__(
+        self, announced: tuple[Signed, Manifest], certificate: Certificate, peers: Peers
+    ) -> None:
+        """Raises `RoundKeyError` for mixing keys that do not hold.
+
+        `announced`: as it travels, and what it says.
+        """
+        signed, self._manifest = announced
+        self._certificate = certificate
+        self._peers = peers
+        self._keys = [from_json(key.body, RoundKey) for key in self._manifest.route]
+        self._terms = mix_terms(signed, self._manifest, certificate, self._keys, peers.roster)
+        self._most = most_read(self._manifest, peers.history_memory)
+
+    async def settle(self, name: str) -> None:
+        """Traces what the node of that name accuses, and gives it the transcript.
+
+        Raises:
+            BadBlameError, BadHopError, BadListError, TooFewReportsError: naming the party at fault.
+            UnansweredError: somebody does not go on; nobody is guilty.
+            RoundStateError: the node accuses nobody (any more).
+        """
+        round_id = self._manifest.round_id
+        data = await self._peers.persistently(
+            lambda: self._peers.accusation(name, round_id, self._most)
+        )
+        accusation = await in_thread(_accusation_of, name, data)
+        if len(accusation.accused) > most_accused(self._manifest):
+            raise UnansweredError(
+                f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may "
+                f"trace more than "
+                f"{most_accused(self._manifest)}"
+            )
+        chain = await in_thread(self._chain, accusation.history)
+        position = len(chain.case.headers) + 1
+        if position > len(self._keys) or self._keys[position - 1].node != name:
+            raise UnansweredError(f"no answer: what led to {name} is not what it shows")
+        transcript = await traced(chain, position, accusation.accused, self._ask)
+        await in_thread(
+            chain.without, transcript
+        )  # judged here first: it says who is named where too few are left
+        answer = packed(transcript)
+        await once_more(
+            lambda: self._peers.persistently(
+                lambda: self._peers.settle_accusation(name, round_id, answer)
+            )
+        )
+
+    async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
+        """Checks and opens what the last node delivered, H1 to H6 and F1 to F4.
+
+        Traces what says nothing.
+
+        Args:
+            header: the last node's, which says how long the history is.
+            batch: history and records, whose digest is checked.
+            identity: the analyst's own.
+
+        Raises:
+            BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
+                does not stand; the message names the party at fault, if there is one.
+            BadBatchError: the header counts other reports than list and exclusions leave.
+        """
+        analyst, history = await in_thread(self._received, header, batch, identity)
+        accused = await in_thread(analyst.accuse, system_random)
+        if len(accused) > most_accused(self._manifest):
+            raise TooFewReportsError(
+                f"{len(accused)} records say nothing, more than may be left out; nobody is named"
+            )
+        if accused:
+            transcript = await traced(analyst.chain, len(self._keys) + 1, accused, self._ask)
+            await in_thread(analyst.settle, transcript)
+            history = replace(history, transcripts=(*history.transcripts, transcript))
+        board, signature = await in_thread(analyst.board)
+        published = replace(history, board_signature=signature).to_bytes()
+        return OpenedBatch(b"".join(board), published, analyst.chain.users)
+
+    def _received(
+        self, header: BatchHeader, batch: bytes, identity: Identity
+    ) -> tuple[Analyst, History]:
+        length = header.history if isinstance(header.history, int) else 0
+        history = History.signed_by(self._keys[-1].node, batch[:length], self._manifest)
+        analyst = Analyst(self._terms, self._listed(history), identity.sign_bytes)
+        width = self._manifest.geometry.record_bytes(len(self._keys) + 1)
+        records = [batch[at : at + width] for at in range(length, len(batch), width)]
+        analyst.receive(history.headers, history.transcripts, records)
+        if analyst.chain.users != header.users:
+            raise BadBatchError(
+                f"the last node signed for {header.users} reports, list and exclusions leave "
+                f"{analyst.chain.users}"
+            )
+        return analyst, history
+
+    def _listed(self, history: History) -> ClaimList:
+        population = self._peers.roster.population(self._certificate.population)
+        return check_history(
+            history, self._manifest, self._terms, population, mixing_part(self._keys[0])
+        )
+
+    def _chain(self, history: History) -> Chain:
+        return follow(self._terms, self._listed(history), history.headers, history.transcripts)
+
+    async def _ask(self, position: int, inquiry: Inquiry) -> Inquiry:
+        name, data, round_id = (
+            self._keys[position - 1].node,
+            packed(inquiry),
+            self._manifest.round_id,
+        )
+        try:
+            answer = await self._peers.persistently(
+                lambda: self._peers.answer(name, round_id, data, self._most)
+            )
+            return await in_thread(unpacked, answer, Inquiry)
+        except ShuffleDPError as error:  # its word alone names nobody
+            raise UnansweredError(f"no answer from {name}: {error}") from error
+
+
+def _accusation_of(name: str, data: bytes) -> Accusation:
+    try:
+        return unpacked(data, Accusation)
+    except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against nobody
+        raise UnansweredError(
+            f"no answer: the accusation of {name} cannot be read: {error}"
+        ) from error

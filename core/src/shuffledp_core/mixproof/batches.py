@@ -1,0 +1,218 @@
+"""Many elements at a time: by the accelerator where it is installed, else by libsodium one after
+the other.
+
+What comes out is the same, byte for byte. Work on many elements is shared by the processor's cores:
+neither library holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Any, Final, TypeVar, overload
+
+from shuffledp_core.errors import ProofError
+from shuffledp_core.mixproof.acceleration import points
+from shuffledp_core.mixproof.group import (
+    IDENTITY,
+    WIDTH,
+    Element,
+    Scalar,
+    added,
+    element,
+    minus,
+    multiply,
+    multiply_add,
+)
+from shuffledp_core.workers import cores
+
+_LEAST: Final = 256
+"""Fewer elements than this are not worth a thread of their own."""
+
+_ZERO: Final = Scalar(bytes(WIDTH))
+
+ItemT = TypeVar("ItemT")
+FoundT = TypeVar("FoundT")
+
+
+class Elements(Sequence[Element]):
+    """Elements that were checked together, as `element` does.
+
+    `ProofError` where one is none, or the identity.
+    """
+
+    def __init__(self, encoded: Iterable[bytes]) -> None:
+        self._encoded = tuple(Element(bytes(each)) for each in encoded)
+        self._pieces = spread(_Piece, _parts(self._encoded))
+
+    @overload
+    def __getitem__(self, index: int) -> Element: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Element]: ...
+    def __getitem__(self, index: int | slice) -> Element | Sequence[Element]:
+        return self._encoded[index]
+
+    def __iter__(self) -> Iterator[Element]:
+        return iter(self._encoded)
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    @cached_property
+    def total(self) -> bytes:
+        """The sum; of those whose keys are all one user's, it may be the identity."""
+        return added(piece.total() for piece in self._pieces)
+
+    def times(self, factor: Scalar) -> tuple[Element, ...]:
+        """factor · element for each. `ProofError` for the factor 0.
+
+        The time does not depend on the factor.
+        """
+        return tuple(_joined(spread(lambda piece: piece.times(_not_zero(factor)), self._pieces)))
+
+    def powers(self, c: Scalar) -> Element:
+        """c · the first + c² · the second + ..; not for secrets.
+
+        `ProofError` where it is the identity, or c is 0.
+        """
+        starts, sums = 0, []
+        for piece in self._pieces:
+            sums.append(piece.powers(_not_zero(c), starts))
+            starts += len(piece.encoded)
+        found = added(sums)
+        if found == IDENTITY:
+            raise ProofError("a sum of group elements is the identity")
+        return Element(found)
+
+    def commitments(
+        self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]
+    ) -> list[Element | None]:
+        """z · base - c · element for each element and the (c, z) of its proof.
+
+        None where that is refused.
+
+        That is where c or z is 0, or the difference is the identity. Not for secrets.
+        """
+        # Cut as the elements were: how many cores there are may have changed since.
+        ends = list(accumulate(len(piece.encoded) for piece in self._pieces))
+        jobs = [
+            (piece, proofs[end - len(piece.encoded) : end])
+            for piece, end in zip(self._pieces, ends, strict=True)
+        ]
+        return _joined(spread(lambda job: job[0].commitments(base, job[1]), jobs))
+
+
+def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
+    """base times each secret factor. `ProofError` for a factor of 0.
+
+    The time does not depend on the factors.
+    """
+    wheel = points()
+    if wheel is None:
+        return [multiply(factor, base) for factor in factors]
+    return _cut(_base(base).times(b"".join(_not_zero(factor) for factor in factors)))
+
+
+@lru_cache(maxsize=64)
+def _base(encoded: Element) -> Any:
+    """The wheel's base, whose table then serves all users of a process: 30 KB each, four or five in
+    a round.
+    """
+    return points().Base(encoded)
+
+
+def spread(work: Callable[[ItemT], FoundT], items: Sequence[ItemT]) -> list[FoundT]:
+    """work(item) for each, in threads; the first error in the order of the items is raised."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), cores())) as threads:
+        return list(threads.map(work, items))
+
+
+class _Piece:
+    """Elements that one thread works on."""
+
+    def __init__(self, encoded: Sequence[Element]) -> None:
+        self.encoded = encoded
+        wheel = points()
+        if wheel is None:
+            for each in encoded:
+                element(each)
+            self._decoded: Any = None
+            return
+        if any(len(each) != WIDTH for each in encoded):
+            raise ProofError(f"a group element has {WIDTH} bytes")
+        try:
+            self._decoded = wheel.Elements(b"".join(encoded))
+        except ValueError as error:
+            for each in encoded:
+                element(each)  # says which one, in the same words as without the wheel
+            raise ProofError(str(error)) from error
+
+    def total(self) -> bytes:
+        return added(self.encoded) if self._decoded is None else bytes(self._decoded.total())
+
+    def times(self, factor: Scalar) -> list[Element]:
+        if self._decoded is None:
+            return [multiply(factor, each) for each in self.encoded]
+        return _cut(self._decoded.times(factor))
+
+    def powers(self, c: Scalar, first: int) -> bytes:
+        if self._decoded is not None:
+            return bytes(self._decoded.powers(c, first))
+        # Horner's rule. A sum on the way that is the identity is refused here and not by the
+        # accelerator: keys for which that happens would have to be chosen before c, which is a hash
+        # of them.
+        inner = self.encoded[-1]
+        for each in reversed(self.encoded[:-1]):
+            inner = Element(added((multiply(c, inner), each)))
+        power = c
+        for _ in range(first):
+            power = multiply_add(power, c, _ZERO)
+        return multiply(power, inner)
+
+    def commitments(
+        self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]
+    ) -> list[Element | None]:
+        if self._decoded is None:
+            return [
+                _commitment(base, each, *proof)
+                for each, proof in zip(self.encoded, proofs, strict=True)
+            ]
+        c, z = (b"".join(numbers) for numbers in zip(*proofs, strict=True))
+        found = _cut(self._decoded.commitments(base, c, z))
+        refused = [
+            _ZERO in proof or each == IDENTITY for each, proof in zip(found, proofs, strict=True)
+        ]
+        return [None if not_taken else each for each, not_taken in zip(found, refused, strict=True)]
+
+
+def _commitment(base: Element, point: Element, c: Scalar, z: Scalar) -> Element | None:
+    try:
+        return minus(multiply(z, base), multiply(c, point))
+    except ProofError:
+        return None
+
+
+def _not_zero(factor: Scalar) -> Scalar:
+    if factor == _ZERO:
+        raise ProofError("a product of group elements is the identity")
+    return factor
+
+
+def _parts(items: Sequence[ItemT]) -> list[Sequence[ItemT]]:
+    """As many parts as there are cores, but none of fewer than `_LEAST` items beside others."""
+    if len(items) <= _LEAST:
+        return [items] if items else []
+    size = max(_LEAST, -(-len(items) // cores()))
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def _cut(packed: bytes) -> list[Element]:
+    return [Element(packed[start : start + WIDTH]) for start in range(0, len(packed), WIDTH)]
+
+
+def _joined(parts: Iterable[Iterable[ItemT]]) -> list[ItemT]:
+    return [item for part in parts for item in part]

@@ -1,0 +1,286 @@
+"""Judging an accusation, by anybody: docs/mixing.md, "Blame".
+
+Every error names the party whose word does not stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from shuffledp_core.errors import BadBlameError, ProofError, UnansweredError
+from shuffledp_core.mixproof.claims import ClaimList, commitment
+from shuffledp_core.mixproof.evidence import (
+    Accused,
+    Excluded,
+    Moved,
+    Moves,
+    Origin,
+    Passage,
+    Step,
+    Trace,
+    Transcript,
+)
+from shuffledp_core.mixproof.faults import at_fault, node
+from shuffledp_core.mixproof.group import Element, digested, element, number
+from shuffledp_core.mixproof.headers import Header
+from shuffledp_core.mixproof.proofs import verify_equal
+from shuffledp_core.mixproof.terms import MixTerms, key_of, split
+from shuffledp_core.mixproof.trees import verify_path
+
+
+@dataclass(frozen=True)
+class Case:
+    """What every judgement rests on: the round, the list, checked headers 1, 2, .., and what was
+    deleted so far.
+
+    `deleted` maps a position to the keys that were deleted from its input.
+    """
+
+    terms: MixTerms
+    listed: ClaimList
+    headers: Sequence[Header]
+    deleted: Mapping[int, frozenset[bytes]] = field(default_factory=dict)
+
+    def party(self, position: int) -> str:
+        """Name of the party at a position."""
+        return node(position, self.terms.hops)
+
+    def asked(self, *parts: bytes) -> tuple[bytes, ...]:
+        """What an answer is bound to: the list, all headers, and what was shown before it."""
+        seen = digested(
+            "asked",
+            self.listed.digest,
+            *(part for header in self.headers for part in header.parts()),
+        )
+        return (seen, *parts)
+
+    def verify_in_output(
+        self, position: int, index: int, record: bytes, path: tuple[bytes, ...]
+    ) -> None:
+        """Checks that a record stands in what node `position` put out. Raises `ProofError`."""
+        header = self.headers[position - 1]
+        verify_path(header.root, record, index, header.count, path)
+
+
+def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
+    """What proofs about shares and steps at a position are bound to."""
+    return (terms.manifest, number(position))
+
+
+def check_accused(case: Case, position: int, accused: Accused) -> None:
+    """Checks that a record of the accuser's input really says nothing.
+
+    It must be signed for this batch.
+
+    1. T1: it stands in what the node before put out.
+    2. T2: the share is the one right value, and the record says nothing with it.
+
+    Raises:
+        BadBlameError: naming the accuser.
+    """
+    party, terms = case.party(position), case.terms
+    terms.require_signed(position, signed_accused(case, position, accused), accused.signature)
+    key_bytes, box = split(accused.record)
+    with at_fault(BadBlameError, party):
+        case.verify_in_output(position - 1, accused.index, accused.record, accused.path)  # T1
+        share = key = element(key_bytes)
+        if position <= terms.hops:
+            share = _share(terms, position, key, accused.share, accused.proof)
+        elif accused.share or accused.proof:
+            raise ProofError("shows a share, but the key itself opens")
+    if terms.content(position, key, share, box) is not None:  # T2
+        raise BadBlameError(f"{party}: accuses a record that opens")
+
+
+def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: bytes) -> Element:
+    base, opener = terms.route.opener(position)
+    found = element(share)
+    verify_equal(
+        "opening", opening_context(terms, position), (base, opener), (key, found), proof
+    )  # T2
+    return found
+
+
+def signed_accused(case: Case, position: int, accused: Accused) -> bytes:
+    """What the accuser signs for one record."""
+    return case.terms.statement("accused", position, *case.asked(), *accused.parts())
+
+
+def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin) -> bytes:
+    """What a node signs for its part of a trace: also the trace as it was when it was asked.
+
+    A step that was signed for one record can then not be put into the trace of another one, to name
+    its node.
+    """
+    return case.terms.statement("answer", position, *case.asked(*trace.parts()), *answer.parts())
+
+
+def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> bytes:
+    """What a node signs for its part of a passage: also the passage as it was when it was asked."""
+    return case.terms.statement("moves", position, *case.asked(*passage.parts()), *moves.parts())
+
+
+def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
+    """Checks what node `position` >= 2 shows of a record that it put out.
+
+    Returns its incoming record.
+
+    1. T3: that stands in its input, was not deleted there, and its key times b_i is the outgoing
+       one.
+    2. T4: with the one right share it opens to exactly the outgoing box.
+
+    Raises:
+        BadBlameError: naming the node.
+    """
+    party, terms = case.party(position), case.terms
+    key_bytes, box = split(step.record)
+    with at_fault(BadBlameError, party):
+        case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3
+        key = element(key_bytes)
+        _check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3
+        share = _share(terms, position, key, step.share, step.share_proof)
+    if key in case.deleted.get(position, ()):  # T3
+        raise BadBlameError(f"{party}: put out a record of a user who was excluded")
+    if terms.open(position, share, box) != split(outgoing)[1]:  # T4
+        raise BadBlameError(f"{party}: put out another box than the one it opened")
+    return step.record
+
+
+def _check_blinded(
+    terms: MixTerms, position: int, incoming: Element, outgoing: Element, proof: bytes
+) -> None:
+    context = opening_context(terms, position)
+    verify_equal("blinding", context, terms.route.blinder(position), (incoming, outgoing), proof)
+
+
+def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
+    """Checks whose claim node 1 says that it took a record from, T5.
+
+    Raises:
+        BadBlameError: naming node 1.
+    """
+    party, terms = case.party(1), case.terms
+    claim = case.listed.by_credential.get(origin.credential)
+    if claim is None or not 0 <= origin.index < terms.messages_per_user:
+        raise BadBlameError(f"{party}: names a claim that is not on its list")
+    key = element(claim.key_list[origin.index])
+    leaf = commitment(terms, origin.salt, origin.index, key + split(outgoing)[1])
+    with at_fault(BadBlameError, party):
+        verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5
+        _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5
+
+
+def check_moves(
+    case: Case, position: int, keys: Sequence[Element], moves: Sequence[Moved]
+) -> tuple[Element, ...]:
+    """Checks where node `position` says that a named user's keys went, T6.
+
+    Returns them as they are there.
+
+    Raises:
+        BadBlameError: naming the node.
+    """
+    party = case.party(position)
+    if len(moves) != len(keys):
+        raise BadBlameError(f"{party}: shows {len(moves)} of {len(keys)} keys")
+    with at_fault(BadBlameError, party):
+        for key, moved in zip(keys, moves, strict=True):
+            _check_blinded(
+                case.terms, position, key, key_of(moved.record), moved.blinding_proof
+            )  # T6
+            case.verify_in_output(position, moved.index, moved.record, moved.path)  # T6 path
+    return tuple(key_of(moved.record) for moved in moves)
+
+
+def check_trace(case: Case, position: int, trace: Trace) -> bytes:
+    """Checks a trace as far as it goes: accused record, steps, origin.
+
+    Returns the last record shown.
+
+    Raises:
+        BadBlameError: naming the party whose word does not stand.
+        UnansweredError: a part is not signed by its node for this very trace, or stands where there
+            is no node.
+    """
+    if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
+        raise UnansweredError(f"no answer: position {position} has nothing to accuse anybody of")
+    check_accused(case, position, trace.accused)
+    if len(trace.steps) > position - 2 or (trace.origin and not is_complete(position, trace)):
+        raise UnansweredError("no answer: the trace has steps where there is no node")
+    record = trace.accused.record
+    for taken, step in enumerate(trace.steps):
+        at, so_far = position - 1 - taken, Trace(trace.accused, trace.steps[:taken])
+        case.terms.require_signed(at, signed_answer(case, at, so_far, step), step.signature)
+        record = check_step(case, at, record, step)
+    if trace.origin is not None:
+        so_far = Trace(trace.accused, trace.steps)
+        case.terms.require_signed(
+            1, signed_answer(case, 1, so_far, trace.origin), trace.origin.signature
+        )
+        check_origin(case, record, trace.origin)
+    return record
+
+
+def is_complete(position: int, trace: Trace) -> bool:
+    """True for a trace that ends at a claim."""
+    return trace.origin is not None and len(trace.steps) == position - 2
+
+
+def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
+    """Checks a named user's keys as far as they are traced; returns them there.
+
+    Raises:
+        BadBlameError: naming the node whose word does not stand.
+        UnansweredError: a part is not signed by its node for this very passage, or nobody listed is
+            meant.
+    """
+    claim = case.listed.by_credential.get(passage.credential)
+    if claim is None or len(passage.hops) > len(case.headers):
+        raise UnansweredError(
+            "no answer: the passage is of nobody on the list, or longer than the route"
+        )
+    keys = tuple(map(element, claim.key_list))
+    for position, hop in enumerate(passage.hops, start=1):
+        so_far = Passage(passage.credential, passage.hops[: position - 1])
+        case.terms.require_signed(
+            position, signed_moves(case, position, so_far, hop), hop.signature
+        )
+        keys = check_moves(case, position, keys, hop.moves)
+    return keys
+
+
+def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
+    """Judges a whole accusation: whom it excludes, by ascending credential.
+
+    1. Every record is accused once, and its trace stands and ends at a claim (T1 to T5).
+    2. T6: there is one passage for each user named and none for others, and it leads to the
+       accuser's input.
+
+    Raises:
+        BadBlameError: naming the party whose word does not stand.
+        UnansweredError: a trace or passage does not go on; nobody is guilty of that.
+    """
+    position = transcript.position
+    indices = [trace.accused.index for trace in transcript.traces]
+    if not indices or not all(left < right for left, right in pairwise(indices)):
+        raise UnansweredError("no answer: an accusation names every record once, in order")
+    for trace in transcript.traces:  # 1
+        check_trace(case, position, trace)
+        if not is_complete(position, trace):
+            raise UnansweredError(
+                f"no answer: the trace of record {trace.accused.index} does not end at a claim"
+            )
+    named = sorted({trace.origin.credential for trace in transcript.traces if trace.origin})
+    shown = [passage.credential for passage in transcript.passages]
+    if shown != named or any(
+        len(passage.hops) != position - 1 for passage in transcript.passages
+    ):  # 2
+        raise UnansweredError(
+            "no answer: the keys of the users that are named are not traced to the accuser"
+        )
+    return tuple(
+        Excluded(position, passage.credential, check_passage(case, passage))
+        for passage in transcript.passages
+    )

@@ -1,0 +1,238 @@
+"""Following the sums from the list to a batch, through all exclusions.
+
+And what anybody checks at the end.
+
+docs/mixing.md, "Hop i" (H2 to H6), "Analyst" and P3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shuffledp_core.errors import BadHopError, ProofError, TooFewReportsError, UnansweredError
+from shuffledp_core.mixproof.batches import Elements
+from shuffledp_core.mixproof.blame import Case, judge
+from shuffledp_core.mixproof.claims import ClaimList
+from shuffledp_core.mixproof.evidence import Excluded, Transcript, exclusion_parts
+from shuffledp_core.mixproof.faults import at_fault
+from shuffledp_core.mixproof.group import WIDTH, Element, digested, less, number
+from shuffledp_core.mixproof.headers import Header, link, signed_header, verify_sum
+from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.trees import root
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A list followed through checked headers: what a batch behind them must be.
+
+    `total` is Σ, `users` how many are left, `excluded` who is not; `case` judges what comes.
+    """
+
+    case: Case
+    transcripts: tuple[Transcript, ...]
+    total: Element
+    users: int
+    excluded: tuple[Excluded, ...] = ()
+    exclusions: tuple[bytes, ...] = ()
+
+    @classmethod
+    def start(cls, terms: MixTerms, listed: ClaimList) -> Chain:
+        """Before the first hop."""
+        return cls(Case(terms, listed, ()), (), listed.total, len(listed.claims))
+
+    def without(self, transcript: Transcript) -> Chain:
+        """Behind an accusation at the next position, judged here.
+
+        Raises:
+            BadBlameError, UnansweredError: as `judge`; the latter also where all that is left adds
+                up to nothing.
+            TooFewReportsError: too few users are left (H2, F3).
+        """
+        if transcript.position != len(self.case.headers) + 1:
+            raise UnansweredError(
+                f"no answer: an accusation by position {transcript.position} does not belong here"
+            )
+        gone = judge(self.case, transcript)
+        keys = [key for each in gone for key in each.keys]
+        users, case = self.left_without(len(gone)), self.case
+        try:
+            left = less(self.total, keys)
+        except ProofError as error:
+            raise UnansweredError(f"no answer: {error}; nobody honest is left") from error
+        return replace(
+            self,
+            case=replace(case, deleted={**case.deleted, transcript.position: frozenset(keys)}),
+            transcripts=(*self.transcripts, transcript),
+            total=left,
+            users=users,
+            excluded=self.excluded + gone,
+            exclusions=self.exclusions + exclusion_parts(transcript, gone),
+        )
+
+    def left_without(self, named: int) -> int:
+        """How many users are left when so many more are excluded.
+
+        Raises `TooFewReportsError` (H2, F3).
+        """
+        users = self.users - named
+        if users < self.case.terms.min_reports:  # F3
+            raise TooFewReportsError(
+                f"{users} of at least {self.case.terms.min_reports} users are left after exclusions"
+            )
+        return users
+
+    def behind(self, header: Header) -> Chain:
+        """Behind the next node's header.
+
+        1. H1: it is signed by the next position's node, behind this header, for this list and these
+           exclusions.
+        2. H2: it counts m records for every user that is left.
+        3. H6: its sum is the one before times the node's secret.
+
+        Raises:
+            UnansweredError: step 1. Whoever has another list cannot judge a header; two lists
+                convict node 1.
+            BadHopError: naming the node.
+        """
+        case, position = self.case, len(self.case.headers) + 1
+        terms, party = case.terms, self.case.party(position)
+        if position > terms.hops:
+            raise UnansweredError(f"no answer: {terms.hops} nodes have no header {position}")
+        terms.require_signed(position, signed_header(terms, header), header.signature)  # H1
+        seen = (position, self.link, case.listed.digest, self.digest)
+        if (header.position, header.previous, header.list_digest, header.exclusions) != seen:  # H1
+            raise UnansweredError(
+                f"no answer: {party} rests on another list, header or exclusion; compare signatures"
+            )
+        with at_fault(BadHopError, party):
+            if (
+                header.count != terms.messages_per_user * self.users or len(header.root) != WIDTH
+            ):  # H2
+                raise ProofError(f"the header counts {header.count} records for {self.users} users")
+            outgoing = verify_sum(terms, header, self.total)  # H6
+        return replace(self, case=replace(case, headers=(*case.headers, header)), total=outgoing)
+
+    @property
+    def link(self) -> bytes:
+        """What the next header names as the one before it: the last header, or the list."""
+        return (
+            link(self.case.terms, self.case.headers[-1])
+            if self.case.headers
+            else self.case.listed.digest
+        )
+
+    @property
+    def digest(self) -> bytes:
+        """The exclusions digest of the next header: of everybody who was excluded so far."""
+        return digested("excluded", self.case.terms.manifest, *self.exclusions)
+
+
+def follow(
+    terms: MixTerms, listed: ClaimList, headers: Sequence[Header], transcripts: Sequence[Transcript]
+) -> Chain:
+    """The list followed through these headers and exclusions, in the order of positions.
+
+    Raises:
+        BadHopError, BadBlameError, UnansweredError, TooFewReportsError: as `Chain.behind` and
+            `Chain.without`.
+    """
+    chain, waiting = Chain.start(terms, listed), list(transcripts)
+    for header in headers:
+        chain = _excluding(chain, waiting).behind(header)
+    chain = _excluding(chain, waiting)
+    if waiting:
+        raise UnansweredError(
+            f"no answer: an accusation by position {waiting[0].position} does not belong here"
+        )
+    return chain
+
+
+def _excluding(chain: Chain, waiting: list[Transcript]) -> Chain:
+    if waiting and waiting[0].position == len(chain.case.headers) + 1:
+        return chain.without(waiting.pop(0))
+    return chain
+
+
+def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
+    """Checks that records are the batch that the chain's last header promises; returns their keys.
+
+    1. H4: they have the signed root.
+    2. H2: that many records, of this hop's length.
+    3. H3: all keys are elements, and different.
+    4. H5: the keys add up to the signed sum.
+
+    Raises:
+        UnansweredError: step 1. These bytes are nobody's; fetch them again.
+        BadHopError: naming the node that put them out.
+    """
+    header = chain.case.headers[-1]
+    width = chain.case.terms.record_bytes(header.position + 1)
+    if not records or root(records) != header.root:  # H4
+        raise UnansweredError(
+            "no answer: the batch does not have the root that its header names; fetch it again"
+        )
+    with at_fault(BadHopError, chain.case.party(header.position)):
+        if len(records) != header.count or any(len(record) != width for record in records):  # H2
+            raise ProofError(f"the batch is not {header.count} records of {width} bytes")
+        keys = Elements(split(record)[0] for record in records)
+        if len(set(keys)) != len(keys):  # H3
+            raise ProofError("a key stands twice in the batch")
+        if keys.total != chain.total:  # H5
+            raise ProofError("the keys of the batch do not add up to the signed sum")
+    return keys
+
+
+def signed_board(chain: Chain, board: Sequence[bytes]) -> bytes:
+    """What the analyst signs, F4: the last header, whom it excluded, count and root.
+
+    `UnansweredError` for no board.
+    """
+    if not board:
+        raise UnansweredError("no answer: the board is empty")
+    return chain.case.terms.statement(
+        "board", chain.case.terms.analyst, chain.link, chain.digest, number(len(board)), root(board)
+    )
+
+
+def check_board(
+    terms: MixTerms,
+    listed: ClaimList,
+    headers: Sequence[Header],
+    transcripts: Sequence[Transcript],
+    board: Sequence[bytes],
+    signature: bytes,
+) -> Chain:
+    """Checks a published board, P3: of key || symbol || proof, what is left of the analyst's input.
+
+    It then holds every message of every listed honest user once and unchanged, even with all nodes
+    corrupt.
+
+    1. The headers lead from the list to it (H1, H2, H6; T1 to T6 of every exclusion).
+    2. F4: the analyst signed this board behind these headers and exclusions.
+    3. It counts m messages for every user that is left, each with a symbol and its proof (F1, F2,
+       F3).
+    4. The keys are different, and add up (H3, H5).
+
+    Raises:
+        BadHopError: naming the node of the hop that fails, or the analyst for the board itself.
+        BadBlameError, TooFewReportsError: as `follow`.
+        UnansweredError: as `follow`; and step 2, which names nobody.
+    """
+    chain = follow(terms, listed, headers, transcripts)  # 1
+    if len(headers) != terms.hops:
+        raise UnansweredError(f"no answer: {len(headers)} headers do not lead to a board")
+    terms.require_signed(terms.analyst, signed_board(chain, board), signature)  # F4
+    with at_fault(BadHopError, chain.case.party(terms.analyst)):
+        if len(board) != terms.messages_per_user * chain.users:  # H2
+            raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
+        keys = Elements(split(message)[0] for message in board)
+        for fault in filter(
+            None, terms.faults(keys, [split(message)[1] for message in board])
+        ):  # F1, F2
+            raise ProofError(fault)
+        if len(set(keys)) != len(keys):  # H3
+            raise ProofError("a key stands twice on the board")
+        if keys.total != chain.total:  # H5
+            raise ProofError("the keys of the board do not add up to the last sum")
+    return chain

@@ -1,0 +1,193 @@
+"""Claims as they travel: a claim with its enrolment, packed into a length that the round's geometry
+alone gives.
+
+A claim names a credential by its public key. Whether that is enrolled, everybody checks by the
+enrolment authority's own signature: its document is written in one way, so that expiry and
+signature are enough to have it again. docs/protocol.md, "Verified rounds".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import Credential, MixingKey, Population, Withdrawals
+from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
+from shuffledp_core.errors import (
+    BadClaimError,
+    DocumentError,
+    ForeignDocumentError,
+    MalformedDocumentError,
+)
+from shuffledp_core.mixproof.claims import Claim
+from shuffledp_core.mixproof.faults import user
+from shuffledp_core.mixproof.group import WIDTH, digested
+from shuffledp_core.mixproof.terms import MixTerms
+from shuffledp_core.onion.geometry import Geometry
+
+_EXPIRY_BYTES: Final = 8
+_SIGNATURE_BYTES: Final = 64
+_PROOF_BYTES: Final = 64
+_NEVER: Final = 2 ** (8 * _EXPIRY_BYTES) - 1
+"""How "never" is written where a credential does not expire."""
+
+
+@dataclass(frozen=True)
+class EnrolledClaim:
+    """A claim with what shows that its credential is enrolled: expiry (ms since 1970, or None) and
+    signature.
+    """
+
+    claim: Claim
+    expires_at: int | None
+    enrolment: bytes
+
+    def credential(self, population: str) -> Signed:
+        """The credential's document, as the enrolment authority signed it."""
+        owner = Credential(
+            population=population,
+            public_key=self.claim.credential.hex(),
+            expires_at=self.expires_at,
+        )
+        body = to_json(owner).decode()
+        return Signed(
+            label=Credential.label, signer=population, body=body, signature=self.enrolment.hex()
+        )
+
+
+def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
+    """A claim with its credential's document.
+
+    Raises:
+        MalformedDocumentError: the document is not written as enrolment authorities write it, or
+            its expiry does not fit into a claim: enrol again.
+    """
+    owner = from_json(credential.body, Credential)
+    if owner.expires_at is not None and not 0 <= owner.expires_at < _NEVER:
+        raise MalformedDocumentError(
+            f"the credential expires at {owner.expires_at}, which does not fit into the 8 bytes "
+            f"of a claim: enrol again"
+        )
+    enrolled = EnrolledClaim(claim, owner.expires_at, bytes.fromhex(credential.signature))
+    if enrolled.credential(owner.population) != credential:
+        raise MalformedDocumentError(
+            "the credential's document is not written in the one way that verified rounds need: "
+            "enrol again"
+        )
+    return enrolled
+
+
+def pack_claim(enrolled: EnrolledClaim) -> bytes:
+    """`geometry.claim_bytes` bytes."""
+    return _packed_expiry(enrolled) + enrolled.enrolment + b"".join(enrolled.claim.parts())
+
+
+def unpack_claim(geometry: Geometry, data: bytes) -> EnrolledClaim:
+    """The inverse of `pack_claim`; nothing in it is believed yet.
+
+    `BadClaimError` for another length.
+    """
+    if len(data) != geometry.claim_bytes:
+        raise BadClaimError(
+            f"no claim: it has {len(data)} bytes, this round's have {geometry.claim_bytes}"
+        )
+    keys = WIDTH * geometry.messages_per_user
+    fields, start = [], 0
+    for width in (
+        _EXPIRY_BYTES,
+        _SIGNATURE_BYTES,
+        WIDTH,
+        WIDTH,
+        _PROOF_BYTES,
+        keys,
+        _SIGNATURE_BYTES,
+    ):
+        fields.append(bytes(data[start : start + width]))
+        start += width
+    expiry, enrolment, credential, root, proof, points, signature = fields
+    when = int.from_bytes(expiry, "big")
+    claim = Claim(credential, root, proof, points, signature)
+    return EnrolledClaim(claim, None if when == _NEVER else when, enrolment)
+
+
+def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes:
+    """What node 1 signs beside its list: expiry and enrolment of each of its claims, in the list's
+    order.
+
+    Neither is in the claim that the credential signed. Whoever carries the list could otherwise
+    damage one of them, and honest node 1 would stand there with a user who is not enrolled.
+    """
+    parts = [
+        part
+        for each in claims
+        for part in (each.claim.credential, _packed_expiry(each), each.enrolment)
+    ]
+    return terms.statement("enrolments", 1, digested("enrolments", terms.manifest, *parts))
+
+
+def _packed_expiry(enrolled: EnrolledClaim) -> bytes:
+    return (_NEVER if enrolled.expires_at is None else enrolled.expires_at).to_bytes(
+        _EXPIRY_BYTES, "big"
+    )
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """Who may take part in one verified round: the population, when submissions close, and who is
+    withdrawn, C1.
+    """
+
+    population: Population
+    closes_at: int
+    withdrawn: frozenset[bytes]
+
+    def of(self, claims: Iterable[EnrolledClaim]) -> frozenset[bytes]:
+        """The credentials of those claims that are enrolled."""
+        return frozenset(each.claim.credential for each in claims if self.refusal(each) is None)
+
+    def refusal(self, enrolled: EnrolledClaim) -> BadClaimError | None:
+        """Why this claim's credential is not enrolled when the submissions close.
+
+        None for one that is.
+        """
+        who = user(enrolled.claim.credential)
+        if enrolled.claim.credential in self.withdrawn:
+            return BadClaimError(
+                f"{who}: is withdrawn by the list that this round goes by; ask those who enrol"
+            )
+        if enrolled.expires_at is not None and enrolled.expires_at <= self.closes_at:
+            return BadClaimError(f"{who}: expires before this round closes; enrol again")
+        key = bytes.fromhex(self.population.enrolment_key)
+        try:
+            verify(enrolled.credential(self.population.name), Credential, self.population.name, key)
+        except DocumentError as error:
+            return BadClaimError(f"{who}: is not enrolled in {self.population.name!r}: {error}")
+        return None
+
+
+def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> frozenset[bytes]:
+    """The withdrawn credentials of the list that node 1's key names; no bytes stand for no list.
+
+    1. It is signed by the population's enrolment key, for this population.
+    2. It has the serial and the digest that the key names.
+
+    Raises:
+        DocumentError: step 1, as its branches.
+        ForeignDocumentError: step 2.
+    """
+    if not data and not key.withdrawals:
+        return frozenset()
+    signed = Signed.from_bytes(data)
+    found = verify(
+        signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key)
+    )  # 1
+    named = (population.name, key.withdrawals, key.withdrawals_digest)
+    if (found.population, found.serial, document_digest(signed)) != named:  # 2
+        raise ForeignDocumentError(
+            f"the list of withdrawn credentials is number {found.serial} of "
+            f"{found.population[:80]!r}, the round goes "
+            f"by number {key.withdrawals} of {population.name!r}"
+        )
+    return frozenset(map(bytes.fromhex, found.credentials))

@@ -1,0 +1,325 @@
+"""What a user sends, and the list of all claims: docs/mixing.md, "Claim" and "List"."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Final
+
+from nacl import bindings
+
+from shuffledp_core.errors import BadClaimError, BadListError, ProofError, UnansweredError
+from shuffledp_core.mixproof.batches import Elements, multiples, spread
+from shuffledp_core.mixproof.faults import at_fault, node, user
+from shuffledp_core.mixproof.group import (
+    GENERATOR,
+    WIDTH,
+    Element,
+    Scalar,
+    challenge,
+    digested,
+    number,
+    total,
+)
+from shuffledp_core.mixproof.proofs import (
+    PROOF_BYTES,
+    no_randomness,
+    prove_all,
+    prove_each,
+    verify_all,
+)
+from shuffledp_core.mixproof.terms import MixTerms, split, verifies
+from shuffledp_core.mixproof.trees import root
+from shuffledp_core.randomness import RandomBytes
+
+_SIGNED: Final = b"shuffledp/v2/claim\x00"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A user's public statement: the keys of its messages, and a commitment to its records.
+
+    `credential` is its Ed25519 public key; `keys` is X_1 || .. || X_m; `root` commits to the
+    records that node 1 gets.
+    """
+
+    credential: bytes
+    root: bytes
+    proof: bytes
+    keys: bytes
+    signature: bytes
+
+    def parts(self) -> tuple[bytes, ...]:
+        """All fields, in the order in which they are signed and hashed."""
+        return (self.credential, self.root, self.proof, self.keys, self.signature)
+
+    @property
+    def key_list(self) -> tuple[bytes, ...]:
+        """The encoded keys one by one, unchecked: `check_claim` returns them as elements."""
+        return tuple(self.keys[start : start + WIDTH] for start in range(0, len(self.keys), WIDTH))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One user's claim with what it sends to node 1 alone and what it keeps.
+
+    `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the
+    messages on the board. `messages` are key || symbol || proof, as they will stand there.
+    """
+
+    claim: Claim
+    submission: bytes = field(repr=False)
+    secrets: tuple[Scalar, ...] = field(repr=False)
+    messages: tuple[bytes, ...] = field(repr=False, default=())
+
+
+def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
+    """What the credential's key signs."""
+    return _SIGNED + terms.manifest + b"".join(claim.parts()[:-1])
+
+
+def make_claim(
+    terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes
+) -> Prepared:
+    """Seals one user's randomised symbols and claims them.
+
+    Call it once a round; to send again, send the same.
+
+    Args:
+        terms: the round.
+        symbols: m symbols below the alphabet's size.
+        credential_seed: the raw Ed25519 private key of the credential, 32 bytes.
+        random: the operating system's CSPRNG.
+
+    Raises:
+        ValueError: the symbols do not fit the round (our own misuse).
+    """
+    if len(symbols) != terms.messages_per_user or not all(
+        0 <= symbol < terms.alphabet for symbol in symbols
+    ):
+        raise ValueError("the number of symbols or a symbol does not fit the round")
+    own = random(WIDTH)
+    credential = bindings.crypto_sign_seed_keypair(credential_seed)[0]
+    said = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
+    # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two
+    # different messages.
+    secrets = tuple(
+        challenge("secret", terms.manifest, own, credential, number(index), said)
+        for index in range(len(symbols))
+    )
+    keys, contents = _contents(terms, secrets, symbols)
+    records = _sealed(terms, secrets, keys, contents)
+    messages = tuple(key + content for key, content in zip(keys, contents, strict=True))
+    return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=messages)
+
+
+def board_message(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
+    """What stands on the board for one message under a secret x: x B_L || symbol || proof."""
+    [key], [content] = _contents(terms, [secret], [symbol])
+    return key + content
+
+
+def _contents(
+    terms: MixTerms, secrets: Sequence[Scalar], symbols: Sequence[int]
+) -> tuple[list[Element], list[bytes]]:
+    """For each message its key on the board, x B_L, and what its last box holds, symbol ||
+    proof.
+    """
+    said = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
+    contexts = [(terms.manifest, each) for each in said]
+    keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
+    return keys, [symbol + proof for symbol, proof in zip(said, proofs, strict=True)]
+
+
+def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
+    """One message under a secret x of its own: the record X || box that node 1 gets.
+
+    The same x and symbol give the same bytes: two different boxes under one x would show both to
+    whoever compares them.
+    """
+    return _sealed(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
+
+
+def _sealed(
+    terms: MixTerms, secrets: Sequence[Scalar], keys: Sequence[Element], contents: Sequence[bytes]
+) -> list[bytes]:
+    boxes = [
+        terms.seal(terms.analyst, key, content) for key, content in zip(keys, contents, strict=True)
+    ]
+    for position in range(terms.hops, 1, -1):
+        shares = multiples(terms.route.opener(position)[1], secrets)
+        boxes = [terms.seal(position, share, box) for share, box in zip(shares, boxes, strict=True)]
+    return [key + box for key, box in zip(multiples(GENERATOR, secrets), boxes, strict=True)]
+
+
+def sign_claim(
+    terms: MixTerms,
+    records: Sequence[bytes],
+    secrets: Sequence[Scalar],
+    credential_seed: bytes,
+    random: RandomBytes,
+) -> Prepared:
+    """The claim over sealed records; `make_claim` calls it."""
+    credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
+    seed = random(WIDTH)
+    commitments = root(commitments_of(terms, seed, records))
+    keys = [split(record)[0] for record in records]
+    proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
+    unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
+    signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[
+        : bindings.crypto_sign_BYTES
+    ]
+    claim = Claim(credential, commitments, proof, b"".join(keys), signature)
+    return Prepared(claim, seed + b"".join(records), tuple(secrets))
+
+
+def salt(terms: MixTerms, seed: bytes, index: int) -> bytes:
+    """What hides the commitment to record `index`, which node 1 shows of a blamed user's record
+    only.
+    """
+    return digested("salt", terms.manifest, seed, number(index))
+
+
+def commitment(terms: MixTerms, salt_: bytes, index: int, record: bytes) -> bytes:
+    """The commitment to a user's record `index`, from 0."""
+    return digested("commitment", terms.manifest, salt_, number(index), *split(record))
+
+
+def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> list[bytes]:
+    """The leaves under a claim's root."""
+    return [
+        commitment(terms, salt(terms, seed, index), index, record)
+        for index, record in enumerate(records)
+    ]
+
+
+def check_claim(
+    terms: MixTerms, claim: Claim, enrolled: Container[bytes]
+) -> tuple[tuple[Element, ...], bytes]:
+    """Check a claim as everybody does; return its keys, and their sum, which may be the identity.
+
+    1. C1: the fields have their lengths, the credential signed them by libsodium's strict rule, and
+       is enrolled.
+    2. C2: it has m different keys, each an element.
+    3. C3: it knows the logarithm of every one.
+
+    Raises:
+        BadClaimError: naming the user; or "no claim", where its credential did not sign these
+            fields.
+    """
+    lengths = len(claim.root), len(claim.proof), len(claim.keys)
+    # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever
+    # signed them.
+    if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1
+        raise BadClaimError(
+            f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} "
+            f"keys"
+        )
+    verify_signature(terms, claim)  # C1
+    party = user(claim.credential)
+    if claim.credential not in enrolled:  # C1
+        raise BadClaimError(f"{party}: is not enrolled for this round")
+    with at_fault(BadClaimError, party):
+        keys = Elements(claim.key_list)
+        if len(set(keys)) != len(keys):  # C2
+            raise ProofError("a key stands twice in the claim")
+        verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3
+    return tuple(keys), keys.total
+
+
+def verify_signature(terms: MixTerms, claim: Claim) -> None:
+    """The signature of a claim; a rule that another library reads otherwise would frame node 1.
+
+    Raises:
+        BadClaimError: naming nobody, since nobody signed it.
+    """
+    if not verifies(claim.credential, claim_bytes(terms, claim), claim.signature):
+        raise BadClaimError("no claim: these bytes are not signed by their credential's key")
+
+
+def open_submission(
+    terms: MixTerms, claim: Claim, submission: bytes
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """(seed, records) of a checked claim's submission, C4: only node 1 sees it, before it gives a
+    receipt.
+
+    Raises:
+        BadClaimError: another length, or these are not the records that the claim commits to.
+    """
+    width = terms.record_bytes(1)
+    seed, packed = submission[:WIDTH], submission[WIDTH:]
+    records = tuple(packed[start : start + width] for start in range(0, len(packed), width))
+    legal = len(submission) == WIDTH + width * terms.messages_per_user
+    keys = b"".join(split(record)[0] for record in records)
+    if not (
+        legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root
+    ):  # C4
+        raise BadClaimError(
+            f"{user(claim.credential)}: the records are not those of the claim; send it again "
+            f"unchanged"
+        )
+    return seed, records
+
+
+@dataclass(frozen=True)
+class ClaimList:
+    """A checked list: its digest, the claims by ascending credential, and the sum Σ_0 of all their
+    keys.
+    """
+
+    digest: bytes
+    claims: tuple[Claim, ...]
+    total: Element
+
+    @cached_property
+    def by_credential(self) -> dict[bytes, Claim]:
+        """The claims by credential."""
+        return {claim.credential: claim for claim in self.claims}
+
+
+def list_digest(terms: MixTerms, claims: Sequence[Claim]) -> bytes:
+    """What headers and answers say of the list: every field of every claim, in order."""
+    return digested("list", terms.manifest, *(part for claim in claims for part in claim.parts()))
+
+
+def signed_list(terms: MixTerms, digest: bytes) -> bytes:
+    """What node 1 signs for the list with this digest."""
+    return terms.statement("list", 1, digest)
+
+
+def check_list(
+    terms: MixTerms, claims: Sequence[Claim], enrolled: Container[bytes], signature: bytes
+) -> ClaimList:
+    """Checks node 1's list as everybody does, and gives what the hops are checked against.
+
+    1. L1: node 1 signed it.
+    2. L3: as many users as the round may have; before anything is computed for each of them.
+    3. L2: credentials ascend strictly, and C1 to C3 hold for every claim.
+    4. L4: no key stands twice.
+
+    Raises:
+        BadListError: naming node 1, whose signature is on it.
+        UnansweredError: step 1; or the keys add up to the identity. Nobody is named for that.
+    """
+    entry, digest = node(1, terms.hops), list_digest(terms, claims)
+    terms.require_signed(1, signed_list(terms, digest), signature)  # L1
+    if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
+        raise BadListError(
+            f"{entry}: the list has {len(claims)} users, not {terms.min_reports} to "
+            f"{terms.max_reports}"
+        )
+    if not all(left.credential < right.credential for left, right in pairwise(claims)):  # L2
+        raise BadListError(f"{entry}: the credentials of the list do not ascend")
+    try:
+        checked = spread(lambda claim: check_claim(terms, claim, enrolled), claims)  # L2
+    except BadClaimError as error:
+        raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
+    keys = list(chain.from_iterable(keys for keys, _ in checked))
+    if len(set(keys)) != len(keys):  # L4
+        raise BadListError(f"{entry}: a key stands twice in the list")
+    try:
+        return ClaimList(digest, tuple(claims), total(own for _, own in checked))
+    except ProofError as error:
+        raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

@@ -1,0 +1,184 @@
+"""What parties show when a record says nothing: docs/mixing.md, "Blame".
+
+Values only; `blame` checks them.
+
+`parts()` gives every field but the signature, in the order in which it is signed. With slots, since
+a document may hold many of them (`history.MEMORY_PER_BYTE`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shuffledp_core.errors import UnansweredError
+from shuffledp_core.mixproof.group import WIDTH, Element, number
+from shuffledp_core.mixproof.trees import Path
+
+
+def joined(path: Path) -> bytes:
+    """A path as it is signed.
+
+    `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it.
+    """
+    if any(len(partner) != WIDTH for partner in path):  # T0
+        raise UnansweredError(
+            f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one"
+        )
+    return b"".join(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Accused:
+    """A record of the accuser's input that says nothing, T1 and T2.
+
+    The analyst has no share: the key itself opens.
+    """
+
+    index: int
+    record: bytes
+    path: Path
+    share: bytes = b""
+    proof: bytes = b""
+    signature: bytes = b""
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Index, record, path, share, proof."""
+        return (number(self.index), self.record, joined(self.path), self.share, self.proof)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What node i >= 2 opened to give the record that is traced, T3 and T4."""
+
+    index: int
+    record: bytes
+    path: Path
+    blinding_proof: bytes
+    share: bytes
+    share_proof: bytes
+    signature: bytes = b""
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Index, record, path, proof that the key was blinded, share and its proof."""
+        return (
+            number(self.index),
+            self.record,
+            joined(self.path),
+            self.blinding_proof,
+            self.share,
+            self.share_proof,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose claim node 1 took the record from, T5."""
+
+    credential: bytes
+    index: int
+    salt: bytes
+    path: Path
+    blinding_proof: bytes
+    signature: bytes = b""
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Credential, index of the message, salt, path, proof that the key was blinded."""
+        return (
+            self.credential,
+            number(self.index),
+            self.salt,
+            joined(self.path),
+            self.blinding_proof,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """An accused record with the steps of the nodes before the accuser, the nearest first, down to
+    a claim.
+    """
+
+    accused: Accused
+    steps: tuple[Step, ...] = ()
+    origin: Origin | None = None
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Those of the accused record, of each step, of the origin."""
+        steps = tuple(part for step in self.steps for part in step.parts())
+        return self.accused.parts() + steps + (self.origin.parts() if self.origin else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where one key of a named user went at one hop, T6."""
+
+    index: int
+    record: bytes
+    path: Path
+    blinding_proof: bytes
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Index in the node's output, record, path, proof that the key was blinded."""
+        return (number(self.index), self.record, joined(self.path), self.blinding_proof)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Where all m keys of a named user went at one hop."""
+
+    moves: tuple[Moved, ...]
+    signature: bytes = b""
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Those of every key, in the claim's order."""
+        return tuple(part for moved in self.moves for part in moved.parts())
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A named user's keys through the hops 1, 2, .. before the accuser."""
+
+    credential: bytes
+    hops: tuple[Moves, ...] = ()
+
+    def parts(self) -> tuple[bytes, ...]:
+        """The credential, then hop by hop."""
+        return (self.credential, *(part for hop in self.hops for part in hop.parts()))
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A whole accusation by the party at `position`: a trace a record by ascending index, a passage
+    a named user.
+    """
+
+    position: int
+    traces: tuple[Trace, ...]
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A user whom a transcript names, and its keys as they stand in the accuser's input, where they
+    are deleted.
+    """
+
+    position: int
+    credential: bytes
+    keys: tuple[Element, ...]
+
+
+def exclusion_parts(transcript: Transcript, gone: tuple[Excluded, ...]) -> tuple[bytes, ...]:
+    """What headers say of an accusation: position, accused indices, users and their deleted keys.
+
+    Only what is determined: proofs and signatures of the same accusation differ from one asking to
+    the next.
+    """
+    indices = b"".join(number(trace.accused.index) for trace in transcript.traces)
+    credentials = b"".join(each.credential for each in gone)
+    return (
+        number(transcript.position),
+        indices,
+        credentials,
+        b"".join(key for each in gone for key in each.keys),
+    )

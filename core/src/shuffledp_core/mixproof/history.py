@@ -1,0 +1,273 @@
+"""What goes with a batch, and is published beside the board: list, headers, exclusions.
+docs/protocol.md, "History".
+
+MessagePack, since it is nearly all bytes. Its length is bounded and its digest checked before it is
+read, and the number of its values before any is built (`frames`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from shuffledp_core.documents.models import Manifest, MixingKey, Population
+from shuffledp_core.errors import (
+    BadBatchError,
+    MalformedDocumentError,
+    PolicyRefusal,
+    UnansweredError,
+)
+from shuffledp_core.mixproof.chain import Chain, check_board
+from shuffledp_core.mixproof.claiming import (
+    EnrolledClaim,
+    Enrolment,
+    read_withdrawals,
+    signed_enrolments,
+    unpack_claim,
+)
+from shuffledp_core.mixproof.claims import ClaimList, check_list
+from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.frames import check_frame
+from shuffledp_core.mixproof.headers import Header
+from shuffledp_core.mixproof.terms import MixTerms
+
+MAX_WITHDRAWALS_BYTES: Final = 4 * 2**20
+"""As long as any signed document may be."""
+
+_FRAME: Final = 2**12
+"""Bytes around a claim or header, and of a header: far more than MessagePack and its fields take.
+"""
+
+_STEP: Final = 2**11
+"""Bytes of one step of a trace or passage: a record, a path of at most 32 partners, two proofs and
+a signature.
+"""
+
+
+@dataclass(frozen=True)
+class History:
+    """A round up to some batch: node 1's list with its signatures, and all headers and transcripts
+    since.
+
+    `claims` are packed (`claiming`), by ascending credential; `withdrawals` is the signed list that
+    the round goes by, no bytes for none. `board_signature` is the analyst's, once there is a board
+    (F4).
+    """
+
+    withdrawals: bytes
+    list_signature: bytes
+    enrolment_signature: bytes
+    claims: tuple[bytes, ...]
+    headers: tuple[Header, ...] = ()
+    transcripts: tuple[Transcript, ...] = ()
+    board_signature: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """As it travels and is published."""
+        return packed(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> History:
+        """Parses the frame only.
+
+        Raises `MalformedDocumentError` for what `to_bytes` does not write.
+        """
+        return unpacked(data, cls)
+
+    @classmethod
+    def signed_by(cls, signer: str, data: bytes, manifest: Manifest) -> History:
+        """Parse the history of a batch whose header `signer` signed.
+
+        The header's digest covers these bytes.
+
+        An honest signer has read the history itself before it signed, so what cannot be read is its
+        fault.
+
+        Raises:
+            BadBatchError: naming the signer, for what `to_bytes` does not write, for more claims
+                than the manifest allows, and for claims of another length.
+        """
+        try:
+            history = cls.from_bytes(data)
+        except MalformedDocumentError as error:
+            raise BadBatchError(
+                f"{signer} signed a history that cannot be read: {error}"
+            ) from error
+        width = manifest.geometry.claim_bytes
+        if len(history.claims) > manifest.max_reports or any(
+            len(claim) != width for claim in history.claims
+        ):
+            raise BadBatchError(
+                f"{signer} signed a history of {len(history.claims)} claims that are not all of "
+                f"{width} bytes, or are "
+                f"more than the {manifest.max_reports} that the round allows"
+            )
+        return history
+
+
+@dataclass(frozen=True)
+class Accusation:
+    """What a node accuses, with all that led to its input."""
+
+    history: History
+    accused: tuple[Accused, ...]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What a node is asked to go on with: traces, or where there are passages, those of the users
+    that traces name.
+
+    `position` is the accuser's; `headers` and `transcripts` are all before it. The answer has the
+    same traces and passages, each with one step more.
+    """
+
+    position: int
+    headers: tuple[Header, ...]
+    transcripts: tuple[Transcript, ...]
+    traces: tuple[Trace, ...]
+    passages: tuple[Passage, ...] = ()
+
+
+MEMORY_PER_BYTE: Final = 6
+"""Most bytes of memory that `unpacked` takes for each byte of a document (`frames`)."""
+
+ValueT = TypeVar("ValueT", History, Accusation, Inquiry, Transcript)
+
+
+def packed(value: History | Accusation | Inquiry | Transcript) -> bytes:
+    """As it travels."""
+    return msgspec.msgpack.encode(value)
+
+
+def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
+    """Parses the frame only, in at most `MEMORY_PER_BYTE` times the memory of `data`.
+
+    Raises:
+        MalformedDocumentError: it is not what `packed` writes, or has too many values for its
+            length (`check_frame`).
+    """
+    what = kind.__name__.lower()
+    try:
+        check_frame(data)
+        found = msgspec.msgpack.decode(data, type=kind)
+    except (MalformedDocumentError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise MalformedDocumentError(f"not the {what} of a verified round: {error}") from error
+    if (
+        packed(found) != data
+    ):  # one way to write it: nothing can be hidden in fields that nobody reads
+        raise MalformedDocumentError(
+            f"the {what} of a verified round is not written in the one way there is"
+        )
+    return found
+
+
+def most_bytes(manifest: Manifest) -> int:
+    """More bytes than the history of a round can have that follows this manifest."""
+    # Each record that may be accused is traced to its claim, and forward again.
+    return (
+        unblamed_bytes(manifest) + 2 * (manifest.geometry.hops + 1) * most_accused(manifest) * _STEP
+    )
+
+
+def unblamed_bytes(manifest: Manifest) -> int:
+    """More bytes than such a history can have in which nobody accuses anybody."""
+    claims = manifest.max_reports * (manifest.geometry.claim_bytes + 16)
+    return MAX_WITHDRAWALS_BYTES + claims + (manifest.geometry.hops + 1) * _FRAME
+
+
+def most_read(manifest: Manifest, memory: int) -> int:
+    """Most bytes of a history, or of questions about one, that a party reads if it may use `memory`
+    bytes for that.
+
+    By the manifest alone every user but `min_reports` might be accused, which can be far more than
+    any machine holds; whoever sends so much need not have any of it, and would end this party's
+    process with all its other rounds.
+    """
+    return min(most_bytes(manifest), max(memory // MEMORY_PER_BYTE, unblamed_bytes(manifest)))
+
+
+def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -> None:
+    """Refuses a history that is longer than this party reads.
+
+    `setting` is what its operator can raise.
+
+    Raises:
+        PolicyRefusal: it has more bytes than `most_read`, and no more than the manifest allows
+            (`most_bytes`).
+    """
+    most = most_read(manifest, memory)
+    if most < length <= most_bytes(manifest):
+        raise PolicyRefusal(
+            f"the accusations in front of a batch make its history {length:,} bytes long, and "
+            f"{most:,} are read here: "
+            f"raise `{setting}`, or plan for fewer reports above `min_reports`"
+        )
+
+
+def most_accused(manifest: Manifest) -> int:
+    """Most records that a party accuses: those of one user more than may be excluded.
+
+    With more, nothing can go on.
+    """
+    return (manifest.max_reports - manifest.min_reports + 1) * manifest.geometry.messages_per_user
+
+
+def check_history(
+    history: History, manifest: Manifest, terms: MixTerms, population: Population, key: MixingKey
+) -> ClaimList:
+    """Checks everything that the list of a history rests on, L1 to L4; `key` is node 1's.
+
+    What somebody may have changed on its way names nobody: it is looked at before anything that
+    could.
+
+    Raises:
+        BadListError, BadClaimError: as `check_list`.
+        UnansweredError: as `check_list`; or these are more claims than there may be, or not the
+            enrolments that node 1 signed.
+        DocumentError: the list of withdrawn credentials is not the one that the round goes by.
+    """
+    if len(history.claims) > terms.max_reports:
+        raise UnansweredError(
+            f"no answer: {len(history.claims)} claims, where the round has at most "
+            f"{terms.max_reports}: whose they "
+            "are, nobody knows"
+        )
+    withdrawn = read_withdrawals(history.withdrawals, population, key)
+    claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]
+    terms.require_signed(1, signed_enrolments(terms, claims), history.enrolment_signature)
+    enrolment = Enrolment(population, manifest.closes_at, withdrawn)
+    return listed(terms, claims, enrolment, history.list_signature)
+
+
+def listed(
+    terms: MixTerms, claims: Sequence[EnrolledClaim], enrolment: Enrolment, signature: bytes
+) -> ClaimList:
+    """The checked list of these claims."""
+    return check_list(terms, [each.claim for each in claims], enrolment.of(claims), signature)
+
+
+def check_published(
+    history: History,
+    manifest: Manifest,
+    terms: MixTerms,
+    population: Population,
+    key: MixingKey,
+    board: bytes,
+) -> Chain:
+    """Checks a published board from published documents alone, P3.
+
+    Steps of `check_board`, behind `check_history`.
+
+    Raises:
+        As `check_history` and `check_board`, naming whoever is at fault.
+    """
+    known = check_history(history, manifest, terms, population, key)
+    width = manifest.geometry.plain_bytes
+    messages = [board[start : start + width] for start in range(0, len(board), width)]
+    return check_board(
+        terms, known, history.headers, history.transcripts, messages, history.board_signature
+    )

@@ -1,0 +1,500 @@
+"""A party of the route in one round, as a state machine without I/O: docs/mixing.md, "Hop i",
+"Analyst", "Blame".
+
+Legal order of calls: `receive` (node 1: `Hop.take`), then `accuse`; if that gave records, `settle`;
+then `Hop.release` or `Analyst.board`; `Hop.show` and its like from then on until `erase`. After a
+refusal only errors come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from shuffledp_core.errors import BadHopError, RoundStateError, ShuffleDPError, UnansweredError
+from shuffledp_core.mixproof.batches import Elements
+from shuffledp_core.mixproof.blame import (
+    Case,
+    check_passage,
+    check_trace,
+    is_complete,
+    opening_context,
+    signed_accused,
+    signed_answer,
+    signed_moves,
+)
+from shuffledp_core.mixproof.chain import Chain, check_batch, follow, signed_board
+from shuffledp_core.mixproof.claims import ClaimList, commitments_of, open_submission, salt
+from shuffledp_core.mixproof.evidence import (
+    Accused,
+    Moved,
+    Moves,
+    Origin,
+    Passage,
+    Step,
+    Trace,
+    Transcript,
+)
+from shuffledp_core.mixproof.faults import node
+from shuffledp_core.mixproof.group import Element, multiply
+from shuffledp_core.mixproof.headers import Header, Signer, make_header
+from shuffledp_core.mixproof.keys import NodeSecret
+from shuffledp_core.mixproof.proofs import prove_equal
+from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.trees import Tree
+from shuffledp_core.randomness import RandomBytes, RandomIntegers
+
+AnswerT = TypeVar("AnswerT", Step, Origin)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node is asked to go on with: an accused record's trace so far, and what led to the
+    accuser's input.
+
+    `position` is the accuser's; `headers` and `transcripts` are all before it.
+    """
+
+    position: int
+    headers: tuple[Header, ...]
+    transcripts: tuple[Transcript, ...]
+    trace: Trace
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A batch that was taken: records with keys, shares, and what they say (None: nothing)."""
+
+    records: tuple[bytes, ...]
+    keys: Elements
+    shares: tuple[Element, ...]
+    contents: tuple[bytes | None, ...]
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree over the records."""
+        return Tree(self.records)
+
+    @cached_property
+    def index_of(self) -> dict[Element, int]:
+        """The index of each key."""
+        return {key: index for index, key in enumerate(self.keys)}
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Records that were put out, as questions about many of them want them."""
+
+    records: tuple[bytes, ...]
+
+    @cached_property
+    def tree(self) -> Tree:
+        return Tree(self.records)
+
+    @cached_property
+    def index_of(self) -> dict[bytes, int]:
+        return {record: index for index, record in enumerate(self.records)}
+
+
+class Receiver:
+    """Takes one batch, opens it, and accuses what says nothing; node 2 to L, or the analyst."""
+
+    def __init__(self, terms: MixTerms, listed: ClaimList, position: int, sign: Signer) -> None:
+        self._terms, self._listed, self.position, self._sign = terms, listed, position, sign
+        self._header: Header | None = None
+        self._chain: Chain | None = None
+        self._batch: Opened | None = None
+        self._accusation: tuple[Accused, ...] | None = None
+        self._settled = False
+
+    def receive(
+        self, headers: Sequence[Header], transcripts: Sequence[Transcript], records: Sequence[bytes]
+    ) -> None:
+        """Takes the batch of the last header, and opens every record.
+
+        1. H6: the headers lead here from this party's own list (`follow`).
+        2. H1: the last of them is the first that this party takes, ever.
+        3. H2 to H5: the records are what it promises (`check_batch`).
+
+        Raises:
+            BadHopError, BadBlameError, UnansweredError, TooFewReportsError: naming the party at
+                fault.
+        """
+        chain = follow(self._terms, self._listed, headers, transcripts)  # 1
+        before = node(self.position - 1, self._terms.hops)
+        if not headers or len(headers) != self.position - 1 or self.position in chain.case.deleted:
+            raise UnansweredError(
+                f"no answer: {len(headers)} headers do not lead to position {self.position}"
+            )
+        if self._header is not None and self._header.parts() != headers[-1].parts():  # H1
+            raise BadHopError(f"{before}: gives a second batch; only one is ever opened")
+        self._header = headers[-1]  # 2
+        keys = check_batch(chain, records)  # 3
+        if self._chain is None:
+            self._chain, self._batch = chain, self._opened(records, keys)
+
+    def _opened(self, records: Sequence[bytes], keys: Elements) -> Opened:
+        shares, boxes = self._shares(keys), [split(record)[1] for record in records]
+        return Opened(
+            tuple(records), keys, shares, self._terms.contents(self.position, keys, shares, boxes)
+        )
+
+    def _shares(self, keys: Elements) -> tuple[Element, ...]:
+        """What opens the records with these keys: to the analyst the keys themselves."""
+        return tuple(keys)
+
+    def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
+        """The one accusation of all records that say nothing, T1 and T2; empty if all speak.
+
+        Raises:
+            RoundStateError: there is no batch.
+        """
+        batch = self._taken
+        if self._accusation is None:
+            failing = [index for index, content in enumerate(batch.contents) if content is None]
+            self._accusation = tuple(
+                self._signed(self._accused(index, random)) for index in failing
+            )
+            self._settled = not failing
+        return self._accusation
+
+    def _signed(self, accused: Accused) -> Accused:
+        return replace(
+            accused, signature=self._sign(signed_accused(self.chain.case, self.position, accused))
+        )
+
+    def _accused(self, index: int, random: RandomBytes) -> Accused:  # noqa: ARG002 - nodes prove shares
+        return Accused(index, self._taken.records[index], self._taken.tree.path(index))
+
+    def resume_accusation(self, accused: Sequence[Accused]) -> None:
+        """Takes back, after a restart, the accusation that was made of this batch: there is only
+        one.
+        """
+        if self._batch is None:
+            raise RoundStateError(f"position {self.position} has no batch to accuse records of")
+        self._accusation, self._settled = tuple(accused), not accused
+
+    def settle(self, transcript: Transcript | None) -> None:
+        """Ends the accusation, H7: every accused record was traced to a claim, and those users'
+        keys are deleted.
+
+        None stands for a trace that nobody goes on with. A transcript that somebody carried
+        damaged, or that answers too little, ends nothing: ask for another one until the deadline.
+        In all other cases this party erases its secrets. Nothing leaves either way.
+
+        Raises:
+            UnansweredError: the transcript does not settle the accusation; for None the round has
+                failed.
+            BadBlameError, TooFewReportsError: the round has failed.
+            RoundStateError: there is no accusation to settle, or this party refused.
+        """
+        if self._batch is None or not self._accusation or self._settled:
+            raise RoundStateError("there is no open accusation")
+        try:
+            self._chain = self._traced(transcript)
+        except UnansweredError:
+            if transcript is None:
+                self.erase()
+            raise
+        except ShuffleDPError:
+            self.erase()
+            raise
+        self._settled = True
+
+    def _traced(self, transcript: Transcript | None) -> Chain:
+        accused = tuple(trace.accused for trace in transcript.traces) if transcript else ()
+        if (
+            transcript is None
+            or transcript.position != self.position
+            or accused != self._accusation
+        ):  # H7
+            raise UnansweredError(
+                "no answer: not every record that was accused is traced to a claim"
+            )
+        return self.chain.without(transcript)
+
+    def erase(self) -> None:
+        """Forgets secrets, input and order: after a refusal, and when the round is over for
+        everybody.
+        """
+        self._batch, self._settled = None, False
+
+    @property
+    def chain(self) -> Chain:
+        """What led to this party's input, less whom it excluded.
+
+        Raises `RoundStateError` before there is one.
+        """
+        if self._chain is None:
+            raise RoundStateError(f"position {self.position} has no batch")
+        return self._chain
+
+    @property
+    def _taken(self) -> Opened:
+        if self._batch is None:
+            raise RoundStateError(
+                f"position {self.position} has no batch: none came, or it refused and erased it"
+            )
+        return self._batch
+
+    def _left(self) -> list[int]:
+        """Indices of the records that go on."""
+        batch = self._taken
+        if not self._settled:  # H7
+            raise RoundStateError(
+                "records may be accused: call `accuse`, and settle what it gives, before any leaves"
+            )
+        gone = self.chain.case.deleted.get(self.position, frozenset())
+        return [index for index, key in enumerate(batch.keys) if key not in gone]
+
+
+class Analyst(Receiver):
+    """The last party: reads the messages."""
+
+    def __init__(self, terms: MixTerms, listed: ClaimList, sign: Signer) -> None:
+        super().__init__(terms, listed, terms.analyst, sign)
+
+    def board(self) -> tuple[tuple[bytes, ...], bytes]:
+        """Every key || symbol || proof that is left, to be published, and the analyst's signature,
+        F4.
+
+        Raises:
+            RoundStateError: a record may be accused (H7).
+        """
+        left, batch = self._left(), self._taken
+        board = tuple(batch.keys[index] + (batch.contents[index] or b"") for index in left)
+        return board, self._sign(signed_board(self.chain, board))
+
+
+class Hop(Receiver):
+    """A node.
+
+    Its secrets, input and order stay until `erase`: a later accusation may need a step.
+    """
+
+    def __init__(
+        self, terms: MixTerms, listed: ClaimList, position: int, secret: NodeSecret, sign: Signer
+    ) -> None:
+        super().__init__(terms, listed, position, sign)
+        self._secret: NodeSecret | None = secret
+        self._seeds: dict[bytes, bytes] = {}
+        self._order: list[int] = []
+        self._output: tuple[Header, tuple[bytes, ...]] | None = None
+        self._sent: _Sent | None = None
+        self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
+
+    def take(self, submissions: Mapping[bytes, bytes]) -> None:
+        """Node 1 takes the records of all listed claims, by credential.
+
+        Raises:
+            BadClaimError: C4; an honest node 1 saw this before its receipt (`open_submission`).
+        """
+        records: list[bytes] = []
+        for claim in self._listed.claims:
+            seed, own = open_submission(self._terms, claim, submissions[claim.credential])
+            self._seeds[claim.credential] = seed
+            records += own
+        keys = Elements(split(record)[0] for record in records)
+        self._batch = Opened(
+            tuple(records), keys, (), tuple(split(record)[1] for record in records)
+        )
+        self._chain = Chain.start(self._terms, self._listed)
+
+    def _shares(self, keys: Elements) -> tuple[Element, ...]:
+        return keys.times(self._secrets.opening)
+
+    def _accused(self, index: int, random: RandomBytes) -> Accused:
+        share, proof = self._proved_share(index, random)
+        return Accused(
+            index, self._taken.records[index], self._taken.tree.path(index), share, proof
+        )
+
+    def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
+        key, share = self._taken.keys[index], self._taken.shares[index]
+        pairs = self._terms.route.opener(self.position), (key, share)
+        context = opening_context(self._terms, self.position)
+        return share, prove_equal("opening", context, *pairs, self._secrets.opening, random)
+
+    def release(self, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
+        """The one output, H8: blinded keys and opened boxes in a uniform order, and the header.
+
+        Always the same.
+
+        Raises:
+            RoundStateError: this node refused, or records may be accused (H7).
+        """
+        if self._output is None:  # H8
+            order, batch = _shuffled(self._left(), random), self._taken
+            keys = batch.keys.times(self._secrets.blinding)
+            records = tuple(keys[at] + (batch.contents[at] or b"") for at in order)
+            chain, root = self.chain, Tree(records).root
+            stated = Header(
+                self.position, chain.link, self._listed.digest, chain.digest, len(records), root
+            )
+            header = make_header(
+                self._terms, stated, self.chain.total, self._secrets.blinding, self._sign, random
+            )
+            self._order, self._output = order, (header, records)
+        return self._output
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The input's indices in the order of the output: as secret as the keys."""
+        return tuple(self._order)
+
+    def resume_output(self, order: Sequence[int], header: Header, records: Sequence[bytes]) -> None:
+        """Takes back, after a restart, the one output that was committed, so that its steps can be
+        shown.
+        """
+        self._order, self._output = list(order), (header, tuple(records))
+
+    def show(self, question: Question, random: RandomBytes) -> Trace:
+        """Goes on with a trace by this node's step, or as node 1 by the claim that the record comes
+        from (T3 to T5).
+
+        T7: only after the accusation and every step before were checked.
+
+        Raises:
+            BadHopError, BadBlameError, UnansweredError: what was shown so far does not stand;
+                naming who showed it.
+            RoundStateError: it is not this node's turn, or it has put nothing out.
+        """
+        case, last = self._checked(question)  # T7
+        trace = question.trace
+        if question.position - 1 - len(trace.steps) != self.position or trace.origin is not None:
+            raise RoundStateError(f"the trace does not wait for node {self.position}")
+        at = self._order[self._asked_about.index_of[last]]
+        if self.position == 1:
+            return replace(trace, origin=self._answered(case, trace, self._origin(at, random)))
+        share, share_proof = self._proved_share(at, random)
+        record, path = self._taken.records[at], self._taken.tree.path(at)
+        step = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
+        return replace(trace, steps=(*trace.steps, self._answered(case, trace, step)))
+
+    def _answered(self, case: Case, trace: Trace, answer: AnswerT) -> AnswerT:
+        return replace(
+            answer, signature=self._sign(signed_answer(case, self.position, trace, answer))
+        )
+
+    def _checked(self, question: Question) -> tuple[Case, bytes]:
+        """The case and the last record shown, when all that was shown stands."""
+        own, at = self._released[0], self.position - 1
+        if (
+            not self.position < question.position == len(question.headers) + 1
+            or question.headers[at] != own
+        ):
+            raise UnansweredError(
+                "no answer: the question is about nothing that came from this node"
+            )
+        case = self._followed(question)
+        return case, check_trace(case, question.position, question.trace)
+
+    def _followed(self, question: Question) -> Case:
+        """What led to the accuser.
+
+        The last one is kept: every accused record and named user asks with the same.
+        """
+        history = question.headers, question.transcripts
+        if self._history is None or self._history[0] != history:
+            self._history = history, follow(self._terms, self._listed, *history).case
+        return self._history[1]
+
+    def _origin(self, at: int, random: RandomBytes) -> Origin:
+        owner, index = divmod(at, self._terms.messages_per_user)
+        claim = self._listed.claims[owner]
+        seed, first = self._seeds[claim.credential], at - index
+        own = self._taken.records[first : first + self._terms.messages_per_user]
+        path = Tree(commitments_of(self._terms, seed, own)).path(index)
+        proof = self._blinding_proof(at, random)
+        return Origin(claim.credential, index, salt(self._terms, seed, index), path, proof)
+
+    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+        """Goes on with the passage of a user whom a complete trace names (T6), after checking both
+        (T7).
+
+        Raises:
+            BadHopError, BadBlameError, UnansweredError, RoundStateError: as `show`.
+        """
+        case, _ = self._checked(question)  # T7
+        origin = question.trace.origin
+        if origin is None or not is_complete(question.position, question.trace):  # T7
+            raise UnansweredError(
+                "no answer: the question is for keys before a trace names anybody"
+            )
+        if origin.credential != passage.credential or len(passage.hops) != self.position - 1:
+            raise RoundStateError(
+                f"the passage is another user's, or does not wait for node {self.position}"
+            )
+        keys = check_passage(case, passage)  # T7
+        sent, places = self._asked_about, {at: place for place, at in enumerate(self._order)}
+        incoming = [self._taken.index_of[key] for key in keys]
+        moved = tuple(
+            Moved(
+                places[at],
+                sent.records[places[at]],
+                sent.tree.path(places[at]),
+                self._blinding_proof(at, random),
+            )
+            for at in incoming
+        )
+        return self._moved(case, passage, Moves(moved))
+
+    def _moved(self, case: Case, passage: Passage, moves: Moves) -> Passage:
+        signed = replace(
+            moves, signature=self._sign(signed_moves(case, self.position, passage, moves))
+        )
+        return replace(passage, hops=(*passage.hops, signed))
+
+    def _blinding_proof(self, at: int, random: RandomBytes) -> bytes:
+        key = self._taken.keys[at]
+        pairs = self._terms.route.blinder(self.position), (key, self._blinded(key))
+        context = opening_context(self._terms, self.position)
+        return prove_equal("blinding", context, *pairs, self._secrets.blinding, random)
+
+    def _blinded(self, key: Element) -> Element:
+        return multiply(self._secrets.blinding, key)
+
+    @property
+    def _released(self) -> tuple[Header, tuple[bytes, ...]]:
+        if self._output is None:
+            raise RoundStateError(f"node {self.position} has put nothing out that could be traced")
+        return self._output
+
+    @property
+    def _asked_about(self) -> _Sent:
+        """The output, kept for the next question: of a large batch the tree alone takes a quarter
+        of a second.
+        """
+        records = self._released[1]
+        if self._sent is None or self._sent.records is not records:
+            self._sent = _Sent(records)
+        return self._sent
+
+    @property
+    def _secrets(self) -> NodeSecret:
+        if self._secret is None:
+            raise RoundStateError(f"the secrets of node {self.position} are erased")
+        return self._secret
+
+    def erase(self) -> None:
+        """See `Receiver.erase`."""
+        super().erase()
+        self._secret, self._order, self._seeds, self._output, self._history = (
+            None,
+            [],
+            {},
+            None,
+            None,
+        )
+        self._sent = None
+
+
+def _shuffled(indices: list[int], random: RandomBytes) -> list[int]:
+    """A uniform permutation (Fisher and Yates)."""
+    draw = RandomIntegers(random)
+    for last in range(len(indices) - 1, 0, -1):
+        other = draw.below(last + 1)
+        indices[last], indices[other] = indices[other], indices[last]
+    return indices

@@ -1,0 +1,159 @@
+"""Public parameters of a verified round, and the boxes of its records: docs/mixing.md, "Notation"
+and "Claim".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from shuffledp_core.documents.signatures import check_signature
+from shuffledp_core.errors import UnansweredError
+from shuffledp_core.mixproof.batches import Elements
+from shuffledp_core.mixproof.group import WIDTH, Element, digested, element, number
+from shuffledp_core.mixproof.keys import Route
+from shuffledp_core.mixproof.proofs import PROOF_BYTES, knows_each
+
+TAG_BYTES: Final = 16
+"""What a box adds to its content."""
+
+_SIGNED: Final = b"shuffledp/v2/mixing\x00"
+
+# Every key comes from a fresh x and seals one box, so that a constant nonce never repeats under a
+# key.
+_NONCE: Final = bytes(12)
+
+
+@dataclass(frozen=True)
+class MixTerms:
+    """What everybody knows of a verified round.
+
+    `manifest` is μ, its digest in 32 bytes; `identities` are the Ed25519 keys of the nodes and then
+    the analyst; `alphabet` symbols of `symbol_bytes`; reports count users.
+    """
+
+    manifest: bytes
+    route: Route
+    identities: tuple[bytes, ...]
+    messages_per_user: int
+    symbol_bytes: int
+    alphabet: int
+    min_reports: int
+    max_reports: int
+
+    @property
+    def hops(self) -> int:
+        """L, the number of nodes."""
+        return self.route.hops
+
+    @property
+    def analyst(self) -> int:
+        """The analyst's position, L + 1."""
+        return self.hops + 1
+
+    def record_bytes(self, position: int) -> int:
+        """Length of a record at a position, 1 to L + 1. Node 1 adds and takes no layer."""
+        layers = self.analyst - max(2, position)
+        return WIDTH + TAG_BYTES * (layers + 1) + self.symbol_bytes + PROOF_BYTES
+
+    def layer_key(self, position: int, share: Element) -> bytes:
+        """K_i(S): the key of the layer at a position from the secret that user and node share."""
+        return digested("layer", self.manifest, number(position), share)
+
+    def seal(self, position: int, share: Element, content: bytes) -> bytes:
+        """The box of this layer."""
+        return ChaCha20Poly1305(self.layer_key(position, share)).encrypt(_NONCE, content, None)
+
+    def open(self, position: int, share: Element, box: bytes) -> bytes | None:
+        """What the box holds; None if it does not open."""
+        try:
+            return ChaCha20Poly1305(self.layer_key(position, share)).decrypt(_NONCE, box, None)
+        except InvalidTag:
+            return None
+
+    def content(self, position: int, key: Element, share: Element, box: bytes) -> bytes | None:
+        """What a record with this key says to the party at a position; None if it says nothing.
+
+        To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share
+        is the key itself.
+        """
+        return self.contents(position, Elements((key,)), (share,), (box,))[0]
+
+    def contents(
+        self, position: int, keys: Elements, shares: Sequence[Element], boxes: Sequence[bytes]
+    ) -> tuple[bytes | None, ...]:
+        """`content` of every record."""
+        opened = tuple(
+            self.open(position, share, box) for share, box in zip(shares, boxes, strict=True)
+        )
+        if position <= self.hops:
+            return opened
+        faults = self.faults(keys, [message or b"" for message in opened])
+        return tuple(
+            None if fault else message for message, fault in zip(opened, faults, strict=True)
+        )
+
+    def statement(self, what: str, position: int, *parts: bytes) -> bytes:
+        """What the party at a position signs: what it is, the round, the position, and everything
+        it answers to.
+        """
+        return _SIGNED + digested(f"signed/{what}", self.manifest, number(position), *parts)
+
+    def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
+        """Checks a party's signature.
+
+        `UnansweredError` if it is none: somebody may have put words in its mouth.
+        """
+        if not verifies(self.identities[position - 1], statement, signature):
+            raise UnansweredError(
+                f"no answer: what should be of position {position} is not signed by it for this "
+                f"question"
+            )
+
+    def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:
+        """What is wrong with each symbol || proof under its board key, F1 and F2.
+
+        Nothing if they hold.
+        """
+        parts = [
+            (message[: self.symbol_bytes], message[self.symbol_bytes :]) for message in messages
+        ]
+        contexts, proofs = (
+            [(self.manifest, symbol) for symbol, _ in parts],
+            [proof for _, proof in parts],
+        )
+        found = []
+        proved = knows_each("message", contexts, self.route.blinding[-1], keys, proofs)
+        for (symbol, _), stands in zip(parts, proved, strict=True):
+            if int.from_bytes(symbol, "big") >= self.alphabet:  # F1
+                found.append(
+                    f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}"
+                )
+            elif not stands:  # F2
+                found.append("the proof of knowledge (message) does not hold")
+            else:
+                found.append("")
+        return found
+
+
+def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:
+    """True for an Ed25519 signature by the one rule of all parties, `check_signature`."""
+    try:
+        check_signature(public_key, signature, statement)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def split(record: bytes) -> tuple[bytes, bytes]:
+    """(key, box) of a record; the key is not checked."""
+    return record[:WIDTH], record[WIDTH:]
+
+
+def key_of(record: bytes) -> Element:
+    """The key of a record. `ProofError` if it is no element."""
+    return element(record[:WIDTH])

@@ -1,0 +1,63 @@
+"""Hash trees over records and commitments: docs/mixing.md, "Notation", Tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shuffledp_core.errors import ProofError
+from shuffledp_core.mixproof.group import digested
+
+Path = tuple[bytes, ...]
+"""The partners of a leaf on the way up, 32 bytes each."""
+
+
+class Tree:
+    """The tree over at least one leaf, with its paths.
+
+    A node without a partner moves up as it is.
+    """
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self._levels = [[digested("leaf", leaf) for leaf in leaves]]
+        while len(self._levels[-1]) > 1:
+            below = self._levels[-1]
+            paired = [digested("node", *below[i : i + 2]) for i in range(0, len(below) - 1, 2)]
+            self._levels.append(paired + below[2 * len(paired) :])
+
+    @property
+    def root(self) -> bytes:
+        """32 bytes."""
+        return self._levels[-1][0]
+
+    def path(self, index: int) -> Path:
+        """The path of the leaf at `index`."""
+        found = []
+        for level in self._levels[:-1]:
+            if index ^ 1 < len(level):
+                found.append(level[index ^ 1])
+            index //= 2
+        return tuple(found)
+
+
+def root(leaves: Sequence[bytes]) -> bytes:
+    """The root alone."""
+    return Tree(leaves).root
+
+
+def verify_path(wanted: bytes, leaf: bytes, index: int, count: int, path: Path) -> None:
+    """Checks that `leaf` stands at `index` of the `count` leaves under the root `wanted`.
+
+    Raises `ProofError`.
+    """
+    if not 0 <= index < count:
+        raise ProofError(f"no leaf {index} among {count}")
+    node, partners = digested("leaf", leaf), list(path)
+    while count > 1:
+        if index ^ 1 < count:
+            if not partners:
+                raise ProofError("the path is too short")
+            partner = partners.pop(0)
+            node = digested("node", *((partner, node) if index % 2 else (node, partner)))
+        index, count = index // 2, (count + 1) // 2
+    if partners or node != wanted:
+        raise ProofError(f"the path does not lead from leaf {index} to the root")

@@ -1,0 +1,262 @@
+"""Mixing of a verified round at one node, in memory: docs/mixing.md, "Hop i"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ParamSpec, TypeVar
+
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.models import BatchHeader, Roster
+from shuffledp_core.documents.signed import Signed, from_json
+from shuffledp_core.errors import BadBatchError, NodeFault, RoundStateError, TooFewReportsError
+from shuffledp_core.files import write_atomic
+from shuffledp_core.keys import Identity
+from shuffledp_core.mixproof.claiming import pack_claim, signed_enrolments
+from shuffledp_core.mixproof.claims import list_digest, signed_list
+from shuffledp_core.mixproof.group import number
+from shuffledp_core.mixproof.history import (
+    Accusation,
+    History,
+    check_history,
+    listed,
+    most_accused,
+    most_bytes,
+    packed,
+    unpacked,
+)
+from shuffledp_core.mixproof.hops import Hop
+from shuffledp_core.mixproof.manifests import mixing_part
+from shuffledp_core.mixproof.terms import MixTerms
+from shuffledp_core.randomness import system_random
+from shuffledp_core.tasks import in_thread
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.mixproof.claims import ClaimCheck, open_sealed, split_submission
+from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def mix_provably(
+    live: LiveRound, identity: Identity, roster: Roster, patience: float
+) -> BatchHeader:
+    """Mixes the round's input into `live.folder.outgoing`; returns the commitment to that batch.
+
+    Records that do not open are accused, and the node waits for `patience` seconds until all are
+    traced to their users, who are left out. Nothing leaves a node before. A crash before the batch
+    is committed begins anew, with another order: nobody has seen the first one. The accusation
+    stays the same.
+
+    Raises:
+        BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
+            does not stand; the message names the party at fault, if there is one.
+        NodeFault: work on the batch has ended this node's process every time.
+    """
+    total = live.record.accepted * live.require_terms().geometry.messages_per_user
+    live.progress(0, total)
+    hop, history = await in_thread(_attempted, live, taken, live, identity, roster)
+    accused = await in_thread(_attempted, live, _accused, live, hop)
+    if accused:
+        transcript = await live.settlement.settled(hop, accused, patience)
+        history = replace(history, transcripts=(*history.transcripts, transcript))
+    header = await in_thread(_attempted, live, _release, live, hop, history)
+    await in_thread(live.folder.count_attempts, 0)
+    live.progress(total, total)
+    return header
+
+
+def _accused(live: LiveRound, hop: Hop) -> int:
+    """Number of records that this node accuses; the accusation is on disk."""
+    file, most = live.folder.accusation, most_accused(live.require_terms().manifest)
+    if file.exists():
+        accusation = unpacked(file.read_bytes(), Accusation)
+        hop.resume_accusation(accusation.accused)
+        return len(accusation.accused)
+    accused = hop.accuse(system_random)
+    if len(accused) > most:
+        raise TooFewReportsError(
+            f"{len(accused)} records do not open at position {hop.position}, more than the {most} "
+            f"that may be left "
+            "out: nothing is forwarded, and nobody is named"
+        )
+    if accused:
+        write_atomic(file, packed(Accusation(_history_of(live), accused)))
+    return len(accused)
+
+
+def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
+    header, records = hop.release(system_random)
+    passed_on = replace(history, headers=(*history.headers, header)).to_bytes()
+    most = most_bytes(live.require_terms().manifest)
+    if len(passed_on) > most:
+        raise BadBatchError(
+            f"the history would have {len(passed_on)} bytes, the next party takes {most}: not "
+            f"forwarded"
+        )
+    batch = passed_on + b"".join(records)
+    # The order first: a batch that is committed can then be answered for after every crash.
+    write_atomic(live.folder.order, b"".join(number(index) for index in hop.order))
+    write_atomic(live.folder.outgoing, batch)
+    return BatchHeader(
+        round_id=live.record.round_id,
+        position=live.record.position + 1,
+        users=hop.chain.users,
+        records=len(records),
+        digest=digest(batch),
+        history=len(passed_on),
+    )
+
+
+def _history_of(live: LiveRound) -> History:
+    """The history in front of the batch that came."""
+    with live.folder.incoming.open("rb") as file:
+        return History.from_bytes(file.read(_history_bytes(live.record.incoming)))
+
+
+def _history_bytes(signed: Signed | None) -> int:
+    header = None if signed is None else from_json(signed.body, BatchHeader)
+    if header is None or not isinstance(header.history, int):
+        raise NodeFault("the header of a verified round's batch is missing, or names no history")
+    return header.history
+
+
+def _attempted(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The work on the batch, unless it ended the node's process every time, as one beyond its
+    memory does.
+
+    What ended the process before counts until the batch is out: a process that ends while it puts
+    the batch out has taken it in well each time.
+    """
+    before = live.folder.attempts
+    if before >= MIXING_ATTEMPTS:
+        raise NodeFault(
+            f"mixing was given up: this node ended {before} times while it worked on the batch"
+        )
+    live.folder.count_attempts(before + 1)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        live.folder.count_attempts(before)
+
+
+def taken(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
+    """This node with the round's input, checked and opened; and what led to it."""
+    return _entry(live, identity) if live.record.is_entry else _received(live, identity, roster)
+
+
+def require_output(live: LiveRound) -> None:
+    """Raises `RoundStateError` where this node has put nothing out, or has erased what it needs for
+    an answer.
+    """
+    live.require_secret()
+    if live.record.outgoing is None:
+        raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")
+
+
+def resumed(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
+    """This node with the output that it committed, to answer for it.
+
+    Raises:
+        RoundStateError: as `require_output`.
+    """
+    require_output(live)
+    record = live.record
+    hop, _ = taken(live, identity, roster)
+    data, length = live.folder.outgoing.read_bytes(), _history_bytes(record.outgoing)
+    places, width = (
+        live.folder.order.read_bytes(),
+        live.require_terms().geometry.record_bytes(record.position + 1),
+    )
+    order = [int.from_bytes(places[at : at + 4], "big") for at in range(0, len(places), 4)]
+    records = [data[at : at + width] for at in range(length, len(data), width)]
+    hop.resume_output(order, History.from_bytes(data[:length]).headers[-1], records)
+    return hop
+
+
+def _mixing(live: LiveRound) -> MixTerms:
+    mixing = live.require_terms().mixing
+    if mixing is None:
+        raise NodeFault(f"round {live.record.round_id} is a plain one")
+    return mixing
+
+
+def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
+    """Node 1: the list of all that were accepted, signed, and their records."""
+    terms, check = _mixing(live), live.claims
+    if check is None:
+        raise NodeFault(f"the claims of round {live.record.round_id} cannot be checked here")
+    geometry, spooled = check.manifest.geometry, live.folder.envelopes.read_bytes()
+    size = geometry.envelope_bytes
+    accepted = (
+        spooled[start : start + size] for start in range(0, live.record.accepted * size, size)
+    )
+    submissions = sorted(
+        (split_submission(geometry, each) for each in accepted),
+        key=lambda each: each[0].claim.credential,
+    )
+    claims = [enrolled for enrolled, _ in submissions]
+    signature = identity.sign_bytes(
+        signed_list(terms, list_digest(terms, [each.claim for each in claims]))
+    )
+    known = listed(terms, claims, check.enrolment, signature)
+    hop = Hop(terms, known, 1, live.require_secret(), identity.sign_bytes)
+    key = live.require_key()
+    hop.take(
+        {
+            enrolled.claim.credential: open_sealed(geometry, live.record.round_id, key, sealed)
+            for enrolled, sealed in submissions
+        }
+    )
+    enrolments = identity.sign_bytes(signed_enrolments(terms, claims))
+    return hop, History(
+        _withdrawals(live), signature, enrolments, tuple(pack_claim(each) for each in claims)
+    )
+
+
+def _withdrawals(live: LiveRound) -> bytes:
+    file = live.folder.withdrawals
+    return file.read_bytes() if file.exists() else b""
+
+
+def _received(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
+    """Node 2 to L: what its predecessor passed on, checked."""
+    mixing, terms, record = _mixing(live), live.require_terms(), live.record
+    if record.incoming is None:
+        raise NodeFault(f"the record of round {record.round_id} lacks the header of its batch")
+    header, length = from_json(record.incoming.body, BatchHeader), _history_bytes(record.incoming)
+    with live.folder.incoming.open("rb") as file:
+        history = History.signed_by(record.incoming.signer, file.read(length), terms.manifest)
+        data = file.read()
+    if (
+        history.board_signature
+    ):  # nobody has read it, and what is passed on with it could be too long for the next node
+        raise BadBatchError(
+            "the history of a batch on its way has the signature of a board that there is not yet"
+        )
+    population = roster.population(terms.certificate.population)
+    known = check_history(history, terms.manifest, mixing, population, mixing_part(terms.route[0]))
+    hop = Hop(mixing, known, record.position, live.require_secret(), identity.sign_bytes)
+    width = terms.geometry.record_bytes(record.position)
+    hop.receive(
+        history.headers,
+        history.transcripts,
+        [data[at : at + width] for at in range(0, len(data), width)],
+    )
+    if hop.chain.users != header.users:
+        raise BadBatchError(
+            f"{terms.predecessor()} signed for {header.users} reports, list and exclusions leave "
+            f"{hop.chain.users}"
+        )
+    return hop, history
+
+
+def claim_check(live: LiveRound, roster: Roster) -> ClaimCheck | None:
+    """The entry node's checks of a verified round; None in a plain one. Raises `DocumentError`."""
+    terms = live.require_terms()
+    if terms.mixing is None:
+        return None
+    population = roster.population(terms.certificate.population)
+    return ClaimCheck.of(
+        terms.manifest, terms.mixing, population, terms.route[0], _withdrawals(live)
+    )

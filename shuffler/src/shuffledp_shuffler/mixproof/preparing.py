@@ -1,0 +1,156 @@
+"""A node's keys for a verified round: docs/mixing.md, "Keys"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shuffledp_core.documents.digests import document_digest
+from shuffledp_core.documents.models import BatchHeader, Certificate, MixingKey, Roster
+from shuffledp_core.documents.signed import Signed
+from shuffledp_core.errors import BusyError, NodeFault, PolicyRefusal, RoundKeyError
+from shuffledp_core.mixproof.group import Scalar
+from shuffledp_core.mixproof.history import check_readable
+from shuffledp_core.mixproof.keys import NodeSecret, make_key, route_context
+from shuffledp_core.mixproof.manifests import (
+    check_enrolment_key,
+    check_keys,
+    mixing_key,
+    mixing_part,
+)
+from shuffledp_core.randomness import system_random
+from shuffledp_shuffler.admission import Admission
+from shuffledp_shuffler.checks import Terms, check_round_keys
+
+SECRET_BYTES = 64
+"""Length of both secrets, behind the round key on disk."""
+
+RECORD_MEMORY = 2048
+"""Bytes of memory that are counted for a record beside twice its length; measured: 890 in all at a
+length of 145.
+"""
+
+
+@dataclass(frozen=True)
+class MixingPart:
+    """A node's secrets, their public part, and the list of withdrawals that the entry node goes
+    by.
+    """
+
+    secret: bytes = field(default=b"", repr=False)
+    public: MixingKey | None = None
+    withdrawals: bytes = b""
+
+
+def read_secret(packed: bytes) -> NodeSecret:
+    """The secrets as they lie on disk behind the round key."""
+    return NodeSecret(Scalar(packed[:32]), Scalar(packed[32:]))
+
+
+def make_mixing_part(
+    signed: Signed,
+    certificate: Certificate,
+    before: Sequence[bytes],
+    name: str,
+    position: int,
+    suite: str,
+    roster: Roster,
+    admission: Admission,
+    *,
+    writes_down: bool,
+) -> MixingPart:
+    """A node's fresh keys of a verified round; nothing of a plain one.
+
+    1. A node that writes down what it learns does not take part: its log is of plain rounds.
+    2. There are the round keys of all nodes before this one, which verify and hold (K1 to K3).
+    3. The entry node goes by the enrolment key of this node's roster, and by a list of withdrawals
+       that is not older than the one known here.
+
+    Args:
+        signed: the certificate as it travels.
+        certificate: what it says.
+        before: signed round keys of the nodes before, in the route's order.
+        name: this node's.
+        position: on the route.
+        suite: of the round.
+        roster: of the deployment.
+        admission: the lists of withdrawals known here.
+        writes_down: whether this node is corrupt and keeps a log.
+
+    Raises:
+        PolicyRefusal: step 1.
+        RoundKeyError: step 2, naming the node.
+        ForeignDocumentError, NodeFault: step 3.
+    """
+    if not certificate.verified:
+        if before:
+            raise RoundKeyError(
+                "keys of the nodes before are for verified rounds; this one is plain"
+            )
+        return MixingPart()
+    if writes_down:  # 1
+        raise PolicyRefusal(
+            f"{name} writes down what it learns of plain rounds; it takes no part in verified ones"
+        )
+    if len(before) != position - 1:  # 2
+        raise RoundKeyError(
+            f"position {position} makes its keys on those of {position - 1} nodes, not of "
+            f"{len(before)}"
+        )
+    digest = document_digest(signed)
+    documents = tuple(Signed.from_bytes(key) for key in before)
+    if tuple(key.signer for key in documents) != certificate.route[: position - 1]:
+        raise RoundKeyError("the keys before this node's are not those of the certified route")
+    keys = check_round_keys(documents, certificate.round_id, suite, digest, roster)
+    base = check_keys(roster.deployment, certificate.round_id, signed, keys).blinding[-1]
+    serial, named, document = admission.newest(certificate.population)
+    if keys:  # 3
+        check_enrolment_key(certificate, keys[0], roster)
+        _check_newest(mixing_part(keys[0]), serial, named)
+    context = route_context(roster.deployment, certificate.round_id, digest)
+    secret, public = make_key(context, name, position, base, system_random)
+    packed = bytes(secret.blinding) + bytes(secret.opening)
+    enrolment = roster.population(certificate.population).enrolment_key
+    return MixingPart(
+        packed, mixing_key(public, enrolment, serial, named), document if position == 1 else b""
+    )
+
+
+def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:
+    if entry.withdrawals < serial:
+        raise BusyError(
+            f"the entry node goes by list {entry.withdrawals} of withdrawn credentials, number "
+            f"{serial} is known here: "
+            "give all nodes the newest one, then open the round again"
+        )
+    if entry.withdrawals == serial and entry.withdrawals_digest != digest:
+        raise NodeFault(
+            f"the entry node's list {serial} of withdrawn credentials is another one than the one "
+            f"here"
+        )
+
+
+def check_memory(terms: Terms, memory: int) -> None:
+    """Raises `PolicyRefusal` for a verified round that may need more than `memory` bytes: it is
+    mixed in memory.
+    """
+    if terms.mixing is None:
+        return
+    records = terms.manifest.max_reports * terms.geometry.messages_per_user
+    need = records * (RECORD_MEMORY + 2 * terms.geometry.record_bytes(2))
+    if need > memory:
+        raise PolicyRefusal(
+            f"a verified round of up to {records:,} messages takes up to {need:,} bytes of "
+            f"memory, and this node may "
+            f"use {memory:,}: raise `[mixing] memory`, or plan for fewer reports"
+        )
+
+
+def check_history_memory(terms: Terms, header: BatchHeader, memory: int) -> None:
+    """Raises `PolicyRefusal` for a batch behind a history that is longer than this node reads
+    (`most_read`).
+    """
+    if terms.mixing is not None and isinstance(header.history, int):
+        check_readable(
+            terms.manifest, header.history, memory, "[mixing] memory"
+        )  # beyond that it fits no node
