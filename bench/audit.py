@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shuffledp.commands import questions
 from shuffledp.commands.options import Scenario, decimal
-from shuffledp.commands.questions import Question
+from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
@@ -47,7 +47,7 @@ def _rate(work: Callable[[], object], trials: int) -> float:
     return 2 * trials / (time.perf_counter() - began)
 
 
-def compare(name: str, asked: Question, pool: ProcessPoolExecutor) -> None:
+def compare(name: str, asked: Plan, pool: ProcessPoolExecutor) -> None:
     """Prints trials a second of numpy, of the exact sampler in bulk, and of the whole audit, and
     the ratios.
     """

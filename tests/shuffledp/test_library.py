@@ -336,10 +336,11 @@ def test_a_simulated_answer_is_near_the_truth(
     values = np.arange(400) % 4
     answer = sdp.simulate(spec, values, seed)
     assert np.all(
-        np.abs(np.subtract(answer.mean, answer.truth)) <= 10 * np.asarray(answer.standard_error)
+        np.abs(np.subtract(answer.mean, answer.truth))
+        <= 10 * np.asarray(answer.mean_standard_error)
     )
     assert np.allclose(np.multiply(answer.mean, 400), answer.total)
-    assert np.all(answer.interval[..., 0] <= answer.interval[..., 1])
+    assert np.all(answer.mean_interval[..., 0] <= answer.mean_interval[..., 1])
     assert np.asarray(answer.truth).tolist() == ([0.25] * 4 if spec is KRR else 1.5)
     if seed is not None:
         assert sdp.simulate(sdp.Plan(spec, SMALL, 1e-6), values, seed).to_dict() == answer.to_dict()

@@ -18,7 +18,7 @@ from shuffledp import cli
 from shuffledp.commands import questions
 from shuffledp.commands.asking import ask
 from shuffledp.commands.options import Scenario, decimal
-from shuffledp.commands.questions import Question
+from shuffledp.plans import Plan
 from shuffledp_adversary.audit import command
 from shuffledp_adversary.audit.audit import (
     AuditReport,
@@ -40,26 +40,24 @@ STRICT = 1 - 1e-9
 TRIALS = 20_000
 
 
-def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 1e-2) -> Question:
+def krr(users: int = 8, symbols: int = 3, epsilon0: float = 1.0, delta: float = 1e-2) -> Plan:
     spec, _ = questions.krr_histogram(symbols, epsilon0)
     return questions.question(spec, Scenario(users, delta))
 
 
-def hadamard(
-    users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2
-) -> Question:
+def hadamard(users: int = 8, symbols: int = 3, blanket: str = "0.4", delta: float = 1e-2) -> Plan:
     return ask(
         "hadamard-histogram", Scenario(users, delta), symbols=symbols, blanket=decimal(blanket)
     )
 
 
-def rappor(users: int = 8, symbols: int = 3, fake: str = "0.5", when_one: str = "0.75") -> Question:
+def rappor(users: int = 8, symbols: int = 3, fake: str = "0.5", when_one: str = "0.75") -> Plan:
     ones, zeros = decimal(when_one), 1 - decimal(when_one)
     parameters = {"symbols": symbols, "fake": decimal(fake), "when_zero": zeros, "when_one": ones}
     return ask("rappor-histogram", Scenario(users, 1e-2), **parameters)
 
 
-def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Question:
+def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: object) -> Plan:
     return ask(
         "one-bit-mean", around(users, **circumstances), max_value=largest, randomise=decimal(p)
     )
@@ -67,20 +65,18 @@ def one_bit(users: int = 8, largest: int = 3, p: str = "0.4", **circumstances: o
 
 def quantised(
     users: int = 8, largest: int = 6, few: int = 2, p: str = "0.5", **circumstances: object
-) -> Question:
+) -> Plan:
     parameters = {"max_value": largest, "bits": few, "randomise": decimal(p)}
     return ask("quantised-rr", around(users, **circumstances), **parameters)
 
 
-def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Question:
+def bits(users: int = 8, largest: int = 3, p: str = "0.5", **circumstances: object) -> Plan:
     return questions.question(
         questions.rr_shuffle(largest, decimal(p)), around(users, **circumstances)
     )
 
 
-def geo(
-    users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object
-) -> Question:
+def geo(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Plan:
     return questions.geo_question(largest, decimal(epsilon), None, around(users, **circumstances))
 
 
@@ -90,15 +86,13 @@ def shares(
     epsilon: str = "0.5",
     padding: int | None = None,
     **circumstances: object,
-) -> Question:
+) -> Plan:
     return questions.sgdl_question(
         largest, decimal(epsilon), None, padding, around(users, **circumstances)
     )
 
 
-def pieces(
-    users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object
-) -> Question:
+def pieces(users: int = 8, largest: int = 3, epsilon: str = "0.5", **circumstances: object) -> Plan:
     return questions.split_question(
         largest, decimal(epsilon), None, (None, None), around(users, **circumstances)
     )
@@ -110,7 +104,7 @@ def around(users: int, **circumstances: object) -> Scenario:
 
 METRIC: dict[str, Any] = {"adjacency": Adjacency.METRIC}
 
-QUESTIONS: dict[str, Question] = {
+QUESTIONS: dict[str, Plan] = {
     "krr, three symbols": krr(),
     "krr, two symbols": krr(users=5, symbols=2, epsilon0=2.0),
     "krr, ten symbols": krr(users=4, symbols=10, epsilon0=3.0, delta=1e-3),
@@ -137,7 +131,7 @@ QUESTIONS: dict[str, Question] = {
 
 
 def strictly(
-    asked: Question,
+    asked: Plan,
     pool: ProcessPoolExecutor,
     *,
     local: bool = False,
@@ -153,7 +147,7 @@ def test_every_mechanism_is_audited() -> None:
 
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
 def test_the_real_sampler_contradicts_no_certificate(
-    asked: Question, pool: ProcessPoolExecutor
+    asked: Plan, pool: ProcessPoolExecutor
 ) -> None:
     report = strictly(asked, pool)
     certified = report.answer.certified
@@ -166,7 +160,7 @@ def test_the_real_sampler_contradicts_no_certificate(
 
 @pytest.mark.parametrize("asked", [krr(), geo()], ids=lambda asked: asked.kind)
 def test_the_clients_own_code_contradicts_nothing_either(
-    asked: Question, pool: ProcessPoolExecutor
+    asked: Plan, pool: ProcessPoolExecutor
 ) -> None:
     report = audit(asked, Effort(2000, STRICT, one_by_one=True), pool)
     assert not report.broken
@@ -176,7 +170,7 @@ def test_the_clients_own_code_contradicts_nothing_either(
 
 @pytest.mark.parametrize("asked", QUESTIONS.values(), ids=QUESTIONS)
 def test_one_users_messages_contradict_no_local_guarantee(
-    asked: Question, pool: ProcessPoolExecutor
+    asked: Plan, pool: ProcessPoolExecutor
 ) -> None:
     report = strictly(asked, pool, local=True)
     left = report.answer.corrupted
@@ -213,7 +207,7 @@ def test_one_users_messages_contradict_no_local_guarantee(
 )
 @pytest.mark.parametrize("local", [False, True], ids=["shuffled", "local"])
 def test_a_broken_sampler_is_found(
-    asked: Question,
+    asked: Plan,
     sampler: Sampler,
     local: bool,  # noqa: FBT001 - a pytest parameter
     pool: ProcessPoolExecutor,

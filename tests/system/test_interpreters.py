@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from shuffledp.commands.asking import options_of
-from shuffledp.commands.questions import Question
+from shuffledp.plans import Plan
 from shuffledp_adversary.audit.audit import Effort, audit
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_client.encoding import symbols
@@ -203,7 +203,7 @@ def test_what_is_guessed_is_the_likeliest_value(kind: str) -> None:
 
 @KINDS
 def test_an_audit_contradicts_nothing(kind: str, pool: ProcessPoolExecutor) -> None:
-    asked = Question(calibrated(kind), Setting(USERS, USERS), TARGET.delta)
+    asked = Plan(calibrated(kind), Setting(USERS, USERS), TARGET.delta)
     report = audit(asked, Effort(400, SURE), pool)
     assert not report.broken
     assert report.claimed is not None

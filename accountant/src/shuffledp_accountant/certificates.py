@@ -230,7 +230,7 @@ def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]
 def _basis(plan: RoundPlan, analysis: Analysis, account: Account) -> tuple[str, ...]:
     position = account.position
     lines = [
-        *analysis.bounds.basis,
+        *analysis.bounds.lines(),
         *(f"all nodes corrupt: {line}" for line in analysis.corrupted.basis),
     ]
     lines += [f"ledger: {line}" for line in account.basis]

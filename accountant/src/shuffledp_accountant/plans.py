@@ -19,6 +19,7 @@ from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import ROUND_ID
+from shuffledp_privacy.bounds import check_delta
 
 MIN_NODES: Final = 2
 """Fewest nodes of a route: a single one would have to be trusted."""
@@ -27,8 +28,6 @@ MAX_REPORTS: Final = 10**9
 """Largest number of reports that the numerics are made for."""
 
 MAX_PLAN_EPSILON: Final = 100.0
-SMALLEST_DELTA: Final = 1e-12
-"""Smallest δ: below it floating point cannot bracket the truth."""
 
 
 def check_round_id(round_id: str) -> None:
@@ -92,8 +91,7 @@ def _check_question(plan: RoundPlan) -> None:
         raise UsageError(
             f"epsilon must be above 0 and at most {MAX_PLAN_EPSILON:g}, not {plan.epsilon}"
         )
-    if not SMALLEST_DELTA <= plan.delta < 1:
-        raise UsageError(f"delta must be from {SMALLEST_DELTA:g} to below 1, not {plan.delta}")
+    check_delta(plan.delta)
     if plan.max_reports > MAX_REPORTS:
         raise UsageError(f"max_reports must be at most {MAX_REPORTS:,}, not {plan.max_reports}")
     if not math.isfinite(plan.open_seconds):

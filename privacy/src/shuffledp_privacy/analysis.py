@@ -193,9 +193,7 @@ def alone(cost: Cost, delta: float) -> Spent:
         bounds = bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(
-        bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published"))
-    )
+    return Spent(bounds.certified, bounds.basis)
 
 
 def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
@@ -206,9 +204,7 @@ def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
         bounds = compose_bounds(_rounds(alike, delta), delta)
     except (CannotCertify, UsageError) as refusal:
         return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(
-        bounds.certified, tuple(line for line in bounds.basis if not line.startswith("published"))
-    )
+    return Spent(bounds.certified, bounds.basis)
 
 
 def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:

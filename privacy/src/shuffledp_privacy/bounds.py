@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from functools import _SingleDispatchCallable
 
 T = TypeVar("T")
+
+SMALLEST_DELTA: Final = 1e-12
+"""Smallest δ above 0: below it floating point cannot bracket the truth of one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,7 @@ class Setting:
 
 
 def _adjacency(value: Any) -> Adjacency:
-    """The member itself: the analyses compare by identity, and would take a mere name for the other
-    one.
-    """
+    """Convert a name to the member: the analyses compare by identity, which a mere name fails."""
     try:
         return Adjacency(value)
     except ValueError:
@@ -82,17 +83,24 @@ class Bounds:
 
     Attributes:
         certified: upper bound that holds for every dataset; `math.inf` where there is none.
-        attained: lower bound, exact (rounded down) on a concrete dataset.
+        attained: lower bound, exact (rounded down) on a concrete dataset; `-math.inf` where none is
+            known.
         published: what the paper's formula prints, for comparison only; None where there is no
             formula.
         basis: which propositions of docs/accounting.md the certified number rests on, and notes in
             words.
+        formula: source of `published`, and its faults; "" without one.
     """
 
     certified: float
     attained: float
     published: float | None
     basis: tuple[str, ...]
+    formula: str = ""
+
+    def lines(self) -> tuple[str, ...]:
+        """The basis and the line about the published number, as documents carry them."""
+        return (*self.basis, *published_lines(self.formula))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +114,45 @@ class CorruptedBounds:
     basis: tuple[str, ...]
 
 
-def _known(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T]:
-    found = registered(function, spec)
-    if found is None:
+def published_lines(formula: str) -> tuple[str, ...]:
+    """The line of a document's basis about the published number; none without a formula."""
+    return (f"published: {formula}",) if formula else ()
+
+
+def check_delta(delta: float, *, pure: bool = False) -> None:
+    """Check that δ is in [`SMALLEST_DELTA`, 1), or 0 where a pure guarantee may be asked for.
+
+    Raises:
+        UsageError: outside the range, or not a number.
+    """
+    if not (SMALLEST_DELTA <= delta < 1.0 or (pure and delta == 0.0)):
+        allowed = "0, or from 1e-12 to below 1" if pure else "from 1e-12 to below 1"
+        raise UsageError(f"delta must be {allowed}, not {delta}")
+
+
+def domain_of(spec: object) -> int | None:
+    """Number of values that a person can have; None where the spec does not restrict them."""
+    domain = getattr(spec, "domain", None)
+    return None if domain is None else int(domain)
+
+
+def _analysis_of(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T]:
+    analysis = registered(function, spec)
+    if analysis is None:
         raise UsageError(f"no analysis of {type(spec).__name__} is known")
-    return found
+    return analysis
 
 
 @singledispatch
 def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
     """δ of one round at `epsilon`. Certified never below, attained never above the truth."""
-    return _known(delta_bounds, spec)(spec, setting, epsilon)
+    return _analysis_of(delta_bounds, spec)(spec, setting, epsilon)
 
 
 @singledispatch
 def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
     """ε of one round at `delta`. Certified never below, attained never above the truth."""
-    return _known(epsilon_bounds, spec)(spec, setting, delta)
+    return _analysis_of(epsilon_bounds, spec)(spec, setting, delta)
 
 
 @singledispatch
@@ -131,7 +161,7 @@ def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedB
 
     Never below the truth. ε_L counts as `setting.adjacency` says.
     """
-    return _known(corrupted_bounds, spec)(spec, setting, delta)
+    return _analysis_of(corrupted_bounds, spec)(spec, setting, delta)
 
 
 @singledispatch
@@ -139,7 +169,7 @@ def standard_error(spec: object, users: int) -> float:
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count
     at worst.
     """
-    return _known(standard_error, spec)(spec, users)
+    return _analysis_of(standard_error, spec)(spec, users)
 
 
 @singledispatch
@@ -156,4 +186,4 @@ def certified_curve(
     pair (or above it), so that composition may build on it. Mechanisms without a metric ignore
     `distance`.
     """
-    return _known(certified_curve, spec)(spec, setting, distance, epsilons)
+    return _analysis_of(certified_curve, spec)(spec, setting, distance, epsilons)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from shuffledp.guarantees import PUBLISHED, local_of, number, one_round
+from shuffledp.guarantees import local_of, number, one_round
 from shuffledp.notebook import data_frame, html_table
 from shuffledp.plans import Plan, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
@@ -160,7 +160,7 @@ def compose(
         corrupted=local.epsilon if math.isfinite(local.epsilon) else None,
         corrupted_delta=local.delta,
         basis=(
-            *(line for line in bounds.basis if not line.startswith(PUBLISHED)),
+            *bounds.basis,
             *(f"all nodes corrupt: {line}" for line in local.basis),
         ),
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from shuffledp.notebook import Row, data_frame, html_table
 from shuffledp.plans import Plan, Planned, plan_rows, planned
@@ -21,14 +21,13 @@ from shuffledp_privacy.bounds import (
     Setting,
     corrupted_bounds,
     epsilon_bounds,
+    published_lines,
     standard_error,
 )
+from shuffledp_privacy.numerics.rounding import ELEMENTARY, up
 from shuffledp_privacy.rounds.composition import Round, at_common_distance, compose_epsilon
 from shuffledp_privacy.rounds.remembered import remembered_by
 from shuffledp_privacy.splitting import among_rounds
-
-PUBLISHED: Final = "published:"
-"""Prefix of the line of `basis` that explains the published number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,7 @@ class Guarantee:
         error: standard error of one round's estimate, of the sum or of one count at worst; None
             without an estimator.
         basis: what the numbers rest on, and notes, in words.
+        formula: source of `published`, and its faults; "" without one.
     """
 
     plan: Plan
@@ -62,6 +62,7 @@ class Guarantee:
     messages: int | None
     error: float | None
     basis: tuple[str, ...]
+    formula: str = ""
 
     @property
     def delta(self) -> float:
@@ -80,7 +81,7 @@ class Guarantee:
             "corrupted": {"epsilon": self.corrupted, "delta": self.corrupted_delta},
             "messages_per_user": self.messages,
             "standard_error": self.error,
-            "basis": list(self.basis),
+            "basis": [*self.basis, *published_lines(self.formula)],
         }
 
     def to_pandas(self) -> Any:
@@ -115,19 +116,19 @@ class Guarantee:
         return html_table(self.plan.kind, [*plan_rows(self.plan), *bound_rows(self)], self.basis)
 
 
-def bound_rows(found: Guarantee) -> list[Row]:
+def bound_rows(guarantee: Guarantee) -> list[Row]:
     """The bounds in words: name, value, remark."""
-    unit = f"nats{found.plan.per_unit}"
+    unit = f"nats{guarantee.plan.per_unit}"
     return [
-        ("ε certified", number(found.certified), f"{unit}; true for every dataset"),
-        ("ε attained", number(found.attained), "some dataset really costs this much"),
+        ("ε certified", number(guarantee.certified), f"{unit}; true for every dataset"),
+        ("ε attained", number(guarantee.attained), "some dataset really costs this much"),
         (
             "ε_L",
-            number(found.corrupted),
-            f"if every node is corrupt (δ = {found.corrupted_delta:g})",
+            number(guarantee.corrupted),
+            f"if every node is corrupt (δ = {guarantee.corrupted_delta:g})",
         ),
-        ("messages", number(found.messages), "per user and round"),
-        ("standard error", number(found.error), "of one round's estimate"),
+        ("messages", number(guarantee.messages), "per user and round"),
+        ("standard error", number(guarantee.error), "of one round's estimate"),
     ]
 
 
@@ -172,88 +173,92 @@ def certify(
     return guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Three numbers and their reasons, before they are dressed."""
-
-    certified: float
-    attained: float | None
-    published: float | None
-    basis: tuple[str, ...]
-
-
 def guarantee_of(plan: Plan) -> Guarantee:
-    """The answer; an impossible guarantee is an answer too, with a sentence in `basis`.
+    """The guarantee of a plan; where none can be given, `certified` is None and `basis` says why.
 
     Raises:
         UsageError: a parameter is outside the analysis' range.
     """
-    local = local_of([Round(plan.spec, plan.setting, plan.rounds)], plan.delta)
-    shuffled = _shuffled(plan, local)
-    found = _unshuffled(plan, local, shuffled) if plan.all_corrupt else shuffled
-    notes = [*plan.notes, *found.basis, *_nodes(plan), *_gain(plan, local, found)]
+    local = _local_bounds(plan)
+    shuffled = _shuffle_bounds(plan, local)
+    bounds = _bounds_without_shuffle(plan, local, shuffled) if plan.all_corrupt else shuffled
+    notes = [*plan.notes, *bounds.basis, *_nodes(plan), *_gain(plan, local, bounds)]
     notes += [f"all nodes corrupt: {line}" for line in local.basis]
     return Guarantee(
         plan=plan,
-        certified=_finite(found.certified),
-        attained=_finite(found.attained),
-        published=_finite(found.published),
+        certified=_finite(bounds.certified),
+        attained=_finite(bounds.attained),
+        published=_finite(bounds.published),
         corrupted=_finite(local.epsilon),
         corrupted_delta=local.delta,
         messages=getattr(plan.spec, "messages_per_user", 1),
         error=_error(plan),
         basis=tuple(notes),
+        formula=bounds.formula,
     )
+
+
+def _local_bounds(plan: Plan) -> CorruptedBounds:
+    """(ε_L, δ_L) of all the plan's rounds with every node corrupt; ε is `math.inf` for none."""
+    if plan.rounds > 1:
+        return local_of([Round(plan.spec, plan.setting, plan.rounds)], plan.delta)
+    try:
+        return corrupted_bounds(plan.spec, plan.setting, plan.delta)
+    except CannotCertify as refusal:
+        return _no_local_bounds(refusal)
+
+
+def _no_local_bounds(refusal: CannotCertify) -> CorruptedBounds:
+    return CorruptedBounds(math.inf, 0.0, (f"no guarantee: {refusal}",))
 
 
 def local_of(rounds: Sequence[Round], delta: float) -> CorruptedBounds:
     """(ε_L, δ_L) of all rounds together with every node corrupt: basic composition, rounded up.
 
-    Ε `math.inf` for none.
+    ε is `math.inf` where there is none.
 
     Args:
         rounds: at least one, on the same people.
         delta: over all rounds; where a local guarantee needs some δ, each round gets an equal
             share.
     """
-    rounds = at_common_distance(
-        rounds
-    )  # else a round stated for short changes would be added to others' long ones
+    # Else a round stated for short changes would be added to others' long ones.
+    rounds = at_common_distance(rounds)
     times = sum(item.times for item in rounds)
     try:
-        each = [
+        alone = [
             corrupted_bounds(item.spec, item.setting, among_rounds(delta, times)) for item in rounds
         ]
     except CannotCertify as refusal:
-        return CorruptedBounds(math.inf, 0.0, (f"no guarantee: {refusal}",))
+        return _no_local_bounds(refusal)
     if times == 1:
-        return each[0]
-    outward = 1 + 2.0**-50 * len(rounds)
-    epsilon, lost = (
-        sum(item.times * value for item, value in zip(rounds, values, strict=True)) * outward
-        for values in ([bounds.epsilon for bounds in each], [bounds.delta for bounds in each])
-    )
+        return alone[0]
+    counted = list(zip(rounds, alone, strict=True))
+    margin = ELEMENTARY * len(rounds)
+    epsilon = up(sum(item.times * bounds.epsilon for item, bounds in counted), margin)
+    lost = up(sum(item.times * bounds.delta for item, bounds in counted), margin)
     words = (
         f"{times} times the ε_L of one round"
         if len(rounds) == 1
         else "sum of the ε_L of all rounds"
     )
-    basis = dict.fromkeys(line for bounds in each for line in bounds.basis)
+    basis = dict.fromkeys(line for bounds in alone for line in bounds.basis)
     return CorruptedBounds(epsilon, min(1.0, lost), (*basis, f"basic composition: {words}"))
 
 
-def _shuffled(plan: Plan, local: CorruptedBounds) -> _Found:
-    """The shuffle guarantee, whoever is corrupt."""
+def _shuffle_bounds(plan: Plan, local: CorruptedBounds) -> Bounds:
+    """Bounds of all the plan's rounds while one node shuffles."""
     try:
         bounds = one_round(plan, local)
     except CannotCertify as refusal:
-        return _Found(math.inf, None, None, (f"no finite epsilon can be certified: {refusal}",))
-    basis = bounds.basis
+        words = f"no finite epsilon can be certified: {refusal}"
+        return Bounds(math.inf, -math.inf, None, (words,))
+    if plan.rounds > 1:
+        return _compose_rounds(plan, bounds)
     if math.isinf(bounds.certified):
-        basis = (*basis, "no finite epsilon can be certified for these parameters")
-    if plan.rounds == 1:
-        return _Found(bounds.certified, bounds.attained, bounds.published, basis)
-    return _composed(plan, bounds)
+        words = "no finite epsilon can be certified for these parameters"
+        return replace(bounds, basis=(*bounds.basis, words))
+    return bounds
 
 
 def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
@@ -271,13 +276,13 @@ def one_round(plan: Plan, local: CorruptedBounds) -> Bounds:
     return Bounds(epsilon, 0.0, None, ("pure: the local guarantee, which shuffling cannot weaken",))
 
 
-def _composed(plan: Plan, single: Bounds) -> _Found:
+def _compose_rounds(plan: Plan, single: Bounds) -> Bounds:
     rounds = plan.rounds
     note = "attained: by a single round, which the rounds together cannot undercut"
     try:
         certified = compose_epsilon([Round(plan.spec, plan.setting, rounds)], plan.delta)
     except CannotCertify as refusal:
-        return _Found(
+        return Bounds(
             math.inf,
             single.attained,
             None,
@@ -292,11 +297,10 @@ def _composed(plan: Plan, single: Bounds) -> _Found:
             f"K14: {rounds} rounds on the same people: all that the kept response can show, "
             f"however many they are"
         )
-    kept = tuple(line for line in single.basis if not line.startswith(PUBLISHED))
-    return _Found(certified, single.attained, None, (*kept, words, note))
+    return Bounds(certified, single.attained, None, (*single.basis, words, note))
 
 
-def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
+def _bounds_without_shuffle(plan: Plan, local: CorruptedBounds, shuffled: Bounds) -> Bounds:
     """Every node corrupt: ε_L is the guarantee.
 
     What shuffled messages give away, these give away too.
@@ -313,7 +317,7 @@ def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
         )
     # One honest user: what the others sent is known, and can be taken away.
     alone = Setting(plan.setting.users, 1, plan.setting.adjacency, plan.setting.max_distance)
-    attained = shuffled.attained or 0.0
+    attained = max(shuffled.attained, 0.0)
     try:
         attained = max(attained, epsilon_bounds(plan.spec, alone, plan.delta).attained)
         basis.append(
@@ -321,7 +325,7 @@ def _unshuffled(plan: Plan, local: CorruptedBounds, shuffled: _Found) -> _Found:
         )
     except (CannotCertify, UsageError):
         basis.append("attained: as with a shuffler, whose view is part of this one")
-    return _Found(certified, min(attained, certified), None, tuple(basis))
+    return Bounds(certified, min(attained, certified), None, tuple(basis))
 
 
 def _nodes(plan: Plan) -> tuple[str, ...]:
@@ -337,13 +341,13 @@ def _nodes(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _gain(plan: Plan, local: CorruptedBounds, found: _Found) -> tuple[str, ...]:
+def _gain(plan: Plan, local: CorruptedBounds, bounds: Bounds) -> tuple[str, ...]:
     """A warning where shuffling certifiably adds nothing to what each user has alone."""
     # 1e-6 is the width to which an analysis inverts its curve: closer than that is no better.
     if (
         plan.all_corrupt
-        or math.isinf(found.certified)
-        or found.certified < local.epsilon * (1 - 1e-6)
+        or math.isinf(bounds.certified)
+        or bounds.certified < local.epsilon * (1 - 1e-6)
     ):
         return ()
     padding = getattr(plan.spec, "padding", None)

@@ -358,7 +358,9 @@ class Centroid:
         """South-west and north-east corners of the interval, 95 % for each axis, so at least 90 %
         for both.
         """
-        low, high = zip(self.columns.interval.tolist(), self.rows.interval.tolist(), strict=True)
+        low, high = zip(
+            self.columns.mean_interval.tolist(), self.rows.mean_interval.tolist(), strict=True
+        )
         return self.plan.grid.point(*low), self.plan.grid.point(*high)
 
     @property
@@ -371,7 +373,9 @@ class Centroid:
     @property
     def standard_error(self) -> float:
         """Root of the expected squared distance, metres."""
-        return self._metres(*(float(axis.standard_error) for axis in (self.columns, self.rows)))
+        return self._metres(
+            *(float(axis.mean_standard_error) for axis in (self.columns, self.rows))
+        )
 
     def _metres(self, columns: float, rows: float) -> float:
         """Length of a step of columns and rows at the estimated latitude."""

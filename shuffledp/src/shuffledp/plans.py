@@ -17,7 +17,7 @@ from shuffledp_core.arguments import check_number, whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.bounds import Setting, check_delta, domain_of
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
@@ -83,8 +83,7 @@ class Plan:
         check_number("delta", self.delta)
         for name, count in (("rounds", self.rounds), ("nodes", self.nodes)):
             whole_number(name, count)
-        if not (self.delta == 0.0 or 1e-12 <= self.delta < 1.0):
-            raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {self.delta}")
+        check_delta(self.delta, pure=True)
         if not 1 <= self.rounds <= LARGEST_TIMES:
             raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {self.rounds}")
         if not 1 <= self.nodes <= MOST_NODES:
@@ -94,7 +93,7 @@ class Plan:
             raise UsageError(
                 f"corrupt must be numbers of nodes from 1 to {self.nodes}, not {set(self.corrupt)}"
             )
-        check_distance(self.setting.max_distance, getattr(self.spec, "domain", None))
+        check_distance(self.setting.max_distance, domain_of(self.spec))
 
     @property
     def kind(self) -> str:
@@ -114,8 +113,8 @@ class Plan:
     @property
     def max_distance(self) -> int | None:
         """The largest change that the answer covers; None where values have no distance."""
-        domain = getattr(self.spec, "domain", None)
-        return self.setting.max_distance or (None if domain is None else int(domain) - 1)
+        domain = domain_of(self.spec)
+        return self.setting.max_distance or (None if domain is None else domain - 1)
 
     @property
     def per_unit(self) -> str:

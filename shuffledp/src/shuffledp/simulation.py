@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def total_interval(self) -> Floats:
-        """The 95 % interval of `total`: shape (2,), low and high, or (symbols, 2)."""
+        """The 95% interval of `total`: shape (2,), low and high, or (symbols, 2)."""
         ends = np.column_stack((self.estimate.lows, self.estimate.highs))
         return ends[0] if self.quantity == "sum" else ends
 
@@ -93,14 +93,24 @@ class Answer:
         return self.total / self.users
 
     @property
-    def standard_error(self) -> float | Floats:
+    def mean_standard_error(self) -> float | Floats:
         """Standard error of `mean`, of the same shape."""
         return self.total_standard_error / self.users
 
     @property
-    def interval(self) -> Floats:
-        """The 95 % interval of `mean`: shape (2,), low and high, or (symbols, 2)."""
+    def mean_interval(self) -> Floats:
+        """The 95% interval of `mean`: shape (2,), low and high, or (symbols, 2)."""
         return self.total_interval / self.users
+
+    @property
+    def standard_error(self) -> float | Floats:
+        """`mean_standard_error`, by its former name."""
+        return self.mean_standard_error
+
+    @property
+    def interval(self) -> Floats:
+        """`mean_interval`, by its former name."""
+        return self.mean_interval
 
     @property
     def truth(self) -> float | Floats:
@@ -219,11 +229,11 @@ def simulate(
     >>> import shuffledp as sdp
     >>> spec = sdp.RRShuffle(max_value=4, randomise=Fraction(1, 10))
     >>> answer = sdp.simulate(spec, [0, 1, 2, 3, 4] * 200, seed=1)
-    >>> answer.truth, bool(answer.interval[0] <= answer.truth <= answer.interval[1])
+    >>> answer.truth, bool(answer.mean_interval[0] <= answer.truth <= answer.mean_interval[1])
     (2.0, True)
     >>> krr = sdp.KRRHistogram(symbols=3, blanket=Fraction(1, 2))
     >>> histogram = sdp.simulate(krr, [0, 1, 1, 2] * 100)
-    >>> histogram.total.shape, histogram.interval.shape, histogram.truth.tolist()
+    >>> histogram.total.shape, histogram.mean_interval.shape, histogram.truth.tolist()
     ((3,), (3, 2), [0.25, 0.5, 0.25])
     """
     check_seed(seed)

@@ -32,7 +32,7 @@ from shuffledp_core.mechanisms import MECHANISMS, Answers, Spec
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
-    from shuffledp.commands.questions import Question
+    from shuffledp.plans import Plan
 
 audit_app = typer.Typer(
     cls=NamedCommands,
@@ -186,7 +186,7 @@ for _kind, _spec in MECHANISMS.items():
     )
 
 
-def _run_audit(question: Question, look: Look, distance: int | None = None) -> None:
+def _run_audit(question: Plan, look: Look, distance: int | None = None) -> None:
     from shuffledp_adversary.audit.audit import Effort, spec_of
     from shuffledp_adversary.audit.command import run_audit_command
     from shuffledp_adversary.audit.sampling import usual_trials

@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from shuffledp.commands.questions import Question
 from shuffledp.guarantees import Guarantee, guarantee_of
+from shuffledp.plans import Plan
 from shuffledp_adversary.audit.neighbours import Neighbours, outcomes, worst_looking
 from shuffledp_adversary.audit.sampling import Sampler, one_by_one, shuffled_counts
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsilon_bound
@@ -173,7 +173,7 @@ class AuditReport:
 
 
 def audit(
-    question: Question,
+    question: Plan,
     effort: Effort,
     pool: ProcessPoolExecutor,
     *,
@@ -226,14 +226,14 @@ def audit(
     )
 
 
-def spec_of(question: Question) -> Mechanism:
+def spec_of(question: Plan) -> Mechanism:
     """The mechanism, if clients have a sampler for it; `UsageError` otherwise."""
     if not isinstance(question.spec, Spec):
         raise UsageError(f"{question.kind} has no sampler to audit")
     return question.spec
 
 
-def neighbours_of(question: Question, effort: Effort, users: int) -> Neighbours:
+def neighbours_of(question: Plan, effort: Effort, users: int) -> Neighbours:
     """The datasets that the effort names, or the worst-looking ones at the largest distance
     covered.
 

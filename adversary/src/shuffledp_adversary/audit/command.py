@@ -11,16 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp.commands.options import OutputFormat
-from shuffledp.commands.questions import Question
 from shuffledp.commands.respond import print_json, print_rich
 from shuffledp.guarantees import number
+from shuffledp.plans import Plan
 from shuffledp_adversary.audit.audit import AuditReport, Effort, audit
 from shuffledp_adversary.audit.trials import TrialProgress
 from shuffledp_sim.users.sealing import sealing_pool
 
 
 def run_audit_command(
-    question: Question, effort: Effort, *, through_mixnet: bool, output: OutputFormat
+    question: Plan, effort: Effort, *, through_mixnet: bool, output: OutputFormat
 ) -> None:
     """Audit and print.
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from shuffledp.commands.questions import Question
 from shuffledp.guarantees import guarantee_of
+from shuffledp.plans import Plan
 from shuffledp.progress import Stages
 from shuffledp_adversary.audit.audit import AuditReport, Effort, neighbours_of, spec_of
 from shuffledp_adversary.audit.neighbours import Neighbours, rank_answers
@@ -42,7 +42,7 @@ OPEN_SECONDS: Final = 600.0
 
 
 def audit_through_mixnet(
-    question: Question, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
+    question: Plan, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
 ) -> AuditReport:
     """Play `effort.trials` rounds on each dataset over processes of its own, and measure their
     published answers.
@@ -90,7 +90,7 @@ def audit_through_mixnet(
 
 
 async def _rounds(
-    question: Question,
+    question: Plan,
     epsilon: float,
     pair: Neighbours,
     trials: int,
@@ -126,7 +126,7 @@ async def _round(
     return await run_round(system, plan, values, pool, Stages(Console(quiet=True)), StageClock())
 
 
-def _plan(system: LocalSystem, question: Question, epsilon: float) -> RoundPlan:
+def _plan(system: LocalSystem, question: Plan, epsilon: float) -> RoundPlan:
     spec, setting = spec_of(question), question.setting
     return RoundPlan(
         population=system.population,

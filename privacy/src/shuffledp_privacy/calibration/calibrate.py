@@ -38,6 +38,8 @@ estimates.
 
 _MOST_STEPS = 40
 
+_MOST_CORRECTIONS = 2
+
 __all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
 
 
@@ -50,7 +52,7 @@ class _Search:
         self._family, self._target = family, target
         self._sign = 1.0 if family.rising else -1.0
         self._last = self._sign * math.log(family.safest)
-        self._known: dict[Mechanism, float] = {}
+        self._excesses: dict[Mechanism, float] = {}
 
     def _parameter(self, t: float) -> Fraction:
         return self._family.rounded(math.exp(self._sign * min(t, self._last)))
@@ -58,9 +60,9 @@ class _Search:
     def _excess(self, t: float) -> float:
         # A family may end before its parameters do: what it builds then is looked at once.
         spec = self._family.build(self._parameter(t))
-        if spec not in self._known:
-            self._known[spec] = excess(spec, self._target)
-        return self._known[spec]
+        if spec not in self._excesses:
+            self._excesses[spec] = excess(spec, self._target)
+        return self._excesses[spec]
 
     def _bracket(self) -> tuple[float, float, float, float]:
         """(t and excess that fail, t and excess that pass), growing geometrically from the
@@ -121,7 +123,7 @@ class _Search:
         return self._parameter(good)
 
 
-def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
+def _trim_padding(family: Family, parameter: Fraction, target: Target) -> Mechanism:
     """Hardly more noise, with the least padding that still passes."""
     if isinstance(spec := family.build(parameter), PaddedSpec) and family.spare > 0:
         spec = _with_padding(
@@ -137,7 +139,7 @@ def _trimmed(family: Family, parameter: Fraction, target: Target) -> Mechanism:
     return _with_padding(spec, padding)
 
 
-def _again(family: Family, target: Target) -> Fraction | None:
+def _search_again(family: Family, target: Target) -> Fraction | None:
     """The parameter of least noise for another aim; None where the search finds none."""
     try:
         return _Search(family, target).least()
@@ -166,19 +168,9 @@ def calibrate(kind: str, target: Target) -> Mechanism:
         CannotCertify: if no parameter is enough; says the closest ε that is.
     """
     family = family_of(kind, target)
-    parameter = _Search(family, target).least()
-    spec = _trimmed(family, parameter, target)
-    if isinstance(spec, PaddedSpec):
-        # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
-        padding = spec.padding
-        fixed = replace(
-            family,
-            build=lambda value: _with_padding(family.build(value), padding),
-            guess=float(parameter),
-        )
-        parameter = _Search(fixed, target).least()
-        spec = fixed.build(parameter)
-    aimed, passed = target, None
+    parameter, spec = _propose(family, target)
+    aim = target
+    looser: Mechanism | None = None
     for attempt in range(_MOST_STEPS):
         # Pure noise meets every target and answers nothing.
         if math.isinf(standard_error(spec, target.users)):
@@ -186,36 +178,61 @@ def calibrate(kind: str, target: Target) -> Mechanism:
                 f"{kind} meets epsilon {target.epsilon:g} only with noise that hides every value"
             )
         certified = certified_epsilon_of(spec, target)
-        rough = (
-            target.rounds > 1
-            and not isinstance(spec, PaddedSpec)
-            and attempt < 2
-            and 0 < certified < math.inf
-        )
-        if certified <= target.epsilon:
-            if passed is not None or not rough or certified > target.epsilon * (1 - ROUGH):
-                return spec
-            passed = spec
-        elif passed is not None:
-            return passed
-        if rough:
-            # What the search goes by may be off by some percent: now it is known by how much.
-            aimed = replace(aimed, epsilon=min(100.0, aimed.epsilon * target.epsilon / certified))
-            again = _again(replace(family, guess=float(parameter)), aimed)
-            if again is not None and family.build(again) != spec:
-                parameter, spec = again, family.build(again)
+        is_met = certified <= target.epsilon
+        if looser is not None:
+            return spec if is_met else looser
+        can_correct = attempt < _MOST_CORRECTIONS and _is_estimate(spec, certified, target)
+        if is_met and (not can_correct or certified > target.epsilon * (1 - ROUGH)):
+            return spec
+        if can_correct:
+            # The search's estimate may be off by some percent: now it is known by how much.
+            aim = replace(aim, epsilon=min(100.0, aim.epsilon * target.epsilon / certified))
+            corrected = _search_again(replace(family, guess=float(parameter)), aim)
+            if corrected is not None and family.build(corrected) != spec:
+                looser = spec if is_met else None
+                parameter = corrected
+                spec = family.build(parameter)
                 continue
-        if passed is not None:
-            return passed
-        # First the padding that the estimate saved, then more noise in growing steps, the safest at
-        # last. As much at once as ε is too large: a step is a 2^-11th at most, and ε changes no
-        # faster than the parameter.
-        saved = isinstance(spec, PaddedSpec) and not attempt
-        missed = (
-            0
-            if saved
-            else int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0)) + (not attempt)
-        )
-        parameter = family.noisier(parameter, max(2**attempt // 2, missed))
+        if is_met:
+            return spec
+        steps = _steps_to_noisier(spec, certified, target, attempt)
+        parameter = family.noisier(parameter, steps)
         spec = family.build(parameter)
     raise family.refusal(target)
+
+
+def _propose(family: Family, target: Target) -> tuple[Fraction, Mechanism]:
+    """The parameter and mechanism that the search goes for; their certificate is still to come."""
+    parameter = _Search(family, target).least()
+    spec = _trim_padding(family, parameter, target)
+    if not isinstance(spec, PaddedSpec):
+        return parameter, spec
+    # Paddings are whole numbers: what the last one leaves of δ goes to the noise.
+    padding = spec.padding
+    fixed = replace(
+        family,
+        build=lambda value: _with_padding(family.build(value), padding),
+        guess=float(parameter),
+    )
+    parameter = _Search(fixed, target).least()
+    return parameter, fixed.build(parameter)
+
+
+def _is_estimate(spec: Mechanism, certified: float, target: Target) -> bool:
+    """True if the search only estimated the ε of this spec, and the certificate corrects it."""
+    return target.rounds > 1 and not isinstance(spec, PaddedSpec) and 0 < certified < math.inf
+
+
+def _steps_to_noisier(spec: Mechanism, certified: float, target: Target, attempt: int) -> int:
+    """Steps to a noisier parameter after an attempt whose certificate is above the target.
+
+    They double from attempt to attempt, so that the safest parameter comes last.
+    """
+    doubling: int = 2**attempt // 2
+    # The padding that the estimate saved comes first.
+    if attempt == 0 and isinstance(spec, PaddedSpec):
+        return doubling
+    # As much at once as ε is too large: a step is a 2^-11th at most, and ε changes no faster than
+    # the parameter.
+    missing = int(2.0**PRECISION_BITS * min(certified / target.epsilon - 1, 1.0))
+    return max(doubling, missing + 1 if attempt == 0 else missing)

@@ -22,7 +22,7 @@ from shuffledp_core.mechanisms import (
     SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
+from shuffledp_privacy.bounds import Setting, check_delta, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
 from shuffledp_privacy.primitives.bits import BitPair
 from shuffledp_privacy.primitives.pairs import hockey_stick
@@ -82,8 +82,7 @@ class Target:
         self._check_types()
         if not 0 < self.epsilon <= 100:
             raise UsageError(f"epsilon must be above 0 and at most 100, not {self.epsilon}")
-        if not 1e-12 <= self.delta < 1:
-            raise UsageError(f"delta must be from 1e-12 to below 1, not {self.delta}")
+        check_delta(self.delta)
         if self.max_value is None and self.symbols is None:
             raise UsageError("a target names max-value (for a sum) or symbols (for a histogram)")
         if self.max_value is not None and not 1 <= self.max_value < MAX_DOMAIN:

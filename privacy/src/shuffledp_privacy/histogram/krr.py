@@ -189,14 +189,15 @@ def _printed(law: Law, setting: Setting) -> Curve | None:
     )
 
 
-_NOTE = (
-    "published: Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no "
-    "guarantee (K8)"
+_FORMULA = (
+    "Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee "
+    "(K8)"
 )
 
 
-def _basis(words: str, published: float | None) -> tuple[str, ...]:
-    return (words,) if published is None else (words, _NOTE)
+def _bounds(certified: float, attained: float, published: float | None, words: str) -> Bounds:
+    formula = "" if published is None else _FORMULA
+    return Bounds(certified, attained, published, (words,), formula)
 
 
 @delta_bounds.register
@@ -211,7 +212,7 @@ def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
     delta, bits = certified(epsilon), _as_bits(spec, setting)
     if bits is not None and delta > 0.0:
         delta = min(delta, bits.delta(epsilon)[0])
-    return Bounds(delta, min(attained, delta), published, _basis(words, published))
+    return _bounds(delta, min(attained, delta), published, words)
 
 
 @epsilon_bounds.register
@@ -229,7 +230,7 @@ def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
         published = certified_epsilon(
             lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0
         )
-    return Bounds(certified, attained, published, _basis(words, published))
+    return _bounds(certified, attained, published, words)
 
 
 @corrupted_bounds.register

@@ -10,6 +10,7 @@ on which composition and ledger build, is its curve.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -57,12 +58,12 @@ def _(spec: RapporHistogram, setting: Setting, delta: float) -> Bounds:
     return _for_one_round(epsilon_bounds(one_report(spec), setting, delta))
 
 
-def _for_one_round(found: Bounds) -> Bounds:
+def _for_one_round(bounds: Bounds) -> Bounds:
     line = (
         "of this round alone: rounds of one question share the kept response and are charged "
         "together (K14)"
     )
-    return Bounds(found.certified, found.attained, found.published, (*found.basis, line))
+    return replace(bounds, basis=(*bounds.basis, line))
 
 
 @corrupted_bounds.register

@@ -22,6 +22,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -30,7 +31,7 @@ from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, tail_of
 from shuffledp_privacy.local.flags import Pair
 from shuffledp_privacy.numerics import rounding
-from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, inward, outward
 from shuffledp_privacy.primitives.trinomial import trinomial_table
 from shuffledp_privacy.rounds.subsampling import reflected
@@ -150,13 +151,10 @@ def _(spec: LocalRandomiser, setting: Setting, delta: float) -> Bounds:
         lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0
     )
     published = feldman_2021(spec.epsilon0, setting.honest, delta)
-    note = (
-        "published: the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true "
-        "but loose bound"
+    formula = (
+        "the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true but loose bound"
     )
-    return Bounds(
-        certified, attained, published, (_BASIS,) if published is None else (_BASIS, note)
-    )
+    return Bounds(certified, attained, published, (_BASIS,), "" if published is None else formula)
 
 
 @corrupted_bounds.register

@@ -26,6 +26,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -33,7 +34,7 @@ from shuffledp_privacy.bounds import (
 from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
 from shuffledp_privacy.local.flags import HiddenFlags, Rows
-from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon, check_delta
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.rounds.subsampling import reflected
 from shuffledp_privacy.sums.common import chord
 

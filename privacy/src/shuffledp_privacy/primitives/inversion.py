@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.errors import CannotCertify
+from shuffledp_privacy.bounds import check_delta
 
 Curve = Callable[[float], float]
 
@@ -19,16 +20,6 @@ TOLERANCE = 1e-6
 
 MAX_STEPS = 200
 """Most steps: at least every eighth halves the bracket; in practice 10 to 15 are enough."""
-
-
-def check_delta(delta: float) -> None:
-    """Checks that δ is in [1e-12, 1): below it floating point cannot bracket the truth.
-
-    Raises:
-        UsageError: outside the range, or not a number.
-    """
-    if not 1e-12 <= delta < 1.0:
-        raise UsageError(f"delta must be from 1e-12 to below 1, not {delta}")
 
 
 def certified_epsilon(upper: Curve, delta: float, ceiling: float) -> float:

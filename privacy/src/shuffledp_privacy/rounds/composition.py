@@ -36,18 +36,20 @@ from shuffledp_core.mechanisms import (
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
+    SMALLEST_DELTA,
     Bounds,
     Setting,
     certified_curve,
     corrupted_bounds,
     delta_bounds,
+    domain_of,
     epsilon_bounds,
 )
 from shuffledp_privacy.numerics.rounding import ELEMENTARY, up
 from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.loss_distribution import (
-    SMALLEST_DELTA,
+    RESOLVED_DELTA,
     STEPS,
     Repeated,
     compose_curves,
@@ -106,8 +108,8 @@ def grows_with_distance(spec: object) -> bool:
 
     Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
     """
-    found = registered(grows_with_distance, spec)
-    return found is not None and found(spec)
+    analysis = registered(grows_with_distance, spec)
+    return analysis is not None and analysis(spec)
 
 
 @grows_with_distance.register(KRRHistogram)
@@ -128,11 +130,17 @@ def largest_distance(rounds: Sequence[Round]) -> int:
     """Largest distance of all rounds together: |x - x'| that some round's domain and setting allow,
     at least 1.
     """
-    limits = [r.setting.max_distance for r in rounds]
-    domains = [int(getattr(r.spec, "domain", 2)) - 1 for r in rounds]
-    return max(
-        1, *(min(d, m) if m is not None else d for d, m in zip(domains, limits, strict=True))
-    )
+    return max(_largest_change(item) for item in rounds)
+
+
+def _largest_change(item: Round) -> int:
+    """Largest |x - x'| that the round's domain and setting allow, at least 1.
+
+    1 where the spec has no domain: then distances do not matter.
+    """
+    domain, limit = domain_of(item.spec), item.setting.max_distance
+    changes = 1 if domain is None else domain - 1
+    return max(1, changes if limit is None else min(changes, limit))
 
 
 def kept_together(rounds: Sequence[Round]) -> list[Round]:
@@ -186,7 +194,8 @@ def _widest(item: Round, otherwise: int) -> int:
 
     `otherwise` where the spec has none and distances do not matter.
     """
-    return max(1, int(getattr(item.spec, "domain", otherwise + 1)) - 1)
+    domain = domain_of(item.spec)
+    return max(1, otherwise if domain is None else domain - 1)
 
 
 def _curve(item: Round, low: int, high: int) -> Curve:
@@ -292,8 +301,8 @@ def _by_shares(rounds: Sequence[Round], delta: float) -> float:
     """
     total = sum(r.times for r in rounds)
     share = among_rounds(delta, total)
-    # Below 1e-12 no single round is certified.
-    if total > MOST_SHARES or share < 1e-12 or any(r.rate != 1 for r in rounds):
+    # Below it no single round is certified.
+    if total > MOST_SHARES or share < SMALLEST_DELTA or any(r.rate != 1 for r in rounds):
         return math.inf
     try:
         summed = sum(r.times * epsilon_bounds(r.spec, r.setting, share).certified for r in rounds)
@@ -453,4 +462,4 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
     coarse = resolved_at(1e-6)
     if coarse >= 1e-7:
         return coarse
-    return min(coarse, resolved_at(max(coarse, SMALLEST_DELTA)))
+    return min(coarse, resolved_at(max(coarse, RESOLVED_DELTA)))

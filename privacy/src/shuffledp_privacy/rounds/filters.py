@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.bounds import SMALLEST_DELTA
 from shuffledp_privacy.central import gaussian_delta
 from shuffledp_privacy.numerics.hull import lower_hull
 from shuffledp_privacy.numerics.rounding import down, up
@@ -27,9 +28,6 @@ from shuffledp_privacy.splitting import among_filters
 
 QUANTILE_ROUNDING: Final = 2.0**-40
 """Relative outward margin for one normal quantile, far above the error of `ndtri`."""
-
-SMALLEST_DELTA: Final = 1e-12
-"""Smallest δ of a budget: below it floating point cannot bracket the truth of a round's curve."""
 
 LARGEST_VARIANCE: Final = 1e12
 """Largest Gaussian cost: above it the cost counts as infinite."""

@@ -25,8 +25,9 @@ from shuffledp_privacy.rounds.subsampling import Curve, reflected
 from shuffledp_privacy.rounds.tilted import Composed, LossLaw
 from shuffledp_privacy.splitting import beyond_grid
 
-SMALLEST_DELTA = 1e-13
-"""Smallest δ that is resolved: single rounds are certified down to 1e-12, and several need no less.
+RESOLVED_DELTA = 1e-13
+"""Smallest δ that a composition resolves; single rounds are certified down to
+`bounds.SMALLEST_DELTA`, and several need no less.
 """
 
 STEPS = 800
@@ -120,9 +121,9 @@ def _gap(reaches: Sequence[float], times: Sequence[int], steps: int) -> float:
 def _check(rounds: Sequence[Repeated], delta: float) -> None:
     if not rounds or any(r.times < 1 for r in rounds):
         raise UsageError("composition needs at least one round, each repeated at least once")
-    if not SMALLEST_DELTA <= delta <= 1:
+    if not RESOLVED_DELTA <= delta <= 1:
         raise CannotCertify(
-            f"composition resolves delta from {SMALLEST_DELTA:g} to 1, not {delta:g}; "
+            f"composition resolves delta from {RESOLVED_DELTA:g} to 1, not {delta:g}; "
             "ask for a larger delta or fewer rounds"
         )
 
@@ -138,7 +139,7 @@ def compose_curves(rounds: Sequence[Repeated], delta: float, steps: int = STEPS)
 
     Raises:
         UsageError: without rounds.
-        CannotCertify: for δ outside [`SMALLEST_DELTA`, 1].
+        CannotCertify: for δ outside [`RESOLVED_DELTA`, 1].
     """
     _check(rounds, delta)
     total = sum(r.times for r in rounds)

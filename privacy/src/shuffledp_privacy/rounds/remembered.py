@@ -19,6 +19,7 @@ from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,
     corrupted_bounds,
+    domain_of,
     epsilon_bounds,
 )
 
@@ -30,9 +31,9 @@ class AllReports:
     mechanism: object
 
     @property
-    def domain(self) -> int:
-        """Number of admissible inputs."""
-        return int(getattr(self.mechanism, "domain", 2))
+    def domain(self) -> int | None:
+        """Number of admissible inputs; None where distances do not matter."""
+        return domain_of(self.mechanism)
 
 
 def remembered_by(spec: object) -> str | None:

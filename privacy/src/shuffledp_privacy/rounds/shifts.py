@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle, SplitMix
-from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.bounds import Setting, domain_of
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.registry import registered
@@ -184,7 +184,7 @@ def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shif
     sums = []
     for spec, setting, _ in rounds:
         # C12 shifts all rounds by the same distance; a smaller domain ends before it.
-        if int(getattr(spec, "domain", 1)) - 1 < d_max:
+        if (domain_of(spec) or 1) - 1 < d_max:
             return None
         item = farthest(spec, replace(setting, max_distance=d_max))
         if item is None:

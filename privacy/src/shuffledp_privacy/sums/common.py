@@ -62,12 +62,6 @@ def check_epsilon(epsilon: float) -> None:
         raise UsageError(f"epsilon must be at least 0 and finite, not {epsilon}")
 
 
-def check_delta(delta: float) -> None:
-    """Checks that δ = 0 (pure) or 1e-12 <= δ < 1. Raises UsageError otherwise."""
-    if not (delta == 0.0 or 1e-12 <= delta < 1.0):
-        raise UsageError(f"delta must be 0, or from 1e-12 to below 1, not {delta}")
-
-
 @dataclass(frozen=True, slots=True)
 class NoisySum:
     """A sum protected by noise.

@@ -22,6 +22,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -35,7 +36,6 @@ from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_
 from shuffledp_privacy.sums.clamping import geo_any_clamped, log_any_clamped
 from shuffledp_privacy.sums.common import (
     NoisySum,
-    check_delta,
     check_epsilon,
     distances,
     downward,
@@ -49,10 +49,7 @@ _BASIS = (
     "S6: clamping, δ1 (1 + e^E), honest users only; S6b: or the noises that are not clamped alone",
     "S8: never more than one clamped report alone, ε_geo per unit",
 )
-_PUBLISHED = (
-    "published: Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger "
-    "distances (S12)"
-)
+_FORMULA = "Theorem 4.1 of Athanasiou et al. 2025 at d = 1, no guarantee for larger distances (S12)"
 
 
 def noisy_sum(spec: GeoShuffle, setting: Setting) -> NoisySum:
@@ -135,7 +132,7 @@ def _(spec: GeoShuffle, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = noisy_sum(spec, setting)
     exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     certified, low = item.epsilon(delta), 0.0
@@ -152,7 +149,7 @@ def _(spec: GeoShuffle, setting: Setting, delta: float) -> Bounds:
         if item.metric and delta > 0
         else None
     )
-    return Bounds(certified, downward(low), published, (*_BASIS, _PUBLISHED))
+    return Bounds(certified, downward(low), published, _BASIS, _FORMULA)
 
 
 @corrupted_bounds.register

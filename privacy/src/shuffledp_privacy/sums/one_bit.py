@@ -27,6 +27,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -44,7 +45,6 @@ from shuffledp_privacy.rounds.subsampling import (
     subsampled_epsilon,
 )
 from shuffledp_privacy.sums.common import (
-    check_delta,
     check_epsilon,
     chord,
     distances,
@@ -248,7 +248,7 @@ def _(spec: OneBitShuffle, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: OneBitShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = one_bit_round(spec, setting)
     certified = item.epsilon(delta)
     if delta == 0.0 or certified == 0.0:

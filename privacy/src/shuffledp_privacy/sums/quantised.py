@@ -32,6 +32,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -45,7 +46,6 @@ from shuffledp_privacy.rounds.subsampling import reflected, subsampled_epsilon
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import (
     alone,
-    check_delta,
     check_epsilon,
     chord,
     distances,
@@ -573,7 +573,7 @@ def _(spec: QuantisedRR, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: QuantisedRR, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = quantised_round(spec, setting)
     certified = item.epsilon(delta)
     if delta == 0.0 or certified == 0.0:

@@ -24,6 +24,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -37,7 +38,6 @@ from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_max
 from shuffledp_privacy.sums.common import (
     NODES,
     alone,
-    check_delta,
     check_epsilon,
     chord,
     distances,
@@ -72,7 +72,7 @@ _BASIS = (
     "1",
     "S10: never more than ln((2-p)/p) per unit, at δ = 0",
 )
-_PUBLISHED = "published: Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
+_FORMULA = "Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ def _(spec: RRShuffle, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = bit_shuffle(spec, setting)
     local = item.per_unit * (1 if item.metric else item.d_max)
     if delta == 0.0:
@@ -340,7 +340,7 @@ def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
         return Bounds(local, downward(local), None, _BASIS)
     certified, low = item.epsilon(delta)
     published = published_epsilon(spec, setting.users, delta) if item.metric else None
-    return Bounds(min(certified, local), downward(low), published, (*_BASIS, _PUBLISHED))
+    return Bounds(min(certified, local), downward(low), published, _BASIS, _FORMULA)
 
 
 @corrupted_bounds.register

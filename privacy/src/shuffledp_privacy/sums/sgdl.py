@@ -23,6 +23,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -44,7 +45,6 @@ from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_
 from shuffledp_privacy.sums.clamping import log_any_clamped, sgdl_any_clamped, sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
-    check_delta,
     check_epsilon,
     distances,
     downward,
@@ -53,9 +53,8 @@ from shuffledp_privacy.sums.common import (
 )
 from shuffledp_privacy.sums.kept_shares import LARGE, KeptShares, kept_shares
 
-_PUBLISHED = (
-    "published: Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its "
-    "padding (S13)"
+_FORMULA = (
+    "Theorem 5.1 of Athanasiou et al. 2025, false for larger distances and with its padding (S13)"
 )
 
 
@@ -218,7 +217,7 @@ def _(spec: SGDLShuffle, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: SGDLShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = noisy_sum(spec, setting)
     exact, clamped = _exact(spec, setting.honest, item.d_max), _any_clamped(spec, setting)
     certified, low = _certified_epsilon(spec, setting, item, delta), 0.0
@@ -230,7 +229,7 @@ def _(spec: SGDLShuffle, setting: Setting, delta: float) -> Bounds:
         pairs = _compared(spec, setting.honest, item.d_max) if certified * units > FROM else ()
         low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
     published = float(spec.noise_epsilon) * (1 if item.metric else item.d_max)
-    return Bounds(certified, downward(low), published, (*_basis(spec, setting), _PUBLISHED))
+    return Bounds(certified, downward(low), published, _basis(spec, setting), _FORMULA)
 
 
 @corrupted_bounds.register

@@ -20,6 +20,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    check_delta,
     corrupted_bounds,
     delta_bounds,
     epsilon_bounds,
@@ -29,7 +30,6 @@ from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.sums import attained, sgdl
 from shuffledp_privacy.sums.common import (
     NoisySum,
-    check_delta,
     check_epsilon,
     distances,
     downward,
@@ -85,7 +85,7 @@ def _(spec: SplitMix, setting: Setting, epsilon: float) -> Bounds:
 
 @epsilon_bounds.register
 def _(spec: SplitMix, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
+    check_delta(delta, pure=True)
     item = noisy_sum(spec, setting)
     low = 0.0
     if delta > 0.0:

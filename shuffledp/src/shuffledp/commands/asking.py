@@ -39,12 +39,12 @@ from shuffledp_core.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from shuffledp.commands.questions import Question
+    from shuffledp.plans import Plan
 
 
 def _krr_histogram(
     scenario: Scenario, *, symbols: Symbols, epsilon0: AnyEpsilon0 = None, blanket: Blanket = None
-) -> Question:
+) -> Plan:
     from shuffledp.commands import questions
 
     return questions.krr_question(symbols, epsilon0, blanket, scenario)
@@ -52,7 +52,7 @@ def _krr_histogram(
 
 def _geo_shuffle(
     scenario: Scenario, *, max_value: MaxValue, epsilon_geo: EpsilonGeo, padding: Padding = None
-) -> Question:
+) -> Plan:
     from shuffledp.commands import questions
 
     return questions.geo_question(max_value, epsilon_geo, padding, scenario)
@@ -65,7 +65,7 @@ def _sgdl_shuffle(
     noise_epsilon: NoiseEpsilon,
     shares: Shares = None,
     padding: Padding = None,
-) -> Question:
+) -> Plan:
     from shuffledp.commands import questions
 
     return questions.sgdl_question(max_value, noise_epsilon, shares, padding, scenario)
@@ -79,13 +79,13 @@ def _split_mix(
     shares: Shares = None,
     modulus: Modulus = None,
     pieces: Pieces = None,
-) -> Question:
+) -> Plan:
     from shuffledp.commands import questions
 
     return questions.split_question(max_value, noise_epsilon, shares, (modulus, pieces), scenario)
 
 
-_OWN: Final[dict[str, Callable[..., Question]]] = {
+_OWN: Final[dict[str, Callable[..., Plan]]] = {
     KRRHistogram.kind: _krr_histogram,
     GeoShuffle.kind: _geo_shuffle,
     SGDLShuffle.kind: _sgdl_shuffle,
@@ -99,7 +99,7 @@ _WORDS: Final = {"symbols": "k, symbols of the histogram.", "max_value": "k: val
 """Help for the fields that specs inherit; a field of its own is annotated with its words."""
 
 
-def ask(kind: str, scenario: Scenario, **parameters: Any) -> Question:
+def ask(kind: str, scenario: Scenario, **parameters: Any) -> Plan:
     """The checked question about a mechanism with these parameters, as its options read them.
 
     Raises:
@@ -115,7 +115,7 @@ def ask(kind: str, scenario: Scenario, **parameters: Any) -> Question:
 def options_of(kind: str) -> list[Parameter]:
     """The mechanism's own options, as keyword parameters that typer reads."""
     if kind in _OWN:
-        hints = get_type_hints(_OWN[kind], {**globals(), "Question": object}, include_extras=True)
+        hints = get_type_hints(_OWN[kind], {**globals(), "Plan": object}, include_extras=True)
         return [
             option.replace(annotation=hints[option.name])
             for option in signature(_OWN[kind]).parameters.values()

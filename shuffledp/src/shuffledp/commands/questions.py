@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from shuffledp.commands.options import Scenario
 from shuffledp.commands.padding import geo_padding, geo_padding_note, padding_note, sgdl_padding
@@ -16,7 +16,7 @@ from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
 from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
-from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.bounds import Setting, domain_of
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.calibration.families import mixing_security, wide_modulus
 from shuffledp_privacy.local.clones import LocalRandomiser
@@ -26,9 +26,6 @@ from shuffledp_privacy.splitting import among_rounds
 from shuffledp_privacy.sums.mixing import least_pieces
 
 SpecT = TypeVar("SpecT")
-
-Question: TypeAlias = Plan
-"""A plan as somebody asks about it, not yet answered."""
 
 
 def checked(build: Callable[[], SpecT]) -> SpecT:
@@ -45,15 +42,15 @@ def question(
     *,
     notes: tuple[str, ...] = (),
     asked: tuple[tuple[str, ParameterValue], ...] = (),
-) -> Question:
+) -> Plan:
     """The checked question about a spec.
 
     Raises:
         UsageError: a value is outside its range; the message names both.
     """
-    return Question(
+    return Plan(
         spec=spec,
-        setting=setting_of(scenario, getattr(spec, "domain", None)),
+        setting=setting_of(scenario, domain_of(spec)),
         delta=scenario.delta,
         rounds=scenario.rounds,
         corrupt=node_numbers(scenario.corrupt_nodes, scenario.nodes, "corrupt-nodes"),
@@ -90,7 +87,7 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
 
 def krr_question(
     symbols: int, epsilon0: float | None, blanket: Fraction | None, scenario: Scenario
-) -> Question:
+) -> Plan:
     """The checked question about k-ary randomised response, given either ε0 or its exact blanket.
 
     Raises:
@@ -163,7 +160,7 @@ def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: 
 
 def geo_question(
     max_value: int, epsilon_geo: Fraction, padding: int | None, scenario: Scenario
-) -> Question:
+) -> Plan:
     """The question about geo-shuffle; without a padding, the least sound one."""
     draft = question(geo_shuffle(max_value, epsilon_geo, padding or 0), scenario)
     if padding is not None:
@@ -182,7 +179,7 @@ def sgdl_question(
     shares: int | None,
     padding: int | None,
     scenario: Scenario,
-) -> Question:
+) -> Plan:
     """The question about sgdl-shuffle; without shares, the honest users.
 
     Without a padding, the least sound one.
@@ -211,7 +208,7 @@ def split_question(
     shares: int | None,
     mixing: tuple[int | None, int | None],
     scenario: Scenario,
-) -> Question:
+) -> Plan:
     """The question about split-mix; without shares, the honest users.
 
     Without modulus or pieces, the least sound.

@@ -127,7 +127,7 @@ def _table(found: Answer, capped: int) -> Table:
     for row in found.rows():
         table.add_row(*row)
     if found.quantity == "sum":
-        low, high = found.interval.tolist()
-        mean = f"{found.mean:,.4f} ± {found.standard_error:,.4f}"
+        low, high = found.mean_interval.tolist()
+        mean = f"{found.mean:,.4f} ± {found.mean_standard_error:,.4f}"
         table.add_row("mean", mean, f"95 % in {low:,.4f} .. {high:,.4f}; truth {found.truth:,.4f}")
     return table

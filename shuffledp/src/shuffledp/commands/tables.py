@@ -10,7 +10,7 @@ from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp.guarantees import PUBLISHED, Guarantee, number
+from shuffledp.guarantees import Guarantee, number
 from shuffledp.plans import neighbours
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
@@ -29,7 +29,7 @@ def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
     _add_guarantee(table, found)
     _add_local(table, found)
     _add_cost(table, found)
-    return table, *basis_of(line for line in found.basis if not line.startswith(PUBLISHED))
+    return table, *basis_of(found.basis)
 
 
 def rows_table(
@@ -76,16 +76,8 @@ def _add_guarantee(table: Table, found: Guarantee) -> None:
         "some dataset really costs this much: the truth lies between",
     )
     if found.published is not None:
-        reasons = [
-            line.removeprefix(PUBLISHED).strip()
-            for line in found.basis
-            if line.startswith(PUBLISHED)
-        ]
-        table.add_row(
-            "ε published",
-            number(found.published),
-            escape("; ".join(reasons) or "for comparison only"),
-        )
+        remark = found.formula or "for comparison only"
+        table.add_row("ε published", number(found.published), escape(remark))
     table.add_row("δ", f"{asked.delta:g}", neighbours(asked), end_section=True)
 
 
