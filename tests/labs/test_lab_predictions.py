@@ -43,7 +43,7 @@ def test_a_share_in_percent_is_refused_with_a_sentence_and_can_be_mended(
     tmp_path: Path, text: str
 ) -> None:
     with pytest.raises(
-        LabUsageError, match=r"`two_left` lies from 0 to 1, so .* 95 % is `two_left = 0\.95`"
+        LabUsageError, match=r"`two_left` lies from 0 to 1, so .* 95% is `two_left = 0\.95`"
     ):
         kept(tmp_path, two_left=text)
     assert not (tmp_path / predictions.RECORD).exists()

@@ -161,7 +161,7 @@ def _refuse_other_scale(file: Path, prediction: Prediction, answer: Any) -> None
         and not 0 <= answer <= prediction.most
     ):
         hint = (
-            f"; a share is not in percent: 95 % is `{prediction.key} = 0.95`"
+            f"; a share is not in percent: 95% is `{prediction.key} = 0.95`"
             if prediction.most == 1
             else ""
         )

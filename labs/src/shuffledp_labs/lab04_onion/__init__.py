@@ -33,7 +33,7 @@ LAB = Lab(
             "guessed",
             "They have linked everybody. Each person told the truth with probability 25/27, and "
             "the most frequent "
-            "value is held by 25 %. What share of the values do they guess?",
+            "value is held by 25%. What share of the values do they guess?",
             "number",
             "%",
             most=100,

@@ -258,7 +258,7 @@ def check_odds(attempt: CheckAttempt) -> str:
             strict=True,
         ):
             if mine != right:
-                # Not beyond 1,000,000 %: a student's number may be too large for a float.
+                # Not beyond 1,000,000%: a student's number may be too large for a float.
                 off = min(abs(mine - right) / right, Fraction(10_000))
                 raise CheckFailure(
                     f"e^ε of {name} with h = {hashes}, f = {fake}, p = {when_zero}, q = "

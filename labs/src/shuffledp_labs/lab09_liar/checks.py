@@ -42,7 +42,7 @@ FEW_RUNS, FEW_ALLOWED = 60, 23
 """P(Bin(60, .1) > 23) < 1e-9, for what a wrong audit does every time."""
 
 STRONG_RUNS = 16
-"""Audits of one law of which the mean is compared: it varies by 2 %."""
+"""Audits of one law of which the mean is compared: it varies by 2%."""
 
 STRENGTH = 0.9
 """Part of the product's mean bound that is asked for."""
