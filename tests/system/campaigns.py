@@ -13,8 +13,8 @@ from pathlib import Path
 from rounds_for_tests import small_values
 
 from shuffledp_ops.campaigns.config import Campaign, load_campaign
-from shuffledp_ops.campaigns.running import Runner, begin, check_same, outlook_of
-from shuffledp_ops.campaigns.state import State, Store
+from shuffledp_ops.campaigns.running import CampaignRunner, begin, check_same, outlook_of
+from shuffledp_ops.campaigns.state import CampaignState, CampaignStore
 from shuffledp_ops.results.fetching import summaries
 from shuffledp_sim.system.processes import LocalSystem
 from shuffledp_sim.users.play import play
@@ -98,17 +98,17 @@ class Killed(BaseException):
     """The process is no more."""
 
 
-class MortalStore(Store):
+class MortalStore(CampaignStore):
     """A folder whose process is killed at one of its writes: just before it, or just after."""
 
     def __init__(self, folder: Path, write: int, *, after: bool) -> None:
         super().__init__(folder)
         self._left, self._after = write, after
 
-    def write(self, state: State) -> None:
+    def save(self, state: CampaignState) -> None:
         self._left -= 1
         if self._left or self._after:
-            super().write(state)
+            super().save(state)
         if not self._left:
             raise Killed
 
@@ -116,21 +116,23 @@ class MortalStore(Store):
 async def runner_of(
     file: Path,
     calendar: MovedCalendar,
-    make: Callable[[Path], Store] = Store,
+    make: Callable[[Path], CampaignStore] = CampaignStore,
     said: list[str] | None = None,
-) -> Runner:
+) -> CampaignRunner:
     """What a process that starts now works with: everything else it knows is on the disk."""
     campaign: Campaign = load_campaign(file)
     campaign.folder.mkdir(parents=True, exist_ok=True)
-    state = Store(campaign.folder).read()
+    state = CampaignStore(campaign.folder).load()
     if state is None:
         outlook = await outlook_of(campaign, None)
         state = begin(
-            campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now()
+            campaign,
+            {name: priced.plan for name, priced in outlook.questions.items()},
+            calendar.now(),
         )
-        Store(campaign.folder).write(state)
+        CampaignStore(campaign.folder).save(state)
     check_same(campaign, state)
-    return Runner(
+    return CampaignRunner(
         campaign, make(campaign.folder), state, calendar, (said if said is not None else []).append
     )
 

@@ -16,7 +16,7 @@ from shuffledp_core.errors import NodeFault, UnreachableError
 from shuffledp_core.transport.tls import server_credentials
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_ops.campaigns import rounds
-from shuffledp_ops.campaigns.rounds import round_to_its_end
+from shuffledp_ops.campaigns.rounds import run_round_to_end
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.ports import Ports
@@ -97,7 +97,7 @@ async def end_of(deployment: Deployment, analyst: BreakingAnalyst) -> None:
         raise AssertionError("the round is known")
 
     async with serving(deployment, analyst), asyncio.timeout(60):
-        await round_to_its_end(deployment, _PLAN, ROUND, never, lambda: None, patience=0.0)
+        await run_round_to_end(deployment, _PLAN, ROUND, never, lambda: None, patience=0.0)
 
 
 async def test_an_analyst_that_speaks_in_between_is_asked_again_however_long_the_round_is(

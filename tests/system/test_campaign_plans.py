@@ -37,25 +37,33 @@ from shuffledp_core.errors import (
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns import running
-from shuffledp_ops.campaigns.account import Account
+from shuffledp_ops.campaigns.account import PopulationAccount
 from shuffledp_ops.campaigns.budget import (
-    Asked,
-    Course,
+    BudgetCourse,
     Outlook,
+    PricedQuestion,
     check_outlook,
     largest,
     look_ahead,
     price,
-    priced,
+    price_question,
 )
-from shuffledp_ops.campaigns.config import Campaign, Question, Schedule, load_campaign
+from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, Schedule, load_campaign
 from shuffledp_ops.campaigns.pictures import _draw_shares
-from shuffledp_ops.campaigns.results import Answer, Line, write_results
-from shuffledp_ops.campaigns.rounds import Ended
-from shuffledp_ops.campaigns.running import Runner, begin
-from shuffledp_ops.campaigns.schedule import Date, moments
-from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
+from shuffledp_ops.campaigns.results import DatedAnswer, SavedAnswer, write_results
+from shuffledp_ops.campaigns.rounds import RoundOutcome
+from shuffledp_ops.campaigns.running import CampaignRunner, begin
+from shuffledp_ops.campaigns.schedule import QuestionDate, moments
+from shuffledp_ops.campaigns.state import (
+    AttemptStage,
+    CampaignState,
+    CampaignStore,
+    DateEntry,
+    DateOutcome,
+    RoundAttempt,
+)
 from shuffledp_ops.keys.pki import create_deployment
+from shuffledp_privacy.analysis import Cost
 
 NODES = ("node-1", "node-2")
 
@@ -68,21 +76,24 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return create_deployment(tmp_path_factory.mktemp("nobody") / "keys", ADDRESSES).folder
 
 
-def question(**changes: object) -> Question:
+def question(**changes: object) -> CampaignQuestion:
     fields: dict[str, object] = {
         "name": "hours", "mechanism": "krr-histogram", "max_value": 3, "min_reports": 50,
         "max_reports": 60,
         "epsilon": 1.0, "delta": 1e-4,
     }  # fmt: skip
     return msgspec.convert(
-        {name: value for name, value in (fields | changes).items() if value is not None}, Question
+        {name: value for name, value in (fields | changes).items() if value is not None},
+        CampaignQuestion,
     )
 
 
 def account(
-    limit: float, composition: Composition, spent: Counter[object] | None = None
-) -> Account:
-    return Account("demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {}))  # type: ignore[arg-type]
+    limit: float, composition: Composition, spent: Counter[Cost] | None = None
+) -> PopulationAccount:
+    return PopulationAccount(
+        "demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {})
+    )
 
 
 # ------------------------------------------------------------------------------------------------
@@ -161,24 +172,24 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(
 
     charge(1, other)
     charge(2, other)
-    dates = [Date(name, number, number) for number in range(1, 12) for name in asked]
-    course = Course(account(limit, composition, Counter({other: 2})), dates, asked)
-    carried = course.carried()
+    dates = [QuestionDate(name, number, number) for number in range(1, 12) for name in asked]
+    course = BudgetCourse(account(limit, composition, Counter({other: 2})), dates, asked)
+    carried = course.dates_covered()
     assert 2 < carried < len(dates)
     for number in range(carried):
         charge(10 + number, asked[dates[number].question].cost)
         if number % 4 == 0:
-            assert ledger.statement("demo").spent.epsilon == course.account.spent(
+            assert ledger.statement("demo").spent.epsilon == course.account.spent_epsilon(
                 course.costs(number + 1)
             )
     with pytest.raises(BudgetExceeded):
         charge(1000, asked[dates[carried].question].cost)
-    with pytest.raises(BudgetExceeded, match=f"carries the first {carried} of them"):
+    with pytest.raises(BudgetExceeded, match=f"covers the first {carried} of them"):
         check_outlook(Outlook(asked, (course,)))
-    enough = course.enough()
+    enough = course.sufficient_limit()
     assert enough is not None
-    assert course.account.carries(course.costs(), enough)
-    assert not course.account.carries(course.costs(), enough * 0.98)
+    assert course.account.covers(course.costs(), enough)
+    assert not course.account.covers(course.costs(), enough * 0.98)
     ledger.close()
 
 
@@ -187,32 +198,34 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(
 )
 def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Composition) -> None:
     times, total = 12, 3.0
-    found = priced(
+    found = price_question(
         question(epsilon=None, total_epsilon=total), NODES, account(100.0, composition), times
     )
     whole = account(total, composition)
-    assert whole.spent(Counter({found.cost: times})) <= total
+    assert whole.spent_epsilon(Counter({found.cost: times})) <= total
     more = price(question(), question().plan(NODES, found.plan.epsilon * 1.02))
-    assert whole.spent(Counter({more.cost: times})) > total
+    assert whole.spent_epsilon(Counter({more.cost: times})) > total
     assert total / times < found.plan.epsilon < total
 
 
 def test_a_total_that_leaves_nothing_for_each_round_is_refused() -> None:
     with pytest.raises(CannotCertify, match=r"hours.*(leave each less|ask|epsilon)"):
-        priced(
+        price_question(
             question(epsilon=None, total_epsilon=0.02), NODES, account(1.0, Composition.FIXED), 1000
         )
 
 
 def test_an_infinite_price_carries_nothing() -> None:
     one = price(question(), question().plan(NODES, 1.0))
-    course = Course(account(1e-3, Composition.ADAPTIVE), [Date("hours", 1, 1)], {"hours": one})
-    assert course.carried() == 0
+    course = BudgetCourse(
+        account(1e-3, Composition.ADAPTIVE), [QuestionDate("hours", 1, 1)], {"hours": one}
+    )
+    assert course.dates_covered() == 0
     assert not course.fits
     assert course.after > 1e-3 or math.isinf(course.after)
 
 
-def kept(name: str, **changes: object) -> tuple[str, Asked]:
+def kept(name: str, **changes: object) -> tuple[str, PricedQuestion]:
     fields = {"name": name, "mechanism": "rappor-histogram", "epsilon": 2.0} | changes
     asked = question(**fields)
     return name, price(asked, asked.plan(NODES, 2.0))
@@ -239,9 +252,11 @@ def test_the_mixing_of_a_question_is_that_of_its_plan_and_changes_no_price(mix: 
     assert plan == msgspec.structs.replace(plain, mix=mix)
     assert (plan.mix == Mix.VERIFIED, plan == plain) == (mix is Mix.VERIFIED, mix is Mix.PLAIN)
     assert price(asked, plan).cost == price(question(), plain).cost
-    entries = (Entry(question="hours", number=1, at=FIRST),)
-    state = State(name="weekly", digest="", began_at=0, plans={"hours": plan}, entries=entries)
-    assert from_json(to_json(state), State).plans == {"hours": plan}, (
+    entries = (DateEntry(question="hours", number=1, at=FIRST),)
+    state = CampaignState(
+        name="weekly", digest="", began_at=0, plans={"hours": plan}, entries=entries
+    )
+    assert from_json(to_json(state), CampaignState).plans == {"hours": plan}, (
         "as a campaign that goes on reads it"
     )
 
@@ -337,12 +352,15 @@ def test_what_cannot_be_read_is_refused(
     assert says in errors
 
 
-def begun(campaign: Campaign) -> State:
-    entry = Entry(
-        question="hours", number=1, at=FIRST, attempts=(Attempt(round_id="0" * 32, began_at=FIRST),)
+def begun(campaign: Campaign) -> CampaignState:
+    entry = DateEntry(
+        question="hours",
+        number=1,
+        at=FIRST,
+        attempts=(RoundAttempt(round_id="0" * 32, began_at=FIRST),),
     )
     plans = {"hours": question().plan(NODES, 3.0)}
-    return State(
+    return CampaignState(
         name=campaign.name, digest=campaign.digest, began_at=1, plans=plans, entries=(entry,)
     )
 
@@ -398,8 +416,8 @@ def test_a_missed_date_is_due_again_only_before_the_end_of_its_grace(
 ) -> None:
     """A date is missed when more than its grace has passed, so a clock that goes forward brings
     none back."""
-    missed = Entry(question="hours", number=1, at=at, outcome=Outcome.MISSED)
-    state = State(
+    missed = DateEntry(question="hours", number=1, at=at, outcome=DateOutcome.MISSED)
+    state = CampaignState(
         name="weekly",
         digest="",
         began_at=0,
@@ -409,31 +427,37 @@ def test_a_missed_date_is_due_again_only_before_the_end_of_its_grace(
     closed = at + grace + late
     assert state.at_time(closed + more, grace) is state
     (seen,) = state.at_time(max(closed - late - more, 0), grace).entries
-    assert seen == msgspec.structs.replace(missed, outcome=Outcome.DUE)
+    assert seen == msgspec.structs.replace(missed, outcome=DateOutcome.DUE)
 
 
 def test_what_was_asked_stays_as_it_is_and_waits_for_no_moment_that_a_clock_ahead_has_shown() -> (
     None
 ):
     year, grace = 366 * 86_400_000, 3_600_000
-    failed = Attempt(
-        round_id="1" * 32, began_at=year, ended_at=year + 1, stage=Stage.FAILED, error="RoundFailed"
+    failed = RoundAttempt(
+        round_id="1" * 32,
+        began_at=year,
+        ended_at=year + 1,
+        stage=AttemptStage.FAILED,
+        error="RoundFailed",
     )
-    opened = Attempt(round_id="2" * 32, began_at=year, stage=Stage.OPEN)
+    published = msgspec.structs.replace(failed, stage=AttemptStage.PUBLISHED, error=None)
+    opened = RoundAttempt(round_id="2" * 32, began_at=year, stage=AttemptStage.OPEN)
     asked = tuple(
-        Entry(question="hours", number=number, at=year, outcome=outcome, attempts=(attempt,))
+        DateEntry(question="hours", number=number, at=year, outcome=outcome, attempts=(attempt,))
         for number, (outcome, attempt) in enumerate(
             [
-                (Outcome.PUBLISHED, msgspec.structs.replace(failed, stage=Stage.PUBLISHED,
-                error=None)),
-                (Outcome.FAILED, failed), (Outcome.MISSED, failed), (Outcome.DUE, failed),
-                (Outcome.DUE, opened),
+                (DateOutcome.PUBLISHED, published),
+                (DateOutcome.FAILED, failed),
+                (DateOutcome.MISSED, failed),
+                (DateOutcome.DUE, failed),
+                (DateOutcome.DUE, opened),
             ],
             start=1,
         )
     )  # fmt: skip
     plans = {"hours": question().plan(NODES, 1.0)}
-    state = State(
+    state = CampaignState(
         name="weekly", digest="", began_at=0, plans=plans, entries=asked, ended_at=year + 1
     )
     assert state.at_time(year + 1, grace) is state
@@ -452,14 +476,14 @@ def test_a_file_that_was_changed_after_the_first_round_is_refused(
 ) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     campaign.folder.mkdir(parents=True)
-    Store(campaign.folder).write(begun(campaign))
+    CampaignStore(campaign.folder).save(begun(campaign))
     changed = campaign_file(
         tmp_path, keys, (("epsilon = 3.0", "epsilon = 3.1"), ('name = "hours"', 'name = "days"'))
     )
     code, _, errors = shuffledp("campaign", command, str(changed))
     assert code == 2, errors
-    assert "was changed since its first round" in errors
-    assert Store(campaign.folder).read() == begun(campaign)
+    assert "was changed after its first round" in errors
+    assert CampaignStore(campaign.folder).load() == begun(campaign)
 
 
 def test_where_the_files_are_may_change(keys: Path, tmp_path: Path) -> None:
@@ -502,7 +526,7 @@ def test_the_digest_is_that_of_the_words_in_the_file_alone(keys: Path, tmp_path:
     assert load_campaign(file).digest == hashlib.sha256(told).hexdigest()
 
 
-class LaterQuestion(Question, frozen=True, kw_only=True):
+class LaterQuestion(CampaignQuestion, frozen=True, kw_only=True):
     """As a later version might have it."""
 
     later: int = 0
@@ -536,24 +560,24 @@ def test_a_damaged_report_is_a_gap(
     campaign = load_campaign(campaign_file(tmp_path, keys))
     state = begun(campaign)
     published = msgspec.structs.replace(
-        state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST
+        state.entries[0].attempts[0], stage=AttemptStage.PUBLISHED, accepted=5, ended_at=FIRST
     )
-    state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
-    folder = Store(campaign.folder).round_folder(published.round_id)
+    state = state.with_entry(0, outcome=DateOutcome.PUBLISHED, attempts=(published,))
+    folder = CampaignStore(campaign.folder).round_folder(published.round_id)
     folder.mkdir(parents=True)
     (folder / "report.json").write_bytes(msgspec.json.encode(ANSWER | damage))
     write_results(campaign, state, campaign.folder)
     assert len((campaign.folder / "hours.csv").read_text().splitlines()) == 1 + rows
 
 
-class CountingStore(Store):
+class CountingStore(CampaignStore):
     """A folder that counts how often its state is written."""
 
     writes = 0
 
-    def write(self, state: State) -> None:
+    def save(self, state: CampaignState) -> None:
         self.writes += 1
-        super().write(state)
+        super().save(state)
 
 
 async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: Path) -> None:
@@ -563,16 +587,16 @@ async def test_dates_that_passed_are_left_out_in_one_step(keys: Path, tmp_path: 
     campaign.folder.mkdir(parents=True)
     store, said, told = CountingStore(campaign.folder), list[str](), list[int]()
     calendar = MovedCalendar(FIRST + 2000 * WEEK)
-    runner = Runner(
+    runner = CampaignRunner(
         campaign,
         store,
         begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST),
         calendar,
         said.append,
     )
-    runner.ended = lambda: told.append(runner.failed)
-    await runner.run(once=False)
-    assert Counter(entry.outcome for entry in runner.state.entries) == {Outcome.MISSED: 1000}
+    runner.on_outcome = lambda: told.append(runner.failures)
+    await runner.run_dates(once=False)
+    assert Counter(entry.outcome for entry in runner.state.entries) == {DateOutcome.MISSED: 1000}
     assert (store.writes, told, len(said)) == (1, [1000], 1000)
     assert said[-1] == "hours, number 1000: missed"
     assert calendar.waited == []
@@ -600,24 +624,24 @@ async def test_a_plan_that_nobody_takes_is_asked_for_once(
     campaign.folder.mkdir(parents=True)
     asked = list[str]()
 
-    async def refused(_: object, __: object, round_id: str, **___: object) -> Ended:
+    async def refused(_: object, __: object, round_id: str, **___: object) -> RoundOutcome:
         asked.append(round_id)
-        return Ended(error=refusal("it cannot be"))
+        return RoundOutcome(error=refusal("it cannot be"))
 
     async def carried(*_: object) -> Outlook:
         return Outlook({}, ())
 
-    monkeypatch.setattr(running, "round_to_its_end", refused)
+    monkeypatch.setattr(running, "run_round_to_end", refused)
     monkeypatch.setattr(running, "outlook_of", carried)
     store, state = (
-        Store(campaign.folder),
+        CampaignStore(campaign.folder),
         begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST),
     )
-    runner = Runner(campaign, store, state, MovedCalendar(FIRST), list[str]().append)
+    runner = CampaignRunner(campaign, store, state, MovedCalendar(FIRST), list[str]().append)
     with pytest.raises(ShuffleDPError, match="it cannot be; the campaign is stopped"):
-        await runner.run(once=True)
+        await runner.run_dates(once=True)
     assert len(asked) == 1
-    kept = store.read()
+    kept = store.load()
     assert kept is not None
     assert kept.stopped
 
@@ -626,9 +650,9 @@ async def test_hours_are_told_on_the_clocks_of_the_file(keys: Path, tmp_path: Pa
     campaign = load_campaign(campaign_file(tmp_path, keys))
     campaign.folder.mkdir(parents=True)
     state, said = begin(campaign, {"hours": question().plan(NODES, 3.0)}, FIRST), list[str]()
-    await Runner(
-        campaign, Store(campaign.folder), state, MovedCalendar(FIRST - WEEK), said.append
-    ).run(once=True)
+    await CampaignRunner(
+        campaign, CampaignStore(campaign.folder), state, MovedCalendar(FIRST - WEEK), said.append
+    ).run_dates(once=True)
     assert said == ["nothing is due before 2030-03-01 09:00, Europe/Berlin"]
 
 
@@ -637,10 +661,10 @@ def test_an_interval_is_drawn_where_it_is_also_when_its_estimate_lies_outside(
 ) -> None:
     """An estimate is unbiased and may be negative; its interval is cut to what is possible."""
     state = begun(load_campaign(campaign_file(tmp_path, keys)))
-    answer = Answer(
+    answer = SavedAnswer(
         10, (-2.0, 4.0, 12.0), (1.0,) * 3, ((0.0, 2.0, 7.0), (1.0, 6.0, 10.0)), 1.0, 1e-3
     )
-    line = Line(state.entries[0], datetime(2030, 3, 1, 9, tzinfo=UTC), answer)
+    line = DatedAnswer(state.entries[0], datetime(2030, 3, 1, 9, tzinfo=UTC), answer)
     axes = Figure().subplots()
     _draw_shares(axes, [line])
     drawn = [
@@ -666,9 +690,9 @@ def test_zones_are_installed_where_the_tests_run() -> None:
 def test_a_step_that_cannot_be_written_down_is_not_taken(keys: Path, tmp_path: Path) -> None:
     campaign = load_campaign(campaign_file(tmp_path, keys))
     (campaign.folder / "state.json.part").mkdir(parents=True)  # in the way, also of root
-    with pytest.raises(OutputError, match="nothing is asked before it is written down"):
-        Store(campaign.folder).write(begun(campaign))
-    assert Store(campaign.folder).read() is None
+    with pytest.raises(OutputError, match="no round is opened before it is recorded there"):
+        CampaignStore(campaign.folder).save(begun(campaign))
+    assert CampaignStore(campaign.folder).load() is None
 
 
 def test_names_on_the_page_are_text_and_a_missing_report_is_a_gap(
@@ -681,9 +705,9 @@ def test_names_on_the_page_are_text_and_a_missing_report_is_a_gap(
     campaign.folder.mkdir(parents=True)
     state = begun(campaign)
     published = msgspec.structs.replace(
-        state.entries[0].attempts[0], stage=Stage.PUBLISHED, accepted=5, ended_at=FIRST
+        state.entries[0].attempts[0], stage=AttemptStage.PUBLISHED, accepted=5, ended_at=FIRST
     )
-    state = state.with_entry(0, outcome=Outcome.PUBLISHED, attempts=(published,))
+    state = state.with_entry(0, outcome=DateOutcome.PUBLISHED, attempts=(published,))
     write_results(
         campaign,
         msgspec.structs.replace(state, stopped="<script>alert(1)</script>"),

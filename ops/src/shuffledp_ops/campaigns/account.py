@@ -1,5 +1,5 @@
-"""A population's account at the accountant, read as the operator: the budget, and every cost that
-counts.
+"""A population's account at the accountant, read as the operator: the budget and all costs that
+count.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SPEC: Final[Any] = Mechanism
 
 
 @dataclass(frozen=True)
-class Account:
-    """A population's account: its budget (ε in nats at δ), each cost that counts with its number,
-    the rounds' charges.
+class PopulationAccount:
+    """A population's account: its budget (ε in nats at δ), the number of rounds of each cost that
+    counts, and the rounds' charges.
 
-    `charges` has the state of each round's charge: "reserved", "settled" or "released".
+    `charges` maps a round to the state of its charge: "reserved", "settled" or "released".
     """
 
     population: str
@@ -43,34 +43,36 @@ class Account:
     counted: Counter[Cost] = field(default_factory=Counter)
     charges: dict[str, str] = field(default_factory=dict)
 
-    def spent(self, more: Counter[Cost] | None = None, limit: float | None = None) -> float:
-        """ε spent by all that is charged, and by `more`, as the ledger composes it.
+    def spent_epsilon(self, more: Counter[Cost] | None = None, limit: float | None = None) -> float:
+        """ε spent by all charges and by `more`, composed as the ledger composes them.
 
-        Above the limit: it is refused.
+        The ledger refuses charges that would take this above the limit.
 
         Args:
             more: further costs.
-            limit: as if the budget's ε were this.
+            limit: assumed budget ε; default: the population's.
         """
         costs = self.counted + (more or Counter())
         limit = self.limit if limit is None else limit
         return spent_of_budget(costs, limit, self.delta, self.adjacency, self.composition).epsilon
 
-    def carries(self, more: Counter[Cost], limit: float | None = None) -> bool:
-        """True if the ledger would take all of these charges; arguments as of `spent`."""
-        # Not `>`: an ε that is not a number must be refused as well.
-        return self.spent(more, limit) <= (self.limit if limit is None else limit)
+    def covers(self, more: Counter[Cost], limit: float | None = None) -> bool:
+        """True if the ledger would accept all of these charges; arguments as of `spent_epsilon`."""
+        # Not `>`: an ε that is NaN must be refused as well.
+        return self.spent_epsilon(more, limit) <= (self.limit if limit is None else limit)
 
 
-async def read_account(deployment: Deployment, population: str) -> Account:
-    """Reads a population's account, all of its pages.
+async def read_account(deployment: Deployment, population: str) -> PopulationAccount:
+    """Read a population's account, all of its pages.
 
     Raises:
         UsageError: the accountant has no budget for this population.
-        MalformedDocumentError: the accountant is of an older version, or answers nonsense.
-        ShuffleDPError: it cannot be asked.
+        MalformedDocumentError: the accountant is of an older version, or its answer is invalid.
+        ShuffleDPError: the accountant cannot be reached or refuses.
     """
-    roster, counted, charges = deployment.roster, Counter[Cost](), dict[str, str]()
+    roster = deployment.roster
+    counted: Counter[Cost] = Counter()
+    charges: dict[str, str] = {}
     async with channel_to(roster.accountant, deployment.own_keys, roster) as channel:
         stub = accountant_pb2_grpc.AccountantStub(channel)
         async for page in budget_pages(stub, roster.accountant, population):
@@ -86,12 +88,13 @@ def _account(
     page: accountant_pb2.GetBudgetResponse,
     counted: Counter[Cost],
     charges: dict[str, str],
-) -> Account:
+) -> PopulationAccount:
     try:
-        adjacency, composition = Adjacency(page.adjacency), Composition(page.composition)
+        adjacency = Adjacency(page.adjacency)
+        composition = Composition(page.composition)
     except ValueError as error:
         raise _not_understood(error) from error
-    return Account(
+    return PopulationAccount(
         population, page.limit_epsilon, page.delta, adjacency, composition, counted, charges
     )
 
@@ -109,6 +112,6 @@ def _cost(entry: accountant_pb2.LedgerEntry) -> Cost:
 
 def _not_understood(error: Exception) -> MalformedDocumentError:
     return MalformedDocumentError(
-        f"the accountant's account cannot be composed here ({error}); all parties need the same "
-        f"version"
+        f"the accountant's charges cannot be composed here ({error}); install the same version at "
+        f"all parties"
     )

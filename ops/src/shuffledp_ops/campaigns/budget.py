@@ -1,8 +1,7 @@
-"""The budget of a whole campaign before its first round: what each round costs, and what all cost
-together. Pure.
+"""The budget of a campaign before its first round: the cost of each round, and of all. Pure.
 
-Everything is composed as the accountant's ledger composes it, on top of what the population was
-charged before.
+Everything is composed as the accountant's ledger composes it, on top of the population's earlier
+charges.
 """
 
 from __future__ import annotations
@@ -15,36 +14,36 @@ from typing import Final
 
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, ConfigError, UsageError
-from shuffledp_ops.campaigns.account import Account
-from shuffledp_ops.campaigns.config import Campaign, Question
-from shuffledp_ops.campaigns.schedule import Date
+from shuffledp_ops.campaigns.account import PopulationAccount
+from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion
+from shuffledp_ops.campaigns.schedule import QuestionDate
 from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Analysis, Cost, analyse, calibrated, cost_of
 
 MOST_POINTS: Final = 40
-"""Dates at which the sum is computed for a picture; each may take its time."""
+"""Dates at which the spent ε is computed for a picture; each computation can be slow."""
 
 SMALLEST_EPSILON: Final = 1e-3
-"""Least ε of a round that is looked for: below it no answer is worth asking."""
+"""Least ε of a round that is considered: below it, no answer is useful."""
 
 LARGEST_LIMIT: Final = 1e4
-"""Largest budget that is looked for, when one does not suffice."""
+"""Largest budget ε that is proposed when the present one does not suffice."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question with its price: the plan of each of its rounds, and what one of them costs at the
-    fewest reports.
+class PricedQuestion:
+    """A question with its price: the plan of each of its rounds, and the cost of one of them with
+    the minimum number of reports.
     """
 
-    question: Question
+    question: CampaignQuestion
     plan: RoundPlan
     cost: Cost
     analysis: Analysis
 
 
-def price(question: Question, plan: RoundPlan) -> Asked:
-    """The price of a question whose ε of each round is known.
+def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
+    """The price of a question whose plan is known.
 
     Raises:
         UsageError: a parameter is outside its range.
@@ -52,22 +51,24 @@ def price(question: Question, plan: RoundPlan) -> Asked:
     """
     try:
         cost = cost_of(plan, calibrated(plan), plan.min_reports)
-        return Asked(question, plan, cost, analyse(cost))
+        return PricedQuestion(question, plan, cost, analyse(cost))
     except UsageError as error:
         raise UsageError(f"question {question.name!r}: {error}") from error
     except CannotCertify as error:
         raise CannotCertify(f"question {question.name!r}: {error}") from error
 
 
-def priced(question: Question, nodes: tuple[str, ...], account: Account, times: int) -> Asked:
-    """The price of a question.
+def price_question(
+    question: CampaignQuestion, nodes: tuple[str, ...], account: PopulationAccount, times: int
+) -> PricedQuestion:
+    """The price of a question, given its ε per round or a total.
 
-    Where it names a total, of the largest ε of each round, in three digits, within it.
+    A total is divided: each round gets the largest ε, of three digits, that keeps all within it.
 
     Args:
-        question: of the campaign.
-        nodes: its route, where it names none.
-        account: of its population: how the total adds up.
+        question: a question of the campaign.
+        nodes: its route if it names none.
+        account: of its population, which determines how rounds compose.
         times: number of its dates.
 
     Raises:
@@ -82,176 +83,179 @@ def priced(question: Question, nodes: tuple[str, ...], account: Account, times: 
         plan = question.plan(nodes, epsilon)
         try:
             cost = cost_of(plan, calibrated(plan), plan.min_reports)
-        except (
-            CannotCertify
-        ):  # too little for this mechanism; whether it is the answer is seen in the end
+        except CannotCertify:  # too small for this mechanism; `price` reports it if it is chosen
             return True
         together = spent_of_budget(
             {cost: times}, total, question.delta, account.adjacency, account.composition
         )
         return together.epsilon <= total
 
-    found = largest(within, SMALLEST_EPSILON, total)
-    if found is None:
+    largest_epsilon = largest(within, SMALLEST_EPSILON, total)
+    if largest_epsilon is None:
         raise CannotCertify(
             f"question {question.name!r}: {times} rounds within a total epsilon of {total:g} "
-            f"leave each less than "
-            f"{SMALLEST_EPSILON:g}; ask more seldom, or name a larger total_epsilon"
+            f"leave less than {SMALLEST_EPSILON:g} for each; plan fewer rounds, or a larger "
+            f"total_epsilon"
         )
-    return price(question, question.plan(nodes, found))
+    return price(question, question.plan(nodes, largest_epsilon))
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The largest number of three digits in low..high for which a condition holds that holds below.
+    """The largest number of three digits in low..high for which a monotone condition holds.
 
-    None: none does.
+    A condition that holds for a number must hold for all smaller ones. None: it holds for none.
     """
-    first, last = _index(low), _index(high)
-    if _value(last) > high:
+    first = _rank(low)
+    last = _rank(high)
+    if _value_at(last) > high:
         last -= 1
-    if holds(_value(last)):
-        return _value(last)
+    if holds(_value_at(last)):
+        return _value_at(last)
     # Halved from the top: far above the answer a round is cheap to compute, far below it is not.
     step, good = 300, last
     while good > first:
         good = max(first, good - step)
-        if holds(_value(good)):
+        if holds(_value_at(good)):
             break
         last = good
     else:
         return None
     while last - good > 1:
         middle = (good + last) // 2
-        good, last = (middle, last) if holds(_value(middle)) else (good, middle)
-    return _value(good)
+        good, last = (middle, last) if holds(_value_at(middle)) else (good, middle)
+    return _value_at(good)
 
 
-def _index(value: float) -> int:
-    """Place of a number among those of three digits: 900 of them in each power of ten."""
+def _rank(value: float) -> int:
+    """Rank of a number among those of three digits, of which each power of ten has 900."""
     digits, power = f"{value:.2e}".split("e")
     return 900 * int(power) + round(float(digits) * 100) - 100
 
 
-def _value(index: int) -> float:
+def _value_at(index: int) -> float:
     power, digits = divmod(index, 900)
     return float(f"{digits + 100}e{power - 2}")
 
 
 @dataclass(frozen=True)
-class Course:
-    """A population's budget over the dates of a campaign that are still to be paid."""
+class BudgetCourse:
+    """A population's budget over the dates of a campaign that have not been charged yet."""
 
-    account: Account
-    dates: Sequence[Date]
-    asked: Mapping[str, Asked]
+    account: PopulationAccount
+    dates: Sequence[QuestionDate]
+    questions: Mapping[str, PricedQuestion]
 
     def costs(self, count: int | None = None) -> Counter[Cost]:
         """The costs of the first `count` dates, or of all."""
-        return Counter(self.asked[date.question].cost for date in self.dates[:count])
+        return Counter(self.questions[date.question].cost for date in self.dates[:count])
 
     @property
     def before(self) -> float:
-        """ε that is spent before."""
-        return self.account.spent()
+        """ε spent before the first of the dates."""
+        return self.account.spent_epsilon()
 
     @property
     def after(self) -> float:
-        """ε that is spent after the last date; above the limit, or infinite: it does not fit."""
-        return self.account.spent(self.costs())
+        """ε spent after the last date; it does not fit if above the limit or infinite."""
+        return self.account.spent_epsilon(self.costs())
 
     @property
     def fits(self) -> bool:
-        """True if the ledger would take every round."""
-        return self.account.carries(self.costs())
+        """True if the ledger would accept every round."""
+        return self.account.covers(self.costs())
 
-    def carried(self) -> int:
-        """How many dates the ledger would take, in their order."""
-        low, high = 0, len(self.dates) + 1
+    def dates_covered(self) -> int:
+        """Number of dates, in their order, that the ledger would accept."""
+        low = 0
+        high = len(self.dates) + 1
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (
-                (middle, high) if self.account.carries(self.costs(middle)) else (low, middle)
-            )
+            if self.account.covers(self.costs(middle)):
+                low = middle
+            else:
+                high = middle
         return low
 
-    def enough(self) -> float | None:
-        """The budget ε that would carry all dates, in three digits from above.
+    def sufficient_limit(self) -> float | None:
+        """The least budget ε of three digits that would cover all dates.
 
         None: none up to `LARGEST_LIMIT`.
         """
         costs = self.costs()
-        low, high = _index(self.account.limit), _index(LARGEST_LIMIT)
-        if not self.account.carries(costs, _value(high)):
+        low = _rank(self.account.limit)
+        high = _rank(LARGEST_LIMIT)
+        if not self.account.covers(costs, _value_at(high)):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (
-                (low, middle) if self.account.carries(costs, _value(middle)) else (middle, high)
-            )
-        return _value(high)
+            if self.account.covers(costs, _value_at(middle)):
+                high = middle
+            else:
+                low = middle
+        return _value_at(high)
 
-    def points(self) -> list[tuple[int, float]]:
-        """ε spent after some of the dates, the first and the last among them: (milliseconds,
-        nats).
-        """
+    def spending(self) -> list[tuple[int, float]]:
+        """ε (nats) spent after some dates (milliseconds), including the first and the last."""
         count = len(self.dates)
         shown = sorted(
-            {round(1 + (count - 1) * place / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
+            {round(1 + (count - 1) * step / (MOST_POINTS - 1)) for step in range(MOST_POINTS)}
         )
         return [
-            (self.dates[one - 1].at, self.account.spent(self.costs(one))) for one in shown if count
+            (self.dates[number - 1].at, self.account.spent_epsilon(self.costs(number)))
+            for number in shown
+            if count
         ]
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a campaign will ask, and the course of every population's budget."""
+    """The priced questions of a campaign, and the course of every population's budget."""
 
-    asked: Mapping[str, Asked]
-    courses: tuple[Course, ...]
+    questions: Mapping[str, PricedQuestion]
+    courses: tuple[BudgetCourse, ...]
 
 
 def look_ahead(
     campaign: Campaign,
-    accounts: Mapping[str, Account],
-    dates: Sequence[Date],
-    asked: Mapping[str, Asked],
+    accounts: Mapping[str, PopulationAccount],
+    dates: Sequence[QuestionDate],
+    questions: Mapping[str, PricedQuestion],
 ) -> Outlook:
-    """The outlook over the given dates, those that are not charged yet.
+    """The outlook over the given dates, none of which has been charged yet.
 
-    Raises `ConfigError` as `check_responses`.
+    Raises `ConfigError` as `check_responses` does.
     """
-    check_responses(asked.values())
+    check_responses(questions.values())
     courses = []
     for population, account in accounts.items():
         names = {
             question.name for question in campaign.questions if question.population == population
         }
-        courses.append(Course(account, [date for date in dates if date.question in names], asked))
-    return Outlook(asked, tuple(courses))
+        courses.append(
+            BudgetCourse(account, [date for date in dates if date.question in names], questions)
+        )
+    return Outlook(questions, tuple(courses))
 
 
 def check_outlook(outlook: Outlook) -> None:
-    """Raises `BudgetExceeded` where a ledger does not carry all dates.
-
-    The message says what it would carry.
-    """
+    """Raise `BudgetExceeded` if a budget does not cover all dates, and say how many it covers."""
     for course in outlook.courses:
         if course.fits:
             continue
-        account, enough = course.account, course.enough()
+        account = course.account
+        sufficient = course.sufficient_limit()
         needed = (
-            "no budget would do" if enough is None else f"a budget of epsilon {enough:.4g} would do"
+            "no budget would cover all"
+            if sufficient is None
+            else f"a budget of epsilon {sufficient:.4g} would cover all"
         )
         raise BudgetExceeded(
-            f"the budget of population {account.population!r} does not carry the campaign: epsilon "
+            f"the budget of population {account.population!r} does not cover the campaign: epsilon "
             f"{course.before:.4g} of {account.limit:g} is spent at delta {account.delta:g}, and "
-            f"{len(course.dates)} "
-            f"rounds would bring it to {_number(course.after)} ({account.composition} "
-            f"composition); it carries the "
-            f"first {course.carried()} of them, and {needed} for all. Nothing was asked: plan "
-            f"fewer dates, a smaller "
-            f"epsilon, or total_epsilon"
+            f"{len(course.dates)} rounds would bring it to {_number(course.after)} "
+            f"({account.composition} composition); it covers the first {course.dates_covered()} of "
+            f"them, and {needed}. No round was opened: plan fewer dates, a smaller epsilon, or "
+            f"total_epsilon"
         )
 
 
@@ -259,27 +263,26 @@ def _number(epsilon: float) -> str:
     return f"{epsilon:.4g}" if math.isfinite(epsilon) else "no finite bound"
 
 
-def check_responses(asked: Iterable[Asked]) -> None:
-    """Raises `ConfigError` where people would answer one question with the response that they keep
-    to another.
+def check_responses(questions: Iterable[PricedQuestion]) -> None:
+    """Raise `ConfigError` if devices would answer one question with the memoised response to
+    another.
     """
     names: dict[tuple[str, str], str] = {}
-    for one in asked:
-        response, name = one.cost.mechanism.remembered, one.question.name
+    for priced in questions:
+        response, name = priced.cost.mechanism.remembered, priced.question.name
         if response is None:
             continue
-        other = names.setdefault((one.plan.population, response), name)
+        other = names.setdefault((priced.plan.population, response), name)
         if other != name:
             raise ConfigError(
                 f"questions {other!r} and {name!r} have the same number, question = "
-                f"{one.plan.question}: devices would "
-                "answer both with one kept response; give each a number that no other question to "
-                "these people has"
+                f"{priced.plan.question}: devices would answer both with one memoised response; "
+                f"give each a number of its own within the population"
             )
 
 
 def check_plans(campaign: Campaign, populations: Sequence[str], nodes: Sequence[str]) -> None:
-    """Raises `ConfigError` for a question to people or over nodes that the roster does not have."""
+    """Raise `ConfigError` for a question whose population or nodes are not in the roster."""
     for question in campaign.questions:
         if question.population not in populations:
             raise ConfigError(

@@ -8,9 +8,7 @@ from typing import Final, Protocol
 from shuffledp_core.clock import system_clock
 
 LOOK_SECONDS: Final = 60.0
-"""Longest sleep: a clock that is set, forward or back, or a machine that wakes up, is noticed so
-soon.
-"""
+"""Longest sleep, after which a changed clock or a resumed machine is noticed."""
 
 
 class Calendar(Protocol):
@@ -20,9 +18,7 @@ class Calendar(Protocol):
         """The time."""
 
     async def sleep_towards(self, moment: int) -> None:
-        """Returns when it is `moment`, or some time before: whoever waits looks at the clock
-        again.
-        """
+        """Return at `moment` or earlier; the caller checks the clock again."""
 
 
 class SystemCalendar:

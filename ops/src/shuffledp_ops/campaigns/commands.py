@@ -23,8 +23,8 @@ from shuffledp_ops.campaigns.budget import Outlook, check_outlook
 from shuffledp_ops.campaigns.clock import Calendar, SystemCalendar
 from shuffledp_ops.campaigns.config import Campaign, load_campaign, zone_named
 from shuffledp_ops.campaigns.results import INDEX, write_results
-from shuffledp_ops.campaigns.running import Runner, begin, check_same, outlook_of
-from shuffledp_ops.campaigns.state import Entry, State, Store
+from shuffledp_ops.campaigns.running import CampaignRunner, begin, check_same, outlook_of
+from shuffledp_ops.campaigns.state import CampaignState, CampaignStore, DateEntry
 from shuffledp_ops.rounds.saving import writable_folder
 
 PLAN: Final = "plan.json"
@@ -37,16 +37,17 @@ _WIDE: Final = 130
 
 
 def run_plan(file: Path, *, as_json: bool) -> None:
-    """Prints what the campaign costs, and draws the budget over its dates.
+    """Print what the campaign costs, and draw the budget over its dates.
 
-    Asks nobody anything but the accountant.
+    Calls no party but the accountant.
 
     Raises:
-        BudgetExceeded: after all is printed; the ledger does not carry it.
-        ShuffleDPError: the file is wrong, a price cannot be had, or the accountant cannot be asked.
+        BudgetExceeded: after everything is printed, if the budget does not cover the campaign.
+        ShuffleDPError: the file is invalid, a price cannot be computed, or the accountant cannot be
+            reached.
     """
     campaign = load_campaign(file)
-    state = Store(campaign.folder).read()
+    state = CampaignStore(campaign.folder).load()
     if state is not None:
         check_same(campaign, state)
     with writable_folder(campaign.folder, _OUT), working("planning"):
@@ -62,58 +63,59 @@ def run_plan(file: Path, *, as_json: bool) -> None:
 
 
 def run_campaign(file: Path, *, once: bool, go_on: bool, calendar: Calendar | None = None) -> None:
-    """Runs the campaign, see `Runner.run`.
+    """Run the campaign; see `CampaignRunner.run_dates`.
 
-    Its tables, pictures and page are made again after each date.
+    Its tables, pictures and page are regenerated after each date.
 
     Raises:
-        ConfigError: the file is wrong or was changed, or the campaign runs already.
-        BudgetExceeded: the ledger does not carry it; nothing is asked.
-        RoundFailed: a date that this call asked has no answer, or the campaign is stopped.
-        ShuffleDPError: as `Runner.run`.
+        ConfigError: the file is invalid or was changed, or the campaign is already running.
+        BudgetExceeded: the budget does not cover it; no round is opened.
+        RoundFailed: a date has no answer, or the campaign is stopped.
+        ShuffleDPError: as `CampaignRunner.run_dates`.
     """
     campaign = load_campaign(file)
     calendar = calendar or SystemCalendar()
-    store = Store(campaign.folder)
-    with writable_folder(campaign.folder, _OUT), store.locked():
-        asyncio.run(_run(campaign, store, calendar, once=once, go_on=go_on))
+    store = CampaignStore(campaign.folder)
+    with writable_folder(campaign.folder, _OUT), store.lock():
+        asyncio.run(_run_campaign(campaign, store, calendar, once=once, go_on=go_on))
 
 
-async def _run(
-    campaign: Campaign, store: Store, calendar: Calendar, *, once: bool, go_on: bool
+async def _run_campaign(
+    campaign: Campaign, store: CampaignStore, calendar: Calendar, *, once: bool, go_on: bool
 ) -> None:
-    state = store.read()
+    state = store.load()
     if state is None:
-        state = await _begun(campaign, store, calendar)
+        state = await _begin_campaign(campaign, store, calendar)
     check_same(campaign, state)
     if go_on and state.stopped is not None:
         state = msgspec.structs.replace(state, stopped=None)
-        store.write(state)
-    runner = Runner(campaign, store, state, calendar, _say)
-    runner.ended = lambda: write_results(campaign, runner.state, store.folder)
-    runner.ended()
+        store.save(state)
+    runner = CampaignRunner(campaign, store, state, calendar, _say)
+    runner.on_outcome = lambda: write_results(campaign, runner.state, store.folder)
+    runner.on_outcome()
     try:
-        await runner.run(once=once, go_on=go_on)
+        await runner.run_dates(once=once, go_on=go_on)
     finally:
-        runner.ended()
+        runner.on_outcome()
     _say(f"results: {store.folder / INDEX}")
-    if runner.failed:
+    if runner.failures:
         raise RoundFailed(
-            f"{runner.failed} of the dates have no answer; `shuffledp campaign status` says which "
-            f"and why"
+            f"{runner.failures} of the dates have no answer; see `shuffledp campaign status`"
         )
 
 
-async def _begun(campaign: Campaign, store: Store, calendar: Calendar) -> State:
-    """The state of a campaign that may begin, on disk: the ledgers carry all of it."""
+async def _begin_campaign(
+    campaign: Campaign, store: CampaignStore, calendar: Calendar
+) -> CampaignState:
+    """Plan a campaign that the budgets cover, and write its first state to disk."""
     with working("planning"):
         outlook = await outlook_of(campaign, None)
         write_plan(campaign, outlook, _plan(outlook))
         check_outlook(outlook)
     state = begin(
-        campaign, {name: asked.plan for name, asked in outlook.asked.items()}, calendar.now()
+        campaign, {name: priced.plan for name, priced in outlook.questions.items()}, calendar.now()
     )
-    store.write(state)
+    store.save(state)
     _say(f"campaign {campaign.name!r} begins: {len(state.entries)} dates")
     return state
 
@@ -124,7 +126,7 @@ def _say(line: str) -> None:
 
 
 def write_plan(campaign: Campaign, outlook: Outlook, plan: dict[str, Any]) -> None:
-    """Writes the plan as JSON and as a picture into the campaign's folder. Raises `OutputError`."""
+    """Write the plan as JSON and as a picture into the campaign's folder. Raises `OutputError`."""
     from shuffledp_ops.campaigns.pictures import draw_budget
 
     try:
@@ -141,13 +143,13 @@ def _plan(outlook: Outlook) -> dict[str, Any]:
         "questions": [
             {
                 "name": name,
-                "plan": msgspec.to_builtins(asked.plan),
-                "epsilon_certified": _finite(asked.analysis.bounds.certified),
-                "epsilon_corrupted": _finite(asked.analysis.corrupted.epsilon),
-                "standard_error": asked.analysis.standard_error,
-                "messages_per_user": asked.cost.mechanism.messages_per_user,
+                "plan": msgspec.to_builtins(priced.plan),
+                "epsilon_certified": _finite(priced.analysis.bounds.certified),
+                "epsilon_corrupted": _finite(priced.analysis.corrupted.epsilon),
+                "standard_error": priced.analysis.standard_error,
+                "messages_per_user": priced.cost.mechanism.messages_per_user,
             }
-            for name, asked in outlook.asked.items()
+            for name, priced in outlook.questions.items()
         ],
         "populations": [
             {
@@ -160,7 +162,7 @@ def _plan(outlook: Outlook) -> dict[str, Any]:
                 "spent_before": _finite(course.before),
                 "spent_after": _finite(course.after),
                 "fits": course.fits,
-                "course": [{"at": at, "spent": _finite(spent)} for at, spent in course.points()],
+                "course": [{"at": at, "spent": _finite(spent)} for at, spent in course.spending()],
             }
             for course in outlook.courses
         ],
@@ -173,7 +175,7 @@ def _finite(value: float) -> float | None:
 
 def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    told = any(asked.question.mix is not Mix.PLAIN for asked in outlook.asked.values())
+    show_mixing = any(priced.question.mix is not Mix.PLAIN for priced in outlook.questions.values())
     headings = (
         "question",
         "population",
@@ -184,11 +186,11 @@ def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
         "± s.e.",
         "messages each",
     )
-    questions = _table(*headings, *(["mixing"] if told else []))
-    for name, asked in outlook.asked.items():
+    questions = _table(*headings, *(["mixing"] if show_mixing else []))
+    for name, priced in outlook.questions.items():
         left = sum(date.question == name for course in outlook.courses for date in course.dates)
-        plan, error = asked.plan, f"{asked.analysis.standard_error:,.1f}"
-        messages = f"{asked.cost.mechanism.messages_per_user:,}"
+        plan, error = priced.plan, f"{priced.analysis.standard_error:,.1f}"
+        messages = f"{priced.cost.mechanism.messages_per_user:,}"
         cells = (
             plan.population,
             f"{left:,}",
@@ -198,7 +200,7 @@ def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
             error,
             messages,
         )
-        questions.add_row(name, *cells, *([asked.question.mix.value] if told else []))
+        questions.add_row(name, *cells, *([priced.question.mix.value] if show_mixing else []))
     console.print(questions)
     people = _table(
         "population", "spent now", "after the last date", "limit", "δ", "composition", ""
@@ -220,13 +222,13 @@ def _print_plan(campaign: Campaign, outlook: Outlook) -> None:
 
 
 def run_status(file: Path, *, as_json: bool) -> None:
-    """Prints every date and how it stands, from what is written down; asks nobody.
+    """Print every date and its state, as recorded on disk; calls no party.
 
     Raises:
-        ConfigError: the file is wrong or was changed, or the campaign has not begun.
+        ConfigError: the file is invalid or was changed, or the campaign has not begun.
     """
     campaign = load_campaign(file)
-    state = Store(campaign.folder).read()
+    state = CampaignStore(campaign.folder).load()
     if state is None:
         raise ConfigError(
             f"campaign {campaign.name!r} has not begun: `shuffledp campaign run {file}`"
@@ -238,11 +240,11 @@ def run_status(file: Path, *, as_json: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDE)
     console.print(_status_table(campaign, state))
     if state.stopped is not None:
-        console.print(f"Stopped: {state.stopped}. To go on: --go-on", markup=False, soft_wrap=True)
+        console.print(f"Stopped: {state.stopped}. Resume: --go-on", markup=False, soft_wrap=True)
     console.print(f"Results: {campaign.folder / INDEX}", markup=False, soft_wrap=True)
 
 
-def _status_table(campaign: Campaign, state: State) -> Table:
+def _status_table(campaign: Campaign, state: CampaignState) -> Table:
     table = _table("date", "question", "outcome", "tries", "round", "reports", "ε spent", "charge")
     for entry in state.entries:
         zone = zone_named(campaign.schedule_of(campaign.question(entry.question)).zone)
@@ -251,7 +253,7 @@ def _status_table(campaign: Campaign, state: State) -> Table:
     return table
 
 
-def _status(entry: Entry) -> tuple[str, ...]:
+def _status(entry: DateEntry) -> tuple[str, ...]:
     last = entry.last
     if last is None:
         return (entry.outcome.value, "", "", "", "", "")

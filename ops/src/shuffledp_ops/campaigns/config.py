@@ -47,7 +47,7 @@ class AfterFailure(StrEnum):
     STOP = "stop"
 
 
-class Missed(StrEnum):
+class MissedPolicy(StrEnum):
     """What happens to a date that passed while nothing ran: it is left out, or asked late."""
 
     SKIP = "skip"
@@ -108,7 +108,7 @@ class Schedule(Section, frozen=True, kw_only=True):
         return (last - self.first).days // self.every_days + 1
 
 
-class Question(Section, frozen=True, kw_only=True):
+class CampaignQuestion(Section, frozen=True, kw_only=True):
     """One question of a campaign. ε and δ in nats and as chances.
 
     `colluding` is 5 % of `min_reports` by default.
@@ -217,9 +217,9 @@ class Campaign(Section, frozen=True, kw_only=True):
     name: str
     keys: Path
     schedule: Schedule
-    questions: tuple[Question, ...]
+    questions: tuple[CampaignQuestion, ...]
     out: Path | None = None
-    missed: Missed = Missed.SKIP
+    missed: MissedPolicy = MissedPolicy.SKIP
     grace_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
@@ -242,11 +242,11 @@ class Campaign(Section, frozen=True, kw_only=True):
         """Folder of everything that the campaign leaves."""
         return (self.out or Path("out")) / f"campaign-{self.name}"
 
-    def question(self, name: str) -> Question:
+    def question(self, name: str) -> CampaignQuestion:
         """The question of that name."""
         return next(question for question in self.questions if question.name == name)
 
-    def schedule_of(self, question: Question) -> Schedule:
+    def schedule_of(self, question: CampaignQuestion) -> Schedule:
         """When the question is asked: its own schedule, or the campaign's."""
         return question.schedule or self.schedule
 
@@ -258,20 +258,22 @@ class Campaign(Section, frozen=True, kw_only=True):
         that run.
         """
         fields = {
-            name: value for name, value in _chosen(self).items() if name not in {"keys", "out"}
+            name: value
+            for name, value in _changed_fields(self).items()
+            if name not in {"keys", "out"}
         }
         return hashlib.sha256(
             msgspec.json.encode(fields, enc_hook=str, order="deterministic")
         ).hexdigest()
 
 
-def _chosen(section: Section) -> dict[str, Any]:
+def _changed_fields(section: Section) -> dict[str, Any]:
     """The fields of a section, and of those inside it, that are not as by default."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Section):
-            return _chosen(value)
-        return [plain(one) for one in value] if isinstance(value, tuple) else value
+            return _changed_fields(value)
+        return [plain(item) for item in value] if isinstance(value, tuple) else value
 
     fields = ((field, getattr(section, field.name)) for field in msgspec.structs.fields(section))
     return {field.encode_name: plain(value) for field, value in fields if value != field.default}

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from shuffledp.bars import ESTIMATE, TRUTH
-from shuffledp_ops.campaigns.budget import Course, Outlook
-from shuffledp_ops.campaigns.config import Question
-from shuffledp_ops.campaigns.results import Line
-from shuffledp_ops.campaigns.state import Outcome
-from shuffledp_ops.rounds.picture import QUIET, quiet
+from shuffledp_ops.campaigns.budget import BudgetCourse, Outlook
+from shuffledp_ops.campaigns.config import CampaignQuestion
+from shuffledp_ops.campaigns.results import DatedAnswer
+from shuffledp_ops.campaigns.state import DateOutcome
+from shuffledp_ops.rounds.picture import QUIET, hide_frame
 
 MOST_LINES: Final = 8
 """Values of a histogram with a line of their own, the most frequent ones; of more nobody tells the
@@ -51,8 +51,8 @@ def draw_budget(outlook: Outlook) -> bytes:
     return _png(figure)
 
 
-def _draw_course(axes: Axes, course: Course) -> None:
-    account, points = course.account, course.points()
+def _draw_course(axes: Axes, course: BudgetCourse) -> None:
+    account, points = course.account, course.spending()
     highest = max(
         2 * account.limit, 1e-9
     )  # what lies far beyond the limit is no part of the picture
@@ -80,24 +80,25 @@ def _draw_course(axes: Axes, course: Course) -> None:
     _dress(axes)
 
 
-def draw_answers(question: Question, lines: Sequence[Line]) -> bytes:
+def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> bytes:
     """The answers to a question over time with their 95 % intervals, and below them the ε spent, as
     PNG.
     """
     figure = Figure(figsize=(9, 5.6), dpi=130, layout="constrained")
     above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
-    answered = [line for line in lines if line.answer is not None and line.answer.accepted > 0]
+    answered = [row for row in rows if row.answer is not None and row.answer.accepted > 0]
     if answered and answered[0].answer is not None:
         (_draw_means if answered[0].answer.is_sum else _draw_shares)(above, answered)
     else:
         above.text(0.5, 0.5, "no answer yet", transform=above.transAxes, ha="center", color=QUIET)
         above.set_yticks([])
     _mark_gaps(
-        above, [line for line in lines if line.entry.outcome in {Outcome.FAILED, Outcome.MISSED}]
+        above,
+        [row for row in rows if row.entry.outcome in {DateOutcome.FAILED, DateOutcome.MISSED}],
     )
-    known = [(line.when, line.entry.last.spent) for line in lines if line.entry.last is not None]
-    days = _days([day for day, spent in known if spent is not None])
-    spent = [spent for _, spent in known if spent is not None]
+    spending = [(row.when, row.entry.last.spent) for row in rows if row.entry.last is not None]
+    days = _days([day for day, spent in spending if spent is not None])
+    spent = [spent for _, spent in spending if spent is not None]
     below.step(days, spent, where="post", color=ESTIMATE, lw=1.8)
     below.plot(days, spent, "o", color=ESTIMATE, ms=3.5)
     below.set_ylim(bottom=0)
@@ -108,11 +109,11 @@ def draw_answers(question: Question, lines: Sequence[Line]) -> bytes:
     return _png(figure)
 
 
-def _mark_gaps(axes: Axes, lines: Sequence[Line]) -> None:
-    for line, day in zip(lines, _days([line.when for line in lines]), strict=True):
+def _mark_gaps(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    for row, day in zip(rows, _days([row.when for row in rows]), strict=True):
         axes.axvline(day, color=QUIET, ls=":", lw=1.2)
         axes.annotate(
-            line.entry.outcome.value,
+            row.entry.outcome.value,
             (day, 0.98),
             xycoords=("data", "axes fraction"),
             rotation=90,
@@ -123,22 +124,22 @@ def _mark_gaps(axes: Axes, lines: Sequence[Line]) -> None:
         )
 
 
-def _draw_means(axes: Axes, lines: Sequence[Line]) -> None:
-    _draw_line(axes, _days([line.when for line in lines]), lines, 0, 1.0, 0, "mean")
+def _draw_means(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    _draw_value(axes, _days([row.when for row in rows]), rows, 0, 1.0, 0, "mean")
     axes.set_ylabel("mean, with 95 % intervals")
 
 
-def _draw_shares(axes: Axes, lines: Sequence[Line]) -> None:
-    answers = [line.answer for line in lines if line.answer is not None]
-    values = min(len(one.values) for one in answers)
-    totals = [sum(one.values[value] for one in answers) for value in range(values)]
+def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
+    answers = [row.answer for row in rows if row.answer is not None]
+    values = min(len(answer.values) for answer in answers)
+    totals = [sum(answer.values[value] for answer in answers) for value in range(values)]
     shown = sorted(sorted(range(values), key=totals.__getitem__, reverse=True)[:MOST_LINES])
-    days = _days([line.when for line in lines])
+    days = _days([row.when for row in rows])
     # Side by side, so that no interval hides another.
     apart = np.timedelta64(int((days[-1] - days[0]).astype(int)) // 150, "s")
-    for place, value in enumerate(shown):
-        aside = (2 * place - len(shown) + 1) * apart // 2
-        _draw_line(axes, days + aside, lines, value, 100.0, place, f"value {value}")
+    for index, value in enumerate(shown):
+        aside = (2 * index - len(shown) + 1) * apart // 2
+        _draw_value(axes, days + aside, rows, value, 100.0, index, f"value {value}")
     rest = values - len(shown)
     axes.set_ylabel(
         "% of reports, 95 % intervals"
@@ -146,28 +147,31 @@ def _draw_shares(axes: Axes, lines: Sequence[Line]) -> None:
     )
 
 
-def _draw_line(
+def _draw_value(
     axes: Axes,
     days: NDArray[np.datetime64],
-    lines: Sequence[Line],
+    rows: Sequence[DatedAnswer],
     value: int,
     scale: float,
-    place: int,
+    index: int,
     label: str,
 ) -> None:
     """One value of the answers for each report, times `scale`, with its intervals."""
-    answers = [line.answer for line in lines if line.answer is not None]
-    columns = ([one.values for one in answers], *zip(*(one.bounds for one in answers), strict=True))
+    answers = [row.answer for row in rows if row.answer is not None]
+    columns = (
+        [answer.values for answer in answers],
+        *zip(*(answer.bounds for answer in answers), strict=True),
+    )
     centres, lows, highs = (
         np.array(
             [
-                numbers[value] * scale / one.accepted
-                for one, numbers in zip(answers, column, strict=True)
+                numbers[value] * scale / answer.accepted
+                for answer, numbers in zip(answers, column, strict=True)
             ]
         )
         for column in columns
     )
-    colour, mark = COLOURS[place], MARKS[place]
+    colour, mark = COLOURS[index], MARKS[index]
     axes.plot(days, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
     # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what
     # is possible.
@@ -188,7 +192,7 @@ def _dress(axes: Axes) -> None:
     handles, _ = axes.get_legend_handles_labels()
     if handles:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8.5)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def _png(figure: Figure) -> bytes:

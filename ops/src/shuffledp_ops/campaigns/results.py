@@ -18,8 +18,8 @@ import msgspec
 from shuffledp.pages import self_contained, shown
 from shuffledp_core.errors import OutputError
 from shuffledp_core.files import size_of, write_atomic
-from shuffledp_ops.campaigns.config import Campaign, Question, zone_named
-from shuffledp_ops.campaigns.state import ROUNDS, Entry, State
+from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, zone_named
+from shuffledp_ops.campaigns.state import ROUNDS, CampaignState, DateEntry
 from shuffledp_ops.rounds.page import PAGE
 from shuffledp_ops.rounds.reading import LARGEST, MOST_BYTES
 
@@ -37,7 +37,7 @@ population's so far.
 Numbers: TypeAlias = tuple[float, ...]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SavedAnswer(msgspec.Struct, frozen=True):
     """The part of a saved round's `report.json` that is shown here: one number for a sum, else one
     for each value.
     """
@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
     delta: float
 
     def __post_init__(self) -> None:
-        columns = (self.values, _numbers(self.standard_error), *self.bounds)
+        columns = (self.values, _as_tuple(self.standard_error), *self.bounds)
         if not self.values or len({len(column) for column in columns}) != 1:
             raise ValueError("an answer has one error and one interval for each of its values")
         if not all(abs(number) <= LARGEST for column in columns for number in column):
@@ -64,53 +64,55 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def values(self) -> Numbers:
         """The estimates."""
-        return _numbers(self.estimate)
+        return _as_tuple(self.estimate)
 
     @property
     def bounds(self) -> tuple[Numbers, Numbers]:
         """The 95 % intervals' lower and upper ends."""
-        return _numbers(self.interval_95[0]), _numbers(self.interval_95[1])
+        return _as_tuple(self.interval_95[0]), _as_tuple(self.interval_95[1])
 
 
-def _numbers(one: float | Numbers) -> Numbers:
-    return one if isinstance(one, tuple) else (one,)
+def _as_tuple(value: float | Numbers) -> Numbers:
+    return value if isinstance(value, tuple) else (value,)
 
 
 @dataclass(frozen=True)
-class Line:
+class DatedAnswer:
     """One date of a question, with its answer where there is one and its folder is still here."""
 
-    entry: Entry
+    entry: DateEntry
     when: datetime
-    answer: Answer | None
+    answer: SavedAnswer | None
 
 
-def lines_of(campaign: Campaign, question: Question, state: State, folder: Path) -> list[Line]:
+def dated_answers(
+    campaign: Campaign, question: CampaignQuestion, state: CampaignState, folder: Path
+) -> list[DatedAnswer]:
     """The dates of a question in their order, on the clocks of its zone."""
     zone = zone_named(campaign.schedule_of(question).zone)
     return [
-        Line(entry, datetime.fromtimestamp(entry.at / 1000, zone), _answer(entry, folder))
+        DatedAnswer(entry, datetime.fromtimestamp(entry.at / 1000, zone), _answer(entry, folder))
         for entry in state.entries
         if entry.question == question.name
     ]
 
 
-def _answer(entry: Entry, folder: Path) -> Answer | None:
+def _answer(entry: DateEntry, folder: Path) -> SavedAnswer | None:
     if entry.last is None or entry.last.accepted is None:
         return None
     file = folder / ROUNDS / entry.last.round_id / "report.json"
     if size_of(file) > MOST_BYTES:
         return None
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Answer)
+        return msgspec.json.decode(file.read_bytes(), type=SavedAnswer)
     except (
         OSError,
         msgspec.DecodeError,
-    ):  # moved away or damaged: `shuffledp results show` fetches it again
+    ):  # moved or damaged; `shuffledp results show` refetches it
         return None
 
 
-def write_results(campaign: Campaign, state: State, folder: Path) -> None:
+def write_results(campaign: Campaign, state: CampaignState, folder: Path) -> None:
     """Writes a table and a picture for each question, and the page, each whole or not at all.
 
     Raises `OutputError`.
@@ -119,9 +121,9 @@ def write_results(campaign: Campaign, state: State, folder: Path) -> None:
 
     try:
         for question in campaign.questions:
-            lines = lines_of(campaign, question, state, folder)
-            write_atomic(folder / f"{question.name}.csv", table(lines).encode())
-            write_atomic(folder / f"{question.name}.png", draw_answers(question, lines))
+            rows = dated_answers(campaign, question, state, folder)
+            write_atomic(folder / f"{question.name}.csv", table(rows).encode())
+            write_atomic(folder / f"{question.name}.png", draw_answers(question, rows))
         write_atomic(folder / INDEX, page(campaign, state, folder).encode())
     except OSError as error:
         raise OutputError(
@@ -129,21 +131,21 @@ def write_results(campaign: Campaign, state: State, folder: Path) -> None:
         ) from error
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(rows: Sequence[DatedAnswer]) -> str:
     """The table of a question as CSV: a row for each date, or for each value of its histogram."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row for line in lines for row in _rows(line))
+    writer.writerows(cells for row in rows for cells in _csv_rows(row))
     return text.getvalue()
 
 
-def _rows(line: Line) -> Iterator[dict[str, object]]:
-    entry, answer, last = line.entry, line.answer, line.entry.last
+def _csv_rows(row: DatedAnswer) -> Iterator[dict[str, object]]:
+    entry, answer, last = row.entry, row.answer, row.entry.last
     shared: dict[str, object] = {
         "question": entry.question,
         "number": entry.number,
-        "date": line.when.isoformat(),
+        "date": row.when.isoformat(),
         "outcome": entry.outcome.value,
         "tries": len(entry.attempts),
     }
@@ -159,7 +161,7 @@ def _rows(line: Line) -> Iterator[dict[str, object]]:
         "report": f"{ROUNDS}/{last.round_id}/{PAGE}",
     }
     lows, highs = answer.bounds
-    columns = zip(answer.values, _numbers(answer.standard_error), lows, highs, strict=True)
+    columns = zip(answer.values, _as_tuple(answer.standard_error), lows, highs, strict=True)
     for value, (estimate, error, low, high) in enumerate(columns):
         numbers = {"estimate": estimate, "standard_error": error, "low_95": low, "high_95": high}
         yield {**shared, "value": "" if answer.is_sum else value, **numbers}
@@ -169,7 +171,7 @@ def _blank(value: float | None) -> object:
     return "" if value is None else value
 
 
-def page(campaign: Campaign, state: State, folder: Path) -> str:
+def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
     """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds'
     reports.
     """
@@ -188,14 +190,14 @@ def page(campaign: Campaign, state: State, folder: Path) -> str:
             for head in ("date", "outcome", "reports", "ε certified", "ε spent", "")
         ]
         parts.append("</tr></thead><tbody>")
-        parts += [_html_row(line) for line in lines_of(campaign, question, state, folder)]
+        parts += [_html_row(row) for row in dated_answers(campaign, question, state, folder)]
         link = shown(f"{question.name}.csv")
         parts.append(f'</tbody></table><p><a href="{link}">All numbers: {link}</a></p></section>')
     return self_contained(f"Campaign {campaign.name}", _STYLE, "\n".join(parts), "; img-src data:")
 
 
-def _html_row(line: Line) -> str:
-    last, answer = line.entry.last, line.answer
+def _html_row(row: DatedAnswer) -> str:
+    last, answer = row.entry.last, row.answer
     error = f": {last.error}" if last is not None and last.error else ""
     link = (
         ""
@@ -203,13 +205,13 @@ def _html_row(line: Line) -> str:
         else f'<a href="{ROUNDS}/{last.round_id}/{PAGE}">report</a>'
     )
     cells = (
-        f"{line.entry.outcome}{error}",
+        f"{row.entry.outcome}{error}",
         "" if answer is None else f"{answer.accepted:,}",
         "" if answer is None or answer.epsilon is None else f"{answer.epsilon:.4g}",
         "" if last is None or last.spent is None else f"{last.spent:.4g}",
     )
-    row = "".join(f"<td>{shown(cell)}</td>" for cell in cells)
-    return f"<tr><th>{line.when:%Y-%m-%d %H:%M}</th>{row}<td>{link}</td></tr>"
+    columns = "".join(f"<td>{shown(cell)}</td>" for cell in cells)
+    return f"<tr><th>{row.when:%Y-%m-%d %H:%M}</th>{columns}<td>{link}</td></tr>"
 
 
 def _picture(file: Path, words: str) -> Iterator[str]:

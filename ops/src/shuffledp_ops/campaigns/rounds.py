@@ -1,4 +1,4 @@
-"""One round of a campaign at the analyst: found again, or opened, and followed to its end."""
+"""One round of a campaign at the analyst: looked up or opened, and followed to its end."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import StageClock, control_of, follow_round, open_round
 
 PATIENCE_SECONDS: Final = 600.0
-"""So long an analyst that does not answer is asked again, before the command gives up; the next one
-goes on.
-"""
+"""How long an analyst that does not answer is retried; a later run of the command resumes."""
 
 PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class RoundOutcome:
     """How a round ended: with a verified report, or with the error that ended it."""
 
     report: RoundReport | None = None
@@ -48,48 +46,46 @@ class Ended:
 
 
 class NeverOpenedError(ShuffleDPError):
-    """The analyst does not know the round, and it is too late to open it."""
+    """The analyst does not have the round, and it is too late to open it."""
 
 
-async def round_to_its_end(
+async def run_round_to_end(
     deployment: Deployment,
     plan: RoundPlan,
     round_id: str,
     may_open: Callable[[], bool],
-    opened: Callable[[], None],
+    on_opened: Callable[[], None],
     patience: float = PATIENCE_SECONDS,
-) -> Ended:
-    """Follows the round of this name to its end, and opens it where the analyst does not know it.
+) -> RoundOutcome:
+    """Follow the round with this id to its end; open it first if the analyst does not have it.
 
-    Asked first is always whether it is there: so a round whose opening was cut short is found,
-    never opened twice.
+    The analyst is always asked for the round first, so that a round whose opening was interrupted
+    is not opened twice.
 
     Args:
         deployment: the operator's.
-        plan: what to ask.
-        round_id: drawn by the caller, and written down.
-        may_open: whether an unknown round is opened.
-        opened: called once it is open.
-        patience: seconds in which an analyst that does not answer is asked again, from its last
-            word on.
+        plan: the round's plan.
+        round_id: drawn by the caller, and recorded on disk.
+        may_open: returns True if a round that does not exist may be opened.
+        on_opened: called once it is open.
+        patience: for how many seconds after its last answer the analyst is retried.
 
     Raises:
-        NeverOpenedError: it is unknown, and may not be opened any more.
-        UnreachableError: the analyst does not answer; nothing is known about the round.
-        ShuffleDPError: the operator's own keys or files are wrong; nothing is known about the
-            round.
+        NeverOpenedError: the round does not exist, and may no longer be opened.
+        UnreachableError: the analyst does not answer; the round's state is unknown.
+        ShuffleDPError: the operator's own keys or files are invalid; the round's state is unknown.
     """
     waiting = _Patience(patience)
     refused: ShuffleDPError | None = None
     while True:
         try:
-            return await _ended(deployment, round_id, waiting.answered)
+            return await _follow_to_end(deployment, round_id, waiting.reset)
         except UnknownRoundError as error:
             if refused is not None:
-                return Ended(error=refused)
+                return RoundOutcome(error=refused)
             if not may_open():
                 raise NeverOpenedError(
-                    f"round {round_id} is not known to the analyst, and its date is over"
+                    f"the analyst has no round {round_id}, and its date has passed"
                 ) from error
         except UnreachableError as error:
             await waiting.after(error)
@@ -97,33 +93,29 @@ async def round_to_its_end(
         try:
             async with control_of(deployment) as control:
                 await open_round(control, plan, round_id)
-        except (
-            UnreachableError
-        ) as error:  # the analyst, or a node: then the round's own end says which
+        except UnreachableError as error:  # the analyst, or a node, which the round's result names
             await waiting.after(error)
         except ShuffleDPError as error:
-            refused = error  # a round that was begun says the same at its end
+            refused = error  # if the round was begun, its result has the same error
         else:
-            opened()
+            on_opened()
 
 
 class _Patience:
-    """Growing pauses between questions to a party that is away, for so many seconds since it did
-    not answer first.
-    """
+    """Growing pauses between calls to an unreachable party, up to a limit on their total time."""
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
-        self.answered()
+        self.reset()
 
-    def answered(self) -> None:
-        """The party is there: the next time that it is away is counted from its own beginning."""
+    def reset(self) -> None:
+        """Restart the limit, because the party has answered."""
         self._until: float | None = None
         self._pause = PAUSE_SECONDS
 
     async def after(self, error: UnreachableError) -> None:
-        """A pause; raises the error where patience is over, or a person has to mend something."""
+        """Pause; raise the error if the time is over or if retrying cannot help."""
         now = self._loop.time()
         if self._until is None:
             self._until = now + self._seconds
@@ -133,26 +125,28 @@ class _Patience:
         self._pause = min(2 * self._pause, MOST_PAUSE_SECONDS)
 
 
-async def _ended(deployment: Deployment, round_id: str, heard: Callable[[], None]) -> Ended:
+async def _follow_to_end(
+    deployment: Deployment, round_id: str, on_event: Callable[[], None]
+) -> RoundOutcome:
     with Stages(Console(stderr=True, quiet=not sys.stderr.isatty())) as stages:
         async with control_of(deployment) as control:
             signed = await follow_round(
-                control, round_id, stages, StageClock(), accepting=True, heard=heard
+                control, round_id, stages, StageClock(), accepting=True, heard=on_event
             )
         stages.finish()
     try:
         failure = _failure(deployment, signed, round_id)
         if failure is not None:
-            return Ended(error=failure)
-        return Ended(report=(await fetch(deployment, round_id)).report)
+            return RoundOutcome(error=failure)
+        return RoundOutcome(report=(await fetch(deployment, round_id)).report)
     except DocumentError as error:
-        return Ended(error=error)
+        return RoundOutcome(error=error)
 
 
 def _failure(deployment: Deployment, signed: Signed, round_id: str) -> ShuffleDPError | None:
-    """The error that a failed result names.
+    """The error in a failed round's result.
 
-    Raises `DocumentError` for one that is not this round's.
+    Raises `DocumentError` for the result of another round.
     """
     roster = deployment.roster
     result = verify_from(roster.analyst, signed, Result)
@@ -166,4 +160,4 @@ def _failure(deployment: Deployment, signed: Signed, round_id: str) -> ShuffleDP
 
 
 HOPELESS: Final = (ConfigError, DocumentError, RoundStateError)
-"""Errors of a round that another one would have as well."""
+"""Errors that a retry would meet again."""

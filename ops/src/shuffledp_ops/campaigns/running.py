@@ -1,7 +1,7 @@
-"""A campaign at work: one date after the other, whatever stops it in between.
+"""Running a campaign, one date after the other, so that it can be stopped at any time.
 
-Every step is written down before it is taken (`state`), so that after any end the next start goes
-on where this one was: an open round is followed, a date that has an answer is not asked again.
+Every step is recorded before it is taken (`state`), so that the next run resumes where this one
+ended: it follows an open round, and does not repeat a date that has an answer.
 """
 
 from __future__ import annotations
@@ -25,38 +25,54 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     by_code,
 )
-from shuffledp_ops.campaigns.account import Account, read_account
+from shuffledp_ops.campaigns.account import PopulationAccount, read_account
 from shuffledp_ops.campaigns.budget import (
     Outlook,
     check_outlook,
     check_plans,
     look_ahead,
     price,
-    priced,
+    price_question,
 )
 from shuffledp_ops.campaigns.clock import Calendar
-from shuffledp_ops.campaigns.config import AfterFailure, Campaign, Missed, Question, zone_named
-from shuffledp_ops.campaigns.rounds import HOPELESS, Ended, NeverOpenedError, round_to_its_end
+from shuffledp_ops.campaigns.config import (
+    AfterFailure,
+    Campaign,
+    CampaignQuestion,
+    MissedPolicy,
+    zone_named,
+)
+from shuffledp_ops.campaigns.rounds import (
+    HOPELESS,
+    NeverOpenedError,
+    RoundOutcome,
+    run_round_to_end,
+)
 from shuffledp_ops.campaigns.schedule import dates
-from shuffledp_ops.campaigns.state import Attempt, Entry, Outcome, Stage, State, Store
+from shuffledp_ops.campaigns.state import (
+    AttemptStage,
+    CampaignState,
+    CampaignStore,
+    DateEntry,
+    DateOutcome,
+    RoundAttempt,
+)
 from shuffledp_ops.keys.pki import Deployment, open_deployment
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.saving import save_round
 
 STOPPED: Final = (
-    "look at `shuffledp campaign status`, then go on with `shuffledp campaign run --go-on`"
+    "see `shuffledp campaign status`, then resume with `shuffledp campaign run --go-on`"
 )
 
 
-async def outlook_of(campaign: Campaign, state: State | None) -> Outlook:
-    """The outlook over all dates that are not charged yet.
-
-    Of a campaign that has begun with the plans it began with.
+async def outlook_of(campaign: Campaign, state: CampaignState | None) -> Outlook:
+    """The outlook over all dates that have not been charged; plans of a begun campaign are kept.
 
     Raises:
-        ConfigError: a question that cannot be asked of this deployment.
-        CannotCertify: one whose price cannot be had.
-        ShuffleDPError: the accountant cannot be asked.
+        ConfigError: a question does not fit this deployment.
+        CannotCertify: a question's price cannot be computed.
+        ShuffleDPError: the accountant cannot be reached.
     """
     deployment = open_deployment(campaign.keys)
     roster = deployment.roster
@@ -65,280 +81,288 @@ async def outlook_of(campaign: Campaign, state: State | None) -> Outlook:
     accounts = await _accounts(deployment, campaign)
     if state is None:
         plan = dates(campaign)
-        asked = {
-            question.name: priced(
+        questions = {
+            question.name: price_question(
                 question, nodes, accounts[question.population], campaign.schedule_of(question).count
             )
             for question in campaign.questions
         }
-        return look_ahead(campaign, accounts, plan, asked)
+        return look_ahead(campaign, accounts, plan, questions)
     charged = {round_id for account in accounts.values() for round_id in account.charges}
-    asked = {
+    questions = {
         question.name: price(question, state.plans[question.name])
         for question in campaign.questions
     }
-    return look_ahead(campaign, accounts, state.unpaid(charged), asked)
+    return look_ahead(campaign, accounts, state.unpaid(charged), questions)
 
 
-async def _accounts(deployment: Deployment, campaign: Campaign) -> Mapping[str, Account]:
+async def _accounts(deployment: Deployment, campaign: Campaign) -> Mapping[str, PopulationAccount]:
     populations = dict.fromkeys(question.population for question in campaign.questions)
     return {population: await read_account(deployment, population) for population in populations}
 
 
-def begin(campaign: Campaign, plans: Mapping[str, RoundPlan], now: int) -> State:
+def begin(campaign: Campaign, plans: Mapping[str, RoundPlan], now: int) -> CampaignState:
     """The state of a campaign before its first round."""
     entries = tuple(
-        Entry(question=one.question, number=one.number, at=one.at) for one in dates(campaign)
+        DateEntry(question=date.question, number=date.number, at=date.at)
+        for date in dates(campaign)
     )
-    return State(
+    return CampaignState(
         name=campaign.name, digest=campaign.digest, began_at=now, plans=dict(plans), entries=entries
     )
 
 
-def check_same(campaign: Campaign, state: State) -> None:
-    """Raises `ConfigError` unless the file is still what the campaign began with, and the state of
-    its questions.
+def check_same(campaign: Campaign, state: CampaignState) -> None:
+    """Raise `ConfigError` if the file has changed since the campaign began, or the state does not
+    match its questions.
     """
     if state.digest != campaign.digest:
         raise ConfigError(
-            f"the file of campaign {campaign.name!r} was changed since its first round, and its "
-            f"budget was planned for "
-            "what it said then: put it back, or give the new one another name"
+            f"the file of campaign {campaign.name!r} was changed after its first round, and its "
+            f"budget was planned for the former content: restore it, or give the new campaign "
+            f"another name"
         )
     if state.plans.keys() != {question.name for question in campaign.questions}:
         raise ConfigError(
             f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the "
-            f"file's questions; "
-            "put a copy of it back"
+            f"file's questions; restore a copy"
         )
 
 
 @dataclass
-class Runner:
-    """Runs one campaign; its `store` is locked by the caller.
+class CampaignRunner:
+    """Runs one campaign; the caller holds the lock of `store`.
 
     Attributes:
-        campaign: as in its file.
+        campaign: the campaign's file.
         store: its folder.
-        state: how it stands; always what is on disk.
+        state: its state, always identical to the one on disk.
         calendar: the clock.
-        say: takes one line for people.
-        ended: called after each date with an outcome, and once for all that are left out together.
-        unanswered: places of the dates that were left without an answer since this runner was made.
-        opened: rounds that this runner opened, and has followed ever since.
-        checked: whether what is left is known to fit into the ledgers, or somebody knows that it
-            does not.
+        say: writes one line for the operator.
+        on_outcome: called after each date's outcome, and once for dates that are skipped together.
+        unanswered: indexes of the dates that this runner left without an answer.
+        opened: rounds that this runner opened and has followed without interruption.
+        checked: True once the remaining dates are known to fit the budgets, or the operator has
+            accepted that they do not.
     """
 
     campaign: Campaign
-    store: Store
-    state: State
+    store: CampaignStore
+    state: CampaignState
     calendar: Calendar
     say: Callable[[str], None]
-    ended: Callable[[], None] = lambda: None
+    on_outcome: Callable[[], None] = lambda: None
     unanswered: set[int] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
     checked: bool = False
 
     @property
-    def failed(self) -> int:
+    def failures(self) -> int:
         """Number of dates that this runner left without an answer."""
         return len(self.unanswered)
 
-    async def run(self, *, once: bool, go_on: bool = False) -> None:
-        """Asks every date when it comes, to the last one; with `once` only those that are due now.
+    async def run_dates(self, *, once: bool, go_on: bool = False) -> None:
+        """Run the rounds of every date when it comes; with `once` only of dates that are due now.
 
-        1. A round that was under way is followed to its end.
-        2. Dates for which it is too late are left out, where the file says so.
-        3. What is left must fit into the ledgers; with `go_on`, somebody knows that it does not.
-        4. One date after the other. Where the clock was ahead, and is set back, the dates that it
-           made missed are due again, and 3 is done again.
+        1. Follow a round that was in progress to its end.
+        2. Skip dates for which it is too late, if the file says so.
+        3. Check that the remaining dates fit the budgets; `go_on` continues even if they do not.
+        4. Run one date after the other. If the clock was ahead and is set back, the dates that were
+           missed for that reason become due again, and step 3 is repeated.
 
         Raises:
-            BudgetExceeded: step 3; or a ledger refused a round that was planned for.
+            BudgetExceeded: step 3 failed, or a ledger refused a round that was planned.
             RoundFailed: the campaign was stopped, now or before.
-            ShuffleDPError: the operator's own keys or files are wrong, or the analyst stays away.
+            ShuffleDPError: the operator's own keys or files are invalid, or the analyst cannot be
+                reached.
         """
         if self.state.stopped is not None:
             raise RoundFailed(
                 f"campaign {self.campaign.name!r} was stopped: {self.state.stopped}; {STOPPED}"
             )
-        self._set_right()
-        place = self.state.next_due()
-        if place is not None and self._running(place):  # 1
-            await self._settle(place)
-        self._leave_out()  # 2
-        while (place := self.state.next_due()) is not None:  # 4
-            entry = self.state.entries[place]
-            if once and self._from(place) > self.calendar.now():
-                self.say(f"nothing is due before {self._when(entry, self._from(place))}")
+        self._apply_clock()
+        index = self.state.next_due()
+        if index is not None and self._is_running(index):  # 1
+            await self._settle(index)
+        self._skip_missed()  # 2
+        while (index := self.state.next_due()) is not None:  # 4
+            entry = self.state.entries[index]
+            if once and self._earliest_start(index) > self.calendar.now():
+                self.say(f"nothing is due before {self._when(entry, self._earliest_start(index))}")
                 return
             if not self.checked:  # 3
                 await self._check(go_on=go_on)
             self.say(
                 f"{entry.question}, number {entry.number}, is due at {self._when(entry, entry.at)}"
             )
-            await self._settle(place)
-            self._set_right()
+            await self._settle(index)
+            self._apply_clock()
 
-    def _leave_out(self) -> None:
-        """Closes all dates that passed while nothing ran, in one step: there may be a thousand."""
+    def _skip_missed(self) -> None:
+        """Close all dates that passed while nothing ran, in one step: there may be a thousand."""
         left_out = {
-            place
-            for place, entry in enumerate(self.state.entries)
-            if entry.outcome is Outcome.DUE and not entry.attempts and self._late(entry.at)
+            index
+            for index, entry in enumerate(self.state.entries)
+            if entry.outcome is DateOutcome.DUE and not entry.attempts and self._is_late(entry.at)
         }
         if not left_out:
             return
         entries = tuple(
-            msgspec.structs.replace(entry, outcome=Outcome.MISSED) if place in left_out else entry
-            for place, entry in enumerate(self.state.entries)
+            msgspec.structs.replace(entry, outcome=DateOutcome.MISSED)
+            if index in left_out
+            else entry
+            for index, entry in enumerate(self.state.entries)
         )
         self._write(msgspec.structs.replace(self.state, entries=entries))
         self.unanswered |= left_out
-        self.ended()
-        for place in sorted(left_out):
-            self.say(f"{entries[place].question}, number {entries[place].number}: {Outcome.MISSED}")
+        self.on_outcome()
+        for index in sorted(left_out):
+            self.say(
+                f"{entries[index].question}, number {entries[index].number}: {DateOutcome.MISSED}"
+            )
 
     async def _check(self, *, go_on: bool) -> None:
         try:
             check_outlook(await outlook_of(self.campaign, self.state))
         except BudgetExceeded as error:
             if not go_on:
-                raise BudgetExceeded(f"{error}; or ask those that it carries: --go-on") from error
-            self.say(f"going on all the same: {error}")
+                raise BudgetExceeded(f"{error}; or run the dates it covers: --go-on") from error
+            self.say(f"continuing nevertheless: {error}")
         self.checked = True
 
-    def _when(self, entry: Entry, moment: int) -> str:
-        """A time on the clocks of the question's zone, as in its file."""
+    def _when(self, entry: DateEntry, moment: int) -> str:
+        """A moment in the time zone of the question."""
         zone = self.campaign.schedule_of(self.campaign.question(entry.question)).zone
         return f"{datetime.fromtimestamp(moment / 1000, zone_named(zone)):%Y-%m-%d %H:%M}, {zone}"
 
-    def _running(self, place: int) -> bool:
-        last = self.state.entries[place].last
+    def _is_running(self, index: int) -> bool:
+        last = self.state.entries[index].last
         return last is not None and last.running
 
-    def _write(self, state: State) -> None:
-        self.store.write(state)
+    def _write(self, state: CampaignState) -> None:
+        self.store.save(state)
         self.state = state
 
-    def _set_right(self) -> bool:
-        """Sees all dates by the clock as it is now, `State.at_time`.
+    def _apply_clock(self) -> bool:
+        """Correct all dates for the present clock (`CampaignState.at_time`).
 
-        True if some that were missed are due again.
+        Returns True if some missed dates are due again.
         """
         state = self.state.at_time(self.calendar.now(), self._grace)
         if state is self.state:
             return False
-        places = [
-            place
-            for place, (old, new) in enumerate(zip(self.state.entries, state.entries, strict=True))
+        indexes = [
+            index
+            for index, (old, new) in enumerate(zip(self.state.entries, state.entries, strict=True))
             if old.outcome is not new.outcome
         ]
         self._write(state)
-        if not places:
+        if not indexes:
             return False
-        self.unanswered.difference_update(places)
+        self.unanswered.difference_update(indexes)
         self.checked = False
-        self.ended()
-        self.say(
-            f"the clock was ahead and was set back: {len(places)} of the dates that were missed "
-            f"are still to come"
-        )
+        self.on_outcome()
+        self.say(f"the clock was ahead and was set back: {len(indexes)} missed dates are due again")
         return True
 
     @property
     def _grace(self) -> int:
-        """Milliseconds."""
+        """Grace of the campaign's dates, in milliseconds."""
         return round(self.campaign.grace_seconds * 1000)
 
-    def _from(self, place: int) -> int:
-        """When the next attempt of a date may begin.
-
-        While an earlier round is open, nobody is late.
-        """
-        entry = self.state.entries[place]
+    def _earliest_start(self, index: int) -> int:
+        """Earliest time of the next attempt of a date."""
+        entry = self.state.entries[index]
         question = self.campaign.question(entry.question)
         if entry.last is None:
             return entry.at
         return (entry.last.ended_at or entry.last.began_at) + round(question.retry_seconds * 1000)
 
-    def _late(self, since: int) -> bool:
+    def _is_late(self, since: int) -> bool:
         begins = max(since, self.state.ended_at)
-        return self.campaign.missed is Missed.SKIP and self.calendar.now() - begins > self._grace
+        return (
+            self.campaign.missed is MissedPolicy.SKIP and self.calendar.now() - begins > self._grace
+        )
 
-    async def _settle(self, place: int) -> None:
-        """Brings one date to its outcome. What is next follows from what is written down alone."""
-        question = self.campaign.question(self.state.entries[place].question)
-        while self.state.entries[place].outcome is Outcome.DUE:
-            last = self.state.entries[place].last
+    async def _settle(self, index: int) -> None:
+        """Bring one date to its outcome; each next step follows from the recorded state alone."""
+        question = self.campaign.question(self.state.entries[index].question)
+        while self.state.entries[index].outcome is DateOutcome.DUE:
+            last = self.state.entries[index].last
             if last is None or not last.running:
-                if last is not None and not await self._again(place, question, _error_of(last)):
-                    self._give_up(place, question, _error_of(last))
+                if last is not None and not await self._should_retry(
+                    index, question, _error_of(last)
+                ):
+                    self._fail_date(index, question, _error_of(last))
                     return
-                if not await self._begin(place):
+                if not await self._begin(index):
                     return
-            await self._attempt(place, question)
+            await self._attempt(index, question)
 
-    async def _begin(self, place: int) -> bool:
-        """Waits for a date, or for another try, and writes a new attempt down.
+    async def _begin(self, index: int) -> bool:
+        """Wait for a date or for its next attempt, and record a new attempt.
 
-        Returns False where it is too late for it, or another date may be due before it, since the
-        clock was set back.
+        Returns False if it is too late, or if another date may now be due earlier because the clock
+        was set back.
         """
-        while (since := self._from(place)) > self.calendar.now():
+        while (since := self._earliest_start(index)) > self.calendar.now():
             await self.calendar.sleep_towards(since)
-            if self._set_right():
+            if self._apply_clock():
                 return False
-        if self._late(since):
+        if self._is_late(since):
             self._close(
-                place, Outcome.FAILED if self.state.entries[place].attempts else Outcome.MISSED
+                index,
+                DateOutcome.FAILED if self.state.entries[index].attempts else DateOutcome.MISSED,
             )
             return False
-        # Written down before the analyst hears of it: after a crash it is asked for by this name.
-        attempt = Attempt(round_id=secrets.token_hex(16), began_at=self.calendar.now())
-        self._write(self.state.with_attempt(place, attempt))
+        # Recorded before the analyst is called: after a crash the round is looked up by this id.
+        attempt = RoundAttempt(round_id=secrets.token_hex(16), began_at=self.calendar.now())
+        self._write(self.state.with_attempt(index, attempt))
         return True
 
-    async def _attempt(self, place: int, question: Question) -> None:
-        """Brings the newest attempt to its end, wherever an earlier process left it."""
-        attempt = self.state.entries[place].last
+    async def _attempt(self, index: int, question: CampaignQuestion) -> None:
+        """Bring the newest attempt to its end, from the point where an earlier process left it."""
+        attempt = self.state.entries[index].last
         if attempt is None:
-            raise ValueError("an attempt is written down before it is made")
+            raise ValueError("an attempt is recorded before it is made")
 
-        def opened() -> None:
+        def record_opening() -> None:
             self.opened.add(attempt.round_id)
             self._write(
-                self.state.with_attempt(place, msgspec.structs.replace(attempt, stage=Stage.OPEN))
+                self.state.with_attempt(
+                    index, msgspec.structs.replace(attempt, stage=AttemptStage.OPEN)
+                )
             )
             self.say(f"round {attempt.round_id} is open for {question.open_seconds:g} s")
 
         try:
-            ended = await round_to_its_end(
-                # Opened anew for each round: over a year keys and roster are renewed.
+            outcome = await run_round_to_end(
+                # Read again for each round: during a campaign, keys and roster are renewed.
                 open_deployment(self.campaign.keys),
                 self.state.plans[question.name],
                 attempt.round_id,
                 may_open=lambda: (
-                    attempt.stage is Stage.OPENING and not self._late(attempt.began_at)
+                    attempt.stage is AttemptStage.OPENING and not self._is_late(attempt.began_at)
                 ),
-                opened=opened,
+                on_opened=record_opening,
             )
         except NeverOpenedError:
-            if attempt.stage is Stage.OPENING:
-                before = self.state.entries[place].attempts[:-1]
-                self._close(place, Outcome.FAILED if before else Outcome.MISSED, attempts=before)
+            if attempt.stage is AttemptStage.OPENING:
+                before = self.state.entries[index].attempts[:-1]
+                self._close(
+                    index, DateOutcome.FAILED if before else DateOutcome.MISSED, attempts=before
+                )
                 return
             words = (
-                f"the analyst no longer knows round {attempt.round_id}, which was open: look at "
-                f"its state folder"
+                f"the analyst has lost round {attempt.round_id}, which was open: check its state "
+                f"folder"
             )
-            ended = Ended(error=UnknownRoundError(words))
-        await self._keep(place, attempt, ended)
+            outcome = RoundOutcome(error=UnknownRoundError(words))
+        await self._keep(index, attempt, outcome)
 
-    async def _keep(self, place: int, attempt: Attempt, ended: Ended) -> None:
-        """Saves a round's documents, then writes down how it ended."""
-        report, error = ended.report, ended.error
+    async def _keep(self, index: int, attempt: RoundAttempt, outcome: RoundOutcome) -> None:
+        """Save a round's documents, then record its outcome."""
+        report, error = outcome.report, outcome.error
         if report is not None:
             folder = self.store.round_folder(attempt.round_id)
             try:
@@ -346,16 +370,15 @@ class Runner:
                 save_round(report, folder, trusted_files(self.campaign.keys))
             except OSError as failure:
                 raise OutputError(
-                    f"round {attempt.round_id} is published, and its documents cannot be written "
-                    f"into {folder}: "
-                    f"{failure.strerror}; make room, and run the campaign again: it asks for "
-                    f"nothing twice"
+                    f"round {attempt.round_id} is published, but its documents cannot be written "
+                    f"into {folder}: {failure.strerror}; make room, and run the campaign again: it "
+                    f"repeats no round"
                 ) from failure
-        question = self.campaign.question(self.state.entries[place].question)
-        spent, charge = await self._charged(question, attempt.round_id)
+        question = self.campaign.question(self.state.entries[index].question)
+        spent, charge = await self._read_charge(question, attempt.round_id)
         finished = msgspec.structs.replace(
             attempt,
-            stage=Stage.FAILED if report is None else Stage.PUBLISHED,
+            stage=AttemptStage.FAILED if report is None else AttemptStage.PUBLISHED,
             ended_at=self.calendar.now(),
             error=None if error is None else type(error).__name__,
             reason=None if error is None else str(error),
@@ -363,62 +386,59 @@ class Runner:
             spent=spent,
             charge=charge,
         )
-        attempts = (*self.state.entries[place].attempts[:-1], finished)
+        attempts = (*self.state.entries[index].attempts[:-1], finished)
         state = msgspec.structs.replace(self.state, ended_at=self._ended_at(attempt, question))
         if report is None:
-            self._write(state.with_entry(place, attempts=attempts))
-        else:  # in one: an answer that is written down is never asked for again
+            self._write(state.with_entry(index, attempts=attempts))
+        else:  # in one write: a date whose answer is recorded is not repeated
             self.state = state
-            self._close(place, Outcome.PUBLISHED, attempts=attempts)
+            self._close(index, DateOutcome.PUBLISHED, attempts=attempts)
 
-    def _ended_at(self, attempt: Attempt, question: Question) -> int:
-        """When a round ended: now.
+    def _ended_at(self, attempt: RoundAttempt, question: CampaignQuestion) -> int:
+        """End of a round: now, or for a round of an earlier process its closing time at the latest.
 
-        Of one that an earlier process left, no later than its submissions could close.
-
-        It may have ended while nothing ran, and no date waited for it then.
+        Such a round may have ended while nothing ran; then no later date had to wait for it.
         """
         now = self.calendar.now()
         if attempt.round_id in self.opened:
             return now
         return min(now, attempt.began_at + round(question.open_seconds * 1000))
 
-    async def _charged(self, question: Question, round_id: str) -> tuple[float | None, str | None]:
-        """The population's ε after a round, and what became of its charge.
-
-        None where nobody answers.
-        """
+    async def _read_charge(
+        self, question: CampaignQuestion, round_id: str
+    ) -> tuple[float | None, str | None]:
+        """The population's ε after a round and the state of its charge; None if unreachable."""
         try:
             deployment = open_deployment(self.campaign.keys)
             account = await read_account(deployment, question.population)
         except ShuffleDPError:
             return None, None
-        return account.spent(), account.charges.get(round_id, "none")
+        return account.spent_epsilon(), account.charges.get(round_id, "none")
 
-    async def _again(self, place: int, question: Question, error: ShuffleDPError) -> bool:
-        """True if a failed date is tried again: it may help, and leaves the budget of all later
-        dates whole.
-        """
-        attempts = self.state.entries[place].attempts
+    async def _should_retry(
+        self, index: int, question: CampaignQuestion, error: ShuffleDPError
+    ) -> bool:
+        """True if a retry can help and leaves enough budget for all later dates."""
+        attempts = self.state.entries[index].attempts
         if len(attempts) > question.retries or isinstance(error, (*HOPELESS, PolicyRefusal)):
             return False
         try:
             check_outlook(await outlook_of(self.campaign, self.state))
         except BudgetExceeded:
-            self.say(f"{question.name}: no budget for another try; it would be missing at the end")
+            self.say(f"{question.name}: no retry, because later dates need the remaining budget")
             return False
-        self.say(f"{question.name}: {error}; another try in {question.retry_seconds:g} s")
+        self.say(f"{question.name}: {error}; retry in {question.retry_seconds:g} s")
         return True
 
-    def _give_up(self, place: int, question: Question, error: ShuffleDPError) -> None:
+    def _fail_date(self, index: int, question: CampaignQuestion, error: ShuffleDPError) -> None:
         hopeless = isinstance(error, (*HOPELESS, PolicyRefusal))
         stopped = hopeless or question.after_failure is AfterFailure.STOP
-        entry = self.state.entries[place]
+        entry = self.state.entries[index]
         words = f"{entry.question}, number {entry.number}, has no answer: {error}"
-        changed = self.state.with_entry(place, outcome=Outcome.FAILED)
+        changed = self.state.with_entry(index, outcome=DateOutcome.FAILED)
         self._write(msgspec.structs.replace(changed, stopped=words) if stopped else changed)
-        self.unanswered.add(place)
-        self.ended()
+        self.unanswered.add(index)
+        self.on_outcome()
         self.say(words)
         if not stopped:
             return
@@ -426,14 +446,14 @@ class Runner:
             raise type(error)(f"{words}; the campaign is stopped: {STOPPED}")
         raise RoundFailed(f"{words}; the campaign is stopped: {STOPPED}")
 
-    def _close(self, place: int, outcome: Outcome, **changes: Any) -> None:
-        self._write(self.state.with_entry(place, outcome=outcome, **changes))
-        entry = self.state.entries[place]
-        if outcome is not Outcome.PUBLISHED:
-            self.unanswered.add(place)
-        self.ended()
+    def _close(self, index: int, outcome: DateOutcome, **changes: Any) -> None:
+        self._write(self.state.with_entry(index, outcome=outcome, **changes))
+        entry = self.state.entries[index]
+        if outcome is not DateOutcome.PUBLISHED:
+            self.unanswered.add(index)
+        self.on_outcome()
         self.say(f"{entry.question}, number {entry.number}: {outcome}")
 
 
-def _error_of(attempt: Attempt) -> ShuffleDPError:
-    return by_code(attempt.error or "RoundFailed")(attempt.reason or "no reason is known")
+def _error_of(attempt: RoundAttempt) -> ShuffleDPError:
+    return by_code(attempt.error or "RoundFailed")(attempt.reason or "no reason was recorded")

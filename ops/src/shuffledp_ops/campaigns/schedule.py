@@ -9,7 +9,7 @@ from shuffledp_ops.campaigns.config import Campaign, Schedule, zone_named
 
 
 @dataclass(frozen=True, slots=True)
-class Date:
+class QuestionDate:
     """One date of a question: its number, from 1, and when, in milliseconds since 1970."""
 
     question: str
@@ -18,12 +18,13 @@ class Date:
 
 
 def moments(schedule: Schedule) -> list[int]:
-    """The dates of a schedule in milliseconds since 1970, rising.
+    """The dates of a schedule in milliseconds since 1970, in ascending order.
 
-    An hour that a night in spring leaves out comes so much later; of an hour that there is twice it
-    is the first.
+    When clocks go forward, a time that does not exist is one hour later; when they go back, the
+    first of two equal times counts.
     """
-    zone, hour = zone_named(schedule.zone), time.fromisoformat(schedule.at)
+    zone = zone_named(schedule.zone)
+    hour = time.fromisoformat(schedule.at)
     days = (
         schedule.first + timedelta(days=schedule.every_days * number)
         for number in range(schedule.count)
@@ -31,15 +32,11 @@ def moments(schedule: Schedule) -> list[int]:
     return [round(datetime.combine(day, hour, zone).timestamp() * 1000) for day in days]
 
 
-def dates(campaign: Campaign) -> list[Date]:
-    """All dates of all questions, in the order in which they are asked: by time, then as in the
-    file.
-    """
-    found = [
-        Date(question.name, number, at)
+def dates(campaign: Campaign) -> list[QuestionDate]:
+    """All dates of all questions by time; those of one time are in the file's order."""
+    unsorted = [
+        QuestionDate(question.name, number, at)
         for question in campaign.questions
         for number, at in enumerate(moments(campaign.schedule_of(question)), start=1)
     ]
-    return sorted(
-        found, key=lambda date: date.at
-    )  # stable: questions of one time stay in the file's order
+    return sorted(unsorted, key=lambda date: date.at)  # a stable sort

@@ -1,8 +1,7 @@
-"""What a campaign has asked so far, on disk: written before anything is asked, so that a crash
-forgets nothing.
+"""The state of a campaign on disk, written before each step so that a crash loses nothing.
 
-A round's identifier is drawn and written down first; whoever starts again asks the analyst for it,
-and opens nothing twice. The values are pure; `Store` has the files and the lock.
+A round's identifier is drawn and recorded first. After a restart the analyst is asked for it, so
+that no round is opened twice. The values are pure; `CampaignStore` has the files and the lock.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import ConfigError, MalformedDocumentError, OutputError
 from shuffledp_core.files import write_atomic
 from shuffledp_core.state import claim_state
-from shuffledp_ops.campaigns.schedule import Date
+from shuffledp_ops.campaigns.schedule import QuestionDate
 
 STATE: Final = "state.json"
 ROUNDS: Final = "rounds"
@@ -32,8 +31,8 @@ Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**47)]
 """Milliseconds since 1970, in a year that a calendar has."""
 
 
-class Outcome(StrEnum):
-    """How a date stands."""
+class DateOutcome(StrEnum):
+    """State of a date."""
 
     DUE = "due"
     PUBLISHED = "published"
@@ -41,8 +40,8 @@ class Outcome(StrEnum):
     MISSED = "missed"
 
 
-class Stage(StrEnum):
-    """How one attempt, which is one round, stands."""
+class AttemptStage(StrEnum):
+    """State of one attempt, which is one round."""
 
     OPENING = "opening"
     OPEN = "open"
@@ -50,16 +49,16 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
-class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A round that was asked for. Times in milliseconds by the campaign's clock.
+class RoundAttempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A round that was requested. Times are in milliseconds by the campaign's clock.
 
-    `error` and `reason` are a failed round's; `spent` is the population's ε after it, `charge` what
-    became of its own charge; None where the accountant could not be asked.
+    `error` and `reason` are set for a failed round. `spent` is the population's ε after the round,
+    `charge` the state of its charge; both are None if the accountant could not be reached.
     """
 
     round_id: str
     began_at: Moment
-    stage: Stage = Stage.OPENING
+    stage: AttemptStage = AttemptStage.OPENING
     ended_at: Moment | None = None
     error: str | None = None
     reason: str | None = None
@@ -70,52 +69,51 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def running(self) -> bool:
         """True while it may still be open."""
-        return self.stage in {Stage.OPENING, Stage.OPEN}
+        return self.stage in {AttemptStage.OPENING, AttemptStage.OPEN}
 
     @property
     def latest(self) -> int:
-        """When it ended, or where it has not, began."""
+        """Time of its end, or of its beginning if it has not ended."""
         return self.began_at if self.ended_at is None else self.ended_at
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class DateEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One date of a question with its attempts, in their order."""
 
     question: str
     number: int
     at: Moment
-    outcome: Outcome = Outcome.DUE
-    attempts: tuple[Attempt, ...] = ()
+    outcome: DateOutcome = DateOutcome.DUE
+    attempts: tuple[RoundAttempt, ...] = ()
 
     @property
-    def last(self) -> Attempt | None:
+    def last(self) -> RoundAttempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
 
     @property
-    def date(self) -> Date:
-        """When, of what."""
-        return Date(self.question, self.number, self.at)
+    def date(self) -> QuestionDate:
+        """The date of the question that this entry records."""
+        return QuestionDate(self.question, self.number, self.at)
 
-    def at_time(self, now: int, grace: int) -> Entry:
+    def at_time(self, now: int, grace: int) -> DateEntry:
         """See `State.at_time`."""
-        if self.outcome is Outcome.MISSED and not self.attempts and now - self.at <= grace:
-            return msgspec.structs.replace(self, outcome=Outcome.DUE)
+        if self.outcome is DateOutcome.MISSED and not self.attempts and now - self.at <= grace:
+            return msgspec.structs.replace(self, outcome=DateOutcome.DUE)
         last = self.last
-        if self.outcome is not Outcome.DUE or last is None or last.latest <= now:
+        if self.outcome is not DateOutcome.DUE or last is None or last.latest <= now:
             return self
         ended_at = None if last.ended_at is None else min(last.ended_at, now)
         seen = msgspec.structs.replace(last, began_at=min(last.began_at, now), ended_at=ended_at)
         return msgspec.structs.replace(self, attempts=(*self.attempts[:-1], seen))
 
 
-class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A campaign that has begun.
+class CampaignState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """State of a campaign that has begun.
 
-    `digest` is its file's, `plans` are the questions', fixed from the beginning on.
-
-    `ended_at` is when its last round ended; `stopped` says why somebody has to look before it goes
-    on.
+    `digest` is that of its file; `plans`, one per question, are fixed from the beginning.
+    `ended_at` is the end of its last round; `stopped` is the reason why it needs an operator's
+    decision before it continues.
     """
 
     version: int = 1
@@ -123,49 +121,46 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     digest: str
     began_at: Moment
     plans: dict[str, RoundPlan]
-    entries: tuple[Entry, ...]
+    entries: tuple[DateEntry, ...]
     ended_at: Moment = 0
     stopped: str | None = None
 
     def __post_init__(self) -> None:
         if self.version != 1:
             raise ValueError(
-                f"version {self.version} is not understood; this software writes version 1"
+                f"version {self.version} is not supported; this software writes version 1"
             )
         unplanned = {entry.question for entry in self.entries} - self.plans.keys()
         if unplanned:
             raise ValueError(f"question {min(unplanned)[:80]!r} has dates and no plan")
 
     def next_due(self) -> int | None:
-        """Place of the first date that is still due; None: the campaign is over."""
+        """Index of the first date that is still due; None: the campaign is over."""
         return next(
-            (place for place, entry in enumerate(self.entries) if entry.outcome is Outcome.DUE),
+            (index for index, entry in enumerate(self.entries) if entry.outcome is DateOutcome.DUE),
             None,
         )
 
-    def with_entry(self, place: int, **changes: Any) -> State:
-        """The same with one date changed."""
+    def with_entry(self, index: int, **changes: Any) -> CampaignState:
+        """A copy with one date changed."""
         entries = list(self.entries)
-        entries[place] = msgspec.structs.replace(entries[place], **changes)
+        entries[index] = msgspec.structs.replace(entries[index], **changes)
         return msgspec.structs.replace(self, entries=tuple(entries))
 
-    def with_attempt(self, place: int, attempt: Attempt) -> State:
-        """The same with a new attempt, or with its newest one changed where the round is the
-        same.
-        """
-        known = self.entries[place].attempts
-        kept = known[:-1] if known and known[-1].round_id == attempt.round_id else known
-        return self.with_entry(place, attempts=(*kept, attempt))
+    def with_attempt(self, index: int, attempt: RoundAttempt) -> CampaignState:
+        """A copy with a new attempt, which replaces the newest one if it is the same round."""
+        attempts = self.entries[index].attempts
+        if attempts and attempts[-1].round_id == attempt.round_id:
+            attempts = attempts[:-1]
+        return self.with_entry(index, attempts=(*attempts, attempt))
 
-    def at_time(self, now: int, grace: int) -> State:
-        """The same as seen at `now`, where the clock may have been ahead when it was written.
+    def at_time(self, now: int, grace: int) -> CampaignState:
+        """A copy corrected for a clock that was ahead when it was written. Times in milliseconds.
 
-        All in milliseconds.
-
-        1. A date that was missed, and whose time with its `grace` is not over, is still to come. No
-           round was opened for it, so nobody is asked twice and nothing is charged twice. What was
-           asked stays as it is.
-        2. Nothing has happened later than now: retries and lateness are counted from now at the
+        1. A missed date whose time plus `grace` is not over becomes due again. No round was opened
+           for it, so no one is asked twice and nothing is charged twice. Dates with an attempt stay
+           as they are.
+        2. No recorded time is later than `now`, so that retries and lateness count from now at the
            latest.
 
         While clocks only go forward this changes nothing.
@@ -175,27 +170,27 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             return self
         return msgspec.structs.replace(self, entries=entries, ended_at=min(self.ended_at, now))
 
-    def unpaid(self, charged: set[str]) -> list[Date]:
-        """Dates whose rounds are still to be charged, given the rounds that are."""
+    def unpaid(self, charged: set[str]) -> list[QuestionDate]:
+        """Dates whose rounds are not charged yet, given the ids of the rounds that are."""
         return [
             entry.date
             for entry in self.entries
-            if entry.outcome is Outcome.DUE
+            if entry.outcome is DateOutcome.DUE
             and not (
                 entry.last is not None and entry.last.running and entry.last.round_id in charged
             )
         ]
 
 
-class Store:
+class CampaignStore:
     """The folder of one campaign."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the campaign's lock; the kernel lets go of it when the process dies.
+    def lock(self) -> Iterator[None]:
+        """Hold the campaign's lock, which the kernel releases if the process dies.
 
         Raises:
             ConfigError: another process runs this campaign, or the folder cannot be used.
@@ -204,14 +199,14 @@ class Store:
             lock = claim_state(self.folder)
         except ConfigError as error:
             raise ConfigError(
-                f"this campaign runs already, or its folder cannot be used: {error}"
+                f"this campaign is already running, or its folder cannot be used: {error}"
             ) from error
         try:
             yield
         finally:
             os.close(lock)
 
-    def read(self) -> State | None:
+    def load(self) -> CampaignState | None:
         """The state; None before the first round. Raises `ConfigError` for a damaged file."""
         try:
             data = (self.folder / STATE).read_bytes()
@@ -222,22 +217,22 @@ class Store:
                 f"cannot read {self.folder / STATE}: {error.strerror}; check its permissions"
             ) from error
         try:
-            return from_json(data, State)
+            return from_json(data, CampaignState)
         except MalformedDocumentError as error:
             raise ConfigError(
-                f"{self.folder / STATE} is damaged ({error}): put a copy of it back. Without it "
-                f"the campaign would ask "
-                "and pay again for dates that it has asked for; `shuffledp results list` says which"
+                f"{self.folder / STATE} is damaged ({error}): restore a copy. Without it the "
+                f"campaign would repeat and charge dates a second time; `shuffledp results list` "
+                f"shows which rounds it has opened"
             ) from error
 
-    def write(self, state: State) -> None:
-        """Replaces the state on disk, whole. Raises `OutputError`."""
+    def save(self, state: CampaignState) -> None:
+        """Replace the state on disk atomically. Raises `OutputError`."""
         try:
             write_atomic(self.folder / STATE, to_json(state))
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.folder / STATE}: {error.strerror}; nothing is asked before "
-                f"it is written down"
+                f"cannot write {self.folder / STATE}: {error.strerror}; no round is opened before "
+                f"it is recorded there"
             ) from error
 
     def round_folder(self, round_id: str) -> Path:

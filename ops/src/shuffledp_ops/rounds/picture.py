@@ -52,7 +52,7 @@ def _draw_sum(report: RoundReport, axes: Axes) -> None:
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
     axes.spines["left"].set_visible(False)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def _draw_histogram(report: RoundReport, axes: Axes) -> None:
@@ -70,7 +70,7 @@ def _draw_histogram(report: RoundReport, axes: Axes) -> None:
     axes.set_xlabel("value" if report.column is None else report.column.replace("$", r"\$"))
     axes.set_ylabel("users")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False, fontsize=8.5)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
@@ -81,10 +81,10 @@ def draw_seconds(seconds: Mapping[str, float], axes: Axes) -> None:
     axes.margins(x=0.15)
     axes.set(xlabel="seconds")
     axes.tick_params(axis="y", labelsize=8)
-    quiet(axes)
+    hide_frame(axes)
 
 
-def quiet(axes: Axes) -> None:
+def hide_frame(axes: Axes) -> None:
     """Removes the top and right lines of the frame."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

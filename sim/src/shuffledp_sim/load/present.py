@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shuffledp_core.errors import UsageError
-from shuffledp_ops.rounds.picture import QUIET, draw_seconds, quiet
+from shuffledp_ops.rounds.picture import QUIET, draw_seconds, hide_frame
 from shuffledp_sim.load.arrivals import Timeline
 from shuffledp_sim.load.figures import ACCEPTED, LoadReport, Spread, accepted_users
 
@@ -187,7 +187,7 @@ def _draw_latency(timeline: Timeline, axes: Axes) -> None:
     axes.set(yscale="log", xlabel="intended start, seconds", ylabel="latency, ms")
     _plain_numbers(axes.yaxis, np.concatenate([1000 * timeline.latency, lateness]))
     _legend_above(axes)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> None:
@@ -211,7 +211,7 @@ def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> No
         ylim=(0, 1.02),
     )
     _plain_numbers(axes.xaxis, latency)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
@@ -236,7 +236,7 @@ def _draw_throughput(timeline: Timeline, axes: Axes) -> None:
     axes.set(xlabel="seconds", ylabel="users a second", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,g}")
     _legend_above(axes)
-    quiet(axes)
+    hide_frame(axes)
 
 
 def _legend_above(axes: Axes) -> None:
