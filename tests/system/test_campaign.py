@@ -273,7 +273,7 @@ async def test_a_campaign_that_stops_stays_stopped_until_somebody_has_looked(
     file = campaign_file(tmp_path, keys, changes, question='after_failure = "stop"')
     calendar, known = MovedCalendar(FIRST), await rounds_of(system)
     runner = await runner_of(file, calendar)
-    with pytest.raises(RoundFailed, match="the campaign is stopped: look at"):
+    with pytest.raises(RoundFailed, match="the campaign is stopped: see"):
         await within_a_minute(runner.run_dates(once=False))
     assert calendar.waited == []
     for _ in range(2):

@@ -36,13 +36,19 @@ from shuffledp_ops.console.changes import Changes
 from shuffledp_ops.console.command import Listening
 from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.forms import ask, confirm_open
-from shuffledp_ops.console.frame import Viewer, framed, mishap
-from shuffledp_ops.console.guards import LOOPBACK, Guard
-from shuffledp_ops.console.model import Budget, Charge, Round, Snapshot, Step
+from shuffledp_ops.console.frame import Viewer, frame_page, mishap
+from shuffledp_ops.console.guards import LOOPBACK, RequestGuard
+from shuffledp_ops.console.model import (
+    BudgetCharge,
+    ConsoleSnapshot,
+    PopulationBudget,
+    RoundInfo,
+    StageProgress,
+)
 from shuffledp_ops.console.overview import overview
-from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.sessions import LIFE, Session, Sessions
-from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.watching import DeploymentWatch
 from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_proto.v1 import analyst_pb2
@@ -148,12 +154,12 @@ def test_a_form_asks_for_the_number_of_the_question_and_carries_it_on(
     plan = plan_of(fields, deployment.roster)
     assert plan.question == 7
     page = confirm_open(viewer, plan, fields, None, "token")
-    assert "<dt>number of the question</dt><dd>7</dd>" in page
+    assert "<dt>question number</dt><dd>7</dd>" in page
     assert 'name="question" value="7"' in page
 
 
 @pytest.mark.parametrize(
-    ("mix", "said"), [(Mix.PLAIN, "plain"), (Mix.VERIFIED, "verified: everybody can check it")]
+    ("mix", "said"), [(Mix.PLAIN, "plain"), (Mix.VERIFIED, "verified: anyone can check it")]
 )
 def test_a_form_asks_how_to_mix_and_carries_it_on(
     deployment: Deployment, mix: Mix, said: str
@@ -197,10 +203,10 @@ def test_a_wrong_field_is_named(deployment: Deployment, field: str, values: list
 @pytest.mark.parametrize(
     ("field", "label"),
     [
-        ("population", "People"),
+        ("population", "Population"),
         ("mechanism", "Mechanism"),
         ("mix", "Mixing"),
-        ("min_reports", "Fewest reports"),
+        ("min_reports", "Minimum reports"),
     ],
 )
 def test_a_refusal_calls_a_field_what_the_page_calls_it(
@@ -234,7 +240,7 @@ async def test_a_form_is_short_says_how_long_it_is_and_comes_from_here(
     async def taken(request: Request) -> Response:
         return PlainTextResponse(str(len(await request.body())))
 
-    guarded = Guard(
+    guarded = RequestGuard(
         Starlette(routes=[Route("/open", taken, methods=["POST"])]), LOOPBACK, tls=False
     )
     sent = {
@@ -253,7 +259,7 @@ async def test_two_consoles_of_one_machine_do_not_sign_each_other_out(
     deployment: Deployment,
 ) -> None:
     """A browser gives the cookies of a host to all of its ports."""
-    watch, cookies = Watch(deployment.folder), httpx.Cookies()
+    watch, cookies = DeploymentWatch(deployment.folder), httpx.Cookies()
     consoles = {}
     for port in (8765, 8766):
         sessions = Sessions(lambda: 0.0)
@@ -355,7 +361,7 @@ def test_a_party_that_was_caught_cheating_is_not_said_to_have_a_full_disk() -> N
 )
 async def test_it_answers_at_the_address_that_it_prints(listening: Listening, asked: str) -> None:
     assert listening.address == f"http://{asked}"
-    guarded = Guard(PlainTextResponse("here"), listening.known_as, tls=False)
+    guarded = RequestGuard(PlainTextResponse("here"), listening.known_as, tls=False)
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(guarded), base_url=listening.address
     ) as client:
@@ -365,15 +371,15 @@ async def test_it_answers_at_the_address_that_it_prints(listening: Listening, as
 
 
 def test_what_others_wrote_is_text_on_every_page() -> None:
-    one = Round(
+    one = RoundInfo(
         "0" * 32,
         0,
         HOSTILE,
         HOSTILE,
         "running",
-        steps={("mixing", HOSTILE): Step("mixing", HOSTILE, 1, 3, 0.0)},
+        steps={("mixing", HOSTILE): StageProgress("mixing", HOSTILE, 1, 3, 0.0)},
     )
-    budget = Budget(
+    budget = PopulationBudget(
         HOSTILE,
         1.0,
         1e-6,
@@ -381,12 +387,12 @@ def test_what_others_wrote_is_text_on_every_page() -> None:
         0.5,
         HOSTILE,
         {HOSTILE: 1},
-        (Charge(1, HOSTILE, HOSTILE, 0.5, 0.0),),
+        (BudgetCharge(1, HOSTILE, HOSTILE, 0.5, 0.0),),
     )
-    snapshot = Snapshot(1, (one,), budgets=(budget,))
+    snapshot = ConsoleSnapshot(1, (one,), budgets=(budget,))
     viewer = Viewer(HOSTILE, live=True, version=HOSTILE, operates=True)
     parts = [progress.card(viewer, one), *budgets.section(snapshot), mishap(HOSTILE, HOSTILE)]
-    for page in (framed(viewer, HOSTILE, parts), budgets.page(viewer, snapshot, budget)):
+    for page in (frame_page(viewer, HOSTILE, parts), budgets.page(viewer, snapshot, budget)):
         assert page.count("<script") == 1, "the console's own"
         assert page.count("</main>") == 1
         assert "\u202e" not in page
@@ -406,7 +412,7 @@ class Lister:
 async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(
     deployment: Deployment,
 ) -> None:
-    watch = Watch(deployment.folder)
+    watch = DeploymentWatch(deployment.folder)
     with pytest.raises(MalformedDocumentError):
         await watch._list(Lister(analyst_pb2.RoundSummary(round_id='"><script>')))  # type: ignore[arg-type]
     assert not watch._rounds
@@ -419,14 +425,16 @@ async def test_an_analyst_that_lists_what_cannot_be_is_an_error_or_text(
         error=HOSTILE,
     )
     await watch._list(Lister(odd))  # type: ignore[arg-type]
-    page = overview(Viewer("x", live=True, version="1"), Snapshot(1, tuple(watch._rounds.values())))
+    page = overview(
+        Viewer("x", live=True, version="1"), ConsoleSnapshot(1, tuple(watch._rounds.values()))
+    )
     assert page.count("<script") == 1
     assert "cannot be read" in page
 
 
 async def test_what_an_analyst_says_of_a_round_is_bounded(deployment: Deployment) -> None:
-    watch, round_id = Watch(deployment.folder), "0" * 32
-    watch._rounds[round_id] = Round(round_id, 1, "demo", "geo-shuffle", "running")
+    watch, round_id = DeploymentWatch(deployment.folder), "0" * 32
+    watch._rounds[round_id] = RoundInfo(round_id, 1, "demo", "geo-shuffle", "running")
     for node in ["node-1", "n" * 10_000, *map(str, range(3000))]:
         watch._progress(
             round_id, analyst_pb2.FollowRoundResponse(stage="mixing", node=node, done=1, total=2)
@@ -441,12 +449,14 @@ async def test_what_an_analyst_says_of_a_round_is_bounded(deployment: Deployment
 
 
 def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:
-    budget = Budget("us", 2.0, 1e-6, 2.0, 0.0, "adaptive", {"settled": 3}, ())
-    spent = "".join(budgets.section(Snapshot(1, budgets=(budget,))))
+    budget = PopulationBudget("us", 2.0, 1e-6, 2.0, 0.0, "adaptive", {"settled": 3}, ())
+    spent = "".join(budgets.section(ConsoleSnapshot(1, budgets=(budget,))))
     assert "Nothing is left:" in spent
     assert 'width="1000.0"' in spent
     endless = "".join(
-        budgets.section(Snapshot(1, budgets=(replace(budget, limit=1e9, spent=float("inf")),)))
+        budgets.section(
+            ConsoleSnapshot(1, budgets=(replace(budget, limit=1e9, spent=float("inf")),))
+        )
     )
     assert "no finite bound" in endless
     assert "limits nothing in practice" in endless
@@ -454,12 +464,12 @@ def test_a_spent_budget_and_one_without_a_limit_are_said_as_they_are() -> None:
 
 async def test_a_change_wakes_and_the_passing_of_time_does_not() -> None:
     changes = Changes()
-    changes.put(Snapshot(1))
-    assert await changes.changed(0) == 1
-    changes.put(Snapshot(2))
+    changes.publish(ConsoleSnapshot(1))
+    assert await changes.wait_for_change(0) == 1
+    changes.publish(ConsoleSnapshot(2))
     assert (changes.version, changes.snapshot.at) == (1, 2)
-    changes.put(Snapshot(3, more=True))
-    assert await changes.changed(1) == 2
+    changes.publish(ConsoleSnapshot(3, more=True))
+    assert await changes.wait_for_change(1) == 2
 
 
 def test_a_folder_of_saved_rounds_that_goes_away_is_said_so_and_comes_back(tmp_path: Path) -> None:
@@ -467,7 +477,7 @@ def test_a_folder_of_saved_rounds_that_goes_away_is_said_so_and_comes_back(tmp_p
     one = folder / ("0" * 32)
     one.mkdir(parents=True)
     (one / "result.json").write_text("{}")
-    saved = Saved(folder)
+    saved = SavedRounds(folder)
     saved.look()
     assert [known.outcome for known in saved.snapshot.rounds] == ["unreadable"]
     folder.rename(tmp_path / "elsewhere")

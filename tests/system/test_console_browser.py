@@ -27,7 +27,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.console.frame import Viewer
 from shuffledp_ops.console.overview import overview
-from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.web import MOST_STREAMS
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_ops.results.fetching import fetch
@@ -160,7 +160,7 @@ def fill(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> None:
     }
     for name, value in fields.items():
         page.fill(f"#{name}", str(value))
-    page.click("text=Look at the plan")
+    page.click("text=Review plan")
 
 
 def open_round(page: Page, served: Served, mix: Mix = Mix.PLAIN) -> str:
@@ -230,9 +230,9 @@ def test_a_round_is_given_up_and_the_page_says_why_and_what_to_do(
 ) -> None:
     round_id = open_round(page, served)
     assert round_id != answered
-    page.click("text=Give the round up")
+    page.click("text=Cancel round")
     page.fill("#reason", "a <b>rehearsal</b>")
-    page.click("button:has-text('Give the round up')")
+    page.click("button:has-text('Cancel round')")
     page.wait_for_url(f"**/rounds/{round_id}/")
     expect(page.locator("h1")).to_contain_text("no answer", timeout=MINUTE)
     expect(page.locator("#why")).to_contain_text("a <b>rehearsal</b>", timeout=MINUTE)
@@ -246,9 +246,9 @@ def test_submissions_are_ended_and_too_few_are_explained(
 ) -> None:
     round_id = open_round(page, served)
     assert round_id != answered
-    page.click("text=End submissions now")
+    page.click("text=Close submissions now")
     assert "fewer reports than needed" in page.inner_text("main")
-    page.click("button:has-text('End submissions')")
+    page.click("button:has-text('Close submissions')")
     expect(page.locator("#why")).to_contain_text("TooFewReportsError", timeout=MINUTE)
     expect(page.locator("#why")).to_contain_text("Fewer people answered than the round's minimum")
     expect(page.locator("#why")).to_contain_text("given back: every node", timeout=MINUTE)
@@ -509,7 +509,7 @@ def test_saved_rounds_are_shown_alone_and_a_changed_one_is_not_believed(
     (forged / "result.json").write_bytes(
         (forged / "result.json").read_bytes().replace(b"A", b"B", 1)
     )
-    saved = Saved(tmp_path)
+    saved = SavedRounds(tmp_path)
     saved.look()
     outcomes = {one.round_id: (one.outcome, one.error) for one in saved.snapshot.rounds}
     assert outcomes[answered] == ("published", "")

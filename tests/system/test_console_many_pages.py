@@ -15,7 +15,7 @@ import uvicorn
 from playwright.sync_api import Page, expect, sync_playwright
 
 from shuffledp_ops.console.guards import LOOPBACK
-from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.web import Pages, application
 
 CHROMIUM = shutil.which("chromium")
@@ -33,7 +33,7 @@ pytestmark = [
 
 
 @contextmanager
-def served(saved: Saved) -> Iterator[str]:
+def served(saved: SavedRounds) -> Iterator[str]:
     """The pages of saved rounds, from a thread; their address."""
     app = application(Pages(saved), [], LOOPBACK, tls=False)
     server = uvicorn.Server(
@@ -65,7 +65,7 @@ def leave(folder: Path, number: int) -> None:
 
 def test_pages_that_nobody_looks_at_leave_their_connections_to_the_others(tmp_path: Path) -> None:
     leave(tmp_path, 1)
-    saved = Saved(tmp_path)
+    saved = SavedRounds(tmp_path)
     saved.look()
     with served(saved) as address, sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -21,7 +21,7 @@ from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import UnknownRoundError
 from shuffledp_core.keys import verify_from
 from shuffledp_core.transport.tls import GATEWAY
-from shuffledp_ops.keys.enrolment import enrol, outside
+from shuffledp_ops.keys.enrolment import enrol, parse_addresses
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_sim.system.ports import Ports
 from shuffledp_sim.system.processes import LocalProcess, LocalSystem
@@ -77,7 +77,9 @@ async def test_a_fleet_of_apps_answers_over_both_ways_and_every_answer_is_on_the
     for way, over in {"grpc": None, "https": gateway}.items():
         text = (
             POLICY
-            + outside(deployment, [], f"{system.broker.host}:{system.broker.port}", over).settings()
+            + parse_addresses(
+                deployment, [], f"{system.broker.host}:{system.broker.port}", over
+            ).settings()
         )
         names = [f"{way}-{count}-{number}" for number in range(count // 2)]
         bundles += enrol(deployment, names, population=system.population, settings=text)

@@ -28,7 +28,7 @@ from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.keys import load_identity
 from shuffledp_ops.console.guards import LOOPBACK
-from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.operate import save, trusted_files
@@ -482,7 +482,7 @@ async def test_the_console_serves_no_file_through_a_link_in_a_saved_round(
     private = tmp_path / "private.txt"
     private.write_text("the user's own secret")
     first, second = sorted(one for one in out.iterdir() if not one.is_symlink())  # noqa: ASYNC240
-    saved = Saved(out)
+    saved = SavedRounds(out)
     transport = httpx.ASGITransport(application(Pages(saved), [], LOOPBACK, tls=False))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         saved.look()

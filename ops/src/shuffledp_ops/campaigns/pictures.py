@@ -175,7 +175,8 @@ def _draw_value(
     axes.plot(days, centres, color=colour, marker=mark, ms=5, lw=1.4, label=label)
     # Apart from the line: an unbiased estimate may lie outside its interval, which is cut to what
     # is possible.
-    middles, reach = (lows + highs) / 2, (highs - lows) / 2
+    middles = (lows + highs) / 2
+    reach = (highs - lows) / 2
     axes.errorbar(days, middles, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.4, capsize=3)
 
 

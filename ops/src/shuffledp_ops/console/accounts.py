@@ -9,7 +9,7 @@ from typing import Final
 from shuffledp_core.documents.models import Party
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.budget_pages import budget_pages
-from shuffledp_ops.console.model import Budget, Charge
+from shuffledp_ops.console.model import BudgetCharge, PopulationBudget
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import accountant_pb2_grpc
 
@@ -27,11 +27,11 @@ class Accounts:
 
     def __init__(self) -> None:
         self.due = True
-        self._budgets: dict[str, Budget] = {}
-        self._asked = 0.0
+        self._budgets: dict[str, PopulationBudget] = {}
+        self._queried_at = 0.0
 
     @property
-    def budgets(self) -> tuple[Budget, ...]:
+    def budgets(self) -> tuple[PopulationBudget, ...]:
         """As stated last, in the roster's order."""
         return tuple(self._budgets.values())
 
@@ -40,10 +40,10 @@ class Accounts:
 
         Raises the accountant's errors.
         """
-        if not self.due and time.monotonic() - self._asked < _EVERY:
+        if not self.due and time.monotonic() - self._queried_at < _EVERY:
             return
         # Set before the answers are here: what changes meanwhile makes it due again.
-        self.due, self._asked = False, time.monotonic()
+        self.due, self._queried_at = False, time.monotonic()
         roster = deployment.roster
         try:
             async with channel_to(roster.accountant, deployment.own_keys, roster) as channel:
@@ -62,24 +62,24 @@ class Accounts:
         accountant: Party,
         population: str,
         seconds: float,
-    ) -> Budget:
-        known = self._budgets.get(population)
+    ) -> PopulationBudget:
+        previous = self._budgets.get(population)
         # From the oldest one that is kept on: a charge is reserved first, and settled or released
         # later.
-        after = known.charges[0].entry - 1 if known is not None and known.charges else 0
-        charges: deque[Charge] = deque(maxlen=MOST_CHARGES)
-        async for said in budget_pages(stub, accountant, population, after=after, seconds=seconds):
+        after = previous.charges[0].entry - 1 if previous is not None and previous.charges else 0
+        charges: deque[BudgetCharge] = deque(maxlen=MOST_CHARGES)
+        async for page in budget_pages(stub, accountant, population, after=after, seconds=seconds):
             charges += [
-                Charge(one.entry, one.round_id, one.state, one.epsilon, one.delta)
-                for one in said.entries
+                BudgetCharge(entry.entry, entry.round_id, entry.state, entry.epsilon, entry.delta)
+                for entry in page.entries
             ]
-        return Budget(
+        return PopulationBudget(
             population=population,
-            limit=said.limit_epsilon,
-            delta=said.delta,
-            spent=said.spent_epsilon,
-            left=said.left_epsilon,
-            composition=said.composition,
-            counts=dict(said.charges),
+            limit=page.limit_epsilon,
+            delta=page.delta,
+            spent=page.spent_epsilon,
+            left=page.left_epsilon,
+            composition=page.composition,
+            counts=dict(page.charges),
             charges=tuple(charges),
         )

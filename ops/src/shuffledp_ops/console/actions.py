@@ -41,7 +41,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     Raises `UsageError`, which names the field.
     """
     population = fields.get("population", "")
-    if population not in {one.name for one in roster.populations}:
+    if population not in {known_population.name for known_population in roster.populations}:
         raise UsageError(f"population: {population[:40]!r} is none of this deployment")
     mechanism = fields.get("mechanism", "")
     if mechanism not in MECHANISMS:
@@ -49,30 +49,30 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     mix = fields.get("mix", "")
     if mix not in set(Mix):
         raise UsageError(f"mix: {mix[:40]!r} is none of {', '.join(Mix)}")
-    fewest = _whole(fields, "min_reports", 1)
+    fewest = _integer(fields, "min_reports", 1)
     colluding = (
-        _whole(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
+        _integer(fields, "colluding", 0) if fields.get("colluding", "").strip() else fewest // 20
     )
     try:
         return RoundPlan(
             population=population,
             mechanism=mechanism,
-            size=MECHANISMS[mechanism].size_for(_whole(fields, "max_value", 1)),
+            size=MECHANISMS[mechanism].size_for(_integer(fields, "max_value", 1)),
             epsilon=_number(fields, "epsilon"),
             delta=_number(fields, "delta"),
             min_reports=fewest,
-            max_reports=_whole(fields, "max_reports", fewest),
+            max_reports=_integer(fields, "max_reports", fewest),
             colluding=colluding,
             route=tuple(node.name for node in roster.nodes()),
             mix=Mix(mix),
             open_seconds=60 * _number(fields, "open_minutes"),
-            question=_whole(fields, "question", 0),
+            question=_integer(fields, "question", 0),
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _whole(fields: Mapping[str, str], name: str, least: int) -> int:
+def _integer(fields: Mapping[str, str], name: str, least: int) -> int:
     text = fields.get(name, "").strip().replace(",", "")
     if not (
         text.isascii() and text.isdecimal() and len(text) <= 10 and least <= int(text) <= _LARGEST

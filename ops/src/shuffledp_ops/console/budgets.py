@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from shuffledp.pages import shown
-from shuffledp_ops.console.frame import Viewer, epsilon, framed, live, moment, row, short, table
-from shuffledp_ops.console.model import Budget, Charge, Snapshot
+from shuffledp_ops.console.frame import Viewer, epsilon, frame_page, live, moment, row, short, table
+from shuffledp_ops.console.model import BudgetCharge, ConsoleSnapshot, PopulationBudget
 from shuffledp_ops.rounds import charts
 
 _LIMITS: Final = 1000.0
@@ -28,7 +28,7 @@ _COMPOSED: Final = {
 }
 
 
-def section(snapshot: Snapshot) -> Iterator[str]:
+def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
     """All populations with a meter each, for the first page."""
     if not snapshot.budgets:
         return
@@ -41,7 +41,7 @@ def section(snapshot: Snapshot) -> Iterator[str]:
     yield "</div></section>"
 
 
-def page(viewer: Viewer, snapshot: Snapshot, budget: Budget) -> str:
+def page(viewer: Viewer, snapshot: ConsoleSnapshot, budget: PopulationBudget) -> str:
     """The page of one population: the account over time, and the newest charges."""
     body = [
         f"<h1>Privacy budget of “{shown(budget.population)}”</h1>",
@@ -49,10 +49,10 @@ def page(viewer: Viewer, snapshot: Snapshot, budget: Budget) -> str:
         live("time", _over_time(snapshot, budget)),
         live("charges", _charges(snapshot, budget)),
     ]
-    return framed(viewer, f"Budget of {budget.population}", body)
+    return frame_page(viewer, f"Budget of {budget.population}", body)
 
 
-def _state(budget: Budget) -> Iterator[str]:
+def _state(budget: PopulationBudget) -> Iterator[str]:
     at = f"at δ = {budget.delta:g}"
     if budget.limit > _LIMITS:
         limit = f"The limit, {budget.limit:.3g}, limits nothing in practice."
@@ -61,14 +61,14 @@ def _state(budget: Budget) -> Iterator[str]:
         yield _meter(budget)
         yield (
             f"<p><strong>ε = {epsilon(budget.spent)}</strong> of {budget.limit:g} spent {at}. "
-            f"{_left(budget)}</p>"
+            f"{_remaining(budget)}</p>"
         )
     words = _COMPOSED.get(budget.composition, "")
     number = sum(budget.counts.values())
     yield f'<p class="fine">{number:,} {"charge" if number == 1 else "charges"}. {words}</p>'
 
 
-def _left(budget: Budget) -> str:
+def _remaining(budget: PopulationBudget) -> str:
     if budget.left <= 0:
         return (
             "<strong>Nothing is left:</strong> the accountant refuses every further round of "
@@ -81,7 +81,7 @@ def _left(budget: Budget) -> str:
     )
 
 
-def _meter(budget: Budget) -> str:
+def _meter(budget: PopulationBudget) -> str:
     share = 1000 * min(max(budget.spent / budget.limit, 0.0), 1.0) if budget.limit > 0 else 1000.0
     label = f"ε = {epsilon(budget.spent)} of {budget.limit:g} spent"
     return (
@@ -92,14 +92,14 @@ def _meter(budget: Budget) -> str:
     )
 
 
-def _over_time(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
+def _over_time(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> Iterator[str]:
     points = _points(snapshot, budget)
     if not points:
         return
     yield "<section><h2>Over time</h2><figure>"
     limit = budget.limit if budget.limit <= _LIMITS else None
-    yield charts.account(
-        charts.Account(points, limit), f"ε that “{budget.population}” has spent, over time"
+    yield charts.spending(
+        charts.SpendingCurve(points, limit), f"ε that “{budget.population}” has spent, over time"
     )
     yield (
         '<figcaption class="fine">ε spent in all, as the accountant signed it in the certificate '
@@ -108,19 +108,19 @@ def _over_time(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
     )
 
 
-def _points(snapshot: Snapshot, budget: Budget) -> list[tuple[int, float]]:
+def _points(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> list[tuple[int, float]]:
     """(time of a final certificate, ε spent by then), in order of time, and now.
 
     None without a finite bound.
     """
     finals = [
-        one.ending.final
-        for one in snapshot.rounds
-        if one.ending is not None and one.ending.final is not None
+        round_info.ending.final
+        for round_info in snapshot.rounds
+        if round_info.ending is not None and round_info.ending.final is not None
     ]
     mine = sorted(
         (final for final in finals if final.population == budget.population),
-        key=lambda one: one.issued_at,
+        key=lambda round_info: round_info.issued_at,
     )
     points = [
         (final.issued_at, final.ledger.spent) for final in mine if final.ledger.spent is not None
@@ -130,7 +130,7 @@ def _points(snapshot: Snapshot, budget: Budget) -> list[tuple[int, float]]:
     return points
 
 
-def _charges(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
+def _charges(snapshot: ConsoleSnapshot, budget: PopulationBudget) -> Iterator[str]:
     yield "<section><h2>Charges</h2>"
     if not budget.charges:
         yield '<p class="fine">None yet: nobody of this population was asked.</p></section>'
@@ -144,21 +144,23 @@ def _charges(snapshot: Snapshot, budget: Budget) -> Iterator[str]:
     yield f'<ul class="fine">{states}</ul></section>'
 
 
-def _row(snapshot: Snapshot, charge: Charge) -> str:
-    known = snapshot.round(charge.round_id)
+def _row(snapshot: ConsoleSnapshot, charge: BudgetCharge) -> str:
+    round_info = snapshot.round(charge.round_id)
     name = f"<code>{short(charge.round_id)}</code>"
     return row(
         {
             "charge": f"{charge.entry:,}",
-            "round": name if known is None else f'<a href="/rounds/{known.round_id}/">{name}</a>',
-            "when": "" if known is None else moment(known.opened_at),
+            "round": name
+            if round_info is None
+            else f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
+            "when": "" if round_info is None else moment(round_info.opened_at),
             "state": shown(charge.state),
             "ε alone": epsilon(charge.epsilon),
         }
     )
 
 
-def of_round(charge: Charge | None) -> str:
+def of_round(charge: BudgetCharge | None) -> str:
     """What a round that ended without an answer has cost."""
     if charge is None:
         return "Its budget: the accountant has no charge of it among the newest."

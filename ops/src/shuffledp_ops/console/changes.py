@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from shuffledp_ops.console.model import Snapshot
+from shuffledp_ops.console.model import ConsoleSnapshot
 
 
 class Changes:
@@ -15,11 +15,11 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = ConsoleSnapshot()
         self.version = 0
         self._woken = asyncio.Event()
 
-    def put(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: ConsoleSnapshot) -> None:
         """Replaces the snapshot.
 
         That it is newer is no change by itself: its time alone wakes nobody.
@@ -32,7 +32,7 @@ class Changes:
         self._woken.set()
         self._woken = asyncio.Event()
 
-    async def changed(self, since: int) -> int:
+    async def wait_for_change(self, since: int) -> int:
         """Returns the version as soon as it is another than `since`."""
         while self.version == since:
             await self._woken.wait()

@@ -29,10 +29,10 @@ from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.tls import OPERATOR, VIEWER
 from shuffledp_ops.console.desk import Desk
 from shuffledp_ops.console.guards import LOOPBACK
-from shuffledp_ops.console.model import Source
-from shuffledp_ops.console.saved import Saved
+from shuffledp_ops.console.model import ConsoleSource
+from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.sessions import Sessions
-from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.watching import DeploymentWatch
 from shuffledp_ops.console.web import Pages, application
 
 _LIMITS: Final = Limits(connections=256)
@@ -138,18 +138,18 @@ def run_console_command(folder: Path, listening: Listening, *, operate: bool) ->
     pages = Pages(source, sessions)
     desk = (
         Desk(pages, source, sessions, listening.tls).routes()
-        if sessions and isinstance(source, Watch)
+        if sessions and isinstance(source, DeploymentWatch)
         else []
     )
     app = application(pages, desk, listening.known_as, tls=listening.tls)
     allow_descriptors(_LIMITS)
-    with _bound(listening) as bound:
+    with _listen(listening) as sock:
         asyncio.run(
-            _serve(source, bound, app, listening, partial(_say, source, listening, sessions))
+            _serve(source, sock, app, listening, partial(_say, source, listening, sessions))
         )
 
 
-def _source(folder: Path, *, operate: bool) -> Watch | Saved:
+def _source(folder: Path, *, operate: bool) -> DeploymentWatch | SavedRounds:
     public = any((folder / name).exists() for name in ("roster.json", "root.pub"))
     operator, viewer = ((folder / name).exists() for name in (OPERATOR, VIEWER))
     if folder.is_dir() and (
@@ -166,17 +166,17 @@ def _source(folder: Path, *, operate: bool) -> Watch | Saved:
                 f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave "
                 f"it out"
             )
-        return Watch(folder)
+        return DeploymentWatch(folder)
     if operate:
         raise UsageError(
             f"--operate needs a deployment's key folder, and {folder} is none; leave it out for "
             f"saved rounds"
         )
-    return Saved(folder)
+    return SavedRounds(folder)
 
 
 @contextmanager
-def _bound(listening: Listening) -> Iterator[socket.socket]:
+def _listen(listening: Listening) -> Iterator[socket.socket]:
     """The listening socket, made before anything else so that a taken port is a plain error."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -208,11 +208,11 @@ class _Connection(TimedConnection):
 
     head_seconds = REQUEST_SECONDS
 
-    def _arrived(self) -> bool:
+    def _request_is_complete(self) -> bool:
         return self._answering() and self.conn.their_state is not h11.SEND_BODY
 
 
-class _Counted:
+class _CountedApp:
     """The application, whose calls are registered so that idle connections are closed before
     others.
     """
@@ -273,23 +273,23 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
 
 
 async def _serve(
-    source: Source,
+    source: ConsoleSource,
     bound: socket.socket,
     app: ASGIApp,
     listening: Listening,
     ready: Callable[[], None],
 ) -> None:
     connections = Connections(_LIMITS, lambda: None)
-    config = _config(_Counted(app, connections), listening)
+    config = _config(_CountedApp(app, connections), listening)
     await source.check()
     ready()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(source.run())
+        tasks.create_task(source.keep_current())
         tasks.create_task(connections.watch(bound.getsockname()[1]))
         await _Server(config).serve([bound])
 
 
-def _say(source: Source, listening: Listening, sessions: Sessions | None) -> None:
+def _say(source: ConsoleSource, listening: Listening, sessions: Sessions | None) -> None:
     lines = [f"console of {source.title}: {listening.address}/"]
     if sessions is None:
         lines.append(

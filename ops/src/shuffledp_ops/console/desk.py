@@ -15,9 +15,9 @@ from starlette.routing import Route
 from shuffledp_core.errors import AccessDenied, UnknownRoundError, UnreachableError, UsageError
 from shuffledp_ops.console import actions, forms
 from shuffledp_ops.console.guards import MOST_FORM
-from shuffledp_ops.console.model import Round
+from shuffledp_ops.console.model import RoundInfo
 from shuffledp_ops.console.sessions import LIFE, Session, Sessions
-from shuffledp_ops.console.watching import Watch
+from shuffledp_ops.console.watching import DeploymentWatch
 from shuffledp_ops.console.web import Pages, cookie_of
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Desk:
     """The operator's part of the application."""
 
     pages: Pages
-    watch: Watch
+    watch: DeploymentWatch
     sessions: Sessions
     tls: bool
 
@@ -57,7 +57,8 @@ class Desk:
         """
         name = self.sessions.begin(request.query_params.get("key", ""))
         answer = RedirectResponse("/", status_code=303)
-        cookie, life = cookie_of(request), round(LIFE)
+        cookie = cookie_of(request)
+        life = round(LIFE)
         answer.set_cookie(
             cookie, name, max_age=life, httponly=True, samesite="strict", secure=self.tls
         )
@@ -70,22 +71,28 @@ class Desk:
 
     async def confirm_open(self, request: Request) -> Response:
         """The plan as it would be asked; or the form again, with what is wrong."""
-        session, fields = self._session(request), dict(request.query_params)
+        session = self._session(request)
+        fields = dict(request.query_params)
         viewer, roster = self.pages.viewer(request), self.watch.deployment.roster
         try:
             plan = actions.plan_of(fields, roster)
         except UsageError as error:
             return HTMLResponse(forms.ask(viewer, roster, fields, str(error)), status_code=400)
         budget = next(
-            (one for one in self.watch.snapshot.budgets if one.population == plan.population), None
+            (
+                candidate
+                for candidate in self.watch.snapshot.budgets
+                if candidate.population == plan.population
+            ),
+            None,
         )
         return HTMLResponse(forms.confirm_open(viewer, plan, fields, budget, session.token()))
 
     async def open(self, request: Request) -> Response:
         """Opens the round that was confirmed."""
-        fields = await self._redeemed(request)
+        fields = await self._redeem_form(request)
         plan = actions.plan_of(fields, self.watch.deployment.roster)
-        round_id = await self._done(actions.open_planned(self.watch.deployment, plan))
+        round_id = await self._complete(actions.open_planned(self.watch.deployment, plan))
         await self.watch.until_listed(round_id)
         return RedirectResponse(f"/rounds/{round_id}/", status_code=303)
 
@@ -95,10 +102,10 @@ class Desk:
 
     async def end(self, request: Request) -> Response:
         """Ends the submissions of a round."""
-        await self._redeemed(request)
-        known = self._running(request)
-        await self._done(actions.end_submissions(self.watch.deployment, known.round_id))
-        return RedirectResponse(f"/rounds/{known.round_id}/", status_code=303)
+        await self._redeem_form(request)
+        running = self._running(request)
+        await self._complete(actions.end_submissions(self.watch.deployment, running.round_id))
+        return RedirectResponse(f"/rounds/{running.round_id}/", status_code=303)
 
     async def confirm_abort(self, request: Request) -> Response:
         """Asks whether a round is to be given up, and why."""
@@ -106,15 +113,17 @@ class Desk:
 
     async def abort(self, request: Request) -> Response:
         """Gives a round up."""
-        fields, known = await self._redeemed(request), self._running(request)
-        await self._done(
-            actions.give_up(self.watch.deployment, known.round_id, fields.get("reason", ""))
+        fields = await self._redeem_form(request)
+        running = self._running(request)
+        await self._complete(
+            actions.give_up(self.watch.deployment, running.round_id, fields.get("reason", ""))
         )
-        return RedirectResponse(f"/rounds/{known.round_id}/", status_code=303)
+        return RedirectResponse(f"/rounds/{running.round_id}/", status_code=303)
 
     def _confirm(self, request: Request, form: Callable[..., str]) -> Response:
-        session, known = self._session(request), self._running(request)
-        return HTMLResponse(form(self.pages.viewer(request), known, session.token()))
+        session = self._session(request)
+        running = self._running(request)
+        return HTMLResponse(form(self.pages.viewer(request), running, session.token()))
 
     def _session(self, request: Request) -> Session:
         session = self.pages.session(request)
@@ -126,13 +135,13 @@ class Desk:
             )
         return session
 
-    def _running(self, request: Request) -> Round:
-        known = self.watch.snapshot.round(request.path_params["round_id"])
-        if known is None or not known.running:
+    def _running(self, request: Request) -> RoundInfo:
+        running = self.watch.snapshot.round(request.path_params["round_id"])
+        if running is None or not running.running:
             raise UnknownRoundError("no round of this id runs now; look at the list of rounds")
-        return known
+        return running
 
-    async def _redeemed(self, request: Request) -> dict[str, str]:
+    async def _redeem_form(self, request: Request) -> dict[str, str]:
         """The fields of a form that was given to this browser, and is sent for the first time."""
         session = self._session(request)
         try:
@@ -154,7 +163,7 @@ class Desk:
         session.redeem(fields.get("token", ""))
         return fields
 
-    async def _done(self, work: Awaitable[T]) -> T:
+    async def _complete(self, work: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(_DEADLINE):
                 return await work

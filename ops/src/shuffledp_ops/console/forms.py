@@ -1,4 +1,4 @@
-"""The forms of who operates: each is first shown as it will be done, then confirmed.
+"""The operator's forms: each shows its effect first, and is then confirmed.
 
 They work without JavaScript.
 """
@@ -13,85 +13,87 @@ from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.console.actions import DEFAULTS, MOST_REASON
-from shuffledp_ops.console.frame import Viewer, framed, short
-from shuffledp_ops.console.model import Budget, Round
+from shuffledp_ops.console.frame import Viewer, frame_page, short
+from shuffledp_ops.console.model import PopulationBudget, RoundInfo
 
 _FIELDS: Final = {
     "max_value": ("Largest value", "Values are whole numbers from 0 to this.", "numeric"),
     "epsilon": (
         "ε",
-        "The target, in nats. A smaller one protects more, and makes the answer less exact.",
+        "Target in nats. A smaller ε protects more, and makes the answer less accurate.",
         "decimal",
     ),
     "delta": (
         "δ",
-        "The chance that is left out of the promise; far below one in the number of people.",
+        "Probability that the guarantee leaves out; far below 1 / number of people.",
         "decimal",
     ),
     "min_reports": (
-        "Fewest reports",
-        "With fewer the round ends without an answer, and nothing is forwarded.",
+        "Minimum reports",
+        "With fewer, the round ends without an answer, and nothing is forwarded.",
         "numeric",
     ),
-    "max_reports": ("Most reports", "The round closes when so many have arrived.", "numeric"),
+    "max_reports": ("Maximum reports", "The round closes when this many have arrived.", "numeric"),
     "colluding": (
-        "Colluding people",
-        "Reports that the guarantee does not count on; empty: 5 % of the fewest.",
+        "Assumed colluding users",
+        "Reports that the guarantee does not rely on; empty: 5% of the minimum.",
         "numeric",
     ),
-    "open_minutes": ("Minutes", "Submissions are taken for so long.", "decimal"),
+    "open_minutes": ("Minutes", "How long submissions stay open.", "decimal"),
     "question": (
-        "Number of the question",
-        "Where devices keep their response (RAPPOR): rounds of one number share it, another "
-        "question needs another "
-        "number. Else 0.",
+        "Question number",
+        "For memoised responses (RAPPOR): rounds with the same number reuse the response, so "
+        "each question needs its own. Otherwise 0.",
         "numeric",
     ),
 }
 
 _MIXING: Final = (
-    "Verified: everybody can check that each listed person's messages reached the board "
-    "unchanged; devices and nodes "
-    "work more for it."
+    "Verified: anyone can check that each listed person's messages reached the board unchanged; "
+    "devices and nodes need more computing time."
 )
 
 
 def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str = "") -> str:
-    """The form of a new round, with what was typed so far and why that does not do."""
+    """The form of a new round, with the values typed so far and the reason for a refusal."""
     typed = {**DEFAULTS, **fields}
-    populations = {one.name: one.name for one in roster.populations}
+    populations = {option.name: option.name for option in roster.populations}
     kinds = {
         name: f"{name} ({'histogram' if kind.answers is Answers.HISTOGRAM else 'sum and mean'})"
         for name, kind in MECHANISMS.items()
     }
-    problem = f'<p class="note" role="alert">{shown(_labelled(refusal))}</p>' if refusal else ""
+    problem = f'<p class="note" role="alert">{shown(_with_label(refusal))}</p>' if refusal else ""
     boxes = [
-        _choice("population", "People", "Whose budget it is.", populations, typed),
-        _choice("mechanism", "Mechanism", "How devices randomise.", kinds, typed),
-        _choice("mix", "Mixing", _MIXING, {one.value: one.value for one in Mix}, typed),
+        _choice(
+            "population",
+            "Population",
+            "Who is asked, and whose budget is charged.",
+            populations,
+            typed,
+        ),
+        _choice("mechanism", "Mechanism", "How devices randomise their values.", kinds, typed),
+        _choice("mix", "Mixing", _MIXING, {option.value: option.value for option in Mix}, typed),
         *(_field(name, *words, typed.get(name, "")) for name, words in _FIELDS.items()),
     ]
-    button = "<p><button>Look at the plan</button></p>"
+    button = "<p><button>Review plan</button></p>"
     form = (
         f'<form method="get" action="/open/confirm" class="ask '
         f'fields">{"".join(boxes)}{button}</form>'
     )
     note = (
-        '<p class="fine">Nothing is asked of anybody yet. All nodes of the roster are on the '
+        '<p class="fine">Nothing is sent to devices yet. All nodes of the roster are on the '
         "route.</p>"
     )
-    return framed(
+    return frame_page(
         viewer, "Open a round", ["<h1>Open a round</h1>", problem, note, form], follows=False
     )
 
 
-def _labelled(refusal: str) -> str:
-    """A refusal that begins with the name of a field, with what the page calls that field in its
-    place.
-    """
+def _with_label(refusal: str) -> str:
+    """A refusal with the page's label in place of the field's name at its beginning."""
     name, colon, words = refusal.partition(": ")
-    labels = {"population": "People", "mechanism": "Mechanism", "mix": "Mixing"}
-    labels |= {field: said[0] for field, said in _FIELDS.items()}
+    labels = {"population": "Population", "mechanism": "Mechanism", "mix": "Mixing"}
+    labels |= {field: words[0] for field, words in _FIELDS.items()}
     return f"“{labels[name]}”{colon}{words}" if name in labels else refusal
 
 
@@ -120,32 +122,35 @@ def _choice(
 
 
 def confirm_open(
-    viewer: Viewer, plan: RoundPlan, fields: Mapping[str, str], budget: Budget | None, token: str
+    viewer: Viewer,
+    plan: RoundPlan,
+    fields: Mapping[str, str],
+    budget: PopulationBudget | None,
+    token: str,
 ) -> str:
-    """What will be asked and of whom, with what its people have left."""
+    """The page that shows a plan and its population's remaining budget before the round opens."""
     histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     left = (
-        "not known now"
+        "unknown at the moment"
         if budget is None
         else f"{budget.left:.4g} of {budget.limit:g} at δ = {budget.delta:g}"
     )
     rows = {
         "question": f"{'histogram' if histogram else 'sum and mean'} of whole numbers from 0 to "
         f"{fields['max_value']}",
-        "people": f"“{plan.population}”",
+        "population": f"“{plan.population}”",
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of "
         f"{', '.join(plan.route)} is honest",
         "reports": f"{plan.min_reports:,} to {plan.max_reports:,}, of which {plan.colluding:,} "
         f"may collude",
         "open for": f"{plan.open_seconds / 60:g} minutes",
-        "mixing": "verified: everybody can check it" if plan.mix == Mix.VERIFIED else "plain",
-        "number of the question": f"{plan.question}",
-        "ε left to these people": left,
+        "mixing": "verified: anyone can check it" if plan.mix == Mix.VERIFIED else "plain",
+        "question number": f"{plan.question}",
+        "remaining budget": left,
     }
     words = (
-        "The accountant reserves its cost before anybody is asked. It comes back only when every "
-        "node signs that "
-        "nothing left it."
+        "The accountant reserves the round's cost before it opens. If the round fails, the cost is "
+        "released once every node has signed that nothing left it."
     )
     hidden = {name: fields.get(name, "") for name in ("population", *DEFAULTS)}
     return _confirm(
@@ -159,42 +164,44 @@ def confirm_open(
     )
 
 
-def confirm_end(viewer: Viewer, one: Round, token: str) -> str:
-    """The end of submissions, before the closing time."""
-    needed = one.announced.min_reports if one.announced is not None else 0
-    rows = {"reports so far": f"{one.accepted:,}", "needed": f"{needed:,}"}
-    words = "Who has not answered yet no longer can."
-    if one.accepted < needed:
-        words += " There are fewer reports than needed: the round will end without an answer."
+def confirm_end(viewer: Viewer, round_info: RoundInfo, token: str) -> str:
+    """The page that confirms closing the submissions early."""
+    needed = round_info.announced.min_reports if round_info.announced is not None else 0
+    rows = {"reports so far": f"{round_info.accepted:,}", "needed": f"{needed:,}"}
+    words = "Devices that have not answered yet can no longer do so."
+    if round_info.accepted < needed:
+        words += " There are fewer reports than the minimum: the round will end without an answer."
     title, action = (
-        f"End the submissions of round {short(one.round_id)}?",
-        f"/rounds/{one.round_id}/end",
+        f"Close the submissions of round {short(round_info.round_id)}?",
+        f"/rounds/{round_info.round_id}/end",
     )
-    return _confirm(viewer, title, rows, words, action, "End submissions", {"token": token})
+    return _confirm(viewer, title, rows, words, action, "Close submissions", {"token": token})
 
 
-def confirm_abort(viewer: Viewer, one: Round, token: str) -> str:
-    """The end of a round without an answer."""
+def confirm_abort(viewer: Viewer, round_info: RoundInfo, token: str) -> str:
+    """The page that confirms cancelling a round."""
     words = (
-        "Nothing will be published, and the round's keys are erased. Its budget comes back only "
-        "if every node signs "
-        "that nothing left it."
+        "Nothing will be published, and the round's keys are erased. Its cost is released only if "
+        "every node signs that nothing left it."
     )
     reason = (
         '<p><label for="reason">Reason</label><input id="reason" name="reason" required '
         f'maxlength="{MOST_REASON}" autocomplete="off" aria-describedby="reason-hint">'
-        '<span class="fine" id="reason-hint">It goes into the signed result, for everybody to '
-        "read.</span></p>"
+        '<span class="fine" id="reason-hint">It becomes part of the signed, public '
+        "result.</span></p>"
     )
-    title, action = f"Give up round {short(one.round_id)}?", f"/rounds/{one.round_id}/abort"
-    rows = {"reports so far": f"{one.accepted:,}"}
+    title, action = (
+        f"Cancel round {short(round_info.round_id)}?",
+        f"/rounds/{round_info.round_id}/abort",
+    )
+    rows = {"reports so far": f"{round_info.accepted:,}"}
     return _confirm(
         viewer,
         title,
         rows,
         words,
         action,
-        "Give the round up",
+        "Cancel round",
         {"token": token},
         reason,
         danger=True,
@@ -224,6 +231,6 @@ def _confirm(
         f'<p class="buttons"><button{kind}>{button}</button> <a class="button" href="/">No, go '
         f"back</a></p></form>"
     )
-    return framed(
+    return frame_page(
         viewer, title, [f"<h1>{title}</h1><dl>{facts}</dl><p>{words}</p>", form], follows=False
     )

@@ -28,7 +28,7 @@ class Viewer:
     operates: bool = False
 
 
-def framed(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool = True) -> str:
+def frame_page(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool = True) -> str:
     """A whole page.
 
     One that `follows` is brought up to date by the script: its parts with `data-live`.
@@ -85,11 +85,11 @@ def stylesheet() -> str:
     return (
         files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8")
         + style()
-        + own("console.css")
+        + asset("console.css")
     )
 
 
-def own(name: str) -> str:
+def asset(name: str) -> str:
     """A file of the console's own."""
     return files("shuffledp_ops.console").joinpath("files", name).read_text(encoding="utf-8")
 
@@ -131,11 +131,11 @@ def epsilon(value: float) -> str:
 
 def mishap(error: str, words: str, heading: str = "") -> str:
     """An error in a box: its name, its own sentence, what it means and what to do."""
-    said = advice(error)
+    guidance = advice(error)
     return (
         f'<div class="note mishap">{heading}<p><code>{shown(error)}</code> {shown(words)}</p>'
-        f"<p>{shown(said.happened)}</p><p><strong>What to do:</strong> "
-        f"{_commands(said.do)}</p></div>"
+        f"<p>{shown(guidance.happened)}</p><p><strong>What to do:</strong> "
+        f"{_commands(guidance.do)}</p></div>"
     )
 
 
@@ -143,7 +143,7 @@ def _commands(words: str) -> str:
     """Backquotes of our own sentences as code."""
     parts = shown(words).split("`")
     return "".join(
-        f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
+        f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
     )
 
 

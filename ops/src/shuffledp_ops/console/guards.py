@@ -45,7 +45,7 @@ _HEADERS: Final = {
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-class Guard:
+class RequestGuard:
     """The outermost part of the application.
 
     `names` are the hosts that it answers for, without ports.
@@ -61,7 +61,7 @@ class Guard:
         if scope["type"] != "http":
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -72,9 +72,9 @@ class Guard:
         if refusal is None and scope["method"] == "POST":
             form = await _form(receive)
             if form is not None:
-                await self._app(scope, _again(form, receive), guarded)
+                await self._app(scope, _again(form, receive), send_guarded)
             return
-        await (refusal or self._app)(scope, receive, guarded)
+        await (refusal or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> PlainTextResponse | None:
         hosts = headers.getlist("host")
@@ -91,11 +91,11 @@ class Guard:
 
     @staticmethod
     def _form_refusal(
-        method: str, headers: Headers, own: Collection[str]
+        method: str, headers: Headers, origins: Collection[str]
     ) -> PlainTextResponse | None:
         if method != "POST":
             return _refuse(405, "Only GET and POST.")
-        if headers.get("origin") not in own:  # 2
+        if headers.get("origin") not in origins:  # 2
             return _refuse(
                 403, "This form does not come from this console's own pages; nothing was done."
             )
@@ -122,10 +122,10 @@ def _again(form: bytes, receive: Receive) -> Receive:
     """What gives a body that was read already, and then what comes after it."""
     parts: list[Message] = [{"type": "http.request", "body": form, "more_body": False}]
 
-    async def received() -> Message:
+    async def replay() -> Message:
         return parts.pop() if parts else await receive()
 
-    return received
+    return replay
 
 
 def _name(host: str) -> str:

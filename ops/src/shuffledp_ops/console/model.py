@@ -23,7 +23,7 @@ MOST_ROUNDS: Final = 100
 
 
 @dataclass(frozen=True)
-class Step:
+class StageProgress:
     """How far one stage of a round is at one party (`node`, "" for the analyst).
 
     `done` of `total` are reports for the stage "accepting" and messages elsewhere; `seconds` is 0
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Announced:
+class RoundAnnouncement:
     """What a round told its devices, read from its verified manifest.
 
     Times in milliseconds since 1970.
@@ -57,7 +57,7 @@ class Announced:
 
 
 @dataclass(frozen=True)
-class Ending:
+class RoundEnding:
     """How a round ended, read from its verified result; `final` only of a published one."""
 
     outcome: str
@@ -67,7 +67,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundInfo:
     """One round; what is not known (yet) is empty. `opened_at` is in milliseconds since 1970."""
 
     round_id: str
@@ -77,22 +77,22 @@ class Round:
     outcome: str
     error: str = ""
     accepted: int = 0
-    announced: Announced | None = None
-    steps: Mapping[tuple[str, str], Step] = field(default_factory=dict)
-    ending: Ending | None = None
+    announced: RoundAnnouncement | None = None
+    steps: Mapping[tuple[str, str], StageProgress] = field(default_factory=dict)
+    ending: RoundEnding | None = None
 
     @property
     def running(self) -> bool:
         """True until the round has ended."""
         return self.outcome == RUNNING
 
-    def step(self, stage: str, node: str = "") -> Step | None:
+    def step(self, stage: str, node: str = "") -> StageProgress | None:
         """How far a stage is at a party; None before it began there."""
         return self.steps.get((stage, node))
 
 
 @dataclass(frozen=True)
-class Charge:
+class BudgetCharge:
     """One entry of the accountant's ledger.
 
     `epsilon` is infinite where no finite bound is known.
@@ -106,7 +106,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Budget:
+class PopulationBudget:
     """A population's account, as the accountant states it.
 
     All ε at `delta`, by its way of composition.
@@ -121,7 +121,7 @@ class Budget:
     left: float
     composition: str
     counts: Mapping[str, int]
-    charges: tuple[Charge, ...]
+    charges: tuple[BudgetCharge, ...]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class PublishedRound:
     """A published round to look at: its verified report, and the files beside it by name.
 
     Equal to itself alone.
@@ -147,7 +147,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ConsoleSnapshot:
     """All that is shown, of one moment.
 
     `at` in milliseconds since 1970, 0 before anybody was asked.
@@ -158,25 +158,32 @@ class Snapshot:
     """
 
     at: int = 0
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[RoundInfo, ...] = ()
     more: bool = False
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[PopulationBudget, ...] = ()
     troubles: tuple[Trouble, ...] = ()
-    newest: Opened | None = None
+    newest: PublishedRound | None = None
 
-    def round(self, round_id: str) -> Round | None:
+    def round(self, round_id: str) -> RoundInfo | None:
         """The round of this id, if it is listed."""
-        return next((one for one in self.rounds if one.round_id == round_id), None)
+        return next(
+            (round_info for round_info in self.rounds if round_info.round_id == round_id), None
+        )
 
-    def charge(self, round_id: str) -> Charge | None:
+    def charge(self, round_id: str) -> BudgetCharge | None:
         """The ledger's entry for a round, if it is among the newest."""
         return next(
-            (one for budget in self.budgets for one in budget.charges if one.round_id == round_id),
+            (
+                charge
+                for budget in self.budgets
+                for charge in budget.charges
+                if charge.round_id == round_id
+            ),
             None,
         )
 
 
-class Source(Protocol):
+class ConsoleSource(Protocol):
     """Where the console's knowledge comes from: a deployment that runs, or a folder of saved
     rounds.
     """
@@ -190,14 +197,14 @@ class Source(Protocol):
         """True for a deployment, False for saved rounds."""
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ConsoleSnapshot:
         """What is known now."""
 
     @property
     def version(self) -> int:
         """Grows whenever the snapshot changes."""
 
-    async def changed(self, since: int) -> int:
+    async def wait_for_change(self, since: int) -> int:
         """Returns the version as soon as it is another than `since`."""
 
     async def check(self) -> None:
@@ -206,8 +213,8 @@ class Source(Protocol):
         Raises what is wrong.
         """
 
-    async def run(self) -> None:
+    async def keep_current(self) -> None:
         """Keeps the snapshot up to date, for ever."""
 
-    async def open(self, round_id: str) -> Opened:
+    async def open(self, round_id: str) -> PublishedRound:
         """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""

@@ -1,6 +1,4 @@
-"""The page of one round: its progress while it runs, its report when it is published, else why
-there is none.
-"""
+"""The page of one round: its progress, then its report or the reason of its failure."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from typing import Final
 from shuffledp.pages import shown
 from shuffledp_core.documents.models import Certificate
 from shuffledp_ops.console import budgets, progress
-from shuffledp_ops.console.frame import Viewer, framed, live, mishap, moment, short
-from shuffledp_ops.console.model import Charge, Opened, Round
+from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, short
+from shuffledp_ops.console.model import BudgetCharge, PublishedRound, RoundInfo
 from shuffledp_ops.rounds import page, wording
 from shuffledp_ops.rounds.present import describe_parameters
 from shuffledp_ops.rounds.report import show
@@ -19,57 +17,62 @@ from shuffledp_ops.rounds.report import show
 _WHERE: Final = "In a folder with result.json, roster.json and root.pub, saved from the list below"
 
 
-def running(viewer: Viewer, one: Round) -> str:
-    """A round that runs: where it is, and what its plan guarantees."""
-    head = f"<h1>Round {short(one.round_id)}</h1>"
-    asked = f'<p class="fine">Opened {moment(one.opened_at)}; <code>{one.round_id}</code></p>'
-    plan = () if one.announced is None else _plan(one.announced.plan)
-    body = [head, asked, live("progress", progress.parts(viewer, one)), live("plan", plan)]
-    return framed(viewer, f"Round {one.round_id[:8]}", body)
+def running_page(viewer: Viewer, round_info: RoundInfo) -> str:
+    """The page of a running round: its progress, and the guarantee of its plan."""
+    head = f"<h1>Round {short(round_info.round_id)}</h1>"
+    opening = _opening(round_info)
+    plan = () if round_info.announced is None else _plan(round_info.announced.plan)
+    body = [head, opening, live("progress", progress.parts(viewer, round_info)), live("plan", plan)]
+    return frame_page(viewer, f"Round {round_info.round_id[:8]}", body)
+
+
+def _opening(round_info: RoundInfo) -> str:
+    opened = moment(round_info.opened_at)
+    return f'<p class="fine">Opened {opened}; <code>{shown(round_info.round_id)}</code></p>'
 
 
 def _plan(plan: Certificate) -> Iterator[str]:
-    """The certificate that was signed before anybody was asked, in plain words."""
+    """The plan certificate in plain words."""
     unit = " per unit of distance" if plan.adjacency == "metric" else ""
     yield '<section><h2>What devices were promised</h2><div class="promise">'
     yield f"<p>{shown(wording.promise(plan))}</p>"
     yield f"<p>{shown(wording.promise_without_nodes(plan))}</p></div><dl>"
     rows = {
-        "asked of": f"“{plan.population}”",
+        "population": f"“{plan.population}”",
         "mechanism": f"{plan.mechanism.kind}, {describe_parameters(plan)}",
         "ε certified": f"{show(plan.epsilon.certified)}{unit}, at δ = {plan.delta:g}",
-        "ε_L": f"{show(plan.corrupted.epsilon)}{unit}: left when every node is corrupt",
+        "ε_L": f"{show(plan.corrupted.epsilon)}{unit}: remains if every node is corrupt",
     }
     yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items())
-    yield "</dl><h3>Who has to be honest</h3><ul>"
+    yield "</dl><h3>Trust assumptions</h3><ul>"
     yield from (f"<li>{shown(words)}</li>" for words in wording.honest(plan))
     yield "</ul></section>"
 
 
-def published(viewer: Viewer, opened: Opened) -> str:
-    """A published round: the parts of `report.html`, made of verified documents."""
+def published_page(viewer: Viewer, opened: PublishedRound) -> str:
+    """The page of a published round: the parts of `report.html`, from verified documents."""
     report = opened.report
-    return framed(
+    return frame_page(
         viewer, page.title(report), page.body(report, opened.files, _WHERE), follows=False
     )
 
 
-def failed(viewer: Viewer, one: Round, charge: Charge | None) -> str:
-    """A round that ended without an answer: why, what to do, and what has become of its budget."""
-    ending = one.ending
+def failed_page(viewer: Viewer, round_info: RoundInfo, charge: BudgetCharge | None) -> str:
+    """The page of a failed round: the reason, what to do, and the state of its charge."""
+    ending = round_info.ending
     reason = ending.reason if ending is not None else "Its signed result is being fetched."
     cost = f"<p>{shown(budgets.of_round(charge))}</p>" if viewer.live else ""
     body = [
-        f"<h1>Round {short(one.round_id)}: no answer</h1>",
-        f'<p class="fine">Opened {moment(one.opened_at)}; <code>{shown(one.round_id)}</code></p>',
-        live("why", [mishap(one.error or "RoundFailed", reason), cost]),
+        f"<h1>Round {short(round_info.round_id)}: no answer</h1>",
+        _opening(round_info),
+        live("why", [mishap(round_info.error or "RoundFailed", reason), cost]),
     ]
-    return framed(viewer, f"Round {one.round_id[:8]}", body)
+    return frame_page(viewer, f"Round {round_info.round_id[:8]}", body)
 
 
-def refused(viewer: Viewer, heading: str, error: str, words: str) -> str:
-    """An error in place of a page."""
+def refused_page(viewer: Viewer, heading: str, error: str, words: str) -> str:
+    """The page of an error."""
     back = '<p><a href="/">Back to all rounds</a></p>'
-    return framed(
+    return frame_page(
         viewer, heading, [f"<h1>{shown(heading)}</h1>", mishap(error, words), back], follows=False
     )

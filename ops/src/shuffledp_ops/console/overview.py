@@ -7,15 +7,15 @@ from typing import Final
 
 from shuffledp.pages import shown
 from shuffledp_ops.console import budgets, progress
-from shuffledp_ops.console.frame import Viewer, framed, live, mishap, moment, row, short, table
+from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, row, short, table
 from shuffledp_ops.console.model import (
     FAILED,
     PUBLISHED,
     RUNNING,
     UNREADABLE,
-    Opened,
-    Round,
-    Snapshot,
+    ConsoleSnapshot,
+    PublishedRound,
+    RoundInfo,
 )
 from shuffledp_ops.rounds import page
 
@@ -30,7 +30,7 @@ _WORDS: Final = {
 }
 
 
-def overview(viewer: Viewer, snapshot: Snapshot) -> str:
+def overview(viewer: Viewer, snapshot: ConsoleSnapshot) -> str:
     """The whole page."""
     heading = "Deployment" if viewer.live else "Rounds in"
     parts = [
@@ -41,25 +41,30 @@ def overview(viewer: Viewer, snapshot: Snapshot) -> str:
     if viewer.live:
         parts.append(live("budgets", budgets.section(snapshot)))
     parts += [live("newest", _newest(snapshot.newest)), live("rounds", _rounds(viewer, snapshot))]
-    return framed(viewer, "Rounds", parts)
+    return frame_page(viewer, "Rounds", parts)
 
 
-def _troubles(snapshot: Snapshot) -> Iterator[str]:
+def _troubles(snapshot: ConsoleSnapshot) -> Iterator[str]:
     for trouble in snapshot.troubles:
         what = shown(trouble.what)
         heading = f"<p><strong>No answer from {what}.</strong> What was known last is below.</p>"
         yield mishap(trouble.error, trouble.words, heading)
-    ended = [one for one in snapshot.rounds if not one.running]
-    since = next((place for place, one in enumerate(ended) if one.outcome == PUBLISHED), len(ended))
-    for one in ended[:since][:_MOST_FAILURES]:
-        if one.ending is not None:
-            link = f'<a href="/rounds/{one.round_id}/">{short(one.round_id)}</a>'
-            heading = f"<p><strong>Round {link} failed</strong>, {moment(one.opened_at)}.</p>"
-            yield mishap(one.error, one.ending.reason, heading)
+    ended = [round_info for round_info in snapshot.rounds if not round_info.running]
+    since = next(
+        (index for index, round_info in enumerate(ended) if round_info.outcome == PUBLISHED),
+        len(ended),
+    )
+    for round_info in ended[:since][:_MOST_FAILURES]:
+        if round_info.ending is not None:
+            link = f'<a href="/rounds/{round_info.round_id}/">{short(round_info.round_id)}</a>'
+            heading = (
+                f"<p><strong>Round {link} failed</strong>, {moment(round_info.opened_at)}.</p>"
+            )
+            yield mishap(round_info.error, round_info.ending.reason, heading)
 
 
-def _running(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
-    running = [one for one in snapshot.rounds if one.running]
+def _running(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
+    running = [round_info for round_info in snapshot.rounds if round_info.running]
     if not viewer.live:
         return
     yield "<section><h2>Running now</h2>"
@@ -72,12 +77,12 @@ def _running(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
             else "<code>shuffledp round</code> opens one."
         )
         yield f'<p class="fine">No round is open. {words}</p>'
-    for one in running:
-        yield progress.card(viewer, one)
+    for round_info in running:
+        yield progress.card(viewer, round_info)
     yield "</section>"
 
 
-def _newest(newest: Opened | None) -> Iterator[str]:
+def _newest(newest: PublishedRound | None) -> Iterator[str]:
     if newest is None:
         return
     report = newest.report
@@ -90,13 +95,13 @@ def _newest(newest: Opened | None) -> Iterator[str]:
     yield f'<p><a href="/rounds/{report.round_id}/">{more}</a></p></div>'
 
 
-def _rounds(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
+def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
     yield "<section><h2>All rounds</h2>"
     if not snapshot.rounds:
         yield f'<p class="fine">{"None yet." if snapshot.at else "Reading …"}</p></section>'
         return
     heads = ("round", "when", "people", "mechanism", "outcome", "reports", "ε")
-    yield table(heads, (_row(one) for one in snapshot.rounds))
+    yield table(heads, (_row(round_info) for round_info in snapshot.rounds))
     if snapshot.more:
         where = (
             "<code>shuffledp results list</code> has them all"
@@ -107,23 +112,24 @@ def _rounds(viewer: Viewer, snapshot: Snapshot) -> Iterator[str]:
     yield "</section>"
 
 
-def _row(one: Round) -> str:
-    final = one.ending.final if one.ending is not None else None
+def _row(round_info: RoundInfo) -> str:
+    final = round_info.ending.final if round_info.ending is not None else None
     bound = (
         ""
         if final is None
         else ("none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}")
     )
-    kind = one.outcome if one.outcome in _WORDS else UNREADABLE
-    why = f' <span class="why">{shown(one.error)}</span>' if one.error else ""
+    kind = round_info.outcome if round_info.outcome in _WORDS else UNREADABLE
+    why = f' <span class="why">{shown(round_info.error)}</span>' if round_info.error else ""
+    name = f"<code>{short(round_info.round_id)}</code>"
     return row(
         {
-            "round": f'<a href="/rounds/{one.round_id}/"><code>{short(one.round_id)}</code></a>',
-            "when": moment(one.opened_at),
-            "people": shown(one.population),
-            "mechanism": shown(one.mechanism),
+            "round": f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
+            "when": moment(round_info.opened_at),
+            "people": shown(round_info.population),
+            "mechanism": shown(round_info.mechanism),
             "outcome": f'<span class="outcome {kind}">{_WORDS[kind]}</span>{why}',
-            "reports": f"{one.accepted:,}" if one.accepted else "",
+            "reports": f"{round_info.accepted:,}" if round_info.accepted else "",
             "ε": bound,
         }
     )

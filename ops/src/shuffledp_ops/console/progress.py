@@ -1,4 +1,4 @@
-"""A round that runs, drawn: devices arriving, then the batch on its way through the nodes."""
+"""The progress of a running round: submissions, then the batch on its way through the nodes."""
 
 from __future__ import annotations
 
@@ -7,92 +7,98 @@ from typing import Final
 
 from shuffledp.pages import shown
 from shuffledp_ops.console.frame import Viewer, moment, short, until
-from shuffledp_ops.console.model import Announced, Round
+from shuffledp_ops.console.model import RoundAnnouncement, RoundInfo
 
 _ACCEPTING: Final = "accepting"
 _MIXING: Final = "mixing"
 _RELAYING: Final = "relaying"
 _BEHIND: Final = {"decoding": "analyst counts", "certifying": "accountant certifies"}
-"""What comes behind the last node: stages of the analyst, and who does them."""
+"""Stages of the analyst after the last node, with their labels."""
 
 _WAITING, _WORKING, _OVER = "waiting", "working", "done"
 
 
-def card(viewer: Viewer, one: Round) -> str:
-    """The round in a box, with a link to its page and, for who operates, what can be done."""
-    head = f'<h3><a href="/rounds/{one.round_id}/">Round {short(one.round_id)}</a></h3>'
-    asked = (
-        f'<p class="fine">{shown(one.mechanism)} of “{shown(one.population)}”, opened '
-        f"{moment(one.opened_at)}</p>"
+def card(viewer: Viewer, round_info: RoundInfo) -> str:
+    """The round in a box, with a link to its page and, for operators, buttons."""
+    head = (
+        f'<h3><a href="/rounds/{round_info.round_id}/">Round {short(round_info.round_id)}</a></h3>'
     )
-    return f'<article class="card">{head}{asked}{"".join(parts(viewer, one))}</article>'
+    population = shown(round_info.population)
+    opening = (
+        f'<p class="fine">{shown(round_info.mechanism)} of “{population}”, opened '
+        f"{moment(round_info.opened_at)}</p>"
+    )
+    return f'<article class="card">{head}{opening}{"".join(parts(viewer, round_info))}</article>'
 
 
-def parts(viewer: Viewer, one: Round) -> Iterator[str]:
-    """The progress itself: who has answered, the way of the batch, the buttons."""
-    yield from _arrivals(one)
-    yield f'<ol class="chain" aria-label="The way of the messages">{"".join(_chain(one))}</ol>'
+def parts(viewer: Viewer, round_info: RoundInfo) -> Iterator[str]:
+    """The number of reports, the progress of the batch, and the buttons."""
+    yield from _arrivals(round_info)
+    links = "".join(_chain(round_info))
+    yield f'<ol class="chain" aria-label="Route of the messages">{links}</ol>'
     if viewer.operates:
-        actions = {"abort": ("Give the round up", " danger")}
-        if one.announced is not None and not _closed(one):
-            actions = {"end": ("End submissions now", ""), **actions}
+        actions = {"abort": ("Cancel round", " danger")}
+        if round_info.announced is not None and not _is_closed(round_info):
+            actions = {"end": ("Close submissions now", ""), **actions}
         buttons = (
-            f'<a class="button{kind}" id="{name}-{one.round_id}" '
-            f'href="/rounds/{one.round_id}/{name}">{words}</a>'
+            f'<a class="button{kind}" id="{name}-{round_info.round_id}" '
+            f'href="/rounds/{round_info.round_id}/{name}">{words}</a>'
             for name, (words, kind) in actions.items()
         )
         yield f'<p class="buttons">{" ".join(buttons)}</p>'
 
 
-def _closed(one: Round) -> bool:
-    accepting = one.step(_ACCEPTING)
+def _is_closed(round_info: RoundInfo) -> bool:
+    accepting = round_info.step(_ACCEPTING)
     return accepting is not None and accepting.over
 
 
-def _arrivals(one: Round) -> Iterator[str]:
-    known = one.announced
-    if known is None:
-        yield '<p class="fine">The parties prepare their keys; devices are not asked yet.</p>'
+def _arrivals(round_info: RoundInfo) -> Iterator[str]:
+    announced = round_info.announced
+    if announced is None:
+        yield '<p class="fine">The parties are preparing their keys.</p>'
         return
-    missing = known.min_reports - one.accepted
+    missing = announced.min_reports - round_info.accepted
     enough = f"{missing:,} more are needed" if missing > 0 else "enough for an answer"
     closes = (
         "submissions are closed"
-        if _closed(one)
-        else f"open until {until(known.closes_at)}, or until {known.max_reports:,} have answered"
+        if _is_closed(round_info)
+        else f"open until {until(announced.closes_at)} or {announced.max_reports:,} reports"
     )
     yield (
-        f'<p class="arrived"><strong>{one.accepted:,}</strong> of at least {known.min_reports:,} '
-        f"devices: {enough}; "
-        f"{closes}.</p>"
+        f'<p class="arrived"><strong>{round_info.accepted:,}</strong> of at least '
+        f"{announced.min_reports:,} devices: {enough}; {closes}.</p>"
     )
-    yield _bar(one.accepted, known)
+    yield _bar(round_info.accepted, announced)
 
 
-def _bar(accepted: int, known: Announced) -> str:
-    """Accepted reports on the way to the most that are taken, with a mark at the fewest."""
-    share = 1000 * min(accepted / known.max_reports, 1.0)
-    mark = 1000 * known.min_reports / known.max_reports
-    label = f"{accepted:,} devices, {known.min_reports:,} needed, {known.max_reports:,} at most"
-    least = f'<path class="least" d="M{min(mark, 998):.1f} 0V24"/>'
+def _bar(accepted: int, announced: RoundAnnouncement) -> str:
+    """Accepted reports as a share of the maximum, with a mark at the minimum."""
+    least, most = announced.min_reports, announced.max_reports
+    share = 1000 * min(accepted / most, 1.0)
+    mark = 1000 * least / most
+    label = f"{accepted:,} devices, {least:,} needed, {most:,} at most"
+    minimum = f'<path class="least" d="M{min(mark, 998):.1f} 0V24"/>'
     return (
         f'<svg class="bar-of" role="img" viewBox="0 0 1000 24" preserveAspectRatio="none" '
         f'aria-label="{label}">'
         f'<rect class="track" width="1000" height="24"/><rect class="fill" width="{share:.1f}" '
-        f'height="24"/>{least}'
-        f'</svg><p class="fine scale"><span>needed, at the mark: {known.min_reports:,}</span>'
-        f"<span>at most: {known.max_reports:,}</span></p>"
+        f'height="24"/>{minimum}'
+        f'</svg><p class="fine scale"><span>needed (mark): {least:,}</span>'
+        f"<span>at most: {most:,}</span></p>"
     )
 
 
-def _chain(one: Round) -> Iterator[str]:
-    accepting = one.step(_ACCEPTING)
+def _chain(round_info: RoundInfo) -> Iterator[str]:
+    accepting = round_info.step(_ACCEPTING)
     state = _WAITING if accepting is None else _OVER if accepting.over else _WORKING
-    yield _link("devices", state, f"{one.accepted:,} answered" if accepting else "not asked yet")
-    for name in _route(one):
-        yield _link(name, *_node(one, name))
+    yield _link(
+        "devices", state, f"{round_info.accepted:,} answered" if accepting else "not open yet"
+    )
+    for name in _route(round_info):
+        yield _link(name, *_node(round_info, name))
     for stage, words in _BEHIND.items():
-        step = one.step(stage)
+        step = round_info.step(stage)
         yield _link(
             words,
             _WAITING if step is None else _OVER if step.over else _WORKING,
@@ -100,18 +106,19 @@ def _chain(one: Round) -> Iterator[str]:
         )
 
 
-def _route(one: Round) -> list[str]:
-    if one.announced is not None:
-        return list(one.announced.plan.route)
-    return sorted({node for _, node in one.steps if node})
+def _route(round_info: RoundInfo) -> list[str]:
+    if round_info.announced is not None:
+        return list(round_info.announced.plan.route)
+    return sorted({node for _, node in round_info.steps if node})
 
 
-def _node(one: Round, name: str) -> tuple[str, str]:
-    mixing, relaying = one.step(_MIXING, name), one.step(_RELAYING, name)
+def _node(round_info: RoundInfo, name: str) -> tuple[str, str]:
+    mixing = round_info.step(_MIXING, name)
+    relaying = round_info.step(_RELAYING, name)
     if relaying is not None and relaying.over:
         mixed = mixing.seconds if mixing else 0.0
         return _OVER, _seconds(mixed + relaying.seconds)
-    for step, words in ((relaying, "passes on"), (mixing, "mixes")):
+    for step, words in ((relaying, "relaying"), (mixing, "mixing")):
         if step is not None:
             share = f" {step.done / step.total:.0%}" if step.total else ""
             return _WORKING, f"{words}{share}"
@@ -123,9 +130,9 @@ def _seconds(seconds: float) -> str:
 
 
 def _link(name: str, state: str, words: str) -> str:
-    said = words or {_WAITING: "waits", _WORKING: "works"}.get(state, "")
+    details = words or {_WAITING: "waiting", _WORKING: "working"}.get(state, "")
     return (
         f'<li class="{state}"><span class="sign" '
         f'aria-hidden="true"></span><strong>{shown(name)}</strong>'
-        f'<span class="hidden">, {state}: </span><span class="said">{shown(said)}</span></li>'
+        f'<span class="hidden">, {state}: </span><span class="said">{shown(details)}</span></li>'
     )

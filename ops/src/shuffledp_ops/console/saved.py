@@ -23,10 +23,10 @@ from shuffledp_ops.console.model import (
     MOST_ROUNDS,
     PUBLISHED,
     UNREADABLE,
-    Ending,
-    Opened,
-    Round,
-    Snapshot,
+    ConsoleSnapshot,
+    PublishedRound,
+    RoundEnding,
+    RoundInfo,
     Trouble,
 )
 from shuffledp_ops.rounds.reading import read_round
@@ -50,7 +50,7 @@ _State: TypeAlias = tuple[int, ...]
 """Times of a folder's files, in nanoseconds: as long as they stay, so does what was verified."""
 
 
-class Saved(Changes):
+class SavedRounds(Changes):
     """The source of a folder of saved rounds; see `model.Source`.
 
     Raises `ConfigError` for what is no such folder.
@@ -62,7 +62,7 @@ class Saved(Changes):
         super().__init__()
         check_saved(folder)
         self._folder = folder
-        self._known: dict[Path, tuple[_State, Round, Opened | None]] = {}
+        self._cache: dict[Path, tuple[_State, RoundInfo, PublishedRound | None]] = {}
 
     @property
     def title(self) -> str:
@@ -72,7 +72,7 @@ class Saved(Changes):
     async def check(self) -> None:
         """Nothing more than when it was made."""
 
-    async def run(self) -> None:
+    async def keep_current(self) -> None:
         """Looks for new folders, for ever."""
         while True:
             await asyncio.to_thread(self.look)
@@ -91,39 +91,43 @@ class Saved(Changes):
                 f"console"
             )
             trouble = Trouble(self.title, ConfigError.__name__, words)
-            self.put(replace(self.snapshot, troubles=(trouble,)))
+            self.publish(replace(self.snapshot, troubles=(trouble,)))
 
     def _look(self) -> None:
-        found = sorted(_folders(self._folder), key=lambda one: one[1], reverse=True)
-        newest = dict(found[:MOST_ROUNDS])
-        self._known = {place: known for place, known in self._known.items() if place in newest}
-        for place, state in newest.items():
-            if (known := self._known.get(place)) is None or known[0] != state:
-                self._known[place] = (state, *_read(place))
+        folders = sorted(_folders(self._folder), key=lambda entry: entry[1], reverse=True)
+        newest = dict(folders[:MOST_ROUNDS])
+        self._cache = {folder: cached for folder, cached in self._cache.items() if folder in newest}
+        for folder, state in newest.items():
+            if (cached := self._cache.get(folder)) is None or cached[0] != state:
+                self._cache[folder] = (state, *_read_saved(folder))
         rounds = sorted(
-            (known[1] for known in self._known.values()),
-            key=lambda one: one.opened_at,
+            (cached[1] for cached in self._cache.values()),
+            key=lambda entry: entry.opened_at,
             reverse=True,
         )
         published = {
-            one.round_id: opened for _, one, opened in self._known.values() if opened is not None
+            entry.round_id: opened
+            for _, entry, opened in self._cache.values()
+            if opened is not None
         }
-        last = next((published[one.round_id] for one in rounds if one.round_id in published), None)
-        more = len(found) > MOST_ROUNDS
-        self.put(Snapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
+        last = next(
+            (published[entry.round_id] for entry in rounds if entry.round_id in published), None
+        )
+        more = len(folders) > MOST_ROUNDS
+        self.publish(ConsoleSnapshot(round(time.time() * 1000), tuple(rounds), more, newest=last))
 
-    async def open(self, round_id: str) -> Opened:
+    async def open(self, round_id: str) -> PublishedRound:
         """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""
         folder = self._folder / round_id
-        known = self._known.get(folder)
-        if known is None:
+        cached = self._cache.get(folder)
+        if cached is None:
             raise UnknownRoundError(
                 f"{self._folder} has no round {round_id}; the list shows those that it has"
             )
         report = (
-            await asyncio.to_thread(read_round, folder) if known[2] is None else known[2].report
+            await asyncio.to_thread(read_round, folder) if cached[2] is None else cached[2].report
         )
-        return Opened(report, await asyncio.to_thread(_files, folder))
+        return PublishedRound(report, await asyncio.to_thread(_files, folder))
 
 
 def check_saved(folder: Path) -> None:
@@ -155,17 +159,17 @@ def check_saved(folder: Path) -> None:
 
 
 def _folders(folder: Path) -> list[tuple[Path, _State]]:
-    found = []
+    folders = []
     for child in folder.iterdir():
         if ROUND_ID.fullmatch(child.name) and (child / _RESULT).is_file():
             times = [
                 (child / name).stat().st_mtime_ns for name in _FILES if (child / name).is_file()
             ]
-            found.append((child, (max(times), *times)))
-    return found
+            folders.append((child, (max(times), *times)))
+    return folders
 
 
-def _read(folder: Path) -> tuple[Round, Opened | None]:
+def _read_saved(folder: Path) -> tuple[RoundInfo, PublishedRound | None]:
     try:
         _require_no_links(folder)
         report = read_round(folder)
@@ -173,12 +177,12 @@ def _read(folder: Path) -> tuple[Round, Opened | None]:
             raise ConfigError(f"{folder} holds round {report.round_id}; give the folder that name")
     except ShuffleDPError as error:
         at = (folder / _RESULT).stat().st_mtime_ns // 10**6
-        ending = Ending(UNREADABLE, type(error).__name__, str(error))
-        return Round(folder.name, at, "", "", UNREADABLE, ending.error, ending=ending), None
+        ending = RoundEnding(UNREADABLE, type(error).__name__, str(error))
+        return RoundInfo(folder.name, at, "", "", UNREADABLE, ending.error, ending=ending), None
     final = report.final
-    ending = Ending(PUBLISHED, final=final)
-    row = Round(folder.name, final.issued_at, final.population, final.mechanism.kind, PUBLISHED)
-    return replace(row, accepted=report.accepted, ending=ending), Opened(report, {})
+    ending = RoundEnding(PUBLISHED, final=final)
+    row = RoundInfo(folder.name, final.issued_at, final.population, final.mechanism.kind, PUBLISHED)
+    return replace(row, accepted=report.accepted, ending=ending), PublishedRound(report, {})
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -187,8 +191,8 @@ def _files(folder: Path) -> dict[str, bytes]:
     Raises `ConfigError` for a symbolic link among them.
     """
     _require_no_links(folder)
-    found = {name: _read_plain(folder / name) for name in _FILES if (folder / name).is_file()}
-    return {name: data for name, data in found.items() if len(data) <= _MOST_BYTES}
+    contents = {name: _read_plain(folder / name) for name in _FILES if (folder / name).is_file()}
+    return {name: data for name, data in contents.items() if len(data) <= _MOST_BYTES}
 
 
 def _require_no_links(folder: Path) -> None:

@@ -34,16 +34,16 @@ from shuffledp_ops.console.model import (
     MOST_ROUNDS,
     PUBLISHED,
     RUNNING,
-    Announced,
-    Ending,
-    Opened,
-    Round,
-    Snapshot,
-    Step,
+    ConsoleSnapshot,
+    PublishedRound,
+    RoundAnnouncement,
+    RoundEnding,
+    RoundInfo,
+    StageProgress,
     Trouble,
 )
 from shuffledp_ops.keys.pki import ANALYST, Deployment, open_deployment
-from shuffledp_ops.results.fetching import download, require_round, verified
+from shuffledp_ops.results.fetching import download, require_round, verify_downloaded
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.running import control_of
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
@@ -73,7 +73,7 @@ _ANSWER: Final = "the answer of round"
 _ONE_ATTEMPT: Final = Backoff(attempts=1)
 
 
-class Watch(Changes):
+class DeploymentWatch(Changes):
     """The source of a deployment that runs; see `model.Source`. `keys` is its key folder."""
 
     live = True
@@ -83,15 +83,16 @@ class Watch(Changes):
         self._keys = keys
         self.deployment: Deployment = open_deployment(keys)
         self._accounts = Accounts()
-        self._rounds: dict[str, Round] = {}
+        self._rounds: dict[str, RoundInfo] = {}
         self._more = False
         self._troubles: dict[str, Trouble] = {}
         self._followed: set[str] = set()
-        self._touched, self._hurried = asyncio.Event(), asyncio.Event()
-        self._opened: OrderedDict[str, Opened] = OrderedDict()
+        self._touched = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._opened: OrderedDict[str, PublishedRound] = OrderedDict()
         self._opening = asyncio.Lock()
         self._tried = ""
-        self._newest: Opened | None = None
+        self._newest: PublishedRound | None = None
 
     @property
     def title(self) -> str:
@@ -113,9 +114,9 @@ class Watch(Changes):
             async with asyncio.timeout(_CALL):
                 version = self.version
                 while self.snapshot.round(round_id) is None:
-                    version = await self.changed(version)
+                    version = await self.wait_for_change(version)
 
-    async def run(self) -> None:
+    async def keep_current(self) -> None:
         """Keeps the snapshot up to date, for ever.
 
         Connects anew, with the keys of that moment, after an error.
@@ -145,7 +146,7 @@ class Watch(Changes):
                 "not those of another deployment?"
             ) from error
 
-    async def open(self, round_id: str) -> Opened:
+    async def open(self, round_id: str) -> PublishedRound:
         """A published round, verified; computed once.
 
         Raises `UnknownRoundError`, or what is wrong with it.
@@ -155,11 +156,16 @@ class Watch(Changes):
                 deployment = self.deployment
                 async with asyncio.timeout(4 * _CALL):
                     downloaded = await download(deployment, round_id)
-                found = await asyncio.to_thread(verified, deployment, round_id, *downloaded)
+                fetched = await asyncio.to_thread(
+                    verify_downloaded, deployment, round_id, *downloaded
+                )
                 documents = {
-                    f"{name}.json": one.to_bytes() for name, one in found.report.documents.items()
+                    f"{name}.json": document.to_bytes()
+                    for name, document in fetched.report.documents.items()
                 }
-                self._opened[round_id] = Opened(found.report, documents | trusted_files(self._keys))
+                self._opened[round_id] = PublishedRound(
+                    fetched.report, documents | trusted_files(self._keys)
+                )
                 while len(self._opened) > _MOST_OPENED:
                     self._opened.popitem(last=False)
             return self._opened[round_id]
@@ -173,17 +179,24 @@ class Watch(Changes):
             while True:
                 await self._list(control)
                 self._recover(ANALYST)
-                for known in [one for one in self._rounds.values() if one.running]:
+                for running in [
+                    round_info for round_info in self._rounds.values() if round_info.running
+                ]:
                     if (
-                        known.round_id not in self._followed
+                        running.round_id not in self._followed
                         and len(self._followed) < _MOST_FOLLOWED
                     ):
-                        self._followed.add(known.round_id)
-                        tasks.create_task(self._follow(deployment, known.round_id))
+                        self._followed.add(running.round_id)
+                        tasks.create_task(self._follow(deployment, running.round_id))
                 await self._learn(deployment, reader)
                 await self._ask_accounts(deployment)
                 first = next(
-                    (one.round_id for one in self._rounds.values() if one.outcome == PUBLISHED), ""
+                    (
+                        round_info.round_id
+                        for round_info in self._rounds.values()
+                        if round_info.outcome == PUBLISHED
+                    ),
+                    "",
                 )
                 if first != self._tried:
                     self._tried = first
@@ -203,31 +216,37 @@ class Watch(Changes):
                 page = await control.ListRounds(
                     analyst_pb2.ListRoundsRequest(limit=limit), timeout=_CALL
                 )
-            known = any(one.round_id in self._rounds for one in page.rounds)
-            if known or not page.more:
+            overlaps = any(summary.round_id in self._rounds for summary in page.rounds)
+            if overlaps or not page.more:
                 break
-        if not all(ROUND_ID.fullmatch(one.round_id) for one in page.rounds):
+        if not all(ROUND_ID.fullmatch(summary.round_id) for summary in page.rounds):
             raise MalformedDocumentError(
                 "the analyst lists a round under an id that no round has; look at its log"
             )
-        for one in page.rounds:
-            before = self._rounds.get(one.round_id)
-            if before is None or (before.running and one.outcome != RUNNING):
+        for summary in page.rounds:
+            before = self._rounds.get(summary.round_id)
+            if before is None or (before.running and summary.outcome != RUNNING):
                 self._accounts.due = True
-                fresh = before or Round(
-                    one.round_id, one.opened_at, one.population, one.mechanism, one.outcome
+                fresh = before or RoundInfo(
+                    summary.round_id,
+                    summary.opened_at,
+                    summary.population,
+                    summary.mechanism,
+                    summary.outcome,
                 )
-                self._rounds[one.round_id] = replace(
+                self._rounds[summary.round_id] = replace(
                     fresh,
-                    outcome=one.outcome,
-                    error=one.error,
-                    accepted=one.accepted or fresh.accepted,
+                    outcome=summary.outcome,
+                    error=summary.error,
+                    accepted=summary.accepted or fresh.accepted,
                 )
         newest = sorted(
-            self._rounds.values(), key=lambda one: (one.opened_at, one.round_id), reverse=True
+            self._rounds.values(),
+            key=lambda summary: (summary.opened_at, summary.round_id),
+            reverse=True,
         )
         self._more = self._more or (page.more and len(newest) >= MOST_ROUNDS)
-        self._rounds = {one.round_id: one for one in newest[:MOST_ROUNDS]}
+        self._rounds = {summary.round_id: summary for summary in newest[:MOST_ROUNDS]}
 
     async def _follow(self, deployment: Deployment, round_id: str) -> None:
         """Follows one round to its end, or until the analyst stops telling: then the next turn
@@ -247,19 +266,19 @@ class Watch(Changes):
             self._followed.discard(round_id)
 
     def _progress(self, round_id: str, event: analyst_pb2.FollowRoundResponse) -> None:
-        known = self._rounds.get(round_id)
-        if known is None or event.stage == _ENDED:
+        current = self._rounds.get(round_id)
+        if current is None or event.stage == _ENDED:
             return
-        step = Step(event.stage, event.node, event.done, event.total, event.seconds)
-        accepted = event.done if event.stage == "accepting" else known.accepted
-        place = (event.stage, event.node)
-        if max(map(len, place)) > _LONGEST_NAME or (
-            place not in known.steps and len(known.steps) >= _MOST_STEPS
+        step = StageProgress(event.stage, event.node, event.done, event.total, event.seconds)
+        accepted = event.done if event.stage == "accepting" else current.accepted
+        key = (event.stage, event.node)
+        if max(map(len, key)) > _LONGEST_NAME or (
+            key not in current.steps and len(current.steps) >= _MOST_STEPS
         ):
             # nothing that a round does; an analyst may say whatever it likes, and for as long
             return
-        steps = {**known.steps, place: step}
-        self._rounds[round_id] = replace(known, steps=steps, accepted=accepted)
+        steps = {**current.steps, key: step}
+        self._rounds[round_id] = replace(current, steps=steps, accepted=accepted)
         self._touch()
 
     async def _learn(self, deployment: Deployment, reader: AnalystReader) -> None:
@@ -267,65 +286,73 @@ class Watch(Changes):
         few at a time.
         """
         missing = [
-            one
-            for one in self._rounds.values()
-            if (one.announced if one.running else one.ending) is None
+            incomplete
+            for incomplete in self._rounds.values()
+            if (incomplete.announced if incomplete.running else incomplete.ending) is None
         ]
-        for one in missing[:_NEWEST]:
+        for incomplete in missing[:_NEWEST]:
             try:
                 async with asyncio.timeout(_CALL):
-                    if one.running:
-                        said = from_json(await reader.announcement(one.round_id), Announcement)
-                        self._announce(deployment, one.round_id, said)
+                    if incomplete.running:
+                        announcement = from_json(
+                            await reader.announcement(incomplete.round_id), Announcement
+                        )
+                        self._announce(deployment, incomplete.round_id, announcement)
                     else:
-                        self._end(deployment, one.round_id, await reader.result(one.round_id))
+                        self._end(
+                            deployment,
+                            incomplete.round_id,
+                            await reader.result(incomplete.round_id),
+                        )
             except UnknownRoundError:
                 # not announced yet; or it ended just now, and its result comes with the next turn
                 continue
             except TimeoutError as error:
                 raise UnreachableError(f"the analyst gave no answer within {_CALL:g} s") from error
             except ShuffleDPError as error:  # one bad record hides no other round
-                self._end_badly(one.round_id, error)
+                self._end_badly(incomplete.round_id, error)
 
-    def _announce(self, deployment: Deployment, round_id: str, said: Announcement) -> None:
-        manifest = verify_from(deployment.roster.analyst, said.manifest, Manifest)
+    def _announce(self, deployment: Deployment, round_id: str, announcement: Announcement) -> None:
+        manifest = verify_from(deployment.roster.analyst, announcement.manifest, Manifest)
         require_round(manifest, deployment.roster.deployment, round_id)
         plan = verify_from(deployment.roster.accountant, manifest.certificate, Certificate)
-        announced = Announced(
+        announced = RoundAnnouncement(
             manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan
         )
         self._rounds[round_id] = replace(self._rounds[round_id], announced=announced)
 
     def _end(self, deployment: Deployment, round_id: str, signed: Signed) -> None:
-        if (known := self._rounds.get(round_id)) is None:
+        if (current := self._rounds.get(round_id)) is None:
             return
         result = verify_from(deployment.roster.analyst, signed, Result)
         require_round(result, deployment.roster.deployment, round_id)
         final = None
         if result.outcome == PUBLISHED and result.final_certificate is not None:
             final = verify_from(deployment.roster.accountant, result.final_certificate, Certificate)
-        ending = Ending(result.outcome, result.error or "", result.reason or "", final)
+        ending = RoundEnding(result.outcome, result.error or "", result.reason or "", final)
         self._rounds[round_id] = replace(
-            known,
+            current,
             outcome=result.outcome,
             error=ending.error,
-            accepted=result.accepted or known.accepted,
+            accepted=result.accepted or current.accepted,
             ending=ending,
         )
         self.hurry()
 
     def _end_badly(self, round_id: str, error: ShuffleDPError) -> None:
-        known = self._rounds[round_id]
-        if not known.running:
-            ending = Ending(known.outcome, type(error).__name__, str(error))
-            self._rounds[round_id] = replace(known, ending=ending)
+        current = self._rounds[round_id]
+        if not current.running:
+            ending = RoundEnding(current.outcome, type(error).__name__, str(error))
+            self._rounds[round_id] = replace(current, ending=ending)
 
     async def _verify_newest(self, round_id: str) -> None:
         """Verifies the last answer as soon as it is there: its chart is on the first page."""
         try:
             self._newest = await self.open(round_id)
             self._troubles = {
-                who: one for who, one in self._troubles.items() if not who.startswith(_ANSWER)
+                who: trouble
+                for who, trouble in self._troubles.items()
+                if not who.startswith(_ANSWER)
             }
         except (UnreachableError, TimeoutError):
             self._tried = ""  # again with the next turn
@@ -358,8 +385,8 @@ class Watch(Changes):
             self._touched.clear()
             at = self.snapshot.at if ANALYST in self._troubles else round(time.time() * 1000)
             troubles, budgets = tuple(self._troubles.values()), self._accounts.budgets
-            self.put(
-                Snapshot(
+            self.publish(
+                ConsoleSnapshot(
                     at, tuple(self._rounds.values()), self._more, budgets, troubles, self._newest
                 )
             )

@@ -29,9 +29,9 @@ from shuffledp_core.errors import (
 from shuffledp_core.transport.doorway import Slots
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console import budgets, one_round
-from shuffledp_ops.console.frame import Viewer, own, stylesheet
-from shuffledp_ops.console.guards import Guard
-from shuffledp_ops.console.model import PUBLISHED, Opened, Source
+from shuffledp_ops.console.frame import Viewer, asset, stylesheet
+from shuffledp_ops.console.guards import RequestGuard
+from shuffledp_ops.console.model import PUBLISHED, ConsoleSource, PublishedRound
 from shuffledp_ops.console.overview import overview
 from shuffledp_ops.console.sessions import Session, Sessions
 
@@ -52,7 +52,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Pages:
     """The pages of one source; `sessions` only where a deployment may be operated."""
 
-    def __init__(self, source: Source, sessions: Sessions | None = None) -> None:
+    def __init__(self, source: ConsoleSource, sessions: Sessions | None = None) -> None:
         self._source = source
         self._sessions = sessions
         self._run = secrets.token_hex(4)
@@ -67,8 +67,8 @@ class Pages:
             Route("/populations/{name}/", self.population),
             Route("/events", self.events),
             Route("/console.css", _file("text/css; charset=utf-8", stylesheet())),
-            Route("/console.js", _file("text/javascript; charset=utf-8", own("console.js"))),
-            Route("/console.svg", _file("image/svg+xml", own("console.svg"))),
+            Route("/console.js", _file("text/javascript; charset=utf-8", asset("console.js"))),
+            Route("/console.svg", _file("image/svg+xml", asset("console.svg"))),
         ]
 
     def session(self, request: Request) -> Session | None:
@@ -91,19 +91,20 @@ class Pages:
 
     async def round(self, request: Request) -> Response:
         """A round: its progress, its report, or why there is none."""
-        viewer, round_id = self.viewer(request), _round_id(request)
-        known = self._source.snapshot.round(round_id)
-        if known is not None and known.running:
-            return HTMLResponse(one_round.running(viewer, known))
-        if known is not None and known.outcome != PUBLISHED:
+        viewer = self.viewer(request)
+        round_id = _round_id(request)
+        round_info = self._source.snapshot.round(round_id)
+        if round_info is not None and round_info.running:
+            return HTMLResponse(one_round.running_page(viewer, round_info))
+        if round_info is not None and round_info.outcome != PUBLISHED:
             return HTMLResponse(
-                one_round.failed(viewer, known, self._source.snapshot.charge(round_id))
+                one_round.failed_page(viewer, round_info, self._source.snapshot.charge(round_id))
             )
-        return HTMLResponse(one_round.published(viewer, await self._opened(round_id)))
+        return HTMLResponse(one_round.published_page(viewer, await self._open_round(round_id)))
 
     async def document(self, request: Request) -> Response:
         """A file beside a round's report, whole: a signed document, or a key to verify it by."""
-        opened, name = await self._opened(_round_id(request)), request.path_params["name"]
+        opened, name = await self._open_round(_round_id(request)), request.path_params["name"]
         if name not in opened.files:
             raise HTTPException(404)
         return Response(
@@ -113,10 +114,12 @@ class Pages:
     async def population(self, request: Request) -> Response:
         """The account of a population."""
         snapshot, name = self._source.snapshot, request.path_params["name"]
-        found = next((one for one in snapshot.budgets if one.population == name), None)
-        if found is None:
+        budget = next(
+            (candidate for candidate in snapshot.budgets if candidate.population == name), None
+        )
+        if budget is None:
             raise HTTPException(404)
-        return HTMLResponse(budgets.page(self.viewer(request), snapshot, found))
+        return HTMLResponse(budgets.page(self.viewer(request), snapshot, budget))
 
     async def events(self, _: Request) -> Response:
         """A stream of versions: one at once, then one at each change.
@@ -133,11 +136,11 @@ class Pages:
             while version == before:
                 try:
                     async with asyncio.timeout(_HEARTBEAT):
-                        version = await self._source.changed(before)
+                        version = await self._source.wait_for_change(before)
                 except TimeoutError:
                     yield ": alive\n\n"
 
-    async def _opened(self, round_id: str) -> Opened:
+    async def _open_round(self, round_id: str) -> PublishedRound:
         try:
             return await self._source.open(round_id)
         except TimeoutError as error:
@@ -150,9 +153,9 @@ class Pages:
         viewer = self.viewer(request)
         if isinstance(error, HTTPException):
             words = "there is no such page; the list of rounds has links to all of them"
-            page = one_round.refused(viewer, "Not here", UnknownRoundError.__name__, words)
+            page = one_round.refused_page(viewer, "Not here", UnknownRoundError.__name__, words)
             return HTMLResponse(page, status_code=error.status_code)
-        page = one_round.refused(viewer, "That did not work", type(error).__name__, str(error))
+        page = one_round.refused_page(viewer, "That did not work", type(error).__name__, str(error))
         return HTMLResponse(page, status_code=_status(error))
 
 
@@ -167,13 +170,13 @@ class _Events(StreamingResponse):
         self._slots = slots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        held = False
+        admitted = False
         try:
             async with self._slots.hold(peer_of(scope)):
-                held = True
+                admitted = True
                 await super().__call__(scope, receive, send)
         except BusyError:
-            if held:  # evicted
+            if admitted:  # evicted
                 await send({"type": "http.response.body", "body": b""})
             else:
                 words = f"{MOST_STREAMS} pages are being brought up to date already; close some\n"
@@ -224,4 +227,4 @@ def application(
         routes=[*further, *pages.routes()],
         exception_handlers={ShuffleDPError: pages.refuse, HTTPException: pages.refuse},
     )
-    return Guard(app, names, tls=tls)
+    return RequestGuard(app, names, tls=tls)

@@ -69,9 +69,9 @@ def enrol(
     from shuffledp_ops.keys.pki import open_deployment
 
     deployment = open_deployment(folder)
-    wanted = [*(names or []), *(enrolment.names_in(csv) if csv else [])]
-    wanted += enrolment.new_names(deployment, count, prefix)
-    if not wanted:
+    names_to_enrol = [*(names or []), *(enrolment.names_in(csv) if csv else [])]
+    names_to_enrol += enrolment.new_names(deployment, count, prefix)
+    if not names_to_enrol:
         raise UsageError("name whom to enrol: NAME.., --count or --csv")
     text = (
         enrolment.SETTINGS
@@ -81,11 +81,11 @@ def enrol(
     text = (
         text.rstrip("\n")
         + "\n"
-        + enrolment.outside(deployment, address or [], broker, gateway).settings()
+        + enrolment.parse_addresses(deployment, address or [], broker, gateway).settings()
     )
     expires = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     done = enrolment.enrol(
-        deployment, wanted, population=population, expires=expires, settings=text
+        deployment, names_to_enrol, population=population, expires=expires, settings=text
     )
     for file in done if len(done) <= 10 else done[:1]:
         typer.echo(f"{file}{f' and {len(done) - 1} more' if len(done) > 10 else ''}")
@@ -130,10 +130,12 @@ def withdraw(
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 
-    said = enrolment.withdraw(open_deployment(folder), who, population=population)
-    file = folder / "withdrawals" / f"{said.population}.json"
-    number = len(said.credentials)
-    typer.echo(f"{file}: list {said.serial}, {number} credential{'' if number == 1 else 's'}")
+    withdrawals = enrolment.withdraw(open_deployment(folder), who, population=population)
+    file = folder / "withdrawals" / f"{withdrawals.population}.json"
+    number = len(withdrawals.credentials)
+    typer.echo(
+        f"{file}: list {withdrawals.serial}, {number} credential{'' if number == 1 else 's'}"
+    )
     typer.echo(
         "It holds at every entry node whose configuration names this folder as `withdrawals`, "
         "from the next"

@@ -75,15 +75,15 @@ class Outside:
         return text
 
 
-def outside(
+def parse_addresses(
     deployment: Deployment, addresses: Sequence[str], broker: str | None, gateway: str | None = None
 ) -> Outside:
     """Parses addresses given as "PARTY=HOST:PORT" and "HOST:PORT".
 
     Raises `UsageError` for invalid ones.
     """
-    known = {party.name: "" for party in deployment.roster.parties}
-    given = {name: where for name, where in replace_addresses(known, addresses).items() if where}
+    parties = {party.name: "" for party in deployment.roster.parties}
+    given = {name: where for name, where in replace_addresses(parties, addresses).items() if where}
     for name, where in (("broker", broker), ("gateway", gateway)):
         if where is not None and not is_address(where):
             raise UsageError(
@@ -96,7 +96,7 @@ def outside(
 
 def sole_population(deployment: Deployment, population: str | None) -> str:
     """The named population, or the only one if none is named. Raises `UsageError`."""
-    names = [known.name for known in deployment.roster.populations]
+    names = [population_entry.name for population_entry in deployment.roster.populations]
     if population is None and len(names) == 1:
         return names[0]
     if population not in names:
@@ -190,19 +190,19 @@ def bundle(deployment: Deployment, names: Sequence[str]) -> list[Path]:
         UsageError: there is no such user.
     """
     clients = deployment.folder / "clients"
-    known = sorted(path.parent.name for path in clients.glob("*/credential.json"))
+    enrolled = sorted(path.parent.name for path in clients.glob("*/credential.json"))
     for name in names:
-        if name not in known:
+        if name not in enrolled:
             raise UsageError(
                 f"there is no client {name[:80]!r} here; enrol it with `shuffledp keys enrol`"
             )
-    made = []
+    bundles = []
     with alone(deployment.folder):
-        for name in names or known:
+        for name in names or enrolled:
             part = clients / f".{name}-{secrets.token_hex(8)}"
             write_secret(part, make_bundle(deployment, clients / name).to_bytes())
-            made.append(part.replace(clients / f"{name}.bundle"))
-    return made
+            bundles.append(part.replace(clients / f"{name}.bundle"))
+    return bundles
 
 
 def make_bundle(deployment: Deployment, client: Path) -> Bundle:
@@ -243,17 +243,17 @@ def withdraw(
         serial, present = _present_list(file, key)
         # The present ones, too: each list replaces those before it, and one without them would
         # bring them back.
-        found = dict.fromkeys(
+        withdrawn = dict.fromkeys(
             [*present, *(_credential_of(deployment, name, where) for name in who)]
         )
-        if len(found) > MAX_WITHDRAWN:
+        if len(withdrawn) > MAX_WITHDRAWN:
             raise UsageError(
-                f"{len(found)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new "
+                f"{len(withdrawn)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new "
                 f"enrolment key"
             )
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
         withdrawals = Withdrawals(
-            population=where, serial=serial + 1, issued_at=now, credentials=tuple(found)
+            population=where, serial=serial + 1, issued_at=now, credentials=tuple(withdrawn)
         )
         file.parent.mkdir(exist_ok=True)
         part = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
@@ -309,7 +309,8 @@ def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
     """A folder for new files, and the list of those already renamed, which are removed after an
     error.
     """
-    new, done = clients / f".new-{secrets.token_hex(8)}", list[Path]()
+    new = clients / f".new-{secrets.token_hex(8)}"
+    done: list[Path] = []
     try:
         new.mkdir(mode=0o700, parents=True)
         try:

@@ -43,11 +43,11 @@ def show(deployment: Deployment, console: Console, now: dt.datetime) -> None:
         table.add_row("TLS authority", "", "", *_certificate(certificate, now))
     for name in tls_names(roster):
         role, identity = roles.get(name, (name, ""))
-        table.add_row(name, role, identity[:16], *_own(folder / name / "tls.pem", now))
+        table.add_row(name, role, identity[:16], *_certificate_in(folder / name / "tls.pem", now))
     console.print(table)
 
 
-def _own(file: Path, now: dt.datetime) -> tuple[str, str, str]:
+def _certificate_in(file: Path, now: dt.datetime) -> tuple[str, str, str]:
     if not file.exists():
         return NOT_HERE, "", ""
     return _certificate(certificates(read_file(file, "TLS certificate"), str(file))[0], now)

@@ -118,10 +118,10 @@ def create_deployment(
         raise ConfigError(f"{folder} is not empty; choose a new folder, keys are never overwritten")
     target = folder.resolve()
     with _making(target) as new:
-        made = _make_keys(new, addresses, population, deployment, now or dt.datetime.now(dt.UTC))
+        created = _make_keys(new, addresses, population, deployment, now or dt.datetime.now(dt.UTC))
         for name in clients:
-            write_client(new / "clients" / name, made, population)
-    return Deployment(folder, made.roster, made.root_key)
+            write_client(new / "clients" / name, created, population)
+    return Deployment(folder, created.roster, created.root_key)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ ROSTER_ALONE: Final = (
 
 
 @dataclass(frozen=True)
-class Renewed:
+class RenewalOutcome:
     """Outcome of a renewal. `bridged`: holders of the old roster accept the new certificates, too.
 
     `serial` is of the roster that is in the folder now.
@@ -61,7 +61,7 @@ def renew(
     new_authority: bool = False,
     new_roster: bool = False,
     now: dt.datetime | None = None,
-) -> Renewed:
+) -> RenewalOutcome:
     """Renews the TLS keys and certificates of these names of the deployment, of all when none is
     given.
 
@@ -92,10 +92,12 @@ def renew(
     # Everything happens on a copy that is exchanged at the end: half-renewed keys would stop the
     # deployment.
     hosts = tls_names(deployment.roster)
-    chosen = _chosen(names, list(hosts), new_authority=new_authority)
+    chosen = _names_to_renew(names, list(hosts), new_authority=new_authority)
     with _replacing(folder) as copy:
         old = Authority.load(folder / "root")
-        authority = _succeed(deployment, copy, old, now) if new_authority else _lasting(old, now)
+        authority = (
+            _create_successor(deployment, copy, old, now) if new_authority else _lasting(old, now)
+        )
         for name in chosen:
             (copy / name / "tls-key.pem").unlink(missing_ok=True)
             authority.issue(copy / name, name, hosts[name], now)
@@ -103,26 +105,28 @@ def renew(
             _hand_to_users(copy)
     serial = deployment.roster.serial + int(new_authority)
     bridged = not new_authority or authority.bridge is not None
-    return Renewed(chosen, authority.ends, new_authority, bridged, serial)
+    return RenewalOutcome(chosen, authority.ends, new_authority, bridged, serial)
 
 
-def _renew_roster(deployment: Deployment, now: dt.datetime) -> Renewed:
+def _renew_roster(deployment: Deployment, now: dt.datetime) -> RenewalOutcome:
     with _replacing(deployment.folder) as copy:
         roster = _sign_next(deployment, copy, now)
     authorities = certificates(roster.tls_authority.encode(), "the roster's authority")
     last = max(certificate.not_valid_after_utc for certificate in authorities)
-    return Renewed((), last, new_authority=False, bridged=True, serial=roster.serial)
+    return RenewalOutcome((), last, new_authority=False, bridged=True, serial=roster.serial)
 
 
-def _chosen(names: Collection[str], known: list[str], *, new_authority: bool) -> tuple[str, ...]:
+def _names_to_renew(
+    names: Collection[str], certified: list[str], *, new_authority: bool
+) -> tuple[str, ...]:
     if names and new_authority:
         raise UsageError("--authority renews everybody's certificate; leave out --party")
     for name in names:
-        if name not in known:
+        if name not in certified:
             raise UsageError(
-                f"the deployment has no party {name!r}; choose from {', '.join(known)}"
+                f"the deployment has no party {name!r}; choose from {', '.join(certified)}"
             )
-    return tuple(name for name in known if not names or name in names)
+    return tuple(name for name in certified if not names or name in names)
 
 
 def _lasting(authority: Authority, now: dt.datetime) -> Authority:
@@ -135,7 +139,9 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
     return authority
 
 
-def _succeed(deployment: Deployment, copy: Path, old: Authority, now: dt.datetime) -> Authority:
+def _create_successor(
+    deployment: Deployment, copy: Path, old: Authority, now: dt.datetime
+) -> Authority:
     """Makes a new authority in the copy, and a roster that names it beside the old one while that
     lives.
     """
@@ -224,7 +230,7 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(first: Path, second: Path) -> None:
     """Exchanges the names of two folders atomically.
 
     Raises `OSError` where the system cannot do it.
@@ -232,7 +238,7 @@ def _exchange(one: Path, other: Path) -> None:
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         raise OSError(0, "this system has no renameat2, which Linux has")
-    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) != 0:
+    if renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 

@@ -105,8 +105,8 @@ def _write_parquet(rows: Sequence[Row], file: Path) -> None:
     }
     table = arrow.Table.from_pylist(list(rows))
     for name, kind in kinds.items():  # a column of nothing but None has no type of its own
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, table.column(name).cast(kind))
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, name, table.column(name).cast(kind))
     _arrow("pyarrow.parquet").write_table(table, str(file))
 
 

@@ -30,7 +30,7 @@ _ONE_ATTEMPT: Final = Backoff(attempts=1)
 
 
 @dataclass(frozen=True)
-class Fetched:
+class VerifiedResult:
     """A published round, verified.
 
     Attributes:
@@ -67,7 +67,7 @@ async def newest_published(deployment: Deployment) -> str:
     raise UnknownRoundError("the analyst has no published round; `shuffledp round` makes one")
 
 
-async def fetch(deployment: Deployment, round_id: str) -> Fetched:
+async def fetch(deployment: Deployment, round_id: str) -> VerifiedResult:
     """Fetches and verifies a published round.
 
     1. The result is the analyst's, of this deployment and round.
@@ -80,7 +80,7 @@ async def fetch(deployment: Deployment, round_id: str) -> Fetched:
         ShuffleDPError: the error that failed the round.
         DocumentError: a step fails.
     """
-    fetched = verified(deployment, round_id, *await download(deployment, round_id))
+    fetched = verify_downloaded(deployment, round_id, *await download(deployment, round_id))
     return replace(fetched, report=await with_published(deployment, fetched.report))
 
 
@@ -95,9 +95,9 @@ async def download(deployment: Deployment, round_id: str) -> tuple[Signed, Annou
         return signed, from_json(await analyst.announcement(round_id), Announcement)
 
 
-def verified(
+def verify_downloaded(
     deployment: Deployment, round_id: str, signed: Signed, announcement: Announcement
-) -> Fetched:
+) -> VerifiedResult:
     """Verifies what was downloaded, step by step as `fetch` says; it computes for a while.
 
     Raises as `fetch`.
@@ -109,7 +109,7 @@ def verified(
         verify_from(roster.analyst, announcement.manifest, Manifest), roster.deployment, round_id
     )  # 2
     checked = check_signed(signed, roster)  # 3
-    return Fetched(
+    return VerifiedResult(
         make_report(deployment, OpenedRound(round_id, announcement), signed, result, {}), checked
     )
 

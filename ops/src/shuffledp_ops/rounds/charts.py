@@ -78,7 +78,8 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [index * step for index in range(first, last + 1)]
 
 
@@ -144,7 +145,8 @@ def _histogram_parts(
         y = frame.y(tick)
         yield _line("zero" if tick == 0 else "grid", frame.left, y, frame.right, y)
         yield _text("tick end", frame.left - 6, y + 4, figure(tick))
-    zero, half = frame.y(0), 0.4 * step
+    zero = frame.y(0)
+    half = 0.4 * step
     ends = [(centre, frame.y(value)) for centre, value in zip(centres, bars.values, strict=True)]
     # One path for all bars: a histogram may have a hundred thousand of them.
     yield _path(
@@ -178,12 +180,12 @@ def _names(bars: Bars, step: float) -> tuple[list[tuple[int, str]], float]:
     if bars.named and longest > step >= 14:
         return list(enumerate(short)), _FOOT + 0.7 * longest
     every = next(size for size in _thinnings() if size * step >= longest + 8)
-    places = [*range(0, len(short), every)]
+    indexes = [*range(0, len(short), every)]
     last = len(short) - 1
     # The last one always: it says where the values end, and whether larger ones are in it.
-    while len(places) > 1 and (last - places[-1]) * step < longest + 8:
-        places.pop()
-    return [(place, short[place]) for place in sorted({*places, last})], _FOOT
+    while len(indexes) > 1 and (last - indexes[-1]) * step < longest + 8:
+        indexes.pop()
+    return [(index, short[index]) for index in sorted({*indexes, last})], _FOOT
 
 
 def _thinnings() -> Iterator[int]:
@@ -197,14 +199,14 @@ def _interval(span: Span, width: float) -> tuple[float, Iterator[str]]:
     reach = max(span.high - span.low, abs(span.value - span.low), 1e-9 * max(span.most, 1.0))
     points = [span.low, span.high, span.value, *([] if span.truth is None else [span.truth])]
     close = (min(points) - 0.8 * reach, max(points) + 0.8 * reach)
-    whole = (min(0.0, *points), max(span.most, *points))
-    strips = [("Full range", whole)]
-    if close[1] - close[0] < 0.4 * (whole[1] - whole[0]):
+    full = (min(0.0, *points), max(span.most, *points))
+    strips = [("Full range", full)]
+    if close[1] - close[0] < 0.4 * (full[1] - full[0]):
         strips.append(("Zoomed in", close))
     parts = (
         part
-        for place, strip in enumerate(strips)
-        for part in _strip(span, strip, width, 92.0 * place)
+        for index, strip in enumerate(strips)
+        for part in _strip(span, strip, width, 92.0 * index)
     )
     return 92.0 * len(strips), parts
 
@@ -250,7 +252,7 @@ def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) ->
 
 
 @dataclass(frozen=True)
-class Account:
+class SpendingCurve:
     """What a population has spent, over time: (moment in milliseconds since 1970, ε spent) in order
     of time.
 
@@ -261,12 +263,14 @@ class Account:
     limit: float | None
 
 
-def account(spent: Account, title: str) -> str:
+def spending(spent: SpendingCurve, title: str) -> str:
     """Steps of what was spent, below the limit as a line; for both widths. At least one point."""
-    return _both(lambda width, height: (0.7 * height, _account(spent, width, 0.7 * height)), title)
+    return _both(
+        lambda width, height: (0.7 * height, _spending_parts(spent, width, 0.7 * height)), title
+    )
 
 
-def _account(spent: Account, width: float, height: float) -> Iterator[str]:
+def _spending_parts(spent: SpendingCurve, width: float, height: float) -> Iterator[str]:
     high = max(*(value for _, value in spent.points), spent.limit or 0.0, 1e-9)
     scale = ticks(0.0, high, 4)
     left = 14 + _LETTER * max(len(figure(tick)) for tick in scale)
@@ -301,8 +305,8 @@ def _account(spent: Account, width: float, height: float) -> Iterator[str]:
         ),
     )
     form = "%H:%M" if reach < 86_400_000 else "%Y-%m-%d"
-    for name, place, moment in (("name", frame.left, first), ("end", frame.right, last)):
+    for name, x_label, moment in (("name", frame.left, first), ("end", frame.right, last)):
         words = datetime.fromtimestamp(moment / 1000, UTC).strftime(form) + (
             " UTC" if form == "%H:%M" else ""
         )
-        yield _text(name, place, frame.bottom + 18, words)
+        yield _text(name, x_label, frame.bottom + 18, words)

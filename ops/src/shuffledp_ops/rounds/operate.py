@@ -46,7 +46,7 @@ def run_round_command(keys: Path, plan: RoundPlan, out: Path, *, as_json: bool) 
     trusted = trusted_files(keys)
     with writable_folder(out):
         with Stages(Console(stderr=True)) as stages:
-            report = asyncio.run(_run(deployment, plan, stages))
+            report = asyncio.run(_run_round(deployment, plan, stages))
         show_then_save(
             partial(print_answer, report, as_json=as_json),
             partial(save, report, out, keys, trusted),
@@ -90,7 +90,7 @@ def _save_board(deployment: Deployment, report: RoundReport, folder: Path) -> No
         ) from error
 
 
-async def _run(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:
+async def _run_round(deployment: Deployment, plan: RoundPlan, stages: Stages) -> RoundReport:
     clock = StageClock()
     async with control_of(deployment) as control:
         with clock.stage("open"), stages.one("open"):

@@ -75,8 +75,8 @@ def style() -> str:
 
 def title(report: RoundReport) -> str:
     """What was counted, of which population or column."""
-    asked = report.column or report.final.population
-    return f"{'Sum' if report.is_sum else 'Histogram'} of {asked}"
+    subject = report.column or report.final.population
+    return f"{'Sum' if report.is_sum else 'Histogram'} of {subject}"
 
 
 def _head(report: RoundReport) -> Iterator[str]:
@@ -126,7 +126,8 @@ def _in_a_sentence(report: RoundReport) -> str:
     estimate = report.estimate
     if report.is_sum:
         numbers = [
-            charts.figure(one) for one in (estimate.values[0], estimate.lows[0], estimate.highs[0])
+            charts.figure(number)
+            for number in (estimate.values[0], estimate.lows[0], estimate.highs[0])
         ]
         words = f"Sum: <strong>{numbers[0]}</strong> (95% interval {numbers[1]} to {numbers[2]})"
         if estimate.mean is None or estimate.mean_standard_error is None:
@@ -137,8 +138,8 @@ def _in_a_sentence(report: RoundReport) -> str:
         )
     top = max(range(len(estimate.values)), key=estimate.values.__getitem__)
     numbers = [
-        charts.figure(one)
-        for one in (estimate.values[top], estimate.lows[top], estimate.highs[top])
+        charts.figure(number)
+        for number in (estimate.values[top], estimate.lows[top], estimate.highs[top])
     ]
     return (
         f"Most frequent: <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
@@ -148,7 +149,7 @@ def _in_a_sentence(report: RoundReport) -> str:
 
 def _chart(report: RoundReport) -> str:
     estimate = report.estimate
-    truths = None if report.truth is None else [float(one) for one in report.truth.tolist()]
+    truths = None if report.truth is None else [float(count) for count in report.truth.tolist()]
     if report.is_sum:
         most = float(report.accepted * (report.final.mechanism.domain - 1))
         span = charts.Span(
@@ -298,9 +299,9 @@ def _row(report: RoundReport, symbol: int) -> str:
 def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
     yield "<section><h2>Verify it yourself</h2>"
     # With verified mixing the whole folder is checked; a console has only the documents.
-    whole = {BOARD, HISTORY} <= set(beside)
+    complete = {BOARD, HISTORY} <= set(beside)
     computed = " and recomputes every number of the guarantee"
-    if whole:
+    if complete:
         computed = (
             ", recomputes every number of the guarantee, and follows the messages from the list "
             "of people through "
@@ -310,7 +311,7 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
         f"<p>A page can be forged; a signature cannot. {where}, this command verifies the "
         f"signatures{computed}:</p>"
     )
-    yield f"<pre>shuffledp verify {'.' if whole else 'result.json'}</pre>"
+    yield f"<pre>shuffledp verify {'.' if complete else 'result.json'}</pre>"
     yield (
         "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one "
         "published by the deployment "

@@ -60,9 +60,12 @@ def write_page(report: RoundReport, folder: Path) -> Path:
     """Writes the page into `folder`, whole or not at all, and returns where it is."""
     from shuffledp_ops.rounds.page import PAGE, page
 
-    file, part = folder / PAGE, folder / f".{PAGE}.part"
+    file = folder / PAGE
+    part = folder / f".{PAGE}.part"
     try:
-        part.write_text(page(report, {found.name for found in folder.iterdir()}), encoding="utf-8")
+        part.write_text(
+            page(report, {file_beside.name for file_beside in folder.iterdir()}), encoding="utf-8"
+        )
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)

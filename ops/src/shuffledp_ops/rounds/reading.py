@@ -52,7 +52,7 @@ class _Extras(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Trusted:
+class _FolderRoster:
     """The roster of a folder, in place of a deployment."""
 
     roster: Roster
@@ -105,7 +105,11 @@ def round_folder(named: Path) -> Path:
         ) from error
     folder = named
     if named.name == LATEST and named.is_file():
-        name = _read(named, "name of the last round", 100).decode("ascii", errors="replace").strip()
+        name = (
+            _read_bounded(named, "name of the last round", 100)
+            .decode("ascii", errors="replace")
+            .strip()
+        )
         folder = named.parent / (name if ROUND_ID.fullmatch(name) else "no-round")
     if not folder.is_dir():
         raise ConfigError(
@@ -137,17 +141,22 @@ def read_round(folder: Path) -> RoundReport:
         DocumentError: a step fails; the message names the file.
         ShuffleDPError: the error that failed the round.
     """
-    root = _read(folder / "root.pub", "root key", 1000).decode("ascii", errors="replace").strip()
-    _read(folder / "roster.json", "roster", MAX_DOCUMENT_BYTES)
+    root = (
+        _read_bounded(folder / "root.pub", "root key", 1000)
+        .decode("ascii", errors="replace")
+        .strip()
+    )
+    _read_bounded(folder / "roster.json", "roster", MAX_DOCUMENT_BYTES)
     roster = read_roster(folder / "roster.json", root)  # 1
-    trusted, signed = _Trusted(roster), _signed(folder / "result.json")
+    trusted = _FolderRoster(roster)
+    signed = _read_document(folder / "result.json")
     result = read_result(trusted, signed)  # 2
     check_signed(signed, roster)
     if result.deployment != roster.deployment:
         raise ForeignDocumentError(
             f"result.json is of {result.deployment!r}, the roster of {roster.deployment!r}"
         )
-    manifest = Announcement(manifest=_signed(folder / "manifest.json"), countersignatures=())
+    manifest = Announcement(manifest=_read_document(folder / "manifest.json"), countersignatures=())
     check_beside(folder, result, roster)  # 3, 4
     report = make_report(trusted, OpenedRound(result.round_id, manifest), signed, result, {})
     _check_shape(report)  # 5
@@ -163,8 +172,10 @@ def _check_shape(report: RoundReport) -> None:
         raise MalformedDocumentError(
             f"the answer in result.json does not have the {expected:,} values of {spec.kind}"
         )
-    means = (one for one in (estimate.mean, estimate.mean_standard_error) if one is not None)
-    if not all(abs(one) <= LARGEST for column in (*columns, tuple(means)) for one in column):
+    means = (
+        number for number in (estimate.mean, estimate.mean_standard_error) if number is not None
+    )
+    if not all(abs(number) <= LARGEST for column in (*columns, tuple(means)) for number in column):
         raise MalformedDocumentError(
             "the answer in result.json has a number that no round can have"
         )
@@ -177,7 +188,7 @@ def _check_shape(report: RoundReport) -> None:
 def _extras(file: Path, report: RoundReport) -> _Extras | None:
     if not file.exists():
         return None
-    data = _read(file, "report", MOST_BYTES)
+    data = _read_bounded(file, "report", MOST_BYTES)
     try:
         extras = from_json(data, _Extras)
     except MalformedDocumentError as error:
@@ -188,7 +199,8 @@ def _extras(file: Path, report: RoundReport) -> _Extras | None:
         raise ForeignDocumentError(
             f"{file} is of another round than result.json; delete it, it is not needed"
         )
-    count, truths = len(report.estimate.values), _truths(extras)
+    count = len(report.estimate.values)
+    truths = _truths(extras)
     texts = [extras.column or "", *extras.seconds, *(extras.labels or ())]
     numbers = [
         *extras.seconds.values(),
@@ -242,12 +254,12 @@ def _with_extras(report: RoundReport, extras: _Extras) -> RoundReport:
     )
 
 
-def _signed(file: Path) -> Signed:
-    _read(file, "document", MAX_DOCUMENT_BYTES)  # of bounded length, before it is parsed
+def _read_document(file: Path) -> Signed:
+    _read_bounded(file, "document", MAX_DOCUMENT_BYTES)  # of bounded length, before it is parsed
     return read_signed(file, "document")
 
 
-def _read(file: Path, what: str, most: int) -> bytes:
+def _read_bounded(file: Path, what: str, most: int) -> bytes:
     """A regular file of bounded length: a device or a pipe in its place would have no end."""
     if not file.is_file():
         raise ConfigError(

@@ -36,14 +36,14 @@ def writable_folder(folder: Path, option: str = "--out") -> Iterator[None]:
     Raises:
         OutputError: it cannot be made or written, or has no room.
     """
-    made = [one for one in (folder, *folder.parents) if not os.path.exists(one)]  # noqa: PTH110 - of any name, also too long
+    created = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]  # noqa: PTH110 - of any name, also too long
     try:
         _check(folder, option)
         yield
     except BaseException:
-        for one in made:
+        for parent in created:
             with suppress(OSError):  # not empty: something was saved
-                one.rmdir()
+                parent.rmdir()
         raise
 
 
@@ -100,7 +100,8 @@ def point_latest(folder: Path) -> None:
     name, there is none: the round is saved all the same, and whoever asks for the last one is told
     that it is not there.
     """
-    latest, part = folder.with_name(LATEST), folder.with_name(f".{LATEST}.{folder.name}.part")
+    latest = folder.with_name(LATEST)
+    part = folder.with_name(f".{LATEST}.{folder.name}.part")
     for make in (_link, _name):
         try:
             part.unlink(missing_ok=True)
@@ -133,9 +134,9 @@ def _replacing(folder: Path) -> Iterator[Path]:
         yield part
         folder.mkdir(exist_ok=True)
         for written in part.iterdir():
-            place = folder / written.name
-            if place.is_dir():
-                shutil.rmtree(place)
-            written.replace(place)
+            target = folder / written.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            written.replace(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
