@@ -14,8 +14,8 @@ from pathlib import Path
 
 import grpc
 
-from shuffledp_core.config import load_config
-from shuffledp_core.keys import load_roster
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.keys import load_roster
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_proto.v1 import node_pb2

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from bench.crypto import ROUND, all_cores, bare_x25519, rate
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.duplicates import repeated
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer

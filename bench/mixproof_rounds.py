@@ -16,7 +16,7 @@ from nacl import bindings
 
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record
 from shuffledp_analyst.blame import traced
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
 from shuffledp_core.mixproof.chain import Chain, check_board
 from shuffledp_core.mixproof.claims import (
     Claim,

@@ -24,9 +24,9 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.random_arrays import RandomArrays
-from shuffledp_core.randomisers import randomise, randomise_in_bulk
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 ONE_HALF: Final = Fraction(1, 2)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.layout import MEMORY_BYTES
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer, Peeled

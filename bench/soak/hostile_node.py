@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.config import load_config
+from shuffledp_core.runtime.config import load_config
 from shuffledp_shuffler.app import run
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_shuffler.live import Snapshot

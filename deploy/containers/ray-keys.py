@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from shuffledp_core.files import write_new
+from shuffledp_core.runtime.files import write_new
 from shuffledp_ops.keys.authority import Authority, pem
 
 KEYS = Path("/keys")

@@ -25,7 +25,6 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
-from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     KRRHistogram,
@@ -34,6 +33,7 @@ from shuffledp_core.mechanisms import (
     RRShuffle,
 )
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost, analyse, calibrated, cost_of
 from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds

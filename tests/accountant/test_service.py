@@ -21,7 +21,6 @@ from shuffledp_accountant.service import (
     AccountantServicer,
     open_accountant,
 )
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
     AccessDenied,
@@ -35,6 +34,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.mechanisms import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.transport.rpc_errors import Context, translated
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
 from shuffledp_privacy.rechecking import recheck

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shuffledp_accountant.config import LEDGER_URL, AccountantConfig
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.runtime.config import load_config
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment
 from shuffledp_sim.system.ports import Ports
 

@@ -17,7 +17,6 @@ from shuffledp_accountant.service import (
     Accountant,
     AccountantServicer,
 )
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import BatchHeader, Discard
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
@@ -29,7 +28,8 @@ from shuffledp_core.errors import (
     SignatureError,
     TooFewReportsError,
 )
-from shuffledp_core.keys import Identity
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
 from shuffledp_privacy.rechecking import recheck

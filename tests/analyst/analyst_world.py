@@ -23,7 +23,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Result, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import BadBatchError, ShuffleDPError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to

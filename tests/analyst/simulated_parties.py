@@ -17,7 +17,6 @@ from typing import Any
 import grpc
 from grpc.aio import Server
 
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import NO_LOSSES, Losses, honest_reports
@@ -43,9 +42,10 @@ from shuffledp_core.errors import (
     TooFewReportsError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism, RRShuffle
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import TypedErrors
 from shuffledp_core.transport.tls import server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles

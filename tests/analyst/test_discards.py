@@ -12,7 +12,7 @@ from simulated_parties import ROUTE
 from shuffledp_analyst.records import Records
 from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import Signed, sign
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_proto.v1 import analyst_pb2
 
 

@@ -17,9 +17,9 @@ from shuffledp_core.documents.models import (
     Party,
 )
 from shuffledp_core.errors import ForeignDocumentError
-from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import SGDLShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.keys import Identity
 
 ACCOUNTANT = Identity("accountant", Ed25519PrivateKey.generate())
 PARTY = Party(

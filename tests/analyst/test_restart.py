@@ -20,10 +20,10 @@ from shuffledp_analyst.cli import main
 from shuffledp_analyst.records import Records
 from shuffledp_analyst.running import MAX_ATTEMPTS
 from shuffledp_core import errors
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Announcement, Manifest
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.config import BrokerConfig
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.announce import listening, manifest_topic, result_topic
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2, node_pb2

@@ -22,7 +22,7 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed, from_json, to_json
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import analyst_pb2

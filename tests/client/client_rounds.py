@@ -17,6 +17,8 @@ import msgspec
 
 from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member
+from shuffledp_core.answering.estimates import Estimate
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import (
     Announcement,
@@ -30,14 +32,12 @@ from shuffledp_core.documents.models import (
     RoundKey,
 )
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.estimates import Estimate
-from shuffledp_core.estimation import estimate
-from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import Mechanism, SGDLShuffle
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import open_envelope, peel
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_ops.keys.pki import Deployment, create_deployment, issue_credentials
 from shuffledp_sim.system.ports import Ports
 

@@ -20,7 +20,7 @@ from shuffledp_client.config import ClientConfig
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.server import GatewayServer
 from shuffledp_client.transport import Backoff
-from shuffledp_core.config import load_config
+from shuffledp_core.runtime.config import load_config
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment, write_client
 

@@ -26,7 +26,7 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 T = TypeVar("T")
 

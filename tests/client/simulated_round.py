@@ -18,7 +18,6 @@ from typing import Any, Self
 import grpc
 from client_rounds import POPULATION, ROUND_ID, Draft, peel_all, settled
 
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Discard, Receipt, Result
 from shuffledp_core.documents.signed import Signed, to_json
@@ -29,6 +28,7 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     UnreachableError,
 )
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.chunks import Offsets, chunks
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from sampler_laws import answer_law, binomial_law, exhausted, geometric_law, laplace_law, share_law
 from scipy.stats import chi2
 
-from shuffledp_core import bulk_sampling, random_arrays, randomisers
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
@@ -46,9 +45,11 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.random_arrays import RandomArrays
-from shuffledp_core.randomisers import PIECE, randomise, randomise_in_bulk
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling import arrays as random_arrays
+from shuffledp_core.sampling import bulk, randomisers
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import PIECE, randomise, randomise_in_bulk
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -210,7 +211,7 @@ def test_the_digits_of_the_inverse_of_e_are_right() -> None:
     """64 bytes, by mpmath; the chance that a coin asks for more is 256^-64."""
     with mpmath.workprec(600):
         wanted = int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(256) ** 64)).to_bytes(64, "big")
-    assert bytes(bulk_sampling._inverse_e(place) for place in range(1, 65)) == wanted
+    assert bytes(bulk._inverse_e(place) for place in range(1, 65)) == wanted
 
 
 @pytest.mark.parametrize("bound", [0, -1, 2**63 + 1])
@@ -314,9 +315,7 @@ def assert_two_users_are_independent(
     ("epsilon", "undecided"), [(Fraction(1, 2), 0.03), (Fraction(2, 3), 0.08), (Fraction(3), 1e-3)]
 )
 def test_a_geometric_is_exact(epsilon: Fraction, undecided: float) -> None:
-    law, cut = enumerated(
-        lambda arrays: bulk_sampling.geometric(epsilon, 1, arrays), Fraction(1, 10**4)
-    )
+    law, cut = enumerated(lambda arrays: bulk.geometric(epsilon, 1, arrays), Fraction(1, 10**4))
     assert float(cut) < undecided
     for value, chance in geometric_law(epsilon).items():
         low = float(law.get((value,), Fraction(0)))
@@ -326,9 +325,9 @@ def test_a_geometric_is_exact(epsilon: Fraction, undecided: float) -> None:
 def test_noises_of_two_users_are_exact_and_independent() -> None:
     mixed, one = Fraction(3, 2), Fraction(1)
     for draw, law in (
-        (lambda arrays: bulk_sampling.geometric(mixed, 2, arrays), geometric_law(mixed)),
-        (lambda arrays: bulk_sampling.discrete_laplace(one, 2, arrays), laplace_law(one)),
-        (lambda arrays: bulk_sampling.geometric_share(one, 2, 2, arrays), share_law(one, 2)),
+        (lambda arrays: bulk.geometric(mixed, 2, arrays), geometric_law(mixed)),
+        (lambda arrays: bulk.discrete_laplace(one, 2, arrays), laplace_law(one)),
+        (lambda arrays: bulk.geometric_share(one, 2, 2, arrays), share_law(one, 2)),
     ):
         assert_two_users_are_independent(
             draw, (law, law), smallest=Fraction(1, 30_000), undecided=0.1
@@ -340,7 +339,7 @@ def test_a_binomial_of_two_users_is_exact_whatever_the_piece() -> None:
     laws = (binomial_law(3, chance), binomial_law(1, chance))
     for piece in (1, 4, 100):
         assert_two_users_are_independent(
-            lambda arrays, piece=piece: bulk_sampling.binomial(trials, chance, arrays, piece),  # type: ignore[misc]
+            lambda arrays, piece=piece: bulk.binomial(trials, chance, arrays, piece),  # type: ignore[misc]
             laws,
             smallest=Fraction(0),
             undecided=0,
@@ -450,22 +449,22 @@ def test_noise_whose_parts_do_not_fit_machine_words_is_exact() -> None:
     And all but ε = 1/2 beside it.
     """
     near = Fraction(2**62 - 1, 2**63)
-    drawn = bulk_sampling.geometric(near, DRAWS, RandomArrays())
+    drawn = bulk.geometric(near, DRAWS, RandomArrays())
     assert drawn.dtype == np.int64
     law = geometric_law(Fraction(1, 2))
     chances = np.array([law[value] for value in range(len(law))])
     statistic, freedom = deviation(np.bincount(drawn, minlength=chances.size), chances * DRAWS)
     assert statistic <= chi2.isf(NOMINAL, freedom)
-    assert not bulk_sampling.geometric(Fraction(2**63), 1000, RandomArrays()).any()
+    assert not bulk.geometric(Fraction(2**63), 1000, RandomArrays()).any()
 
 
 def test_noise_beyond_machine_words_is_an_error_and_never_a_wrong_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bulk_sampling, "_high_parts", lambda count, _: np.full(count, 2**23 - 1))
-    assert bulk_sampling.geometric(Fraction(1, 2**39), 2, RandomArrays()).min() >= 2**62 - 2**39
+    monkeypatch.setattr(bulk, "_high_parts", lambda count, _: np.full(count, 2**23 - 1))
+    assert bulk.geometric(Fraction(1, 2**39), 2, RandomArrays()).min() >= 2**62 - 2**39
     with pytest.raises(OverflowError, match="62 bits"):
-        bulk_sampling.geometric(Fraction(1, 2**40), 2, RandomArrays())
+        bulk.geometric(Fraction(1, 2**40), 2, RandomArrays())
 
 
 @pytest.mark.parametrize(
@@ -562,10 +561,10 @@ def test_values_outside_of_the_domain_are_refused_and_not_repeated(values: list[
 def test_parameters_out_of_range_are_our_own_misuse() -> None:
     arrays = RandomArrays()
     misuses: list[Callable[[], object]] = [
-        lambda: bulk_sampling.geometric(Fraction(0), 3, arrays),
-        lambda: bulk_sampling.geometric(Fraction(1, 2**41), 3, arrays),
-        lambda: bulk_sampling.geometric_share(Fraction(1), 0, 3, arrays),
-        lambda: bulk_sampling.binomial(np.array([1]), Fraction(3, 2), arrays),
+        lambda: bulk.geometric(Fraction(0), 3, arrays),
+        lambda: bulk.geometric(Fraction(1, 2**41), 3, arrays),
+        lambda: bulk.geometric_share(Fraction(1), 0, 3, arrays),
+        lambda: bulk.binomial(np.array([1]), Fraction(3, 2), arrays),
     ]
     for misuse in misuses:
         with pytest.raises(ValueError, match="must be"):
@@ -601,7 +600,7 @@ def test_every_mechanism_is_here_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [bulk_sampling, random_arrays, randomisers], ids=lambda module: module.__name__
+    "module", [bulk, random_arrays, randomisers], ids=lambda module: module.__name__
 )
 def test_there_is_no_floating_point_in_the_code(module: ModuleType) -> None:
     """No number with a point, no division that makes one, no floating type.

@@ -34,10 +34,10 @@ from shuffledp_core.errors import (
     SignatureError,
     SubmissionClosedError,
 )
-from shuffledp_core.keys import Identity
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_ops.keys.pki import Deployment
 
 METRIC = {"adjacency": Adjacency.METRIC, "epsilon": EpsilonBounds(certified=0.3, attained=0.2)}

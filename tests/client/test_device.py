@@ -22,8 +22,6 @@ from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
@@ -40,8 +38,10 @@ from shuffledp_core.errors import (
     UnreachableError,
     UsageError,
 )
-from shuffledp_core.keys import SEEN_ROSTER
 from shuffledp_core.mechanisms import RapporHistogram
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import BrokerConfig, load_config
+from shuffledp_core.runtime.keys import SEEN_ROSTER
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_sim.system.ports import Ports

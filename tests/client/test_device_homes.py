@@ -19,7 +19,6 @@ from shuffledp_client import BlockingDevice, Device, Standing, homes
 from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.homes import home_of
 from shuffledp_client.responses import ResponseStore
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import (
     ConfigError,
     NotInstalledError,
@@ -27,6 +26,7 @@ from shuffledp_core.errors import (
     SignatureError,
     UnknownRoundError,
 )
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.announce import Announcer, manifest_topic
 from shuffledp_ops.keys.enrolment import bundle, enrol
 from shuffledp_ops.keys.pki import Deployment, open_deployment

@@ -126,7 +126,7 @@ ANSWERING = """
 import asyncio, sys
 from shuffledp_client import Device
 from shuffledp_client.config import ClientConfig
-from shuffledp_core.config import load_config
+from shuffledp_core.runtime.config import load_config
 
 async def main():
     config, now, value = sys.argv[1:]

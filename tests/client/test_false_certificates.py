@@ -21,7 +21,8 @@ from shuffledp_client.device import Device
 from shuffledp_client.policy import Policy
 from shuffledp_client.transport import Backoff
 from shuffledp_client.verification import verify_round
-from shuffledp_core.config import load_config
+from shuffledp_core.bounds.local import noisy_report
+from shuffledp_core.bounds.lower import MOST_POINTS, BitCounts, ReportSum, ShiftedNoise
 from shuffledp_core.documents.models import CorruptedGuarantee, EpsilonBounds
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
@@ -29,8 +30,6 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     ShuffleDPError,
 )
-from shuffledp_core.local import noisy_report
-from shuffledp_core.lower_bounds import MOST_POINTS, BitCounts, ReportSum, ShiftedNoise
 from shuffledp_core.mechanisms import (
     MECHANISMS,
     Answers,
@@ -46,6 +45,7 @@ from shuffledp_core.mechanisms import (
     SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.config import load_config
 from shuffledp_ops.keys.pki import Deployment, write_client
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate

@@ -40,9 +40,9 @@ from shuffledp_client.submission import PreparedSubmission, check_receipt, prepa
 from shuffledp_client.transport import Backoff
 from shuffledp_client.verification import parse_announcement, verify_round
 from shuffledp_core import errors
-from shuffledp_core.config import Limits
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BusyError, ConfigError, PortInUseError, UnreachableError
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.pki import Deployment
 

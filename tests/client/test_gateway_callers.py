@@ -20,8 +20,8 @@ from shuffledp_client.gateway import rate as rates
 from shuffledp_client.gateway.app import peer_of
 from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.rate import Rate, Room
-from shuffledp_core.config import Limits
 from shuffledp_core.errors import BusyError
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport import connections
 from shuffledp_ops.keys.pki import Deployment
 

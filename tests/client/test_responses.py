@@ -26,8 +26,8 @@ from shuffledp_client.submission import prepare
 from shuffledp_client.verification import verify_round
 from shuffledp_core.errors import ClientPolicyRefusal, ConfigError, RoundStateError, UsageError
 from shuffledp_core.mechanisms import RapporHistogram
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 SPEC = RapporHistogram(
     symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)

@@ -9,7 +9,7 @@ import pytest
 
 from shuffledp_client.transport import Backoff, with_retries
 from shuffledp_core.errors import BusyError, DifferentSubmissionError, UnreachableError
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 QUICK = Backoff(attempts=3, first=0.01, longest=0.01)
 

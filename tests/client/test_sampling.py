@@ -41,9 +41,7 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import (
+from shuffledp_core.sampling.exact import (
     bernoulli,
     bernoulli_exp,
     discrete_laplace,
@@ -51,6 +49,8 @@ from shuffledp_core.sampling import (
     geometric_share,
     sgdl,
 )
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 DRAWS = 20_000
 FEWEST = 200

@@ -14,8 +14,8 @@ from client_rounds import ROUND_ID, Draft
 from simulated_round import SimulatedRound
 
 from shuffledp_client.transport import AnalystReader, Backoff
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.errors import AccessDenied, MalformedRequestError, NodeFault
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.rpc_errors import typed
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to

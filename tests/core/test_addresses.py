@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shuffledp_core.addresses import host_and_port, is_address
+from shuffledp_core.runtime.addresses import host_and_port, is_address
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_core.config import ServiceConfig, load_config
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import load_identity, load_roster, parse_hex_key
+from shuffledp_core.runtime.config import ServiceConfig, load_config
+from shuffledp_core.runtime.keys import load_identity, load_roster, parse_hex_key
 
 GOOD = """
 name = "node-1"

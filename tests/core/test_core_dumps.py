@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_core.workers import begin
+from shuffledp_core.runtime.workers import begin
 
 PROGRAMS = (
     "shuffledp.cli",

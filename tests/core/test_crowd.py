@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_core.config import Limits
 from shuffledp_core.errors import BusyError
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.connections import Connections, peer_of
 from shuffledp_core.transport.crowd import Crowd
 from shuffledp_core.transport.doorway import Slots

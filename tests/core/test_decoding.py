@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_core.decoding import Board, decode
+from shuffledp_core.answering.decoding import Board, decode
 from shuffledp_core.errors import BadBatchError, CountMismatchError
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 

@@ -21,8 +21,8 @@ from shuffledp_core.errors import (
     SignatureError,
     UnknownCredentialError,
 )
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, RRShuffle, SGDLShuffle
+from shuffledp_core.runtime.keys import verify_from
 
 KEY = Ed25519PrivateKey.generate()
 PUBLIC = KEY.public_key().public_bytes_raw()

@@ -15,10 +15,10 @@ from msgspec import structs
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
-from shuffledp_core import noise
-from shuffledp_core.answer import check_estimate
+from shuffledp_core.answering.answer import check_estimate
+from shuffledp_core.answering.estimation import estimate
+from shuffledp_core.bounds import noise
 from shuffledp_core.errors import CountMismatchError, FalseResultError, UsageError
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import (
     MECHANISMS,
     GeoShuffle,

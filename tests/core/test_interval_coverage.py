@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import binom, nbinom
 
-from shuffledp_core import noise
-from shuffledp_core.estimates import COVERAGE
-from shuffledp_core.estimation import estimate
-from shuffledp_core.intervals import Bits, composition_laws, count_intervals, lower_tail
+from shuffledp_core.answering.estimates import COVERAGE
+from shuffledp_core.answering.estimation import estimate
+from shuffledp_core.answering.intervals import Bits, composition_laws, count_intervals, lower_tail
+from shuffledp_core.bounds import noise
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,

@@ -9,9 +9,9 @@ from urllib.request import urlopen
 import pytest
 from cryptography import x509
 
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.errors import AccessDenied, ConfigError, PortInUseError
-from shuffledp_core.keys import load_roster
+from shuffledp_core.runtime.config import ServiceConfig
+from shuffledp_core.runtime.keys import load_roster
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.service import Service
 from shuffledp_ops.keys.pki import ANALYST, create_deployment

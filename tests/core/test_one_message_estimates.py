@@ -12,9 +12,9 @@ import pytest
 from scipy.linalg import hadamard
 from scipy.stats import binom
 
+from shuffledp_core.answering.estimates import sum_of_one_bit_reports
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimates import sum_of_one_bit_reports
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle
 from shuffledp_core.mechanisms.hadamard import in_halves
 

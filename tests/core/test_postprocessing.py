@@ -13,10 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from shuffledp_core.answering.estimation import Estimator, estimate
+from shuffledp_core.answering.postprocessing import (
+    iterative_bayesian_update,
+    most_likely_histogram,
+    project,
+)
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimation import Estimator, estimate
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram
-from shuffledp_core.postprocessing import iterative_bayesian_update, most_likely_histogram, project
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 5, 10, 128, 200, 255, 256])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_core.config import ServiceConfig
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.service import Service, run_until_signal
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_sim.system.ports import Ports

@@ -13,14 +13,14 @@ import pytest
 from scipy.stats import nbinom
 
 from shuffledp_client.encoding import encode, symbols
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.errors import CountMismatchError, LostMessagesError, RoundFailed, UsageError
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import SplitMix
 from shuffledp_core.mechanisms.split import least_modulus
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers, system_random
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers, system_random
 
 SMALL = SplitMix(max_value=3, noise_epsilon=Fraction(2), shares=4, modulus=2**7, pieces=5)
 

@@ -13,8 +13,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError, UnreachableError
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.service import Service

@@ -12,7 +12,7 @@ POOLS = {
     "core": (
         "from concurrent.futures import ProcessPoolExecutor; from multiprocessing import "
         "get_context; "
-        "from shuffledp_core.workers import begin; "
+        "from shuffledp_core.runtime.workers import begin; "
         "pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
     ),
     "sealing": "from shuffledp_sim.users.sealing import sealing_pool; pool = sealing_pool()",
@@ -46,7 +46,7 @@ def test_a_pool_shuts_down_although_a_worker_was_killed_with_tasks_waiting() -> 
     code = (
         "import os, signal\n"
         "from multiprocessing import get_context\n"
-        "from shuffledp_core.workers import WorkerPool, begin\n"
+        "from shuffledp_core.runtime.workers import WorkerPool, begin\n"
         "pool = WorkerPool(1, mp_context=get_context('spawn'), initializer=begin)\n"
         "worker = pool.submit(os.getpid).result()\n"
         "os.kill(worker, signal.SIGSTOP)\n"  # so that nothing is read before the end

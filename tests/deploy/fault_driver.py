@@ -18,11 +18,11 @@ from rich.console import Console
 
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.logs import configure_logs
+from shuffledp_core.runtime.config import BrokerConfig
+from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import open_deployment

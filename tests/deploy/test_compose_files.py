@@ -13,7 +13,7 @@ from composed import DEPLOY, Composed
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_core.config import Section, load_config
+from shuffledp_core.runtime.config import Section, load_config
 from shuffledp_shuffler.config import NodeConfig
 
 OVERLAYS = ("postgres", "observability", "corrupt", "devices")

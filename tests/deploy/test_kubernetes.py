@@ -19,8 +19,8 @@ from composed import DEPLOY
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_core.config import Section, parse_config
-from shuffledp_core.keys import read_roster
+from shuffledp_core.runtime.config import Section, parse_config
+from shuffledp_core.runtime.keys import read_roster
 from shuffledp_ops.campaigns.config import Campaign
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_shuffler.config import NodeConfig

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import CheckAttempt, CheckFailure, ShowRun
 from shuffledp_labs.lab01_lie_well import LAB

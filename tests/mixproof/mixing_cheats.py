@@ -27,7 +27,7 @@ from shuffledp_core.mixproof.hops import Hop, Question
 from shuffledp_core.mixproof.proofs import prove_knowledge
 from shuffledp_core.mixproof.terms import MixTerms, split
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 Records = list[bytes]
 

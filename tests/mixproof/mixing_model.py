@@ -33,7 +33,7 @@ from shuffledp_core.mixproof.hops import Analyst, Hop, Question, Receiver
 from shuffledp_core.mixproof.keys import NodeKey, NodeSecret, check_route, make_key, route_context
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.seeds import stream
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 NODES, USERS, MESSAGES, ALPHABET = 3, 8, 2, 5
 MANIFEST = hashlib.sha256(b"manifest").digest()

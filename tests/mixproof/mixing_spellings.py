@@ -17,7 +17,7 @@ from shuffledp_core.mixproof.headers import Header, signed_header
 from shuffledp_core.mixproof.hops import Hop, Opened
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.vectors import with_bit_255
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 
 def respelled(data: bytes) -> Element:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mixing_cheats import flipped
 from mixing_model import World, credential_seed, honest_user, honest_users, messages
 
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import (

@@ -45,7 +45,7 @@ from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Trace
 from shuffledp_core.mixproof.headers import Header, make_header, signed_header
 from shuffledp_core.mixproof.hops import Hop, Question
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 HONEST = range(USERS - 1)
 """User 7 colludes with whoever tampers, or is the one who does."""

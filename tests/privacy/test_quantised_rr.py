@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import OneBitShuffle, QuantisedRR, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (

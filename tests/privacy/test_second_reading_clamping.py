@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from shuffledp_core import noise
-from shuffledp_core.estimates import COVERAGE
+from shuffledp_core.answering.estimates import COVERAGE
+from shuffledp_core.bounds import noise
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds

@@ -16,7 +16,7 @@ import pytest
 from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle, SplitMix
 from shuffledp_core.mechanisms.split import WRAPPED
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from shuffler_world import POPULATION, Round, User, World
 
 from shuffledp_analyst.blame import traced
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Credential, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json, sign
@@ -26,7 +25,8 @@ from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.vocabulary import Mix

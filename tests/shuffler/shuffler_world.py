@@ -19,7 +19,6 @@ from typing import Any
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.models import (
     BatchHeader,
@@ -34,12 +33,13 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.documents.submission import SubmissionClaim
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import Mechanism, RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translated
 from shuffledp_core.transport.service import Service

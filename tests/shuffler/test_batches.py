@@ -21,10 +21,10 @@ from shuffledp_core.errors import (
     SignatureError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2
 

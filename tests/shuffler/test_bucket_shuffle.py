@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.bucket_shuffle import BucketShuffle
 from shuffledp_shuffler.layout import SEGMENT_BYTES, Layout, fullest, layout
 from shuffledp_shuffler.permutation import uniform_labels

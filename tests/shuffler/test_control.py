@@ -27,7 +27,7 @@ from shuffledp_core.errors import (
     TooFewReportsError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import batch_pb2, node_pb2
 

@@ -11,7 +11,7 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import BatchHeader, Discard
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_proto.v1 import node_pb2
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from shuffler_world import World
 
-from shuffledp_core.config import parse_config
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.runtime.config import parse_config
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.engine import RayEngine

@@ -12,7 +12,6 @@ import pytest
 from shuffler_world import Round, Submission, World
 
 from shuffledp_client.transport import Backoff, with_retries
-from shuffledp_core.config import Limits
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Receipt
 from shuffledp_core.documents.signed import Signed
@@ -27,7 +26,8 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     by_code,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.config import Limits
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import WHOLE_BYTES
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import node_pb2

@@ -16,7 +16,7 @@ from shuffledp_core.errors import RoundStateError, UnknownRoundError, Unreachabl
 from shuffledp_core.mixproof import hops
 from shuffledp_core.mixproof.evidence import Trace, Transcript
 from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.live import IDLE_SECONDS, LiveRound
 from shuffledp_shuffler.mixproof import answering
 from shuffledp_shuffler.mixproof.mixing import resumed

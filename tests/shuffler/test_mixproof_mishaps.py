@@ -36,12 +36,12 @@ from shuffledp_core.errors import (
     UnansweredError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.mixproof import hops
 from shuffledp_core.mixproof.evidence import Accused, Transcript
 from shuffledp_core.mixproof.headers import Header
 from shuffledp_core.mixproof.history import Accusation, most_bytes, packed, unpacked
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.runtime.keys import ROOT, load_identity
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import next_roster
 from shuffledp_proto.v1 import batch_pb2, node_pb2

@@ -58,7 +58,7 @@ from shuffledp_core.mixproof.history import (
     unpacked,
 )
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import node_pb2

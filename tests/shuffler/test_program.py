@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from shuffler_world import World
 
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.files import erase, write_atomic
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.files import erase, write_atomic
 from shuffledp_shuffler.app import build
 from shuffledp_shuffler.cli import main
 from shuffledp_shuffler.config import NodeConfig

@@ -22,7 +22,7 @@ from shuffledp_core.errors import (
     DifferentSubmissionError,
     InvalidSubmissionError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.mixproof.claims import ClaimCheck
 from shuffledp_shuffler.turns import ProofTurns

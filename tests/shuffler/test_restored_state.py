@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from shuffler_world import Round, World
 
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ExpiredDocumentError
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_proto.v1 import node_pb2
 
 TEN_MINUTES = 600_000

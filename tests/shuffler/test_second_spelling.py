@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_core.mixproof.group import WIDTH, random_scalar
 from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
 from shuffledp_core.mixproof.hops import Hop
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.mixproof import mixing
 
 WHEEL = acceleration.points()

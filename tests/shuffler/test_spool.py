@@ -21,7 +21,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.tasks import uninterrupted
+from shuffledp_core.runtime.tasks import uninterrupted
 from shuffledp_shuffler.spool import Spool, Submission
 
 SIZE = 100

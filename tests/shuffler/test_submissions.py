@@ -11,8 +11,6 @@ import grpc
 import pytest
 from shuffler_world import Round, Running, Submission, World
 
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import Limits
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Credential
 from shuffledp_core.documents.signed import sign
@@ -29,6 +27,8 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_proto.v1 import batch_pb2, node_pb2
 from shuffledp_shuffler.app import build

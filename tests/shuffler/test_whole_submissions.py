@@ -19,7 +19,7 @@ from shuffledp_core.errors import (
     UnknownCredentialError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import WHOLE_BYTES
 from shuffledp_proto.v1 import node_pb2
 

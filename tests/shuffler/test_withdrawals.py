@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from shuffler_world import POPULATION, World
 
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Credential, Withdrawals
 from shuffledp_core.errors import ConfigError, UnknownCredentialError, WithdrawnCredentialError
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_shuffler.app import build
 
 

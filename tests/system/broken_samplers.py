@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.bulk_sampling import binomial
 from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
@@ -20,8 +19,9 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.random_arrays import RandomArrays
-from shuffledp_core.randomisers import randomise_in_bulk
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.bulk import binomial
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 
 Integers = NDArray[np.int64]
 

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from shuffledp_client.transport import announced
-from shuffledp_core.config import BrokerConfig
-from shuffledp_core.logs import configure_logs
+from shuffledp_core.runtime.config import BrokerConfig
+from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.transport import broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, manifest_topic
 

@@ -31,8 +31,8 @@ from shuffledp_adversary.audit.audit import (
 from shuffledp_adversary.audit.mixnet import audit_through_mixnet
 from shuffledp_adversary.audit.neighbours import outcomes, rank_answers, worst_looking
 from shuffledp_adversary.audit.sampling import Sampler, shuffled_counts
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.errors import ShuffleDPError, UsageError
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.privacy import Adjacency
 

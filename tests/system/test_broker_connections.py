@@ -19,8 +19,8 @@ import hostile_broker as tricks
 import pytest
 from hostile_broker import DOCUMENT_TOPIC, STATUS, HostileBroker, Line, Trick, document, subscribed
 
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import BrokerError
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.announce import Announcer, Pauses, listening
 from shuffledp_ops.keys.authority import Authority
 from shuffledp_sim.system.ports import Ports

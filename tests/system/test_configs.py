@@ -11,8 +11,8 @@ from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_core.config import Section, load_config
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.runtime.config import Section, load_config
 from shuffledp_ops.campaigns.config import Campaign
 from shuffledp_shuffler.config import NodeConfig
 

@@ -20,10 +20,10 @@ from rounds_for_tests import LARGEST, USERS, quiet, small_plan, small_values
 from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_client.policy import Policy
 from shuffledp_client.verification import CheckedRound, verify_round
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Announcement
 from shuffledp_core.errors import ClientPolicyRefusal, PolicyRefusal
 from shuffledp_core.mechanisms import MECHANISMS
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.transport.announce import status_topic
 from shuffledp_ops.rounds.present import write_documents
 from shuffledp_ops.rounds.report import RoundReport

@@ -21,9 +21,9 @@ from commands import Shell
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig, load_member
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import load_party, load_roster
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.keys import load_party, load_roster
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_sim.deploy import running
 from shuffledp_sim.deploy.detached import Detached

@@ -19,7 +19,7 @@ from rounds_for_tests import LARGEST, ended, small_plan
 from shuffledp_client import Device, Standing
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import UnknownRoundError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_ops.keys.enrolment import enrol, parse_addresses
 from shuffledp_ops.rounds.running import control_of, open_round

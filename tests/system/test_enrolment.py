@@ -27,7 +27,7 @@ from shuffledp_core.errors import (
     UsageError,
     WithdrawnCredentialError,
 )
-from shuffledp_core.keys import ROOT, load_identity
+from shuffledp_core.runtime.keys import ROOT, load_identity
 from shuffledp_ops.keys import enrolment, renewal
 from shuffledp_ops.keys.enrolment import Outside
 from shuffledp_ops.keys.pki import Deployment, create_deployment, next_roster, open_deployment

@@ -27,8 +27,8 @@ from hostile_broker import (
 from shuffler_world import World
 
 from shuffledp_client.transport import announced
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import BrokerError
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport import announce, broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, listening, manifest_topic
 

@@ -17,7 +17,7 @@ from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import stream
 from shuffledp_core.onion.suites import SUITES, suite_named
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 USERS = 40
 SPEC = RRShuffle(max_value=3, randomise=Fraction(1, 2))

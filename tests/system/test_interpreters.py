@@ -31,10 +31,10 @@ from shuffledp.plans import Plan
 from shuffledp_adversary.audit.audit import Effort, audit
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_client.encoding import symbols
-from shuffledp_core.estimation import estimate
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism, SumSpec
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_privacy.bounds import (
     Setting,
     certified_curve,

@@ -90,7 +90,8 @@ def test_good_names_are_taken_and_an_empty_folder_that_is_there_is_used(
     ("path", "ignored"),
     [("keys/root/identity.pem", True), ("state/node-1/lock", True), ("alice.bundle", True),
     ("renewal/keys/x", True),
-     ("ops/src/shuffledp_ops/keys/pki.py", False), ("core/src/shuffledp_core/state.py", False)],
+     ("ops/src/shuffledp_ops/keys/pki.py", False),
+     ("core/src/shuffledp_core/runtime/state.py", False)],
 )  # fmt: skip
 def test_git_ignores_what_must_not_be_published_and_no_source(path: str, *, ignored: bool) -> None:
     if not (PROJECT / ".git").exists():

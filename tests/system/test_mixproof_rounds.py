@@ -37,8 +37,8 @@ from shuffledp_core.errors import (
     UnansweredError,
     UsageError,
 )
-from shuffledp_core.keys import ROOT, load_identity
 from shuffledp_core.mixproof.history import History
+from shuffledp_core.runtime.keys import ROOT, load_identity
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import next_roster
 from shuffledp_ops.rounds.operate import trusted_files

@@ -48,7 +48,6 @@ from shuffledp_client.evidence import Evidence, check_evidence, gather, still_op
 from shuffledp_client.state import SubmissionStore
 from shuffledp_client.submission import check_receipt, prepare
 from shuffledp_client.verification import parse_announcement, verify_round
-from shuffledp_core.config import load_config
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
@@ -66,7 +65,8 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
 from shuffledp_core.documents.submission import check_submission
 from shuffledp_core.errors import EvidenceError, ShuffleDPError
-from shuffledp_core.keys import Identity, load_identity, load_roster
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.keys import Identity, load_identity, load_roster
 from shuffledp_core.transport.requests import _tolerant
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_ops.keys.pki import write_client

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, DocumentError, UnreachableError
+from shuffledp_core.runtime.config import load_config
 from shuffledp_core.transport.probe import ProbedConfig, probe
 from shuffledp_sim.system.processes import LocalSystem
 

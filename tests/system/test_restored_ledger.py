@@ -18,10 +18,10 @@ from shuffledp_accountant.ledger.charges import Budget
 from shuffledp_accountant.ledger.ledger import Ledger
 from shuffledp_accountant.ledger_app import ledger_app
 from shuffledp_accountant.service import Accountant
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import BatchHeader, Certificate, Result, RoundPlan
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, LedgerBehindError, LedgerError
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_ops.keys.pki import ACCOUNTANT
 from shuffledp_shuffler.ledger_watch import CONCURRENT_MILLISECONDS, LedgerWatch
 

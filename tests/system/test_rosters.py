@@ -17,10 +17,10 @@ from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
 from shuffledp_client.policy import Policy
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, StaleRosterError
-from shuffledp_core.keys import ROOT, load_identity, load_roster, read_roster
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import ROOT, load_identity, load_roster, read_roster
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_ops.keys.pki import Deployment, create_deployment, open_deployment
 from shuffledp_ops.keys.renewal import renew

@@ -26,7 +26,7 @@ from rounds_for_tests import small_round
 
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed, from_json, sign
-from shuffledp_core.keys import load_identity
+from shuffledp_core.runtime.keys import load_identity
 from shuffledp_ops.console.guards import LOOPBACK
 from shuffledp_ops.console.saved import SavedRounds
 from shuffledp_ops.console.web import Pages, application

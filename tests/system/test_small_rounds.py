@@ -9,7 +9,7 @@ from pathlib import Path
 from rounds_for_tests import small_plan
 
 from shuffledp_core.documents.models import Result
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
 from shuffledp_sim.users.small_round import open_small
 

@@ -19,11 +19,11 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import issue_credentials
 from shuffledp_ops.rounds.running import control_of, open_round, read_result

@@ -23,10 +23,10 @@ from shuffledp_accountant.certificates import certificate
 from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.findings import ClaimedLimit, ClaimVerdict, Finding
 from shuffledp_adversary.attacks.present import verdict_words
+from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import LedgerPosition, RoundPlan
-from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.terminal import prepare_terminal
+from shuffledp_core.runtime.terminal import prepare_terminal
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.rounds.present import print_report
 from shuffledp_ops.rounds.report import RoundReport

@@ -12,7 +12,7 @@ from commands import Shell
 
 from shuffledp_client import cli as client_cli
 from shuffledp_client.bundle import install, read_bundle
-from shuffledp_core.keys import SEEN_ROSTER
+from shuffledp_core.runtime.keys import SEEN_ROSTER
 from shuffledp_ops.keys.enrolment import enrol
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 

@@ -12,13 +12,13 @@ import typer
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.service import Accountant, create_service, open_accountant
-from shuffledp_core.config import load_config
-from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.keys import load_roster
-from shuffledp_core.logs import configure_logs
-from shuffledp_core.terminal import prepare_terminal
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.keys import load_roster
+from shuffledp_core.runtime.logs import configure_logs
+from shuffledp_core.runtime.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
 app = typer.Typer(

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from shuffledp_core.config import Section, ServiceConfig
 from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.runtime.config import Section, ServiceConfig
 
 LEDGER_URL: Final = "SHUFFLEDP_LEDGER_URL"
 """Environment variable with the ledger's database URL; where it has a password, this is the place

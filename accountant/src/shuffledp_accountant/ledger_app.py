@@ -13,10 +13,10 @@ import typer
 from shuffledp_accountant.config import AccountantConfig
 from shuffledp_accountant.ledger.restoring import Restored, read_certificates, restore
 from shuffledp_accountant.service import open_ledger
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import LedgerError, ShuffleDPError
-from shuffledp_core.keys import read_roster
-from shuffledp_core.terminal import prepare_terminal
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.keys import read_roster
+from shuffledp_core.runtime.terminal import prepare_terminal
 
 app = typer.Typer(
     pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}

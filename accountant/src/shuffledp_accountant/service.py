@@ -27,7 +27,6 @@ from shuffledp_accountant.ledger.charges import (
 from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Entry, Ledger
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
 from shuffledp_core.documents.models import Discard, Roster, RoundPlan
@@ -40,8 +39,9 @@ from shuffledp_core.errors import (
     RoundStateError,
     TooFewReportsError,
 )
-from shuffledp_core.keys import Identity, load_party, verify_from
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.runtime.keys import Identity, load_party, verify_from
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.rpc_errors import Context
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, VIEWER

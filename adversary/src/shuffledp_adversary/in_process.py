@@ -27,7 +27,7 @@ from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import seal_envelope
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 from shuffledp_shuffler.corruption import (
     CREDENTIAL_BYTES,
     VERSION,

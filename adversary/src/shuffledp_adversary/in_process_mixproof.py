@@ -14,7 +14,7 @@ from shuffledp_core.mixproof.claims import Claim, Prepared, list_digest, signed_
 from shuffledp_core.mixproof.headers import Signer
 from shuffledp_core.mixproof.keys import NodeKey, NodeSecret, check_route, make_key, route_context
 from shuffledp_core.mixproof.terms import MixTerms
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 
 _CONTEXT: Final = route_context("in-process", "00" * 16, "00" * 32)
 

@@ -12,9 +12,9 @@ from shuffledp_analyst.metrics import AnalystMetrics
 from shuffledp_analyst.peers import Peers
 from shuffledp_analyst.records import Records
 from shuffledp_analyst.service import make_service
-from shuffledp_core.clock import system_clock
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import load_party, load_roster
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import load_party, load_roster
 from shuffledp_core.transport.announce import Announcer
 from shuffledp_core.transport.service import Service
 from shuffledp_core.vocabulary import Role

@@ -16,7 +16,7 @@ from shuffledp_core.mixproof.blame import check_passage, check_trace
 from shuffledp_core.mixproof.chain import Chain
 from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
 from shuffledp_core.mixproof.history import Inquiry
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.tasks import in_thread
 
 Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
 """Asks the node at a position to go on; raises `UnansweredError` where it does not."""

@@ -13,12 +13,12 @@ import typer
 
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.config import AnalystConfig
-from shuffledp_core.config import load_config
-from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.logs import configure_logs
-from shuffledp_core.state import claim_state
-from shuffledp_core.terminal import prepare_terminal
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.logs import configure_logs
+from shuffledp_core.runtime.state import claim_state
+from shuffledp_core.runtime.terminal import prepare_terminal
 from shuffledp_core.transport.service import run_until_signal
 
 app = typer.Typer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shuffledp_core.config import BrokerConfig, ServiceConfig
+from shuffledp_core.runtime.config import BrokerConfig, ServiceConfig
 
 
 class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     UnreachableError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.receiving import batch_chunks, let_through, read_header
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_proto.v1 import batch_pb2

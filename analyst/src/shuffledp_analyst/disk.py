@@ -13,7 +13,7 @@ import structlog
 
 from shuffledp_analyst.peers import MAX_RETRY_SECONDS, RETRY_SECONDS
 from shuffledp_core.errors import DiskError
-from shuffledp_core.files import is_disk_full
+from shuffledp_core.runtime.files import is_disk_full
 
 T = TypeVar("T")
 

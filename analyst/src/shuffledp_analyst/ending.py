@@ -19,8 +19,8 @@ from shuffledp_analyst.records import Records
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import LedgerError, ShuffleDPError, UnreachableError
-from shuffledp_core.keys import Identity
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic, result_topic
 from shuffledp_core.vocabulary import Outcome
 

@@ -18,7 +18,6 @@ from shuffledp_core.errors import (
     TooFewReportsError,
     UnansweredError,
 )
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.chain import Chain, follow
 from shuffledp_core.mixproof.claims import ClaimList
 from shuffledp_core.mixproof.history import (
@@ -33,8 +32,9 @@ from shuffledp_core.mixproof.history import (
 )
 from shuffledp_core.mixproof.hops import Analyst
 from shuffledp_core.mixproof.manifests import check_keys, check_mix, mix_terms, mixing_part
-from shuffledp_core.randomness import system_random
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import system_random
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from shuffledp_core.answering.estimation import check_informative
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.losses import Losses, honest_reports
 from shuffledp_core.documents.models import (
@@ -30,11 +31,10 @@ from shuffledp_core.errors import (
     RoundKeyError,
     UsageError,
 )
-from shuffledp_core.estimation import check_informative
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import check_suite, suite_named
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import CertificateStage, Mix, Role
 
 MAX_SYMBOLS: Final = 2**15

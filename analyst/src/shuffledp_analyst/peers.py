@@ -25,7 +25,7 @@ from shuffledp_analyst.progress import DONE, FAILED, MIXING, OPEN, RELAYING, Nod
 from shuffledp_core.documents.models import Discard, Party, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import ForeignDocumentError, ShuffleDPError, UnreachableError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.instances import Instances, now
 from shuffledp_core.transport.receiving import gather

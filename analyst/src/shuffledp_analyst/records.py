@@ -36,7 +36,7 @@ import msgspec
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import RoundFailed, UnknownRoundError
-from shuffledp_core.files import commit_part, open_part, sync, write_atomic
+from shuffledp_core.runtime.files import commit_part, open_part, sync, write_atomic
 from shuffledp_core.vocabulary import ROUND_ID
 
 MAX_DISCARD_BYTES: Final = 4096

@@ -34,7 +34,8 @@ from shuffledp_analyst.progress import (
     Progress,
 )
 from shuffledp_analyst.round import RoundLifecycle, Stage
-from shuffledp_core.decoding import Bytes, decode
+from shuffledp_core.answering.decoding import Bytes, decode
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.headers import check_headers, check_size
 from shuffledp_core.documents.losses import Losses
@@ -58,11 +59,10 @@ from shuffledp_core.errors import (
     UnreachableError,
     by_code,
 )
-from shuffledp_core.estimation import estimate
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mixproof.history import check_readable, most_bytes
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.announce import manifest_topic
 from shuffledp_core.transport.receiving import batch_chunks, check_digest, let_through, receive
 from shuffledp_core.vocabulary import Outcome

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shuffledp_client.submission import PreparedSubmission
-from shuffledp_core.answer import check_answer
+from shuffledp_core.answering.answer import check_answer
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.losses import Losses
@@ -33,8 +33,8 @@ from shuffledp_core.errors import (
     RoundStateError,
     by_code,
 )
-from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import CertificateStage
 
 _WORD: Final = 8

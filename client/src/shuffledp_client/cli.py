@@ -21,16 +21,16 @@ from shuffledp_client.bundle import renew as renew_device
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import Device
 from shuffledp_client.evidence import Evidence, check_evidence
-from shuffledp_core.config import load_config
-from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import OutputError, ShuffleDPError, UsageError
-from shuffledp_core.interruption import unwinding
-from shuffledp_core.keys import read_file, read_roster, verify_from
-from shuffledp_core.logs import configure_logs
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.terminal import explain, prepare_terminal
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.interruption import unwinding
+from shuffledp_core.runtime.keys import read_file, read_roster, verify_from
+from shuffledp_core.runtime.logs import configure_logs
+from shuffledp_core.runtime.terminal import explain, prepare_terminal
 
 app = typer.Typer(
     no_args_is_help=True,

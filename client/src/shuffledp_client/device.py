@@ -18,7 +18,6 @@ from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import Backoff, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.models import Result, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
@@ -29,7 +28,8 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import load_roster, verify_from
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.runtime.keys import load_roster, verify_from
 
 POLL_SECONDS: Final = 0.5
 """Interval between two questions for a result that is not there yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
-from shuffledp_core.randomness import RandomBytes, RandomIntegers
+from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
 
 
 def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None) -> list[int]:

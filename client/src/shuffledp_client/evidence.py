@@ -37,10 +37,10 @@ from shuffledp_core.errors import (
     InvalidSubmissionError,
     UnknownCredentialError,
 )
-from shuffledp_core.keys import parse_hex_key, verify_from
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.keys import parse_hex_key, verify_from
 from shuffledp_core.vocabulary import Role
 
 

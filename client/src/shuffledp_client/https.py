@@ -29,7 +29,6 @@ from shuffledp_client.http_api import (
 )
 from shuffledp_client.submission import PreparedSubmission, check_receipt
 from shuffledp_client.transport import BOARD_SECONDS, CALL_SECONDS, Backoff, with_retries
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json, to_json
 from shuffledp_core.errors import (
@@ -39,7 +38,8 @@ from shuffledp_core.errors import (
     NotInstalledError,
     UnreachableError,
 )
-from shuffledp_core.keys import require_current
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import require_current
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_core.vocabulary import ROUND_ID

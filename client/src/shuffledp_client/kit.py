@@ -30,7 +30,6 @@ from shuffledp_client.noticing import Seen, pause
 from shuffledp_client.outcomes import Answered, Checked, Question, Standing
 from shuffledp_client.transport import Backoff, announced
 from shuffledp_client.verification import parse_announcement
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
@@ -44,7 +43,8 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     UsageError,
 )
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 POLL_SECONDS: Final = 60.0
 """Mean interval at which `Device.questions` asks for open rounds."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 LONGEST_PAUSE: Final = 900.0
 """Longest pause in seconds while nobody answers."""

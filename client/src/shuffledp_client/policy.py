@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import unicodedata
 
-from shuffledp_core.config import Section
 from shuffledp_core.documents.models import Certificate, Party
 from shuffledp_core.errors import ClientPolicyRefusal
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.config import Section
 from shuffledp_core.vocabulary import Mix
 
 

@@ -31,7 +31,7 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     RoundStateError,
 )
-from shuffledp_core.files import PART, erase, make_folder, sync, write_new
+from shuffledp_core.runtime.files import PART, erase, make_folder, sync, write_new
 
 MOST_RESPONSES: Final = 1000
 """Most responses that are kept: each belongs to a question that others thought of."""

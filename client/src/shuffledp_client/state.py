@@ -33,7 +33,7 @@ from shuffledp_core.errors import (
     RoundStateError,
     UnknownRoundError,
 )
-from shuffledp_core.files import erase, sync, write_new
+from shuffledp_core.runtime.files import erase, sync, write_new
 from shuffledp_core.vocabulary import ROUND_ID
 
 KEPT_BYTES: Final = 64 * 2**20

@@ -20,7 +20,6 @@ from shuffledp_core.documents.models import Party, Receipt
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ForeignDocumentError
-from shuffledp_core.keys import Identity, verify_from
 from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
 from shuffledp_core.mixproof.claims import Prepared, make_claim
 from shuffledp_core.mixproof.terms import MixTerms
@@ -28,8 +27,9 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelopes
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomisers import Recall, randomise
-from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
+from shuffledp_core.runtime.keys import Identity, verify_from
+from shuffledp_core.sampling.randomisers import Recall, randomise
+from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers, system_random
 
 
 @dataclass(frozen=True)

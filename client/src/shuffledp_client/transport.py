@@ -27,11 +27,11 @@ import structlog
 
 from shuffledp_client.submission import PreparedSubmission, check_receipt
 from shuffledp_client.verification import CheckedRound
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BrokerError, ShuffleDPError, UnreachableError
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.runtime.config import BrokerConfig
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.transport.announce import listening, manifest_topic
 from shuffledp_core.transport.chunks import WHOLE_BYTES, Offsets, chunks
 from shuffledp_core.transport.requests import answered

@@ -33,13 +33,13 @@ from shuffledp_core.errors import (
     SignatureError,
     SubmissionClosedError,
 )
-from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.mixproof.manifests import check_mix, mix_terms
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.keys import require_current, verify_from
 from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 
 _ONLY_HERE: Final = object()

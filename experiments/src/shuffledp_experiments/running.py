@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.workers import cores
+from shuffledp_core.runtime.workers import cores
 from shuffledp_experiments.entry import Experiment, PaperClaim
 from shuffledp_experiments.errors import DataNeededError
 from shuffledp_experiments.registry import experiment

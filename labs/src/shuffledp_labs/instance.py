@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias, TypeVar
 
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli, bernoulli_exp
+from shuffledp_core.sampling.exact import bernoulli, bernoulli_exp
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 16

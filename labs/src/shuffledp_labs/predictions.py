@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab, Prediction
 from shuffledp_labs.reading import read_bounded

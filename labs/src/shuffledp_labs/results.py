@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.reading import read_bounded
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.arguments import whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.arguments import whole_number
 from shuffledp_privacy.registry import registered
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from shuffledp_core.installed import offered
+from shuffledp_core.runtime.installed import offered
 
 if TYPE_CHECKING:
     from functools import _SingleDispatchCallable

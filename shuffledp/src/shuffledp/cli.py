@@ -26,11 +26,11 @@ from shuffledp.commands.app import (
     simulate,
     verify,
 )
-from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
-from shuffledp_core.installed import offered
-from shuffledp_core.interruption import unwinding
-from shuffledp_core.terminal import explain, prepare_terminal, say_error
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.installed import offered
+from shuffledp_core.runtime.interruption import unwinding
+from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
 EXTRAS: Final = {
     "accountant": ("ledger",),

@@ -19,11 +19,11 @@ from shuffledp.guarantees import guarantee_of, number
 from shuffledp.notebook import check_installed, html_table
 from shuffledp.plans import Plan
 from shuffledp.simulation import Answer, check_seed, simulate
-from shuffledp_core.arguments import check_number
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.mechanisms.base import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.sums.planar import Guarantee as PlaneGuarantee
 from shuffledp_privacy.sums.planar import axis_budget, plane_guarantee

@@ -13,10 +13,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from shuffledp.notebook import html_table
-from shuffledp_core.arguments import check_number, whole_number
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.arguments import check_number, whole_number
 from shuffledp_privacy.bounds import Setting, check_delta, domain_of
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from shuffledp_core.answer import check_answer
+from shuffledp_core.answering.answer import check_answer
 from shuffledp_core.documents.digests import digest, document_digest
 from shuffledp_core.documents.headers import check_headers
 from shuffledp_core.documents.models import (
@@ -26,9 +26,9 @@ from shuffledp_core.errors import (
     NotInstalledError,
     RoundKeyError,
 )
-from shuffledp_core.files import size_of
-from shuffledp_core.keys import read_file, verify_from
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.runtime.files import size_of
+from shuffledp_core.runtime.keys import read_file, verify_from
 from shuffledp_core.vocabulary import CertificateStage
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from shuffledp.notebook import check_installed, data_frame, html_table
 from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
-from shuffledp_core.arguments import whole_number
+from shuffledp_core.answering.estimates import Estimate
+from shuffledp_core.answering.estimation import Estimator, check_informative, estimate
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimates import Estimate
-from shuffledp_core.estimation import Estimator, check_informative, estimate
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
-from shuffledp_core.random_arrays import RandomArrays
-from shuffledp_core.randomisers import randomise_in_bulk
+from shuffledp_core.runtime.arguments import whole_number
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,7 +216,8 @@ def simulate(
         seed: None for the clients' exact law on the operating system's randomness, drawn in bulk; a
             whole number from 0 up for numpy's samplers of the same law, repeatable, in doubles.
         estimator: "inverted", unbiased; for a histogram also "projected", the nearest one that is
-            possible, or "ibu", the most likely one. See `shuffledp_core.estimation.Estimator`.
+            possible, or "ibu", the most likely one. See
+            `shuffledp_core.answering.estimation.Estimator`.
 
         allow_fewer: whether to simulate a plan with fewer users than its guarantee needs.
 

@@ -1,9 +1,9 @@
 """The laws of the clients' samplers for whole arrays of users, by numpy: for simulations and
 benches, never for people.
 
-Same laws as `shuffledp_core.randomisers`, but in doubles and from a pseudo-random generator: fast
-and repeatable, not exact to the last bit, and no source of privacy. What has no sampler here is
-drawn by the client's own, user by user, from the generator's bytes.
+Same laws as `shuffledp_core.sampling.randomisers`, but in doubles and from a pseudo-random
+generator: fast and repeatable, not exact to the last bit, and no source of privacy. What has no
+sampler here is drawn by the client's own, user by user, from the generator's bytes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
     SplitMix,
 )
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 Integers = NDArray[np.int64]
 
@@ -41,9 +41,8 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
         generator: the source of randomness.
 
     Returns:
-        As `shuffledp_core.randomisers.randomise`: a symbol each (histogram), how many bits are one,
-        or a number modulo
-        q (sums).
+        As `shuffledp_core.sampling.randomisers.randomise`: a symbol for each user (histogram),
+        the number of ones, or a number modulo q (sums).
     """
     integers = RandomIntegers(generator.bytes)
     answers = [randomise(spec, value, integers) for value in values.ravel().tolist()]

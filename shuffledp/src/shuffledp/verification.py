@@ -32,7 +32,13 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     UsageError,
 )
-from shuffledp_core.keys import parse_hex_key, read_file, read_roster, read_signed, verify_from
+from shuffledp_core.runtime.keys import (
+    parse_hex_key,
+    read_file,
+    read_roster,
+    read_signed,
+    verify_from,
+)
 from shuffledp_core.vocabulary import CertificateStage, Role
 from shuffledp_privacy.rechecking import recheck
 

@@ -25,8 +25,8 @@ from shuffledp_core.errors import (
     ForeignDocumentError,
     WithdrawnCredentialError,
 )
-from shuffledp_core.files import make_folder, write_atomic
-from shuffledp_core.keys import read_file
+from shuffledp_core.runtime.files import make_folder, write_atomic
+from shuffledp_core.runtime.keys import read_file
 
 _KEPT: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""

@@ -11,10 +11,10 @@ from pathlib import Path
 import grpc
 import structlog
 
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.keys import load_party, load_roster
-from shuffledp_core.logs import configure_logs
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.runtime.keys import load_party, load_roster
+from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.transport.announce import CORRUPT, ONLINE, Announcer, status_topic
 from shuffledp_core.transport.service import Service, run_until_signal
 from shuffledp_core.vocabulary import Role

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.layout import SEGMENT_BYTES, Layout
 from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_permutation
 from shuffledp_shuffler.spill import ROW_BITS, Buckets

@@ -10,7 +10,7 @@ from typing import Final
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.peel_worker import Layer, Peeled
 from shuffledp_shuffler.peeling import PeelPool
 

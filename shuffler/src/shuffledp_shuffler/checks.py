@@ -34,12 +34,12 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import require_current, verify_from
 from shuffledp_core.mixproof.history import most_bytes
 from shuffledp_core.mixproof.manifests import check_mix, mix_terms
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import MAX_HOPS, Geometry
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.runtime.keys import require_current, verify_from
 from shuffledp_core.vocabulary import ROUND_ID, CertificateStage, Role
 from shuffledp_shuffler.round_state import ENTRY, RoundRecord
 

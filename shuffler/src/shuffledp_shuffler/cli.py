@@ -14,8 +14,8 @@ from shuffledp_core.errors import ShuffleDPError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the node and returns the exit code. One line on standard error says why it failed."""
-    from shuffledp_core.core_dumps import forbid_core_dumps
-    from shuffledp_core.terminal import prepare_terminal, say_error
+    from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+    from shuffledp_core.runtime.terminal import prepare_terminal, say_error
     from shuffledp_shuffler.command import app
 
     forbid_core_dumps()

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from shuffledp_core.config import load_config
-from shuffledp_core.terminal import say_error
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.terminal import say_error
 from shuffledp_shuffler.app import run
 from shuffledp_shuffler.config import NodeConfig
 

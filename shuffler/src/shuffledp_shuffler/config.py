@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shuffledp_core.config import BrokerConfig, Section, ServiceConfig
-from shuffledp_core.workers import cores
+from shuffledp_core.runtime.config import BrokerConfig, Section, ServiceConfig
+from shuffledp_core.runtime.workers import cores
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.layout import LEAST_MEMORY_BYTES, MEMORY_BYTES, MOST_MEMORY_BYTES
 from shuffledp_shuffler.uploads import UploadLimits

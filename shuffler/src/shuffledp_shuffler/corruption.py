@@ -37,7 +37,7 @@ import structlog
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import ConfigError, CorruptLogError
-from shuffledp_core.files import commit_part, make_folder, open_part
+from shuffledp_core.runtime.files import commit_part, make_folder, open_part
 from shuffledp_shuffler.mixing import Recorder
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.permutation import Records

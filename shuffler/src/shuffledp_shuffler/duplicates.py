@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.layout import layout
 from shuffledp_shuffler.permutation import Records
 from shuffledp_shuffler.spill import Buckets

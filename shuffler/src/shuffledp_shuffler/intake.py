@@ -17,10 +17,10 @@ from shuffledp_core.documents.models import BatchHeader, Credential, Receipt, Ro
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.documents.submission import check_envelope
 from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionError, ShuffleDPError
-from shuffledp_core.files import PART, erase
-from shuffledp_core.keys import Identity
 from shuffledp_core.onion.layers import open_envelope
-from shuffledp_core.tasks import in_thread, uninterrupted
+from shuffledp_core.runtime.files import PART, erase
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import check_batch, check_claim

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from shuffledp_core.documents.models import Certificate, Roster
 from shuffledp_core.errors import ConfigError, LedgerBehindError
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 
 CONCURRENT_MILLISECONDS: Final = 5_000
 """A lower position is one of a round certified at the same time if it was issued at most so long

@@ -17,7 +17,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.mixproof.keys import NodeSecret
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.mixproof.claims import ClaimCheck

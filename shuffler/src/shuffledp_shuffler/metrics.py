@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from shuffledp_core.config import ServiceConfig
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.metrics import ServiceMetrics, children_resident_bytes
 from shuffledp_shuffler.round_state import Phase
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.files import commit_part, open_part
-from shuffledp_core.randomness import RandomBytes
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import commit_part, open_part
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_shuffler.batch import Batch
 from shuffledp_shuffler.bucket_shuffle import WORKING, BucketShuffle

@@ -24,11 +24,11 @@ from shuffledp_core.errors import (
     TooFewReportsError,
     UnknownRoundError,
 )
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.evidence import Transcript
 from shuffledp_core.mixproof.history import most_read, unpacked
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.tasks import in_thread, uninterrupted
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread, uninterrupted
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import (

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.workers import WorkerPool, begin
+from shuffledp_core.runtime.workers import WorkerPool, begin
 from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
 
 CHUNK_BYTES = 2**19

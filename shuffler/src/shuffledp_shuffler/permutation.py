@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 Records = NDArray[np.uint8]
 """Packed records, shape (number of records, bytes of a record)."""

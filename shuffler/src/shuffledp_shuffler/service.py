@@ -20,7 +20,7 @@ from shuffledp_core.errors import (
     MalformedRequestError,
     ShuffleDPError,
 )
-from shuffledp_core.tasks import uninterrupted
+from shuffledp_core.runtime.tasks import uninterrupted
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import DiskError, NodeFault
-from shuffledp_core.files import is_disk_full
+from shuffledp_core.runtime.files import is_disk_full
 from shuffledp_shuffler.layout import Layout
 from shuffledp_shuffler.permutation import Records
 

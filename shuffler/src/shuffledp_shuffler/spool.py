@@ -32,7 +32,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.files import sync
+from shuffledp_core.runtime.files import sync
 
 T = TypeVar("T")
 

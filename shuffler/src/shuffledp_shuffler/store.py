@@ -29,8 +29,16 @@ from typing import Final
 from shuffledp_core.documents.models import Discard
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
-from shuffledp_core.files import PART, erase, erase_folder, make_folder, size_of, sync, write_atomic
-from shuffledp_core.state import claim_state
+from shuffledp_core.runtime.files import (
+    PART,
+    erase,
+    erase_folder,
+    make_folder,
+    size_of,
+    sync,
+    write_atomic,
+)
+from shuffledp_core.runtime.state import claim_state
 from shuffledp_shuffler.round_state import ENDED, KEYLESS, Phase, RoundRecord
 from shuffledp_shuffler.spill import SPILL
 

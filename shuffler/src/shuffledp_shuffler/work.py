@@ -18,10 +18,10 @@ import structlog
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import DiskError, NodeFault, ShuffleDPError
-from shuffledp_core.files import is_disk_full
-from shuffledp_core.keys import Identity
-from shuffledp_core.randomness import system_random
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import is_disk_full
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.corruption import Corruption

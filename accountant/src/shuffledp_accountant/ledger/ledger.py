@@ -33,11 +33,11 @@ from shuffledp_accountant.ledger.charges import (
 )
 from shuffledp_accountant.ledger.database import failures, open_database
 from shuffledp_accountant.ledger.schema import charges, curves, populations
-from shuffledp_core.clock import Clock
 from shuffledp_core.documents.signed import decode_value, to_json
 from shuffledp_core.errors import LedgerError, UnknownRoundError, UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.clock import Clock
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.tabulated import MOST_KEPT, TABLES, fingerprint

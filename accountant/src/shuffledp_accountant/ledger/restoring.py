@@ -31,8 +31,8 @@ from shuffledp_core.documents.signed import (
     to_json,
 )
 from shuffledp_core.errors import ConfigError, DocumentError, MalformedDocumentError
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import CertificateStage, Mix
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting

@@ -50,9 +50,9 @@ from shuffledp_adversary.attacks.views import (
     daily_totals,
 )
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, clopper_pearson, epsilon_bound
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import BudgetExceeded, UsageError
+from shuffledp_core.runtime.clock import system_clock
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, epsilon_bounds
 from shuffledp_privacy.local.rappor import RapporPermanent, RapporReport, rappor_epsilon

@@ -53,11 +53,11 @@ from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Fin
 from shuffledp_adversary.attacks.measuring import share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import RRShuffle, SplitMix
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_privacy.sums.errors import sgdl_log_mass
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.processes import LocalSystem

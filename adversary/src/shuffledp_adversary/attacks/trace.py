@@ -50,8 +50,8 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsil
 from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_privacy.bounds import Setting, corrupted_bounds
 from shuffledp_sim.demo import DemoOptions, play_round
 from shuffledp_sim.system.workplace import workplace

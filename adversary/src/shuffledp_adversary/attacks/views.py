@@ -22,9 +22,9 @@ from shuffledp_core.mechanisms import Answers, GeoShuffle, KRRHistogram, Mechani
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers, system_random
-from shuffledp_core.sampling import bernoulli
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers, system_random
 
 Views: TypeAlias = Sequence[Sequence[int]]
 """Numbers that the adversary sees, one row per trial."""

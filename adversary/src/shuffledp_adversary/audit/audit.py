@@ -23,7 +23,7 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsil
 from shuffledp_core.errors import ShuffleDPError, UsageError
 from shuffledp_core.mechanisms import Mechanism, Spec
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.randomisers import randomise_in_bulk
+from shuffledp_core.sampling.randomisers import randomise_in_bulk
 from shuffledp_sim.users.sealing import Progress
 
 

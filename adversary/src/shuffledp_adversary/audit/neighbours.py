@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from shuffledp_adversary.audit.sampling import Dataset
 from shuffledp_adversary.evidence import number_outcomes
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimation import estimate
 from shuffledp_core.mechanisms import Answers, Mechanism
 
 

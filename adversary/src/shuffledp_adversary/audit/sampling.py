@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.random_arrays import RandomArrays
-from shuffledp_core.randomisers import randomise, randomise_in_bulk
+from shuffledp_core.sampling.arrays import RandomArrays
+from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
 from shuffledp_sim.users.sealing import Progress, run_chunks
 
 Sampler: TypeAlias = Callable[[Mechanism, NDArray[np.int64], RandomArrays], NDArray[np.int64]]
-"""(spec, values, arrays) -> answers, as `shuffledp_core.randomisers.randomise_in_bulk`. A module's
-own function:
+"""(spec, values, arrays) -> answers, as `shuffledp_core.sampling.randomisers.randomise_in_bulk`. A
+module's own function:
 workers look it up by name."""
 
 Dataset: TypeAlias = tuple[int, ...]

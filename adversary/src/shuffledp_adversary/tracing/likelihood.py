@@ -2,8 +2,8 @@
 guesses. Pure.
 
 An answer is the sum of a user's own messages: the symbol of a histogram, the number of ones of a
-sum. These are the laws that `shuffledp_core.randomisers` samples, computed in floating point; a
-test compares the two.
+sum. These are the laws that `shuffledp_core.sampling.randomisers` samples, computed in floating
+point; a test compares the two.
 """
 
 from __future__ import annotations

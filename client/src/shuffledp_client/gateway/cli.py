@@ -12,13 +12,13 @@ import typer
 
 from shuffledp_client.config import at_addresses
 from shuffledp_client.gateway.config import GatewayConfig
-from shuffledp_core.config import load_config
-from shuffledp_core.core_dumps import forbid_core_dumps
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, NotInstalledError, ShuffleDPError
-from shuffledp_core.keys import load_roster
-from shuffledp_core.logs import configure_logs
-from shuffledp_core.terminal import prepare_terminal, say_error
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.keys import load_roster
+from shuffledp_core.runtime.logs import configure_logs
+from shuffledp_core.runtime.terminal import prepare_terminal, say_error
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles
 

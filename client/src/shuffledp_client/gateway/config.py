@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from shuffledp_core.addresses import ADDRESS_FORM, is_address
-from shuffledp_core.config import ServiceConfig
+from shuffledp_core.runtime.addresses import ADDRESS_FORM, is_address
+from shuffledp_core.runtime.config import ServiceConfig
 
 
 class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.http_api import HEALTH
-from shuffledp_core.addresses import host_and_port
-from shuffledp_core.config import load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
-from shuffledp_core.keys import load_roster
+from shuffledp_core.runtime.addresses import host_and_port
+from shuffledp_core.runtime.config import load_config
+from shuffledp_core.runtime.keys import load_roster
 from shuffledp_core.transport.probe import TIMEOUT_SECONDS, here
 from shuffledp_core.transport.tls import GATEWAY
 from shuffledp_core.transport.tls_files import TLSFiles

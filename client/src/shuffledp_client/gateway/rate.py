@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from shuffledp_core.addresses import network_of
 from shuffledp_core.errors import BusyError
+from shuffledp_core.runtime.addresses import network_of
 
 MAX_ADDRESSES: Final = 100_000
 """Addresses that are remembered; beyond it the one that asked longest ago is forgotten."""

@@ -17,9 +17,9 @@ from shuffledp_client.gateway.app import application
 from shuffledp_client.gateway.config import GatewayConfig
 from shuffledp_client.gateway.connections import BoundedConnection
 from shuffledp_client.gateway.upstream import Upstream
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError
+from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.tls_files import TLSFiles

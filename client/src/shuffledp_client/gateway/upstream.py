@@ -16,7 +16,7 @@ from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.models import Manifest, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import BadBatchError, ForeignDocumentError, RoundKeyError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Role
 
 _ONCE: Final = Backoff(attempts=1)

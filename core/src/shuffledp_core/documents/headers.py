@@ -19,7 +19,7 @@ from shuffledp_core.errors import (
     MalformedDocumentError,
     RoundStateError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 
 MAX_HEADER_BYTES: Final = 4096
 """A header as it travels has some hundred bytes. It goes into results, so a padded one is refused.

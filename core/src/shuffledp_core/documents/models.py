@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
+from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
-from shuffledp_core.estimates import Estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry, MixField
 from shuffledp_core.privacy import Adjacency, Composition
@@ -63,7 +63,7 @@ class Roster(Document, frozen=True, kw_only=True):
 
     `serial` counts the rosters of the deployment from 1: a later one replaces all before it, until
     it expires itself. A roster without these three is of an older version and is refused
-    (`shuffledp_core.keys`).
+    (`shuffledp_core.runtime.keys`).
     """
 
     label: ClassVar[str] = "roster"

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import msgspec
 
+from shuffledp_core.answering.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.bounds.local import noisy_report
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimates import Estimate, Present, sum_with_noise
-from shuffledp_core.local import noisy_report
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 MAX_DOMAIN = 2**31 - 1
 """Largest domain or value a spec may name: symbols are written in at most four bytes."""
@@ -442,7 +442,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         """The same of arrays; noise that may be too large for machine words, one by one."""
         import numpy as np
 
-        from shuffledp_core.bulk_sampling import LEAST_EPSILON
+        from shuffledp_core.sampling.bulk import LEAST_EPSILON
 
         if self.noise_rate < LEAST_EPSILON:
             return super().sample_all(values, arrays)
@@ -459,7 +459,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
 
         Some report is clamped with the probability of S7.
         """
-        from shuffledp_core.lower_bounds import ShiftedNoise
+        from shuffledp_core.bounds.lower import ShiftedNoise
 
         rate = float(self.noise_rate)
         groups = -(-honest // self.noise_shares)

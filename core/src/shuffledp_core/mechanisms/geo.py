@@ -7,15 +7,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import discrete_laplace
+from shuffledp_core.sampling.exact import discrete_laplace
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
@@ -52,7 +52,7 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
 
     def witness(self, honest: int, distance: int) -> Witness | None:
         """The sum of all ones, all other values being 0, by the exact law of one clamped report."""
-        from shuffledp_core.lower_bounds import MOST_POINTS, ReportSum
+        from shuffledp_core.bounds.lower import MOST_POINTS, ReportSum
 
         if self.messages_per_user >= MOST_POINTS:
             return None
@@ -74,6 +74,6 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays."""
-        from shuffledp_core import bulk_sampling
+        from shuffledp_core.sampling import bulk
 
-        return bulk_sampling.discrete_laplace(self.epsilon_geo, users, arrays)
+        return bulk.discrete_laplace(self.epsilon_geo, users, arrays)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.estimates import Estimate, Present, histogram_of
-from shuffledp_core.local import log_odds
+from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
+from shuffledp_core.bounds.local import log_odds
 from shuffledp_core.mechanisms.base import (
     HistogramSpec,
     check_rational,
@@ -18,16 +18,16 @@ from shuffledp_core.mechanisms.base import (
     refuse_pure_noise,
     tally,
 )
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 MOST_SYMBOLS = 2**20 - 1
 """Most symbols: a table of counts has an entry for each of up to twice as many indices."""
@@ -108,7 +108,7 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         """Indices in the half of the user's first symbol and not of the new one, which all others
         hold.
         """
-        from shuffledp_core.lower_bounds import BitCounts
+        from shuffledp_core.bounds.lower import BitCounts
 
         low = self.blanket / 4  # a quarter of all indices
         return BitCounts(honest - 1, low, 1, Fraction(1, 2) - low, low)

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Final, TypeAlias, Union
 
-from shuffledp_core.installed import offered
 from shuffledp_core.mechanisms.base import Spec
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
@@ -22,6 +21,7 @@ from shuffledp_core.mechanisms.rappor import RapporHistogram
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.mechanisms.sgdl import SGDLShuffle
 from shuffledp_core.mechanisms.split import SplitMix
+from shuffledp_core.runtime.installed import offered
 
 GROUP: Final = "shuffledp.mechanisms"
 

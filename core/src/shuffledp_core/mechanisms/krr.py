@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from shuffledp_core.estimates import Estimate, Present, histogram_of
-from shuffledp_core.local import ROUNDING
+from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
+from shuffledp_core.bounds.local import ROUNDING
 from shuffledp_core.mechanisms.base import (
     HistogramSpec,
     check_rational,
@@ -19,16 +19,16 @@ from shuffledp_core.mechanisms.base import (
     refuse_pure_noise,
     tally,
 )
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"):
@@ -85,7 +85,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
         """Reports of the symbol that the user held, all others holding another one."""
-        from shuffledp_core.lower_bounds import BitCounts
+        from shuffledp_core.bounds.lower import BitCounts
 
         low = self.blanket / self.symbols
         return BitCounts(honest - 1, low, 1, 1 - self.blanket + low, low)
@@ -101,7 +101,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
         """In closed form, for every number of symbols."""
-        from shuffledp_core.postprocessing import most_likely_histogram
+        from shuffledp_core.answering.postprocessing import most_likely_histogram
 
         return most_likely_histogram(
             counts, float(self.blanket / self.symbols), float(1 - self.blanket)

@@ -9,19 +9,19 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.estimates import Estimate, Present, sum_of_one_bit_reports
-from shuffledp_core.local import ROUNDING
+from shuffledp_core.answering.estimates import Estimate, Present, sum_of_one_bit_reports
+from shuffledp_core.bounds.local import ROUNDING
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
@@ -68,7 +68,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
 
     def witness(self, honest: int, distance: int) -> Witness | None:
         """Ones, all other values being 0."""
-        from shuffledp_core.lower_bounds import BitCounts
+        from shuffledp_core.bounds.lower import BitCounts
 
         low = self.randomise / 2
         high = low + (1 - self.randomise) * distance / self.max_value

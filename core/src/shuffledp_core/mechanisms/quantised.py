@@ -8,19 +8,19 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.estimates import Estimate, Present, sum_of_quantised_bits
-from shuffledp_core.local import diluted, log_odds
+from shuffledp_core.answering.estimates import Estimate, Present, sum_of_quantised_bits
+from shuffledp_core.bounds.local import diluted, log_odds
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
 from shuffledp_core.mechanisms.rr import RRShuffle
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
@@ -95,7 +95,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         """Ones, all other values being 0, for a change from 0 by less than a step or by whole
         steps.
         """
-        from shuffledp_core.lower_bounds import BitCounts
+        from shuffledp_core.bounds.lower import BitCounts
 
         steps, rest = divmod(distance * self.bits, self.max_value)
         if rest == 0:

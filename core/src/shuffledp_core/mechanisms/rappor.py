@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import msgspec
 
+from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
+from shuffledp_core.bounds.local import log_odds
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimates import Estimate, Present, histogram_of
-from shuffledp_core.local import log_odds
 from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 MOST_SYMBOLS = 31
 """Most symbols: a report is one message, and a message carries at most four bytes."""
@@ -161,7 +161,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         """Reports with the bit of the user's first symbol and without that of the new one, which
         all others hold.
         """
-        from shuffledp_core.lower_bounds import BitCounts
+        from shuffledp_core.bounds.lower import BitCounts
 
         zero, one = self.reported
         low = zero * (1 - one)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from shuffledp_core.estimates import Estimate, Present, sum_of_bits
-from shuffledp_core.local import log_odds
+from shuffledp_core.answering.estimates import Estimate, Present, sum_of_bits
+from shuffledp_core.bounds.local import log_odds
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import binomial
+from shuffledp_core.sampling.exact import binomial
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
@@ -57,7 +57,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays."""
-        from shuffledp_core.bulk_sampling import binomial
+        from shuffledp_core.sampling.bulk import binomial
 
         flip = self.randomise / 2
         return (
@@ -72,7 +72,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
 
     def witness(self, honest: int, distance: int) -> Witness:
         """Ones, all other values being 0; of a change by more bits than are convolved, a part."""
-        from shuffledp_core.lower_bounds import MOST_BITS, BitCounts
+        from shuffledp_core.bounds.lower import MOST_BITS, BitCounts
 
         changed, flip = min(distance, MOST_BITS), self.randomise / 2
         return BitCounts(honest * self.max_value - changed, flip, changed, 1 - flip, flip)

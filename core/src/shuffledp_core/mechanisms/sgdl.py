@@ -9,14 +9,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 from shuffledp_core.mechanisms.base import PaddedSpec, check_rational, check_whole
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import sgdl
+from shuffledp_core.sampling.exact import sgdl
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 
 class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
@@ -61,6 +61,6 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays."""
-        from shuffledp_core import bulk_sampling
+        from shuffledp_core.sampling import bulk
 
-        return bulk_sampling.sgdl(self.noise_epsilon, self.shares, users, arrays)
+        return bulk.sgdl(self.noise_epsilon, self.shares, users, arrays)

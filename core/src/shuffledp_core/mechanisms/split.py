@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
+from shuffledp_core.answering.estimates import Estimate, Present, sum_with_noise
+from shuffledp_core.bounds.local import noisy_report
 from shuffledp_core.errors import UsageError
-from shuffledp_core.estimates import Estimate, Present, sum_with_noise
-from shuffledp_core.local import noisy_report
 from shuffledp_core.mechanisms.base import SumSpec, check_rational, check_whole
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import sgdl
+from shuffledp_core.sampling.exact import sgdl
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.estimates import Counts
-    from shuffledp_core.lower_bounds import Witness
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 MAX_MODULUS: Final = 2**31
 """Largest modulus: symbols are written in at most four bytes."""
@@ -88,11 +88,11 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays; noise that may be too large for machine words, one by one."""
-        from shuffledp_core import bulk_sampling
+        from shuffledp_core.sampling import bulk
 
-        if self.noise_epsilon < bulk_sampling.LEAST_EPSILON:
+        if self.noise_epsilon < bulk.LEAST_EPSILON:
             return super().sample_all(values, arrays)
-        noise = bulk_sampling.sgdl(self.noise_epsilon, self.shares, values.size, arrays)
+        noise = bulk.sgdl(self.noise_epsilon, self.shares, values.size, arrays)
         return (values + noise) % self.modulus
 
     def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
@@ -141,7 +141,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     def witness(self, honest: int, distance: int) -> Witness:
         """The sum modulo q, all other values being 0."""
-        from shuffledp_core.lower_bounds import ShiftedNoise
+        from shuffledp_core.bounds.lower import ShiftedNoise
 
         rate = float(self.noise_epsilon)
         return ShiftedNoise(honest / self.shares, rate, distance, 0.0, self.modulus)
@@ -184,7 +184,7 @@ def least_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: i
     n k + 1 sums without noise, and on each side as much as the noise exceeds with that probability
     (Chernoff's bound).
     """
-    from shuffledp_core.noise import chernoff_half_width
+    from shuffledp_core.bounds.noise import chernoff_half_width
 
     reach = chernoff_half_width(users / shares, float(noise_epsilon), WRAPPED)
     return users * max_value + 1 + 2 * reach

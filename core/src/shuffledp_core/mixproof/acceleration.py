@@ -22,7 +22,7 @@ from shuffledp_core.mixproof.group import (
 )
 from shuffledp_core.mixproof.vectors import first_failure
 from shuffledp_core.onion.acceleration import VARIABLE, AcceleratorWarning, wheel
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 
 _COUNT: Final = 5
 _MANY: Final = 256

@@ -26,7 +26,7 @@ from shuffledp_core.mixproof.group import (
     multiply,
     multiply_add,
 )
-from shuffledp_core.workers import cores
+from shuffledp_core.runtime.workers import cores
 
 _LEAST: Final = 256
 """Fewer elements than this are not worth a thread of their own."""

@@ -32,7 +32,7 @@ from shuffledp_core.mixproof.proofs import (
 )
 from shuffledp_core.mixproof.terms import MixTerms, split, verifies
 from shuffledp_core.mixproof.trees import root
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 _SIGNED: Final = b"shuffledp/v2/claim\x00"
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NewType
 
 from shuffledp_core.errors import ConfigError, NotInstalledError, ProofError, UnansweredError
 from shuffledp_core.mixproof.vectors import first_failure
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 Element = NewType("Element", bytes)
 """32 bytes: the only encoding of an element that is not the identity.

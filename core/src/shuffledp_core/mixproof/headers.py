@@ -9,7 +9,7 @@ from typing import TypeAlias
 from shuffledp_core.mixproof.group import Element, Scalar, digested, element, multiply, number
 from shuffledp_core.mixproof.proofs import prove_equal, verify_equal
 from shuffledp_core.mixproof.terms import MixTerms
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 Signer: TypeAlias = Callable[[bytes], bytes]
 """Signs a statement with a party's Ed25519 identity key: 64 bytes."""

@@ -44,7 +44,7 @@ from shuffledp_core.mixproof.keys import NodeSecret
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.terms import MixTerms, split
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import RandomBytes, RandomIntegers
+from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
 
 AnswerT = TypeVar("AnswerT", Step, Origin)
 

@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.group import (
     random_scalar,
 )
 from shuffledp_core.mixproof.proofs import prove_knowledge, verify_knowledge
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 
 @dataclass(frozen=True)

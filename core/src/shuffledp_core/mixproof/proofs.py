@@ -23,7 +23,7 @@ from shuffledp_core.mixproof.group import (
     multiply_add,
     scalar,
 )
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 PROOF_BYTES: Final = 2 * WIDTH
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from shuffledp_core.errors import ConfigError
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 
 VARIABLE: Final = "SHUFFLEDP_ACCEL"
 """Environment variable: `auto` (the default), `off`, or a path of the wheel by name, such as

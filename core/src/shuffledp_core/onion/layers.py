@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import DOES_NOT_OPEN, suite_named
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 
 
 def binding(round_id: str, position: int) -> bytes:

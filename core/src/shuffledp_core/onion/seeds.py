@@ -14,7 +14,7 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 
 SEED_BYTES: Final = 32
 """Length of a seed, drawn from the operating system for one submission and no other."""

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import mlkem, x25519
 
 from shuffledp_core.errors import BadBatchError, ConfigError, RoundKeyError, UsageError
 from shuffledp_core.onion.acceleration import engine, recipient
-from shuffledp_core.randomness import RandomBytes, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, system_random
 from shuffledp_core.vocabulary import Mix
 
 Seal = Callable[[bytes], bytes]

@@ -17,8 +17,8 @@ from typing import Final
 
 import structlog
 
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import BrokerError
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.mqtt import Connection, Will, connected
 
 MAX_WAITING_BYTES: Final = 2**24

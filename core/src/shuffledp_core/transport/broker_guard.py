@@ -19,7 +19,7 @@ from typing import Final
 
 from aiomqtt import Topic
 
-from shuffledp_core.config import BrokerConfig
+from shuffledp_core.runtime.config import BrokerConfig
 
 MAX_PUBLISH_BYTES: Final = 2**20
 """Longest packet received: announcements have kilobytes, a mebibyte holds hundreds of nodes."""

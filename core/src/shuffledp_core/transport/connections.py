@@ -26,8 +26,8 @@ from urllib.parse import unquote
 
 import structlog
 
-from shuffledp_core.addresses import network_of
-from shuffledp_core.config import Limits
+from shuffledp_core.runtime.addresses import network_of
+from shuffledp_core.runtime.config import Limits
 
 Peer: TypeAlias = tuple[str, int]
 """Address and port of the other side of a connection."""

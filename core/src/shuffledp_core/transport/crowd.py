@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from shuffledp_core.addresses import network_of
+from shuffledp_core.runtime.addresses import network_of
 from shuffledp_core.transport.connections import peer_of
 
 Item = TypeVar("Item", bound=Hashable)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import grpc
 
-from shuffledp_core.config import Limits
 from shuffledp_core.errors import BusyError
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.connections import Connections
 from shuffledp_core.transport.crowd import Crowd
 

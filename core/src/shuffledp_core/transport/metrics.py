@@ -19,11 +19,11 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
 
-from shuffledp_core.addresses import ADDRESS_FORM, host_and_port, is_address
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError, ShuffleDPError
+from shuffledp_core.runtime.addresses import ADDRESS_FORM, host_and_port, is_address
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.tls_files import TLSFiles
 
 

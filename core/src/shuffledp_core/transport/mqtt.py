@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 import aiomqtt
 
-from shuffledp_core.config import BrokerConfig, broker_password
 from shuffledp_core.errors import BrokerError
+from shuffledp_core.runtime.config import BrokerConfig, broker_password
 from shuffledp_core.transport import broker_guard
 from shuffledp_core.transport.broker_guard import BrokerGuard, guarded
 

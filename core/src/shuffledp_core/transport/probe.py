@@ -17,9 +17,9 @@ import grpc
 import msgspec
 from grpc_health.v1 import health_pb2
 
-from shuffledp_core.config import ServiceConfig, load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
-from shuffledp_core.keys import load_roster
+from shuffledp_core.runtime.config import ServiceConfig, load_config
+from shuffledp_core.runtime.keys import load_roster
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 
 from shuffledp_core.errors import BadBatchError
-from shuffledp_core.files import erase
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import erase
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.chunks import Offsets
 from shuffledp_proto.v1 import batch_pb2
 

@@ -16,8 +16,8 @@ import grpc
 import structlog
 
 from shuffledp_core import errors
-from shuffledp_core.config import Limits
 from shuffledp_core.documents.models import Roster
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.doorway import Context, Doorway
 from shuffledp_core.transport.draining import draining
 from shuffledp_core.transport.instances import OwnInstance

@@ -14,9 +14,9 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from shuffledp_core.config import ServiceConfig
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import PortInUseError
+from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.connections import allow_descriptors
 from shuffledp_core.transport.doorway import Doorway
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics

@@ -12,10 +12,10 @@ from typing import Final
 
 import grpc
 
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import Limits
 from shuffledp_core.documents.models import Party, Roster
-from shuffledp_core.keys import require_current
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import Limits
+from shuffledp_core.runtime.keys import require_current
 from shuffledp_core.transport.chunks import CHUNK_BYTES
 from shuffledp_core.transport.tls_files import TLSFiles
 from shuffledp_core.vocabulary import Role

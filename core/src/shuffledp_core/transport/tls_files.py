@@ -11,9 +11,9 @@ from typing import Self
 
 from cryptography import x509
 
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
-from shuffledp_core.keys import read_file
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.runtime.keys import read_file
 
 
 @dataclass(frozen=True)

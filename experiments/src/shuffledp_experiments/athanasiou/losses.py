@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.stats import chi2
 
-from shuffledp_core.estimation import estimate
+from shuffledp_core.answering.estimation import estimate
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated_spec, least_error

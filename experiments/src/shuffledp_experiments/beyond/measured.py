@@ -15,11 +15,11 @@ from shuffledp.commands.questions import krr_histogram
 from shuffledp.simulation import simulate
 from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.evidence import clopper_pearson, epsilon_bound
-from shuffledp_core.estimates import COVERAGE
+from shuffledp_core.answering.estimates import COVERAGE
 from shuffledp_core.mechanisms import RRShuffle, SGDLShuffle
 from shuffledp_core.mechanisms.installed import Mechanism
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import both_sides, logarithmic, metric, standard
 from shuffledp_experiments.beyond.plans import calibrated_spec, krr, shared

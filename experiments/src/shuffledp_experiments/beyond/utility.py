@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.postprocessing import most_likely_histogram, project
+from shuffledp_core.answering.postprocessing import most_likely_histogram, project
 from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic
 from shuffledp_experiments.beyond.plans import (

@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.answering.postprocessing import most_likely_histogram, project
 from shuffledp_core.mechanisms import KRRHistogram
-from shuffledp_core.postprocessing import most_likely_histogram, project
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments.biswas.truth import Group, both_sides
 from shuffledp_experiments.entry import Kind, PaperClaim, Row, Verdict
 from shuffledp_privacy.bounds import Bounds, Setting, epsilon_bounds

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from shuffledp_core.postprocessing import iterative_bayesian_update
+from shuffledp_core.answering.postprocessing import iterative_bayesian_update
 from shuffledp_experiments import drawing
 from shuffledp_experiments.biswas import harness
 from shuffledp_experiments.biswas.harness import Contest, Floats, Integers

@@ -13,8 +13,8 @@ from scipy.stats import chisquare
 
 from shuffledp.vectorised import randomise_all
 from shuffledp_core.mechanisms import RRShuffle
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.drawing import COLOURS, CYCLE, line
 from shuffledp_experiments.entry import (

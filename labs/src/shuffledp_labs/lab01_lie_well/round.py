@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Final, cast
 
 from shuffledp_core.documents.models import Result, RoundPlan
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mechanisms import KRRHistogram
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.lab import CheckAttempt

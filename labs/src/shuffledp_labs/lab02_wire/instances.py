@@ -14,8 +14,8 @@ from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import discrete_laplace
+from shuffledp_core.sampling.exact import discrete_laplace
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_labs.instance import Draws
 
 SYMBOL_BYTES: Final = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from shuffledp_core.addresses import host_and_port
+from shuffledp_core.runtime.addresses import host_and_port
 
 _PIECE: Final = 2**16
 

@@ -16,10 +16,10 @@ from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.submission import SubmissionClaim
-from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.layers import seal_envelope
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_labs.errors import CheckFailure, LabError
 from shuffledp_labs.instance import Draws

@@ -42,7 +42,7 @@ def serve(student: Path, config: Path, orders: Path | None = None) -> None:
     """Runs the node until SIGTERM or SIGINT, with the student's program in a sandbox of its own."""
     import asyncio
 
-    from shuffledp_core.config import load_config
+    from shuffledp_core.runtime.config import load_config
     from shuffledp_labs.lab03_node.student_node import SystemCoins, student_node
     from shuffledp_labs.student.pipes import scratch_folder
     from shuffledp_labs.student.process import StudentProgram

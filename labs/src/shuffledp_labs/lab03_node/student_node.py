@@ -23,10 +23,10 @@ from nacl.public import PrivateKey, SealedBox
 
 from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.errors import BadBatchError, NodeFault
-from shuffledp_core.files import write_atomic
-from shuffledp_core.randomness import RandomIntegers
-from shuffledp_core.sampling import bernoulli, bernoulli_exp
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.exact import bernoulli, bernoulli_exp
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_labs.errors import StudentFault
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.live import LiveRound

@@ -52,8 +52,8 @@ def show(showing: ShowRun) -> Path:
 def trace_every_set(showing: ShowRun) -> list[TracingShares]:
     """The student's `link` and `guess` on the logs of every set of nodes."""
     from shuffledp_adversary.in_process import HONEST, plain_messages, play
-    from shuffledp_core.randomisers import randomise
-    from shuffledp_core.randomness import RandomIntegers
+    from shuffledp_core.sampling.randomisers import randomise
+    from shuffledp_core.sampling.randomness import RandomIntegers
 
     draws = showing.draws
     values = [value for value, share in enumerate(PRIOR) for _ in range(int(share * USERS))]

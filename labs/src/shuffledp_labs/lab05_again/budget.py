@@ -44,8 +44,8 @@ def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
     """
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
-    from shuffledp_core.clock import system_clock
     from shuffledp_core.privacy import Composition
+    from shuffledp_core.runtime.clock import system_clock
 
     composition = Composition.ADAPTIVE if adaptive else Composition.FIXED
     with TemporaryDirectory() as folder:

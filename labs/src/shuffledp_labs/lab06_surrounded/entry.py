@@ -96,7 +96,7 @@ async def _play_plain(
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from shuffledp_core.keys import Identity
+    from shuffledp_core.runtime.keys import Identity
 
     identity = Identity(system.population, Ed25519PrivateKey.generate())
     orders.let_in(identity.public_key)
@@ -109,7 +109,7 @@ async def _play_plain(
 
 async def _play_invented_list(system: LocalSystem, value: int) -> Result:
     """Play the verified round in which node 1 lists the victim and users who are not enrolled."""
-    from shuffledp_core.keys import verify_from
+    from shuffledp_core.runtime.keys import verify_from
 
     small_round = await _open(system, Mix.VERIFIED)
     sent = small_round.prepared(

@@ -103,7 +103,7 @@ async def _flood(
     from shuffledp_client.board import check_board, check_result
     from shuffledp_client.submission import prepare_answer
     from shuffledp_client.transport import AnalystReader, EntryNode
-    from shuffledp_core.decoding import decode
+    from shuffledp_core.answering.decoding import decode
 
     first = accounts[0]
     verified = await _open_round(first)
@@ -140,7 +140,7 @@ async def _flood(
 async def _open_round(account: FloodAccount) -> CheckedRound:
     from shuffledp_client.transport import find_round
     from shuffledp_client.verification import parse_announcement, verify_round
-    from shuffledp_core.clock import system_clock
+    from shuffledp_core.runtime.clock import system_clock
     from shuffledp_sim.users.fleet import ANY_ROUND
 
     def verify(data: bytes) -> CheckedRound:

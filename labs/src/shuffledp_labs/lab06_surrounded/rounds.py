@@ -122,8 +122,8 @@ def flooded_plan(system: LocalSystem) -> RoundPlan:
 
 async def finish_and_observe(small_round: SmallRound, victim: PreparedSubmission) -> FloodedRound:
     """Ends a round that is published, and gives what the adversary sees of it."""
-    from shuffledp_core.decoding import decode
-    from shuffledp_core.keys import verify_from
+    from shuffledp_core.answering.decoding import decode
+    from shuffledp_core.runtime.keys import verify_from
 
     result = verify_from(small_round.roster.analyst, await small_round.finish(), Result)
     geometry = small_round.verified.geometry
@@ -132,7 +132,7 @@ async def finish_and_observe(small_round: SmallRound, victim: PreparedSubmission
 
 
 async def _leave(system: LocalSystem, plan: tuple[int, int]) -> ShrunkRound:
-    from shuffledp_core.keys import verify_from
+    from shuffledp_core.runtime.keys import verify_from
     from shuffledp_sim.users.small_round import open_small
 
     least, colluding = plan

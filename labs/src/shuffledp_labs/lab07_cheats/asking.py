@@ -16,8 +16,8 @@ from typing import Final, Self
 import msgspec
 
 from shuffledp_adversary.attacks.exchange.tampering import Pool
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.runtime.addresses import host_and_port
 
 _LONGEST: Final = 16 * 2**20
 

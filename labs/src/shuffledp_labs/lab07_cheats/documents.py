@@ -37,13 +37,13 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.documents.signed import Document, Signed, from_json, to_json
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import MalformedDocumentError
-from shuffledp_core.keys import Identity
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.seeds import SEED_BYTES, stream
 from shuffledp_core.privacy import Adjacency
-from shuffledp_core.randomisers import randomise
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.sampling.randomisers import randomise
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.vocabulary import CertificateStage, Outcome, Role
 from shuffledp_labs.instance import Draws
 

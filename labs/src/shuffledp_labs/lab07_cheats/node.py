@@ -11,7 +11,7 @@ from shuffledp_adversary.attacks.exchange.mixproof_node import MixproofPool, exc
 from shuffledp_adversary.attacks.exchange.node import Orders, TamperingWork
 from shuffledp_adversary.attacks.exchange.tampering import Pool
 from shuffledp_core.documents.models import BatchHeader
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_labs.lab07_cheats.asking import ask
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.node import MixNode, NodeServices

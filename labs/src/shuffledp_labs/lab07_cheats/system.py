@@ -19,8 +19,8 @@ from shuffledp_adversary.attacks.exchange.rounds import (
 from shuffledp_adversary.attacks.exchange.rounds import USERS as HONEST
 from shuffledp_adversary.attacks.exchange.tampering import Pool
 from shuffledp_core.documents.models import HistoryDigest, Result
-from shuffledp_core.keys import verify_from
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_labs.errors import CheckFailure, LabError
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of

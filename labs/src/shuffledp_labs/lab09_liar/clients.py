@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, Spec
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.instance import Draws
 

@@ -14,10 +14,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from shuffledp_core.config import Section, load_config
 from shuffledp_core.errors import ConfigError, OutputError, UsageError
-from shuffledp_core.files import write_new
-from shuffledp_core.keys import read_file
+from shuffledp_core.runtime.config import Section, load_config
+from shuffledp_core.runtime.files import write_new
+from shuffledp_core.runtime.keys import read_file
 
 KEY_BYTES: Final = 32
 KEY_FILE: Final = "course.key"

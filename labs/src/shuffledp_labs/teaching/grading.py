@@ -21,7 +21,7 @@ from rich.console import Console
 
 from shuffledp.progress import Stages
 from shuffledp_core.errors import OutputError, UsageError
-from shuffledp_core.files import make_folder, write_atomic
+from shuffledp_core.runtime.files import make_folder, write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.instance import KEY_BYTES, NONCE_BYTES

@@ -8,7 +8,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from shuffledp_core.errors import NotInstalledError, OutputError
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_labs.installed import lab as lab_of
 
 

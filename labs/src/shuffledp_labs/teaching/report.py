@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from shuffledp.pages import self_contained
 from shuffledp_core.errors import OutputError
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.installed import lab as lab_of
 from shuffledp_labs.lab import CHECK_POINTS, EXPLANATION_POINTS, PREDICTION_POINTS, Lab

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_labs.errors import LabUsageError
 from shuffledp_labs.instance import KEY_BYTES
 from shuffledp_labs.lab import Lab

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from shuffledp_core.clock import system_clock
+from shuffledp_core.runtime.clock import system_clock
 
 LOOK_SECONDS: Final = 60.0
 """Longest sleep, after which a changed clock or a resumed machine is noticed."""

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from shuffledp.progress import working
 from shuffledp_core.errors import ConfigError, OutputError, RoundFailed
-from shuffledp_core.files import write_atomic
+from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns.budget import Outlook, check_outlook
 from shuffledp_ops.campaigns.clock import Calendar, SystemCalendar

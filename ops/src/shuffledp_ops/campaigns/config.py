@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from shuffledp_core.config import Section, parse_config
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.errors import ConfigError, ShuffleDPError
-from shuffledp_core.files import size_of
-from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import MAX_DOMAIN, MECHANISMS
 from shuffledp_core.onion.suites import check_suite
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.config import Section, parse_config
+from shuffledp_core.runtime.files import size_of
+from shuffledp_core.runtime.keys import read_file
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix
 from shuffledp_ops.keys.names import check_name, check_names
 

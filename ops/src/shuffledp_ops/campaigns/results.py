@@ -17,7 +17,7 @@ import msgspec
 
 from shuffledp.pages import self_contained, shown
 from shuffledp_core.errors import OutputError
-from shuffledp_core.files import size_of, write_atomic
+from shuffledp_core.runtime.files import size_of, write_atomic
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, zone_named
 from shuffledp_ops.campaigns.state import ROUNDS, CampaignState, DateEntry
 from shuffledp_ops.rounds.page import PAGE

@@ -23,7 +23,7 @@ from shuffledp_core.errors import (
     UnreachableError,
     by_code,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_ops.results.fetching import fetch

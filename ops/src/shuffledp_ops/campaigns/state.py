@@ -18,8 +18,8 @@ import msgspec
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import ConfigError, MalformedDocumentError, OutputError
-from shuffledp_core.files import write_atomic
-from shuffledp_core.state import claim_state
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.state import claim_state
 from shuffledp_ops.campaigns.schedule import QuestionDate
 
 STATE: Final = "state.json"

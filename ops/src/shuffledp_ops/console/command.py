@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shuffledp_client.gateway.app import peer_of
 from shuffledp_client.gateway.connections import TimedConnection
-from shuffledp_core.config import Limits
 from shuffledp_core.errors import ConfigError, PortInUseError, UsageError
+from shuffledp_core.runtime.config import Limits
 from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.tls import OPERATOR, VIEWER
 from shuffledp_ops.console.desk import Desk

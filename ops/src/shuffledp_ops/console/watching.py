@@ -25,7 +25,7 @@ from shuffledp_core.errors import (
     UnknownRoundError,
     UnreachableError,
 )
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console.accounts import Accounts

@@ -64,7 +64,7 @@ def enrol(
     import datetime as dt
 
     from shuffledp_core.errors import UsageError
-    from shuffledp_core.keys import read_file
+    from shuffledp_core.runtime.keys import read_file
     from shuffledp_ops.keys import enrolment
     from shuffledp_ops.keys.pki import open_deployment
 
@@ -168,8 +168,8 @@ def init(
     ] = None,
 ) -> None:
     """Create a deployment's keys: roster, identities, TLS, enrolment key and clients."""
-    from shuffledp_core.addresses import is_address
     from shuffledp_core.errors import UsageError
+    from shuffledp_core.runtime.addresses import is_address
     from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, create_deployment, replace_addresses
 
     if not is_address(f"{host}:{first_port}"):

@@ -29,11 +29,11 @@ from typing import Any, Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_core.addresses import host_and_port, is_address
 from shuffledp_core.documents.models import Credential, Party, Population, Roster
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_core.keys import ROOT, Identity, load_identity, read_file, read_roster
+from shuffledp_core.runtime.addresses import host_and_port, is_address
+from shuffledp_core.runtime.keys import ROOT, Identity, load_identity, read_file, read_roster
 from shuffledp_core.transport.tls import CLIENT, GATEWAY, OPERATOR, VIEWER
 from shuffledp_ops.keys.authority import Authority, pem, private_pem, write_secret
 from shuffledp_ops.keys.names import check_name, check_names

@@ -21,8 +21,8 @@ from typing import Final
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, UsageError
-from shuffledp_core.files import sync
-from shuffledp_core.keys import ROOT, load_identity
+from shuffledp_core.runtime.files import sync
+from shuffledp_core.runtime.keys import ROOT, load_identity
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.transport.tls_files import certificates
 from shuffledp_ops.keys.authority import SOON_DAYS, Authority, pem

@@ -11,7 +11,7 @@ from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport

@@ -17,8 +17,8 @@ from shuffledp.verification import check_beside, check_signed
 from shuffledp_core.documents.models import Announcement, Roster
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
 from shuffledp_core.errors import ConfigError, ForeignDocumentError, MalformedDocumentError
-from shuffledp_core.keys import read_roster, read_signed
 from shuffledp_core.mechanisms import Answers
+from shuffledp_core.runtime.keys import read_roster, read_signed
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson
 from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.models import Certificate
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.estimates import Estimate
 
 
 class TracedPerson(NamedTuple):

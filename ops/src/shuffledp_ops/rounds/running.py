@@ -23,7 +23,7 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed, from_json, to_json
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_core.vocabulary import Outcome

@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shuffledp_core.arguments import check_number
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Mechanism
+from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import calibrate
 from shuffledp_privacy.calibration.target import Target

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from shuffledp_core import noise
+from shuffledp_core.bounds import noise
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import standard_error

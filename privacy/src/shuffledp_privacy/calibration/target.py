@@ -9,7 +9,6 @@ from functools import partial, singledispatch
 
 import numpy as np
 
-from shuffledp_core.arguments import check_number, whole_number
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
@@ -22,6 +21,7 @@ from shuffledp_core.mechanisms import (
     SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
+from shuffledp_core.runtime.arguments import check_number, whole_number
 from shuffledp_privacy.bounds import Setting, check_delta, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
 from shuffledp_privacy.primitives.bits import BitPair

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shuffledp_core.bounds.noise import probabilities
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
-from shuffledp_core.noise import probabilities
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import table_length
 from shuffledp_privacy.primitives.table import build_table

@@ -14,8 +14,8 @@ from shuffledp.commands.padding import geo_padding, geo_padding_note, padding_no
 from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
-from shuffledp_core.keys import read_file
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
+from shuffledp_core.runtime.keys import read_file
 from shuffledp_privacy.bounds import Setting, domain_of
 from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
 from shuffledp_privacy.calibration.families import mixing_security, wide_modulus

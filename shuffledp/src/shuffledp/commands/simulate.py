@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
-from shuffledp_core.estimation import Estimator
+from shuffledp_core.answering.estimation import Estimator
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:

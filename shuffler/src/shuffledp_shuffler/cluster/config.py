@@ -6,9 +6,9 @@ import ssl
 from pathlib import Path
 from typing import Literal
 
-from shuffledp_core.addresses import ADDRESS_FORM, is_address
-from shuffledp_core.config import Section
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.runtime.addresses import ADDRESS_FORM, is_address
+from shuffledp_core.runtime.config import Section
 
 _LEAST_TASK_BYTES = 2**20
 _FILES = ("token", "certificate", "key", "authority")

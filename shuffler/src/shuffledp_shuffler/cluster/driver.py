@@ -25,10 +25,10 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.errors import ConfigError, NodeFault, ShuffleDPError
-from shuffledp_core.files import commit_part, open_part
-from shuffledp_core.workers import begin
+from shuffledp_core.runtime.addresses import host_and_port
+from shuffledp_core.runtime.files import commit_part, open_part
+from shuffledp_core.runtime.workers import begin
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Peeled, Stage
 from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, opened, read, repeats

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.randomness import RandomBytes
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.driver import ClusterFault, Work, drive
 from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Message, Peeled, Stage

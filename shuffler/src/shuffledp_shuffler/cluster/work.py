@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.randomness import RandomBytes
+from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.bucket_shuffle import WORKING
 from shuffledp_shuffler.duplicates import WIDE_BYTES, repeated, wide_tagger
 from shuffledp_shuffler.layout import layout

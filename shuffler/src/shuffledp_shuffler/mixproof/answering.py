@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import RoundStateError, UnansweredError
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.evidence import Passage, Trace
 from shuffledp_core.mixproof.history import Inquiry, packed, unpacked
 from shuffledp_core.mixproof.hops import Hop, Question
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.mixproof.mixing import resumed
 

@@ -10,8 +10,6 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import BadBatchError, NodeFault, RoundStateError, TooFewReportsError
-from shuffledp_core.files import write_atomic
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.claiming import pack_claim, signed_enrolments
 from shuffledp_core.mixproof.claims import list_digest, signed_list
 from shuffledp_core.mixproof.group import number
@@ -28,8 +26,10 @@ from shuffledp_core.mixproof.history import (
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.mixproof.manifests import mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
-from shuffledp_core.randomness import system_random
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.mixproof.claims import ClaimCheck, open_sealed, split_submission
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS

@@ -18,7 +18,7 @@ from shuffledp_core.mixproof.manifests import (
     mixing_key,
     mixing_part,
 )
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import Terms, check_round_keys
 

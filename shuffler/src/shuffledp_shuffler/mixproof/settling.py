@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shuffledp_core.errors import NodeFault, RoundStateError, ShuffleDPError, UnansweredError
 from shuffledp_core.mixproof.evidence import Transcript
 from shuffledp_core.mixproof.hops import Hop
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.tasks import in_thread
 
 
 class Settlement:

@@ -14,8 +14,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.errors import ConfigError
+from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment, create_deployment, write_client
 
 POPULATION: Final = "demo"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from shuffledp_core.addresses import host_and_port
-from shuffledp_core.config import BrokerConfig, load_config
 from shuffledp_core.errors import ConfigError, ShuffleDPError
+from shuffledp_core.runtime.addresses import host_and_port
+from shuffledp_core.runtime.config import BrokerConfig, load_config
 from shuffledp_core.transport.probe import ProbedConfig, probe
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
 from shuffledp_sim.deploy.detached import Detached

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment
 from shuffledp_proto.v1 import analyst_pb2, batch_pb2, node_pb2

@@ -13,8 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from shuffledp_core.addresses import host_and_port
 from shuffledp_core.documents.models import Party, Roster
+from shuffledp_core.runtime.addresses import host_and_port
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8

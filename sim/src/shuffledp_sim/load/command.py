@@ -11,7 +11,7 @@ from rich.console import Console
 
 from shuffledp.progress import Stages
 from shuffledp_core.errors import ReceiptMissingError, RoundFailed
-from shuffledp_core.logs import configure_logs
+from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_sim.load.options import LoadOptions
 from shuffledp_sim.load.present import check_report_file, print_report, write_report
 from shuffledp_sim.load.run import run_load

@@ -23,8 +23,8 @@ from typing import Final, Self
 import grpc
 import msgspec
 
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.errors import ConfigError, UnreachableError
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.probe import ask_health
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_core.vocabulary import Role

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_core.files import write_new
+from shuffledp_core.runtime.files import write_new
 from shuffledp_ops.keys.authority import Authority, pem
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_sim.system.ports import Ports

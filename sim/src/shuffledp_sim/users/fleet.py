@@ -29,11 +29,11 @@ from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission
 from shuffledp_client.transport import AnalystReader, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.models import Credential
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ShuffleDPError
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import Deployment, issue_credentials
 from shuffledp_sim.users.memory import Memory

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shuffledp_client.responses import MOST_RESPONSES
 from shuffledp_core.errors import ClientPolicyRefusal
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 _NONE: Final = -1
 """Of a user who was never asked; responses are from 0."""

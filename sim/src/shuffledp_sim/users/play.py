@@ -23,8 +23,6 @@ from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
 from shuffledp_client.transport import AnalystReader, Backoff, announced
 from shuffledp_client.verification import CheckedRound
-from shuffledp_core.clock import system_clock
-from shuffledp_core.config import BrokerConfig
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
     RoundStateError,
@@ -34,7 +32,9 @@ from shuffledp_core.errors import (
     UnreachableError,
     UsageError,
 )
-from shuffledp_core.logs import configure_logs
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.config import BrokerConfig
+from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import open_deployment
 from shuffledp_ops.rounds.running import read_result

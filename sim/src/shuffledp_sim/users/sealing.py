@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from shuffledp_client.submission import Member, PreparedSubmission, prepare_all
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import UnreachableError
-from shuffledp_core.workers import WorkerPool, begin, cores
+from shuffledp_core.runtime.workers import WorkerPool, begin, cores
 
 WORKERS = cores()
 """Sealing processes: one per core."""

@@ -20,11 +20,11 @@ from shuffledp_client.policy import Policy
 from shuffledp_client.submission import Member, PreparedSubmission, prepare, prepare_answer
 from shuffledp_client.transport import AnalystReader, EntryNode
 from shuffledp_client.verification import CheckedRound, verify_round
-from shuffledp_core.clock import system_clock
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.keys import Identity
+from shuffledp_core.runtime.clock import system_clock
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.vocabulary import Outcome

@@ -28,8 +28,8 @@ from shuffledp_client.submission import PreparedSubmission
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import UsageError
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mixproof.history import History
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_ops.rounds.operate import trusted_files
 from shuffledp_ops.rounds.running import OpenedRound, make_report, read_result, with_published

@@ -21,7 +21,7 @@ from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.keys import Identity
+from shuffledp_core.runtime.keys import Identity
 from shuffledp_ops.keys.pki import issue_credentials
 from shuffledp_sim.system.processes import LocalSystem
 

@@ -12,8 +12,6 @@ from dataclasses import replace
 from typing import Final
 
 from shuffledp_core.documents.models import Roster
-from shuffledp_core.files import write_atomic
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.blame import opening_context, signed_accused
 from shuffledp_core.mixproof.evidence import Accused
 from shuffledp_core.mixproof.group import Element, Scalar, multiply
@@ -21,7 +19,9 @@ from shuffledp_core.mixproof.history import Accusation, packed
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.terms import MixTerms, key_of
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.mixproof.mixing import taken
 

@@ -46,7 +46,7 @@ from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Fin
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError, UsageError
-from shuffledp_core.keys import verify_from
+from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_sim.system.processes import LocalSystem
 

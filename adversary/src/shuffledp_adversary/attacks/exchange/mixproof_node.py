@@ -16,8 +16,6 @@ from shuffledp_adversary.attacks.exchange.tampering import CROWD, TAMPERINGS, Po
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import sign
-from shuffledp_core.files import write_atomic
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.chain import follow
 from shuffledp_core.mixproof.claiming import (
     EnrolledClaim,
@@ -40,7 +38,9 @@ from shuffledp_core.mixproof.manifests import mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.mixproof.terms import split as parts_of
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.mixproof.claims import open_sealed, split_submission
 

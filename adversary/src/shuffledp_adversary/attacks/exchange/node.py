@@ -26,9 +26,9 @@ from shuffledp_adversary.attacks.exchange.tampering import (
 from shuffledp_core.documents.models import BatchHeader, Credential, Roster
 from shuffledp_core.documents.signed import Signed, verify
 from shuffledp_core.errors import DocumentError, SubmissionClosedError
-from shuffledp_core.files import make_folder, write_atomic
 from shuffledp_core.onion.layers import open_envelope
-from shuffledp_core.tasks import in_thread
+from shuffledp_core.runtime.files import make_folder, write_atomic
+from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.live import LiveRound

@@ -32,7 +32,7 @@ def main() -> int:
     options = parser.parse_args()
 
     from shuffledp_adversary.attacks.exchange.node import Orders, malicious_node_of
-    from shuffledp_core.config import load_config
+    from shuffledp_core.runtime.config import load_config
     from shuffledp_shuffler.app import run
     from shuffledp_shuffler.config import NodeConfig
 

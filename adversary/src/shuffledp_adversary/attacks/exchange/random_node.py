@@ -22,8 +22,6 @@ from shuffledp_adversary.attacks.exchange.random_changes import (
 )
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
-from shuffledp_core.files import write_atomic
-from shuffledp_core.keys import Identity
 from shuffledp_core.mixproof.blame import Case, signed_answer, signed_moves
 from shuffledp_core.mixproof.chain import Chain, follow
 from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Trace
@@ -32,7 +30,9 @@ from shuffledp_core.mixproof.history import History, Inquiry, check_history, pac
 from shuffledp_core.mixproof.manifests import mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.mixproof.trees import Tree
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.files import write_atomic
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
 
 WHERE: Final = (

@@ -30,7 +30,6 @@ from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record, spoiled
 from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.keys import verify_from
 from shuffledp_core.mixproof.claims import (
     Prepared,
     claim_bytes,
@@ -40,7 +39,8 @@ from shuffledp_core.mixproof.claims import (
 )
 from shuffledp_core.mixproof.group import random_scalar
 from shuffledp_core.mixproof.terms import MixTerms
-from shuffledp_core.randomness import system_random
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_core.vocabulary import Mix, Outcome
 from shuffledp_sim.system.processes import LocalSystem
 

@@ -12,7 +12,7 @@ from shuffledp_adversary.attacks.exchange.node import Orders
 from shuffledp_client.submission import PreparedSubmission
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import Signed
-from shuffledp_core.keys import Identity, verify_from
+from shuffledp_core.runtime.keys import Identity, verify_from
 from shuffledp_core.transport.rpc_errors import translated
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_core.vocabulary import Outcome

@@ -11,7 +11,7 @@ from shuffledp_core.mixproof.claims import board_message, seal_record, sign_clai
 from shuffledp_core.mixproof.group import GENERATOR, Element, Scalar, multiply, random_scalar
 from shuffledp_core.mixproof.terms import MixTerms, split
 from shuffledp_core.onion.geometry import Geometry
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 
 
 def spoiled_submission(verified: CheckedRound, member: Member, layer: int) -> PreparedSubmission:

@@ -15,7 +15,7 @@ from typing import Final
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_core.randomness import RandomIntegers, system_random
+from shuffledp_core.sampling.randomness import RandomIntegers, system_random
 
 COPIES: Final = 3
 """Multiplicity of a copied onion in the batch, the original included."""

@@ -24,7 +24,7 @@ from shuffledp_core.errors import BadBatchError
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import Suite
-from shuffledp_core.randomness import system_random
+from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.permutation import uniform_permutation
 
 USERS: Final = 12

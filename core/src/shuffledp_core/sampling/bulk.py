@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.random_arrays import RandomArrays
+from shuffledp_core.sampling.arrays import RandomArrays
 
 Integers = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.randomness import RandomBytes, RandomIntegers, system_random
+from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers, system_random
 
 Words: TypeAlias = NDArray[np.unsignedinteger[Any]]
 

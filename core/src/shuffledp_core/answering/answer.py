@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from shuffledp_core.decoding import decode
+from shuffledp_core.answering.decoding import decode
+from shuffledp_core.answering.estimates import Estimate
+from shuffledp_core.answering.estimation import Counts, estimate
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import FalseResultError
-from shuffledp_core.estimates import Estimate
-from shuffledp_core.estimation import Counts, estimate
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 

@@ -2,8 +2,8 @@
 
 Pure.
 
-`shuffledp_core.estimation` says what every estimate promises; a mechanism's own file says which of
-these is its own.
+`shuffledp_core.answering.estimation` says what every estimate promises; a mechanism's own file says
+which of these is its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Es
     """
     import numpy as np
 
-    from shuffledp_core.intervals import count_intervals
+    from shuffledp_core.answering.intervals import count_intervals
 
     n, slope = int(users), float(p - q)
     observed = np.asarray(counts, dtype=np.int64)
@@ -89,7 +89,7 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
     """
     import numpy as np
 
-    from shuffledp_core.intervals import count_intervals
+    from shuffledp_core.answering.intervals import count_intervals
 
     # Nothing is cut off: a report of rr-shuffle has max_value messages, and users is counted in
     # such parts.
@@ -122,7 +122,7 @@ def sum_of_quantised_bits(
         flip: f, below 1/2.
         rounding: largest s (1 - s) over all values.
     """
-    from shuffledp_core.intervals import rounded_sum_interval
+    from shuffledp_core.answering.intervals import rounded_sum_interval
 
     if rounding == 0:
         return sum_of_bits(ones, users, max_value, flip)
@@ -151,7 +151,7 @@ def sum_of_one_bit_reports(
         max_value: k.
         randomise: p, below 1.
     """
-    from shuffledp_core.intervals import rounded_sum_interval
+    from shuffledp_core.answering.intervals import rounded_sum_interval
 
     n, slope = int(users), float((1 - randomise) / max_value)
     value = (Fraction(ones) - n * randomise / 2) / (1 - randomise) * max_value
@@ -172,7 +172,7 @@ def sum_with_noise(
     taken off: the standard error is the root of the mean squared error at worst, and the interval
     reaches so much farther.
     """
-    from shuffledp_core import noise
+    from shuffledp_core.bounds import noise
 
     error, width = (
         noise.standard_deviation(shape, epsilon),

@@ -17,12 +17,12 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from shuffledp_core.clock import Clock, system_clock
 from shuffledp_core.documents.digests import document_digest
 from shuffledp_core.documents.models import Party, Roster
 from shuffledp_core.documents.signed import Document, DocumentT, Signed, sign, verify
 from shuffledp_core.errors import ConfigError, MalformedDocumentError, StaleRosterError
-from shuffledp_core.files import sync, write_new
+from shuffledp_core.runtime.clock import Clock, system_clock
+from shuffledp_core.runtime.files import sync, write_new
 
 ROOT = "root"
 """Name under which the roster is signed."""

@@ -104,7 +104,7 @@ class ShiftedNoise:
         """
         import numpy as np
 
-        from shuffledp_core.noise import TABULATION_ERROR, chernoff_half_width, probabilities
+        from shuffledp_core.bounds.noise import TABULATION_ERROR, chernoff_half_width, probabilities
 
         if (
             epsilon > _LARGEST_EPSILON

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import wait as wait_for
 from typing import Any, Final
 
-from shuffledp_core.core_dumps import forbid_core_dumps
+from shuffledp_core.runtime.core_dumps import forbid_core_dumps
 
 _BROKEN_SECONDS: Final = 0.05
 """Interval at which a pool that shuts down is asked whether it has broken, before Python 3.11.5."""

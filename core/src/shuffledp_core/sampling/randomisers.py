@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shuffledp_core.random_arrays import RandomArrays
+    from shuffledp_core.sampling.arrays import RandomArrays
 
 Recall: TypeAlias = Callable[[str, Callable[[], int]], int]
 """The response kept under a name, drawn and kept first where there is none."""

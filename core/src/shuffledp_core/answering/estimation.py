@@ -28,8 +28,8 @@ from fractions import Fraction
 
 import msgspec
 
+from shuffledp_core.answering.estimates import COVERAGE, Counts, Estimate, Present
 from shuffledp_core.errors import CountMismatchError, LostMessagesError, UsageError
-from shuffledp_core.estimates import COVERAGE, Counts, Estimate, Present
 from shuffledp_core.mechanisms import Answers, Mechanism
 
 __all__ = [
@@ -117,7 +117,7 @@ def estimate(
 def _possible(
     spec: Mechanism, counts: Counts, users: int, found: Estimate, estimator: Estimator
 ) -> Estimate:
-    from shuffledp_core.postprocessing import project
+    from shuffledp_core.answering.postprocessing import project
 
     values = (
         project(found.values, users)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from shuffledp_core.randomness import RandomIntegers
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 
 def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:

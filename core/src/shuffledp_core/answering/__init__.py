@@ -1,0 +1,1 @@
+"""From the shuffled messages to the published answer: decoding, estimation, intervals."""

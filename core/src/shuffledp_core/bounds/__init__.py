@@ -1,0 +1,1 @@
+"""Privacy bounds that are cheap enough for a device: the local guarantee and lower bounds of δ."""

@@ -1,0 +1,1 @@
+"""Process support around the protocol: configuration, keys on disk, clock, logs, signals."""

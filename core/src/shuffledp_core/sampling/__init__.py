@@ -1,0 +1,3 @@
+"""Exact sampling: randomness, exact samplers for one user and for arrays of users, and the local
+randomisers built on them.
+"""
