@@ -38,6 +38,7 @@ from shuffledp_core.mechanisms import (
     SGDLShuffle,
 )
 from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.privacy import Adjacency
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_privacy import rechecking
@@ -280,6 +281,36 @@ def test_numbers_that_no_round_has_are_refused_before_anything_is_computed(
         monkeypatch.setattr(rechecking, function, computed)
     code, words = desk.verify(file, "--root-key", deployment.root_key)
     assert (code, said in words) == (1, True)
+
+
+SLOW: dict[str, tuple[Any, int]] = {
+    "almost no noise": (
+        QuantisedRR(max_value=1000, bits=1, randomise=Fraction(1, 10**12)),
+        10**9,
+    ),
+    "almost endless noise": (
+        GeoShuffle(max_value=100_000, epsilon_geo=Fraction(1, 10**9), padding=400_000),
+        10**9,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_numbers_that_take_too_long_to_compute_are_refused_after_bounded_work(
+    desk: Desk, deployment: Deployment, name: str
+) -> None:
+    spec, users = SLOW[name]
+    hostile = msgspec.structs.replace(
+        issued(),
+        mechanism=spec,
+        users=users,
+        honest=users,
+        adjacency=Adjacency.METRIC,
+        max_distance=spec.max_value,
+        delta=1e-12,
+    )
+    code, words = desk.verify(desk.write(by(deployment, "accountant", hostile)))
+    assert (code != 0, "more than 6e+07 evaluations" in words) == (True, True)
 
 
 def test_a_certificate_of_another_deployment_is_refused(desk: Desk, deployment: Deployment) -> None:

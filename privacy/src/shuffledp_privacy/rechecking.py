@@ -17,6 +17,7 @@ from shuffledp_core.onion.geometry import MAX_MESSAGES_PER_USER
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.analysis import largest_distance
 from shuffledp_privacy.bounds import Setting, corrupted_bounds, standard_error
+from shuffledp_privacy.primitives.work import limited_work
 from shuffledp_privacy.tabulated import bounds_of
 
 SLACK: Final = 2e-6
@@ -27,6 +28,13 @@ SLACK: Final = 2e-6
 LARGEST_SCALE: Final = 1000 * MAX_MESSAGES_PER_USER
 """Largest scale of a user's noise, in units of the sum; such noise is clamped to a thousandth of it
 at most.
+"""
+
+MOST_WORK: Final = 6e7
+"""Most work of one recheck, in nodes of contour sums: 3 s of an idle core.
+
+A calibrated round with 100,000 messages per user takes 2.7e7; rounds with almost no noise can take
+a hundred times that.
 """
 
 
@@ -49,7 +57,8 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         ExpiredDocumentError: step 1.
         DocumentError: a claim is better than the truth that is known, or no round has these
             parameters; the message names it.
-        CannotCertify: no bound can be computed for these parameters at all.
+        CannotCertify: no bound can be computed for these parameters at all, or only with more than
+            `MOST_WORK`.
         UsageError: the parameters are outside the analysis' range.
     """
     if now is not None and now > claimed.expires_at:  # 1
@@ -85,11 +94,12 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             f"and {losses.invalid} messages: at most {most} are whole; do not rely on it"
         )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
-    bounds = bounds_of(claimed.mechanism, setting, claimed.delta)
-    # A pure ε_L, or one at a smaller δ than is stated today, may be larger and true.
-    corrupted = corrupted_bounds(
-        claimed.mechanism, setting, min(claimed.corrupted.delta, claimed.delta)
-    )
+    with limited_work(MOST_WORK):
+        bounds = bounds_of(claimed.mechanism, setting, claimed.delta)
+        # A pure ε_L, or one at a smaller δ than is stated today, may be larger and true.
+        corrupted = corrupted_bounds(
+            claimed.mechanism, setting, min(claimed.corrupted.delta, claimed.delta)
+        )
     for name, said, truth in (
         ("epsilon", epsilon.certified, bounds.certified),
         ("epsilon with all nodes corrupt", claimed.corrupted.epsilon, corrupted.epsilon),

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_privacy.numerics.rounding import UNIT
+from shuffledp_privacy.primitives.work import spend_work
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,6 +34,12 @@ _ROUNDING = 64.0
 
 _MAX_NODES = 2_000_000
 """Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
+
+CALL_COST = 10_000
+"""Nodes that take as long as the fixed part of one call, about a millisecond."""
+
+ROW_COST = 20
+"""Nodes that take as long as a row's own tilt, period and node count."""
 
 
 @runtime_checkable
@@ -154,6 +161,7 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     lost = NEGLIGIBLE + np.log(np.maximum(np.sqrt(law.variance(tilt)), 1.0))
     period = _period(law, threshold, tilt, scale, lost, cumulative=cumulative)
     nodes = _node_counts(law, tilt, period, lost)
+    spend_work(CALL_COST + ROW_COST * len(nodes) + float(nodes.sum()))
     value, error = np.empty_like(threshold), np.empty_like(threshold)
     # Rows of like size share a block: each is padded to the longest row in it.
     order = np.argsort(nodes, kind="stable")

@@ -1,0 +1,52 @@
+"""A limit on the work of a computation whose parameters somebody else chose.
+
+Work is counted in nodes of the contour sums (`contour`), not in seconds, so that a check has the
+same outcome on a busy machine as on an idle one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from shuffledp_core.errors import CannotCertify
+
+
+class _Allowance:
+    """The nodes that may still be evaluated."""
+
+    def __init__(self, nodes: float) -> None:
+        self.limit = nodes
+        self.left = nodes
+
+
+_ALLOWANCE: ContextVar[_Allowance | None] = ContextVar("allowance", default=None)
+
+
+@contextmanager
+def limited_work(nodes: float) -> Iterator[None]:
+    """Limit the work of the computations inside; beyond it `spend_work` raises."""
+    token = _ALLOWANCE.set(_Allowance(nodes))
+    try:
+        yield
+    finally:
+        _ALLOWANCE.reset(token)
+
+
+def spend_work(nodes: float) -> None:
+    """Count nodes about to be evaluated.
+
+    Raises:
+        CannotCertify: the limit of the enclosing `limited_work` is exceeded. Without an enclosing
+            one there is no limit.
+    """
+    allowance = _ALLOWANCE.get()
+    if allowance is None:
+        return
+    allowance.left -= nodes
+    if allowance.left < 0:
+        raise CannotCertify(
+            f"computing these numbers again takes more than {allowance.limit:.3g} evaluations; no "
+            "calibrated round needs so many: do not rely on them unchecked"
+        )
