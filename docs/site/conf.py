@@ -19,9 +19,11 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "generated"]
 exclude_patterns = ["site"]
 highlight_language = "none"  # most boxes are shell, formulas or what a program printed
 
-myst_enable_extensions = ["attrs_inline", "deflist"]
+myst_enable_extensions = ["attrs_inline", "deflist", "dollarmath"]
 myst_heading_anchors = 4
-"""Headings of so many levels can be linked to as on a forge: page.md#words-of-the-heading."""
+"""Headings down to this level can be linked to as on a forge: page.md#words-of-the-heading."""
+
+smartquotes_action = "qe"  # quotes and ellipses only: `--view` must not become an en dash
 
 default_role = "code"  # docstrings write `name` as Markdown does
 autodoc_member_order = "bysource"
@@ -30,6 +32,7 @@ maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 add_module_names = False
 
+html_math_renderer = "svg"  # see formulas.py
 html_theme = "furo"
 html_title = "shuffledp"
 html_static_path = ["static"]

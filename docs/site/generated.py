@@ -19,6 +19,7 @@ from sphinx.util.typing import ExtensionMetadata
 import commands_page
 import documents_page
 import errors_page
+import formulas
 import handouts
 import library_page
 import pictures
@@ -44,7 +45,7 @@ _SOURCE: Final = re.compile(r"\]\([\w./-]*references\.md#([\w-]+)\)")
 def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
     """Puts what was asked for into a page that Sphinx has read, in place.
 
-    `KeyError` where nobody makes it.
+    Raises `KeyError` for an unknown part.
 
     The anchors of docs/references.md are plain HTML, as forges want them; here they become targets
     that Sphinx checks, so that a citation of a source that is not listed fails the build.
@@ -69,6 +70,7 @@ def collect(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Sphinx's entry point of an extension."""
+    formulas.register(app)
     app.connect("builder-inited", collect)
     app.connect("source-read", fill)
     app.connect("env-get-outdated", never_up_to_date)

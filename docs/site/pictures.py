@@ -56,7 +56,7 @@ def three_models() -> str:
     with mpl.rc_context(_STYLE):
         figure, axes = _empty("standard error, in people")
         _line(
-            axes, [answer["standard_error"] for answer in local], "local: nobody is trusted", _LOCAL
+            axes, [answer["standard_error"] for answer in local], "local: no one is trusted", _LOCAL
         )
         _line(
             axes,
