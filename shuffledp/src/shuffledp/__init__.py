@@ -155,9 +155,9 @@ def __getattr__(name: str) -> Any:
         return version("shuffledp")
     for home, names in _HOMES.items():
         if name in names:
-            found = getattr(import_module(home), name)
-            globals()[name] = found
-            return found
+            value = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -67,11 +67,11 @@ def _name_bars(axes: Axes, labels: Sequence[str]) -> None:
     if (
         shown[-1] != len(labels) - 1
     ):  # the last one says where the values end, and whether larger ones are in it
-        shown = [place for place in shown if len(labels) - 1 - place >= 0.7 * every] + [
+        shown = [index for index in shown if len(labels) - 1 - index >= 0.7 * every] + [
             len(labels) - 1
         ]
     # A dollar sign would begin a formula.
-    words = [_short(labels[place]).replace("$", r"\$") for place in shown]
+    words = [_short(labels[index]).replace("$", r"\$") for index in shown]
     turned = len(words) > 5 and max(map(len, words)) > _LONG
     axes.set_xticks(shown, words)
     axes.tick_params(axis="x", labelsize=8.5)

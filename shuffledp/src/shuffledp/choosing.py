@@ -128,7 +128,11 @@ class Comparison:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The rows of `shuffledp advise --format json`, in the order of `rows`."""
-        beside = {row.kind: found for found in self.recommendations for row in found.rows}
+        beside = {
+            row.kind: recommendation
+            for recommendation in self.recommendations
+            for row in recommendation.rows
+        }
         return [_row_to_dict(row) | _beside_to_dict(row, beside[row.kind]) for row in self.rows]
 
     def to_pandas(self) -> Any:
@@ -195,13 +199,19 @@ def advise(
     return Comparison(target, tuple(advise_all(target, max_error, max_messages)))
 
 
-def _beside_to_dict(row: Advice, found: Recommendation) -> dict[str, Any]:
-    chosen = row is found.choice
+def _beside_to_dict(row: Advice, recommendation: Recommendation) -> dict[str, Any]:
+    chosen = row is recommendation.choice
     return {
-        "local": {"standard_error": found.beside.local, "mechanism": found.beside.local_by},
-        "central": {"standard_error": found.beside.central, "mechanism": found.beside.central_by},
-        "recommended": found.reason if chosen else None,
-        "warnings": list(found.warnings) if chosen else [],
+        "local": {
+            "standard_error": recommendation.beside.local,
+            "mechanism": recommendation.beside.local_by,
+        },
+        "central": {
+            "standard_error": recommendation.beside.central,
+            "mechanism": recommendation.beside.central_by,
+        },
+        "recommended": recommendation.reason if chosen else None,
+        "warnings": list(recommendation.warnings) if chosen else [],
     }
 
 

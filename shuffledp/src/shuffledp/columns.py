@@ -97,10 +97,10 @@ def load_column(
     else:
         text, label = _read(file), str(file)
     rows = csv.reader(text.splitlines())
-    filled = (row for row in rows if row)  # blank lines, as at the end of many files, are nobody
+    filled = (row for row in rows if row)  # blank lines, as at the end of many files
     try:
         name, position = _find(name, next(rows, []), label)
-        found = [
+        column = [
             parse.value((row + [""] * position)[position], label, rows.line_num)
             for row in islice(filled, users)
         ]
@@ -109,20 +109,21 @@ def load_column(
             f"{label}, line {rows.line_num}: {error}; a CSV file with a header is needed"
         ) from error
     labels, order = parse.sorted(name, label)
-    values, drawn_from = np.array(found, dtype=np.int64), None
-    if len(found) < users:
-        if not draw or not found:
+    values = np.array(column, dtype=np.int64)
+    drawn_from = None
+    if len(column) < users:
+        if not draw or not column:
             raise UsageError(
-                f"{label} has only {len(found)} rows; ask for at most that many with --users"
+                f"{label} has only {len(column)} rows; ask for at most that many with --users"
             )
         if users > MOST_DRAWN:
             raise UsageError(
                 f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, "
                 f"or ask certify, "
-                "calibrate and advise, which compute for any number without simulating anybody"
+                "calibrate and advise, which compute for any number without a simulation"
             )
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
-        drawn_from = len(found)
+        drawn_from = len(column)
     values = order[values] if labels else values
     return Column(
         name, np.minimum(values, max_value), int((values > max_value).sum()), drawn_from, labels
@@ -143,32 +144,34 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
     rows = csv.reader(_read(file).splitlines())
     try:
         header = next(rows, [])
-        places = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
+        columns = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
         filled = islice((row for row in rows if row), users)
-        found = [
-            [_parse_degrees(row, place, str(file), rows.line_num) for place in places]
+        degrees = [
+            [_parse_degrees(row, column, str(file), rows.line_num) for column in columns]
             for row in filled
         ]
     except csv.Error as error:
         raise UsageError(
             f"{file}, line {rows.line_num}: {error}; a CSV file with a header is needed"
         ) from error
-    if not found:
+    if not degrees:
         raise UsageError(f"{file} has no rows; a line for each person is needed")
-    points = np.array(found, dtype=np.float64)
-    return points if len(found) == users else np.random.default_rng(DRAW_SEED).choice(points, users)
+    points = np.array(degrees, dtype=np.float64)
+    return (
+        points if len(points) == users else np.random.default_rng(DRAW_SEED).choice(points, users)
+    )
 
 
-def _parse_degrees(row: list[str], place: int, label: str, line: int) -> float:
+def _parse_degrees(row: list[str], column: int, label: str, line: int) -> float:
     try:
-        degrees = float(row[place])
+        degrees = float(row[column])
     except (IndexError, ValueError) as error:
         raise UsageError(
             f"{label}, line {line}: lat and lon need degrees, such as 48.8566"
         ) from error
     if not abs(degrees) <= 180:
         raise UsageError(
-            f"{label}, line {line}: {row[place]!r} is not a latitude or longitude in degrees"
+            f"{label}, line {line}: {row[column]!r} is not a latitude or longitude in degrees"
         )
     return degrees
 
@@ -270,5 +273,5 @@ class _Parser:
                 f"everybody in column {column!r} of {label} gives the same answer; two are needed"
             )
         labels = tuple(sorted(self._seen))
-        place = {name: index for index, name in enumerate(labels)}
-        return labels, np.array([place[name] for name in self._seen], dtype=np.int64)
+        column_of = {name: index for index, name in enumerate(labels)}
+        return labels, np.array([column_of[name] for name in self._seen], dtype=np.int64)

@@ -135,8 +135,9 @@ def compose(
     (52, True)
     """
     times: Counter[Plan] = Counter()
-    for asked, count in Counter(plans).items():  # hashed as they are: 52 times one plan is one plan
-        plan = planned(asked, setting, delta=delta)
+    # Hashed as they are: 52 times one plan is one plan.
+    for planned_round, count in Counter(plans).items():
+        plan = planned(planned_round, setting, delta=delta)
         if plan.all_corrupt:
             raise UsageError(
                 f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up "
@@ -186,11 +187,11 @@ def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds)
 
 def _attained(rounds: list[Round], delta: float) -> float:
     """The largest ε that one of the rounds alone is known to cost; 0 where nothing is."""
-    found = 0.0
+    attained = 0.0
     for item in rounds:
         try:
             # All rounds together show what this one shows, and more.
-            found = max(found, epsilon_bounds(item.spec, item.setting, delta).attained)
+            attained = max(attained, epsilon_bounds(item.spec, item.setting, delta).attained)
         except (CannotCertify, UsageError):
             continue
-    return found
+    return attained

@@ -99,17 +99,17 @@ class Curve:
 
         It is what is left when every node is corrupt: then all messages of the others are known.
         """
-        asked = self.plan
-        if asked.rounds > 1 or asked.all_corrupt:
+        plan = self.plan
+        if plan.rounds > 1 or plan.all_corrupt:
             return np.empty(0)
         least = math.inf if self.guarantee.corrupted is None else self.guarantee.corrupted
-        setting = _alone(asked.setting)
+        setting = _alone(plan.setting)
 
         def delta(epsilon: float) -> float:
             if epsilon >= least:
                 return self.guarantee.corrupted_delta
             try:
-                return delta_bounds(asked.spec, setting, epsilon).certified
+                return delta_bounds(plan.spec, setting, epsilon).certified
             except CannotCertify:
                 return 1.0
 
@@ -197,16 +197,16 @@ def curve(
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
-    found = guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
+    guarantee = guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
     if epsilons is None:
-        return curve_of(found)
-    wanted = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
-    if wanted.ndim != 1 or not wanted.size or not np.all(np.isfinite(wanted) & (wanted >= 0)):
+        return curve_of(guarantee)
+    grid = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+    if grid.ndim != 1 or not grid.size or not np.all(np.isfinite(grid) & (grid >= 0)):
         raise UsageError("epsilons must be a list of finite numbers, at least 0")
-    if np.any(np.diff(wanted) < 0):
+    if np.any(np.diff(grid) < 0):
         raise UsageError("epsilons must rise from one to the next")
-    certified = _certified_at(found)
-    return _curve(found, [_point(found, certified, epsilon) for epsilon in wanted.tolist()])
+    certified = _certified_at(guarantee)
+    return _curve(guarantee, [_point(guarantee, certified, epsilon) for epsilon in grid.tolist()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,46 +217,48 @@ class _Point:
     published: float | None
 
 
-def curve_of(found: Guarantee) -> Curve:
+def curve_of(guarantee: Guarantee) -> Curve:
     """The curve around the guarantee's point, not far beyond ε_L. Raises as `curve`."""
-    return _curve(found, _refined(found, _certified_at(found), _floor(found)))
+    return _curve(guarantee, _refined(guarantee, _certified_at(guarantee), _floor(guarantee)))
 
 
-def _floor(found: Guarantee) -> float:
-    return max(found.plan.delta * 1e-3, 1e-12)
+def _floor(guarantee: Guarantee) -> float:
+    return max(guarantee.plan.delta * 1e-3, 1e-12)
 
 
-def _curve(found: Guarantee, points: list[_Point]) -> Curve:
+def _curve(guarantee: Guarantee, points: list[_Point]) -> Curve:
     return Curve(
-        guarantee=found,
+        guarantee=guarantee,
         epsilons=np.array([point.epsilon for point in points]),
         certified=np.array([point.certified for point in points]),
         attained=np.array([point.attained for point in points]),
-        published=_published(found, points, _floor(found)),
-        floor=_floor(found),
+        published=_published(guarantee, points, _floor(guarantee)),
+        floor=_floor(guarantee),
     )
 
 
-def _refined(found: Guarantee, certified: Certified, floor: float) -> list[_Point]:
+def _refined(guarantee: Guarantee, certified: Certified, floor: float) -> list[_Point]:
     """Even points and the answer's own, then more where a curve falls most."""
-    seen = {value for value in (found.certified, found.attained) if value}
-    right = _right(found)
+    seen = {value for value in (guarantee.certified, guarantee.attained) if value}
+    right = _right(guarantee)
     even = set(np.linspace(0.0, right, FIRST_POINTS).tolist())
-    points = [_point(found, certified, epsilon) for epsilon in sorted(seen | even)]
+    points = [_point(guarantee, certified, epsilon) for epsilon in sorted(seen | even)]
     while len(points) < MOST_POINTS:
         index = _steepest(points, floor, right)
         if index is None:
             break
         middle = (points[index].epsilon + points[index + 1].epsilon) / 2
-        points.insert(index + 1, _point(found, certified, middle))
+        points.insert(index + 1, _point(guarantee, certified, middle))
     return points
 
 
-def _right(found: Guarantee) -> float:
-    seen = [value for value in (found.certified, found.attained, found.published) if value]
-    right = 1.5 * max(seen, default=found.corrupted or 1.0)
+def _right(guarantee: Guarantee) -> float:
+    seen = [
+        value for value in (guarantee.certified, guarantee.attained, guarantee.published) if value
+    ]
+    right = 1.5 * max(seen, default=guarantee.corrupted or 1.0)
     # Beyond ε_L nothing changes any more.
-    return right if found.corrupted is None else min(right, 1.08 * found.corrupted)
+    return right if guarantee.corrupted is None else min(right, 1.08 * guarantee.corrupted)
 
 
 def _steepest(points: list[_Point], floor: float, right: float) -> int | None:
@@ -284,16 +286,16 @@ Certified = Callable[[float, Bounds], float]
 """δ over all rounds at an ε, given the bounds of one round there."""
 
 
-def _point(found: Guarantee, certified: Certified, epsilon: float) -> _Point:
-    asked = found.plan
-    setting = asked.setting
-    if asked.all_corrupt:
+def _point(guarantee: Guarantee, certified: Certified, epsilon: float) -> _Point:
+    plan = guarantee.plan
+    setting = plan.setting
+    if plan.all_corrupt:
         setting = _alone(setting)
     try:
-        single = delta_bounds(asked.spec, setting, epsilon)
+        single = delta_bounds(plan.spec, setting, epsilon)
     except CannotCertify:
         single = Bounds(1.0, 0.0, None, ())
-    published = single.published if asked.rounds == 1 and not asked.all_corrupt else None
+    published = single.published if plan.rounds == 1 and not plan.all_corrupt else None
     return _Point(epsilon, certified(epsilon, single), single.attained, published)
 
 
@@ -302,62 +304,64 @@ def _alone(setting: Setting) -> Setting:
     return Setting(setting.users, 1, setting.adjacency, setting.max_distance)
 
 
-def _certified_at(found: Guarantee) -> Certified:
-    asked = found.plan
-    local = math.inf if found.corrupted is None else found.corrupted
-    if asked.all_corrupt:
-        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
-    if asked.rounds == 1:
+def _certified_at(guarantee: Guarantee) -> Certified:
+    plan = guarantee.plan
+    local = math.inf if guarantee.corrupted is None else guarantee.corrupted
+    if plan.all_corrupt:
+        return lambda epsilon, _: guarantee.corrupted_delta if epsilon >= local else 1.0
+    if plan.rounds == 1:
         return lambda _, single: single.certified
-    if asked.setting.adjacency is Adjacency.METRIC:
-        return _staircase(found, local)
+    if plan.setting.adjacency is Adjacency.METRIC:
+        return _staircase(guarantee, local)
     try:
         # Any δ will do for the grid, and a pure plan names none.
-        rounds = Repeated(_any_distance(asked), times_counted(asked.spec, asked.rounds))
-        composed = compose_curves([rounds], asked.delta or 1e-6)
+        rounds = Repeated(_any_distance(plan), times_counted(plan.spec, plan.rounds))
+        composed = compose_curves([rounds], plan.delta or 1e-6)
     except CannotCertify:
-        return lambda epsilon, _: found.corrupted_delta if epsilon >= local else 1.0
-    return lambda epsilon, _: found.corrupted_delta if epsilon >= local else composed.delta(epsilon)
+        return lambda epsilon, _: guarantee.corrupted_delta if epsilon >= local else 1.0
+    return lambda epsilon, _: (
+        guarantee.corrupted_delta if epsilon >= local else composed.delta(epsilon)
+    )
 
 
-def _any_distance(asked: Plan) -> Callable[[Floats], Floats]:
+def _any_distance(plan: Plan) -> Callable[[Floats], Floats]:
     """δ at total ε >= 0 of one round for the worst distance (proposition C7)."""
-    top = asked.max_distance or 1
-    distances = [top] if grows_with_distance(asked.spec) else list(range(1, top + 1))
+    top = plan.max_distance or 1
+    distances = [top] if grows_with_distance(plan.spec) else list(range(1, top + 1))
 
     def curve(epsilons: Floats) -> Floats:
         every = [
-            certified_curve(asked.spec, asked.setting, distance, epsilons) for distance in distances
+            certified_curve(plan.spec, plan.setting, distance, epsilons) for distance in distances
         ]
         return np.asarray(np.max(every, axis=0), dtype=np.float64)
 
     return curve
 
 
-def _staircase(found: Guarantee, local: float) -> Certified:
+def _staircase(guarantee: Guarantee, local: float) -> Certified:
     """Curve from the answer alone: δ from its ε on, δ_L from ε_L on.
 
     Each further ε would cost a whole answer.
     """
-    steps = [(local, found.corrupted_delta)]
-    if found.certified is not None:
-        steps.append((found.certified, found.plan.delta))
+    steps = [(local, guarantee.corrupted_delta)]
+    if guarantee.certified is not None:
+        steps.append((guarantee.certified, guarantee.plan.delta))
     return lambda epsilon, _: min(
         (delta for least, delta in steps if epsilon >= least), default=1.0
     )
 
 
-def _published(found: Guarantee, points: list[_Point], floor: float) -> Floats:
-    asked = found.plan
+def _published(guarantee: Guarantee, points: list[_Point], floor: float) -> Floats:
+    plan = guarantee.plan
     printed = [(point.epsilon, point.published) for point in points if point.published is not None]
     if len(printed) > 1:
         return np.array(printed, dtype=np.float64).T
-    form = _FORMS.get(type(asked.spec))
-    if form is None or found.published is None:
+    form = _FORMS.get(type(plan.spec))
+    if form is None or guarantee.published is None:
         return np.empty((2, 0))
     formula, count = form
     deltas = np.geomspace(floor, 0.1, count)
-    pairs = [(formula(asked.spec, asked.setting, float(delta)), delta) for delta in deltas]
+    pairs = [(formula(plan.spec, plan.setting, float(delta)), delta) for delta in deltas]
     return (
         np.array([pair for pair in pairs if pair[0] is not None], dtype=np.float64).reshape(-1, 2).T
     )

@@ -66,9 +66,9 @@ def figure_of(axes: Axes) -> Figure:
     return figure
 
 
-def draw(found: Guarantee, file: Path) -> None:
+def draw(guarantee: Guarantee, file: Path) -> None:
     """Writes the picture of a guarantee's curve; raises ConfigError where that is not possible."""
-    save(curve_of(found).plot(), file)
+    save(curve_of(guarantee).plot(), file)
 
 
 def legend_below(axes: Axes) -> None:
@@ -88,21 +88,21 @@ def save(axes: Axes, file: Path) -> None:
 
 def draw_curve(axes: Axes, lines: Curve) -> None:
     """Both sides of the truth, the published formula, the asked δ, and ε_L where it is near."""
-    found = lines.guarantee
-    _draw_bounds(axes, found, lines)
+    guarantee = lines.guarantee
+    _draw_bounds(axes, guarantee, lines)
     _draw_local(axes, lines)
     _draw_published(axes, lines)
-    _mark_asked(axes, found, lines)
-    _mark_local(axes, found, lines)
-    _finish(axes, found, lines)
+    _mark_asked(axes, guarantee, lines)
+    _mark_local(axes, guarantee, lines)
+    _finish(axes, guarantee, lines)
 
 
-def draw_answer(axes: Axes, found: Answer) -> None:
+def draw_answer(axes: Axes, answer: Answer) -> None:
     """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a
     histogram.
     """
-    totals, truths = np.atleast_1d(found.total), np.atleast_1d(found.true_total)
-    low, high = np.atleast_2d(found.total_interval).T
+    totals, truths = np.atleast_1d(answer.total), np.atleast_1d(answer.true_total)
+    low, high = np.atleast_2d(answer.total_interval).T
     if totals.size > 1:
         draw_bars(axes, [str(symbol) for symbol in range(totals.size)], totals, low, high, truths)
         axes.set(xlabel="value", ylabel="users")
@@ -124,24 +124,24 @@ def draw_answer(axes: Axes, found: Answer) -> None:
         )
         axes.plot(0, totals, "o", color=ESTIMATE, ms=5, label="estimate")
         axes.set(ylabel="sum", xticks=[], ylim=_around(np.concatenate((truths, totals, low, high))))
-    axes.set_title(f"{found.quantity} over {found.users:,} users", fontsize=12, loc="left")
+    axes.set_title(f"{answer.quantity} over {answer.users:,} users", fontsize=12, loc="left")
     axes.legend(frameon=False, fontsize=9)
 
 
-def draw_centroid(axes: Axes, found: Centroid) -> None:
+def draw_centroid(axes: Axes, centroid: Centroid) -> None:
     """Density of users, their true middle, the estimate and its box, in degrees.
 
     True to scale halfway up.
     """
-    grid = found.plan.grid
+    grid = centroid.plan.grid
     (south, west), (north, east) = (
-        grid.point(*place) for place in ((-0.5, -0.5), (grid.columns - 0.5, grid.rows - 0.5))
+        grid.point(*corner) for corner in ((-0.5, -0.5), (grid.columns - 0.5, grid.rows - 0.5))
     )
     # At most some 60 cells across: a picture of single squares would show nothing but dots.
     coarse = max(1, math.ceil(max(grid.columns, grid.rows) / 60))
     shape = math.ceil(grid.columns / coarse), math.ceil(grid.rows / coarse)
     density = np.zeros(shape)
-    np.add.at(density, tuple((found.squares // coarse).T), 1)
+    np.add.at(density, tuple((centroid.squares // coarse).T), 1)
     # The last cells may reach beyond the map.
     right = west + (east - west) * shape[0] * coarse / grid.columns
     top = south + (north - south) * shape[1] * coarse / grid.rows
@@ -156,11 +156,11 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
         zorder=0,
     )
     shades.set_clim(0, 1.4 * max(float(shades.get_clim()[1]), 1.0))
-    corners = np.array(found.box)
+    corners = np.array(centroid.box)
     axes.plot(*_outline(corners), color=_CERTIFIED, lw=2, label="95 % for each axis", zorder=3)
     axes.plot(
-        found.truth[1],
-        found.truth[0],
+        centroid.truth[1],
+        centroid.truth[0],
         "X",
         color=_PUBLISHED,
         ms=10,
@@ -169,8 +169,8 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
         zorder=4,
     )
     axes.plot(
-        found.point[1],
-        found.point[0],
+        centroid.point[1],
+        centroid.point[0],
         "o",
         color=_CERTIFIED,
         ms=8,
@@ -178,14 +178,14 @@ def draw_centroid(axes: Axes, found: Centroid) -> None:
         label="estimate",
         zorder=5,
     )
-    seen = np.vstack((corners, found.truth, found.point, ((south, west), (top, right))))
+    seen = np.vstack((corners, centroid.truth, centroid.point, ((south, west), (top, right))))
     axes.set(xlim=(seen[:, 1].min(), seen[:, 1].max()), ylim=(seen[:, 0].min(), seen[:, 0].max()))
     axes.set_xlabel("longitude, degrees")
     axes.set_ylabel("latitude, degrees")
-    asked = found.plan
+    plan = centroid.plan
     axes.set_title(
-        f"{len(found.squares):,} users, ε = {number(asked.epsilon)} for {asked.radius:g} m, δ = "
-        f"{asked.delta:g}",
+        f"{len(centroid.squares):,} users, ε = {number(plan.epsilon)} for {plan.radius:g} m, δ = "
+        f"{plan.delta:g}",
         fontsize=12,
         loc="left",
     )
@@ -208,10 +208,10 @@ def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float
     return low - margin, high + margin
 
 
-def _draw_bounds(axes: Axes, found: Guarantee, lines: Curve) -> None:
+def _draw_bounds(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
     bottom = lines.floor / 10
     upper, lower = (np.maximum(values, bottom) for values in (lines.certified, lines.attained))
-    rounds = found.plan.rounds
+    rounds = guarantee.plan.rounds
     attained = "attained by one round alone" if rounds > 1 else "attained by a dataset"
     axes.plot(
         lines.epsilons,
@@ -261,12 +261,12 @@ def _draw_published(axes: Axes, lines: Curve) -> None:
     axes.plot(epsilons, deltas, color=_PUBLISHED, lw=1.8, ls="-.", label=label, zorder=3)
 
 
-def _mark_asked(axes: Axes, found: Guarantee, lines: Curve) -> None:
+def _mark_asked(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
     """The asked δ, and the certified ε at it."""
-    delta = found.plan.delta
+    delta = guarantee.plan.delta
     if delta == 0:
         return
-    left = (found.certified or 0.0) > 0.75 * lines.epsilons[-1]
+    left = (guarantee.certified or 0.0) > 0.75 * lines.epsilons[-1]
     axes.axhline(delta, color=_QUIET, lw=1, ls=":", zorder=1)
     axes.annotate(
         f"δ = {delta:g}",
@@ -278,14 +278,14 @@ def _mark_asked(axes: Axes, found: Guarantee, lines: Curve) -> None:
         fontsize=9,
         color=_QUIET,
     )
-    if found.certified is None:
+    if guarantee.certified is None:
         return
     axes.plot(
-        [found.certified], [delta], "o", color=_CERTIFIED, ms=8, mec="white", mew=1.2, zorder=6
+        [guarantee.certified], [delta], "o", color=_CERTIFIED, ms=8, mec="white", mew=1.2, zorder=6
     )
     axes.annotate(
-        f"ε = {number(found.certified)}",
-        (found.certified, delta),
+        f"ε = {number(guarantee.certified)}",
+        (guarantee.certified, delta),
         xytext=(8, 9),
         textcoords="offset points",
         fontsize=10.5,
@@ -294,10 +294,10 @@ def _mark_asked(axes: Axes, found: Guarantee, lines: Curve) -> None:
     )
 
 
-def _mark_local(axes: Axes, found: Guarantee, lines: Curve) -> None:
+def _mark_local(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
     """ε_L, where it is near."""
-    local = found.corrupted
-    if local is None or found.plan.all_corrupt or local > lines.epsilons[-1]:
+    local = guarantee.corrupted
+    if local is None or guarantee.plan.all_corrupt or local > lines.epsilons[-1]:
         return
     axes.axvline(local, color=_QUIET, lw=1, zorder=1)
     axes.annotate(
@@ -314,16 +314,16 @@ def _mark_local(axes: Axes, found: Guarantee, lines: Curve) -> None:
     )
 
 
-def _finish(axes: Axes, found: Guarantee, lines: Curve) -> None:
-    asked = found.plan
-    over = f", {asked.rounds:,} rounds" if asked.rounds > 1 else ""
-    nodes = ", every node corrupt" if asked.all_corrupt else ""
-    settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
+def _finish(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
+    plan = guarantee.plan
+    over = f", {plan.rounds:,} rounds" if plan.rounds > 1 else ""
+    nodes = ", every node corrupt" if plan.all_corrupt else ""
+    settings = ", ".join(f"{name} = {value}" for name, value in plan.parameters.items())
     axes.set_yscale("log")
     axes.set(xlim=(0, lines.epsilons[-1]), ylim=(lines.floor, 2), ylabel="δ")
-    axes.set_xlabel(f"ε in nats{', per unit of distance' if asked.per_unit else ''}")
-    who = f"{asked.setting.honest:,} of {asked.setting.users:,} users honest"
-    axes.set_title(f"{asked.kind}, {who}{over}{nodes}\n", fontsize=12, loc="left")
+    axes.set_xlabel(f"ε in nats{', per unit of distance' if plan.per_unit else ''}")
+    who = f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
+    axes.set_title(f"{plan.kind}, {who}{over}{nodes}\n", fontsize=12, loc="left")
     axes.text(0, 1.02, settings, transform=axes.transAxes, fontsize=8.5, color=_QUIET)
     axes.grid(visible=True, which="major", color=_QUIET, alpha=0.18, lw=0.7)
     for side in ("top", "right"):

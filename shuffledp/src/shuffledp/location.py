@@ -181,24 +181,29 @@ class Grid:
         Raises:
             UsageError: another shape, or no finite numbers.
         """
-        held = np.asarray(points, dtype=np.float64)
-        if held.ndim != 2 or held.shape[1] != 2 or not held.size or not np.all(np.isfinite(held)):
+        positions = np.asarray(points, dtype=np.float64)
+        if (
+            positions.ndim != 2
+            or positions.shape[1] != 2
+            or not positions.size
+            or not np.all(np.isfinite(positions))
+        ):
             raise UsageError(
                 f"points must be latitude and longitude for each user, shape (users, 2), not "
-                f"{held.shape}"
+                f"{positions.shape}"
             )
         # East of the date line a longitude may be given as 181 or as -179: the one nearest the map
         # is taken.
-        turns = np.round((held[:, 1] - (self.west + self.east) / 2) / 360)
-        held = held - 360.0 * np.stack((np.zeros(len(held)), turns), axis=1)
-        offsets = (held[:, ::-1] - (self.west, self.south)) * self.metres_a_degree / self.side
-        found = np.clip(np.floor(offsets), 0, (self.columns - 1, self.rows - 1)).astype(np.int64)
-        inside = (held >= (self.south, self.west)) & (held <= (self.north, self.east))
-        return found, int((~inside.all(axis=1)).sum())
+        turns = np.round((positions[:, 1] - (self.west + self.east) / 2) / 360)
+        positions = positions - 360.0 * np.stack((np.zeros(len(positions)), turns), axis=1)
+        offsets = (positions[:, ::-1] - (self.west, self.south)) * self.metres_a_degree / self.side
+        cells = np.clip(np.floor(offsets), 0, (self.columns - 1, self.rows - 1)).astype(np.int64)
+        inside = (positions >= (self.south, self.west)) & (positions <= (self.north, self.east))
+        return cells, int((~inside.all(axis=1)).sum())
 
     def point(self, column: float, row: float) -> tuple[float, float]:
         """Latitude and longitude of the middle of a square; between squares for parts of them."""
-        east, north = ((place + 0.5) * self.side for place in (column, row))
+        east, north = ((offset + 0.5) * self.side for offset in (column, row))
         across, up = self.metres_a_degree
         return self.south + north / up, self.west + east / across
 
@@ -231,7 +236,7 @@ class LocationPlan:
     def table(self) -> list[tuple[str, str, str]]:
         """The plan in words: name, value, remark."""
         axes = (("columns", self.columns), ("rows", self.rows))
-        found = [
+        plans = [
             (
                 "map",
                 f"{self.grid.columns:,} x {self.grid.rows:,} squares",
@@ -247,10 +252,10 @@ class LocationPlan:
         for name, plan in axes:
             messages = guarantee_of(plan).messages
             settings = ", ".join(f"{key} = {value}" for key, value in plan.parameters.items())
-            found.append(
+            plans.append(
                 (f"round for {name}", plan.kind, f"{settings}; {messages:,} messages a user")
             )
-        return found
+        return plans
 
 
 def plan_location(

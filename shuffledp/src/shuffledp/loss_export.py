@@ -55,11 +55,11 @@ def privacy_loss_distribution(
     if not 1e-5 <= interval <= 1:
         raise UsageError(f"interval must be from 1e-5 to 1, not {interval}")
     losses = needed("dp_accounting", "dp-accounting", "a privacy loss distribution").pld
-    asked = planned(plan, setting, delta=DEFAULT_DELTA)
-    distance = _distance(asked.spec, asked.setting)
-    steps = _half_width(asked.spec, asked.setting, distance, interval)
+    full_plan = planned(plan, setting, delta=DEFAULT_DELTA)
+    distance = _distance(full_plan.spec, full_plan.setting)
+    steps = _half_width(full_plan.spec, full_plan.setting, distance, interval)
     epsilons = interval * np.arange(-steps, steps + 1, dtype=np.float64)
-    deltas = certified_curve(asked.spec, asked.setting, distance, epsilons)
+    deltas = certified_curve(full_plan.spec, full_plan.setting, distance, epsilons)
     masses = losses.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
         interval, -steps, steps, _falling(deltas, epsilons)
     )

@@ -21,6 +21,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.central import classical_gaussian_sigma, gaussian_sigma
 from shuffledp_privacy.histogram import published
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.rounds.composition import Round
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ DELTAS: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.1)
 _ANALYSED: Final[frozenset[type]] = frozenset({KRRHistogram})
 """Mechanisms whose adversaries Koskela et al. and Biswas et al. analyse."""
 
-UPWARD: Final = 1 + 2.0**-44
-"""Relative outward margin: more than the roundings of each sum and product here."""
+MARGIN: Final = 512
+"""Units of `rounding.up`: more than the roundings of each sum and product here."""
 
 
 def adversaries(
@@ -64,19 +65,19 @@ def adversaries(
     Raises:
         UsageError: another mechanism, several rounds, or an ε outside its range.
     """
-    asked, spec = _histogram(plan, setting)
-    points = _epsilons(asked, epsilons)
-    honest = asked.setting.honest
+    full_plan, spec = _histogram(plan, setting)
+    points = _epsilons(full_plan, epsilons)
+    honest = full_plan.setting.honest
     columns = {
         "epsilon": points,
         "weak": np.array(
-            [published.weak_adversary_delta(spec, honest, one) for one in points.tolist()]
+            [published.weak_adversary_delta(spec, honest, epsilon) for epsilon in points.tolist()]
         ),
         "strong": np.array(
-            [published.strong_adversary_delta(spec, honest, one) for one in points.tolist()]
+            [published.strong_adversary_delta(spec, honest, epsilon) for epsilon in points.tolist()]
         ),
     }
-    return View(asked, "adversaries", {}, columns, ("K9: both are upper bounds of δ",))
+    return View(full_plan, "adversaries", {}, columns, ("K9: both are upper bounds of δ",))
 
 
 def primary_count(
@@ -102,22 +103,28 @@ def primary_count(
     Raises:
         UsageError: another mechanism, several rounds, or a number outside its range.
     """
-    asked, spec = _histogram(plan, setting)
-    points = _epsilons(asked, epsilons)
-    honest, epsilon0 = asked.setting.honest, local_of([Round(spec, asked.setting)], 0.0).epsilon
+    full_plan, spec = _histogram(plan, setting)
+    points = _epsilons(full_plan, epsilons)
+    honest = full_plan.setting.honest
+    epsilon0 = local_of([Round(spec, full_plan.setting)], 0.0).epsilon
     given = (honest, at_x0, spec.symbols, epsilon0)
     columns = {
         "epsilon": points,
         "published": np.array(
-            [published.published_theorem_1(*given, one) for one in points.tolist()]
+            [published.published_theorem_1(*given, epsilon) for epsilon in points.tolist()]
         ),
-        "one_bin": np.array([published.corrected_marginal(*given, one) for one in points.tolist()]),
+        "one_bin": np.array(
+            [published.corrected_marginal(*given, epsilon) for epsilon in points.tolist()]
+        ),
         "certified": np.array(
-            [delta_bounds(spec, asked.setting, one).certified for one in points.tolist()]
+            [
+                delta_bounds(spec, full_plan.setting, epsilon).certified
+                for epsilon in points.tolist()
+            ]
         ),
     }
     basis = ("K8: published is no guarantee; one_bin is a lower bound, of this dataset",)
-    return View(asked, "primary", {"at_x0": at_x0}, columns, basis)
+    return View(full_plan, "primary", {"at_x0": at_x0}, columns, basis)
 
 
 def central_gaussian(
@@ -138,25 +145,27 @@ def central_gaussian(
     Raises:
         UsageError: metric adjacency, or a parameter outside its range.
     """
-    asked = shuffled_plan(plan, setting, delta, None)
-    if asked.setting.adjacency is not Adjacency.STANDARD:
+    full_plan = shuffled_plan(plan, setting, delta, None)
+    if full_plan.setting.adjacency is not Adjacency.STANDARD:
         raise UsageError(
             "Gaussian noise has no guarantee per unit of distance: ask with standard adjacency"
         )
-    epsilon = guarantee_of(asked).certified
-    reach = _reach(asked)
+    epsilon = guarantee_of(full_plan).certified
+    reach = _reach(full_plan)
     sensitivity = math.sqrt(2) if reach is None else float(reach)
     numbers: dict[str, float | None] = {
         "sigma_optimal": None,
         "sigma_classical": None,
         "sensitivity": sensitivity,
     }
-    if epsilon is not None and epsilon > 0 and asked.delta > 0:
-        numbers["sigma_optimal"] = gaussian_sigma(sensitivity, epsilon, asked.delta)
+    if epsilon is not None and epsilon > 0 and full_plan.delta > 0:
+        numbers["sigma_optimal"] = gaussian_sigma(sensitivity, epsilon, full_plan.delta)
         if epsilon < 1:
-            numbers["sigma_classical"] = classical_gaussian_sigma(sensitivity, epsilon, asked.delta)
+            numbers["sigma_classical"] = classical_gaussian_sigma(
+                sensitivity, epsilon, full_plan.delta
+            )
     basis = ("S16: sigma_optimal is exact; sigma_classical is proved for ε below 1",)
-    return View(asked, "gaussian", numbers, {}, basis)
+    return View(full_plan, "gaussian", numbers, {}, basis)
 
 
 def all_corrupt(
@@ -182,11 +191,11 @@ def all_corrupt(
     Raises:
         UsageError: a δ or a distance outside its range.
     """
-    asked = replace(shuffled_plan(plan, setting, None, None, corrupt=True), notes=())
+    full_plan = replace(shuffled_plan(plan, setting, None, None, corrupt=True), notes=())
     points = np.atleast_1d(np.asarray(DELTAS if deltas is None else deltas, dtype=np.float64))
     if not np.all((points >= 0) & (points < 1)):
         raise UsageError("a delta is from 0 to below 1")
-    reach = _reach(asked)
+    reach = _reach(full_plan)
     if reach is None:
         reaches: list[int | None] = [None]
     elif distances is None:
@@ -195,16 +204,16 @@ def all_corrupt(
         reaches = list(distances)
     columns = {"delta": points}
     for distance in reaches:
-        own = replace(asked.setting, adjacency=Adjacency.STANDARD, max_distance=distance)
-        checked = replace(asked, setting=own)
+        neighbours = replace(full_plan.setting, adjacency=Adjacency.STANDARD, max_distance=distance)
+        checked = replace(full_plan, setting=neighbours)
         name = "any change" if distance is None else f"distance {distance}"
         columns[name] = np.array([_local(checked, delta) for delta in points.tolist()])
-    return View(asked, "corrupt", {}, columns, ("ε_L: each report by itself; rounds added",))
+    return View(full_plan, "corrupt", {}, columns, ("ε_L: each report by itself; rounds added",))
 
 
-def _local(asked: Plan, delta: float) -> float:
-    found = local_of([Round(asked.spec, asked.setting, asked.rounds)], delta)
-    return found.epsilon if found.delta <= delta else math.inf
+def _local(plan: Plan, delta: float) -> float:
+    local = local_of([Round(plan.spec, plan.setting, plan.rounds)], delta)
+    return local.epsilon if local.delta <= delta else math.inf
 
 
 def datasets(
@@ -232,26 +241,33 @@ def datasets(
     Raises:
         UsageError: standard adjacency, no change, or one that the plan does not cover.
     """
-    asked = _metric(plan, setting, delta)
+    full_plan = _metric(plan, setting, delta)
     steps = sorted(changes)
-    if not steps or len(steps) > asked.setting.honest:
+    if not steps or len(steps) > full_plan.setting.honest:
         raise UsageError(
-            f"name 1 to {asked.setting.honest:,} changes, one for each changed user, not "
+            f"name 1 to {full_plan.setting.honest:,} changes, one for each changed user, not "
             f"{len(steps):,}"
         )
-    if steps[0] < 1 or (asked.max_distance is not None and steps[-1] > asked.max_distance):
+    if steps[0] < 1 or (full_plan.max_distance is not None and steps[-1] > full_plan.max_distance):
         raise UsageError(
-            f"a change is from 1 to {asked.max_distance}, the largest that the plan covers"
+            f"a change is from 1 to {full_plan.max_distance}, the largest that the plan covers"
         )
-    each, total = guarantee_of(asked).certified, sum(steps)
-    if each is None:
+    certified = guarantee_of(full_plan).certified
+    total = sum(steps)
+    if certified is None:
         epsilon = spread = None
     else:
         before = itertools.accumulate(steps[:-1], initial=0)
-        terms = [math.exp(min(each * reach * UPWARD, 700.0)) for reach in before]
-        epsilon, spread = each * total * UPWARD, min(1.0, asked.delta * math.fsum(terms) * UPWARD)
-    numbers = {"distance": total, "epsilon_per_unit": each, "epsilon": epsilon, "delta": spread}
-    return View(asked, "datasets", numbers, {}, ("C20: one changed user at a time",))
+        terms = [math.exp(min(up(certified * reach, MARGIN), 700.0)) for reach in before]
+        epsilon = up(certified * total, MARGIN)
+        spread = min(1.0, up(full_plan.delta * math.fsum(terms), MARGIN))
+    numbers = {
+        "distance": total,
+        "epsilon_per_unit": certified,
+        "epsilon": epsilon,
+        "delta": spread,
+    }
+    return View(full_plan, "datasets", numbers, {}, ("C20: one changed user at a time",))
 
 
 def growing_delta(
@@ -273,23 +289,31 @@ def growing_delta(
     Raises:
         UsageError: standard adjacency, or δ = 0, which does not grow.
     """
-    asked = _metric(plan, setting, delta)
-    if asked.delta == 0:
+    full_plan = _metric(plan, setting, delta)
+    if full_plan.delta == 0:
         raise UsageError("delta 0 does not grow with the distance: give a delta above 0")
-    end = math.ceil(-math.log(asked.delta))
-    reach = min(end - 1, asked.max_distance or end)
-    found = []
+    end = math.ceil(-math.log(full_plan.delta))
+    reach = min(end - 1, full_plan.max_distance or end)
+    epsilons = []
     for distance in range(1, reach + 1):
-        grown = asked.delta * math.exp(distance) / UPWARD
+        grown = full_plan.delta * math.exp(distance) / up(1.0, MARGIN)
         if grown < 1:
-            own = replace(asked.setting, max_distance=distance)
-            found.append(guarantee_of(replace(asked, setting=own, delta=grown)).certified)
+            neighbours = replace(full_plan.setting, max_distance=distance)
+            epsilons.append(
+                guarantee_of(replace(full_plan, setting=neighbours, delta=grown)).certified
+            )
     worst = (
-        None if None in found else max((each for each in found if each is not None), default=0.0)
+        None
+        if None in epsilons
+        else max((epsilon for epsilon in epsilons if epsilon is not None), default=0.0)
     )
-    numbers = {"epsilon": worst, "constant_delta": guarantee_of(asked).certified, "distance": end}
+    numbers = {
+        "epsilon": worst,
+        "constant_delta": guarantee_of(full_plan).certified,
+        "distance": end,
+    }
     return View(
-        asked,
+        full_plan,
         "growing-delta",
         numbers,
         {},
@@ -297,32 +321,33 @@ def growing_delta(
     )
 
 
-def _reach(asked: Plan) -> int | None:
+def _reach(plan: Plan) -> int | None:
     """The largest change of a value; None for mechanisms to which all changes are alike."""
-    return asked.max_distance if hasattr(asked.spec, "max_value") else None
+    return plan.max_distance if hasattr(plan.spec, "max_value") else None
 
 
 def _metric(plan: Planned, setting: Setting | None, delta: float | None) -> Plan:
-    asked = shuffled_plan(plan, setting, delta, None)
-    if asked.setting.adjacency is not Adjacency.METRIC:
+    full_plan = shuffled_plan(plan, setting, delta, None)
+    if full_plan.setting.adjacency is not Adjacency.METRIC:
         raise UsageError("this view is of distances: ask with metric adjacency")
-    return asked
+    return full_plan
 
 
 def _histogram(plan: Planned, setting: Setting | None) -> tuple[Plan, KRRHistogram]:
-    asked = shuffled_plan(plan, setting, None, None)
-    if type(asked.spec) not in _ANALYSED or asked.rounds > 1:
+    full_plan = shuffled_plan(plan, setting, None, None)
+    if type(full_plan.spec) not in _ANALYSED or full_plan.rounds > 1:
         raise UsageError(
-            f"this view is of one round of krr-histogram, not of {asked.rounds:,} of {asked.kind}"
+            f"this view is of one round of krr-histogram, not of {full_plan.rounds:,} of "
+            f"{full_plan.kind}"
         )
-    return asked, cast("KRRHistogram", asked.spec)
+    return full_plan, cast("KRRHistogram", full_plan.spec)
 
 
-def _epsilons(asked: Plan, wanted: ArrayLike | None) -> Floats:
-    if wanted is None:
-        certified = guarantee_of(asked).certified or 1.0
+def _epsilons(plan: Plan, epsilons: ArrayLike | None) -> Floats:
+    if epsilons is None:
+        certified = guarantee_of(plan).certified or 1.0
         return np.array([multiple * certified for multiple in MULTIPLES])
-    points = np.atleast_1d(np.asarray(wanted, dtype=np.float64))
+    points = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if points.ndim != 1 or not points.size or not np.all(points > 0):
         raise UsageError("the points of this view are a list of ε above 0")
     return points

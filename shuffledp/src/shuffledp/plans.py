@@ -169,9 +169,10 @@ def exact(spec: object) -> dict[str, ParameterValue]:
         if is_dataclass(spec)
         else getattr(spec, "__struct_fields__", ())
     )
-    own = {name: getattr(spec, name) for name in names}
+    parameters = {name: getattr(spec, name) for name in names}
     return {
-        name: str(value) if isinstance(value, Fraction) else value for name, value in own.items()
+        name: str(value) if isinstance(value, Fraction) else value
+        for name, value in parameters.items()
     }
 
 
@@ -253,5 +254,7 @@ def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Pl
             f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
             f"of a name"
         )
-    own = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
-    return Plan(asked.mechanism, own, asked.delta, scope=f"{asked.deployment} {asked.population}")
+    certified = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
+    return Plan(
+        asked.mechanism, certified, asked.delta, scope=f"{asked.deployment} {asked.population}"
+    )

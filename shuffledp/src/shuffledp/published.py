@@ -111,8 +111,12 @@ def _is_verified(result: Result) -> bool:
     plain round's.
     """
     inside = (result.plan_certificate, result.final_certificate)
-    said = any(from_json(each.body, Certificate).verified for each in inside if each is not None)
-    return said or isinstance(result.history, HistoryDigest)
+    is_declared = any(
+        from_json(document.body, Certificate).verified
+        for document in inside
+        if document is not None
+    )
+    return is_declared or isinstance(result.history, HistoryDigest)
 
 
 def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster) -> None:
@@ -120,12 +124,10 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
         raise FalseResultError(
             "the result has no final certificate; keep it: it is evidence against the analyst"
         )
-    final, each = (
-        verify_from(roster.accountant, result.final_certificate, Certificate),
-        plan.mechanism.messages_per_user,
-    )
-    place = (final.deployment, final.round_id, final.stage, final.verified, final.mechanism)
-    if place != (result.deployment, result.round_id, CertificateStage.FINAL, True, plan.mechanism):
+    final = verify_from(roster.accountant, result.final_certificate, Certificate)
+    messages = plan.mechanism.messages_per_user
+    claims = (final.deployment, final.round_id, final.stage, final.verified, final.mechanism)
+    if claims != (result.deployment, result.round_id, CertificateStage.FINAL, True, plan.mechanism):
         raise FalseResultError(
             "the final certificate is for another round, mixing or mechanism; keep the result"
         )
@@ -137,19 +139,19 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
         final.dropped,
         final.invalid,
     )
-    if counted != (users, users, users * each, 0, 0, 0):
+    if counted != (users, users, users * messages, 0, 0, 0):
         raise FalseResultError(
-            f"list and exclusions leave {users} reports of {each} messages; the result counts "
+            f"list and exclusions leave {users} reports of {messages} messages; the result counts "
             f"{result.accepted} and "
             f"{result.messages}, the final certificate {final.users}, and {result.dropped}, "
             f"{final.dropped} and "
             f"{final.invalid} lost messages; keep both: they are evidence"
         )
     route = [roster.party(name) for name in plan.route]
-    check_headers(result.headers, route, result.round_id, each, users, excluding=True)
+    check_headers(result.headers, route, result.round_id, messages, users, excluding=True)
 
 
-def _named(file: Path, most: int, wanted: str) -> bytes:
+def _named(file: Path, most: int, kind: str) -> bytes:
     # The folder may be anybody's, and the digest is known only when all of it has been read.
     if (size := size_of(file)) > most:
         raise FalseResultError(
@@ -157,7 +159,7 @@ def _named(file: Path, most: int, wanted: str) -> bytes:
             f"the round again"
         )
     data = read_file(file, "published file of a verified round", most)
-    if digest(data) != wanted:
+    if digest(data) != kind:
         raise FalseResultError(f"{file} is not what the result names; fetch the round again")
     return data
 
@@ -228,7 +230,7 @@ def _followed(
     terms = mix_terms(announced, manifest, plan, keys, roster)
     population = roster.population(plan.population)
     try:
-        said = History.signed_by(roster.analyst.name, history, manifest)
+        signed = History.signed_by(roster.analyst.name, history, manifest)
     except BadBatchError as error:  # the result names its digest
         raise FalseResultError(f"{error}; keep it and the result: they are evidence") from error
-    return check_published(said, manifest, terms, population, mixing_part(keys[0]), board)
+    return check_published(signed, manifest, terms, population, mixing_part(keys[0]), board)

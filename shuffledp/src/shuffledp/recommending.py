@@ -58,15 +58,17 @@ class Recommendation:
 
 def recommend(target: Target, rows: Sequence[Advice]) -> tuple[Recommendation, ...]:
     """One recommendation for each kind of answer that some row gives; histograms first."""
-    found = []
+    recommendations = []
     for answers in (Answers.HISTOGRAM, Answers.SUM):
-        own = tuple(row for row in rows if row.mechanism.answers is answers)
-        if own:
+        candidates = tuple(row for row in rows if row.mechanism.answers is answers)
+        if candidates:
             beside = baseline(target, answers)
-            choice, reason = _choose(own)
-            warnings = tuple(_warnings(target, own, choice, beside))
-            found.append(Recommendation(answers, own, beside, choice, reason, warnings))
-    return tuple(found)
+            choice, reason = _choose(candidates)
+            warnings = tuple(_warnings(target, candidates, choice, beside))
+            recommendations.append(
+                Recommendation(answers, candidates, beside, choice, reason, warnings)
+            )
+    return tuple(recommendations)
 
 
 def _choose(rows: Sequence[Advice]) -> tuple[Advice, str]:

@@ -170,7 +170,7 @@ class Answer:
             if self.quantity == "sum"
             else [str(symbol) for symbol in range(self.spec.domain)]
         )
-        told = zip(
+        totals = zip(
             names,
             self.estimate.values,
             self.estimate.standard_errors,
@@ -184,7 +184,7 @@ class Answer:
                 f"{value:,.1f} ± {error:,.1f}",
                 f"95 % in {low:,.1f} .. {high:,.1f}; truth {truth:,.0f}",
             )
-            for name, value, error, (low, high), truth in told
+            for name, value, error, (low, high), truth in totals
         ]
 
     def __str__(self) -> str:
@@ -239,31 +239,33 @@ def simulate(
     """
     check_seed(seed)
     spec, how = _mechanism(plan), _estimator(estimator)
-    held = _checked(spec, values)
+    user_values = _checked(spec, values)
     if isinstance(plan, Plan) and not allow_fewer:
-        _check_enough(plan, held.size)
+        _check_enough(plan, user_values.size)
     check_informative(spec)
-    found = estimate(spec, _counts(spec, held, seed).tolist(), len(held), estimator=how)
-    true_total = spec.truth(held).astype(np.float64)
+    estimated = estimate(
+        spec, _counts(spec, user_values, seed).tolist(), len(user_values), estimator=how
+    )
+    true_total = spec.truth(user_values).astype(np.float64)
     return Answer(
         spec,
-        len(held),
-        found,
-        float(true_total[0]) if found.quantity == "sum" else true_total,
+        len(user_values),
+        estimated,
+        float(true_total[0]) if estimated.quantity == "sum" else true_total,
         seed,
         how,
     )
 
 
-def _counts(spec: Mechanism, held: Integers, seed: int | None) -> Integers:
+def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
     """Number of reports of each kind, added up over blocks of users: all reports at once could be
     too many to hold.
     """
     rng = None if seed is None else np.random.default_rng(seed)
     arrays = RandomArrays()
     total = np.zeros(0, dtype=np.int64)
-    for start in range(0, len(held), BLOCK):
-        block = held[start : start + BLOCK]
+    for start in range(0, len(values), BLOCK):
+        block = values[start : start + BLOCK]
         answers = (
             randomise_in_bulk(spec, block, arrays)
             if rng is None
@@ -308,19 +310,20 @@ def _estimator(name: str) -> Estimator:
 
 def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
     try:
-        held = np.asarray(values)
+        numbers = np.asarray(values)
     except ValueError:
         raise UsageError(
             "values must be a list with one whole number for each user, not lists in it"
         ) from None
-    if held.ndim != 1 or not held.size:
+    if numbers.ndim != 1 or not numbers.size:
         raise UsageError(
-            f"values must be a list with one whole number for each user, not of shape {held.shape}"
+            f"values must be a list with one whole number for each user, not of shape "
+            f"{numbers.shape}"
         )
-    if not np.issubdtype(held.dtype, np.integer):
-        raise UsageError(f"values must be whole numbers, not {held.dtype}")
-    if held.min() < 0 or held.max() >= spec.domain:
+    if not np.issubdtype(numbers.dtype, np.integer):
+        raise UsageError(f"values must be whole numbers, not {numbers.dtype}")
+    if numbers.min() < 0 or numbers.max() >= spec.domain:
         raise UsageError(
             f"values must be from 0 to {spec.domain - 1}, the mechanism's domain; cap them first"
         )
-    return held.astype(np.int64, copy=False)
+    return numbers.astype(np.int64, copy=False)

@@ -361,15 +361,15 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
         )
     elif signed.label == Result.label:
         result = keys.by("analyst", signed, Result)
-        found = {"plan": result.plan_certificate, "final": result.final_certificate}
-        for stage, inner in found.items():
+        certificates = {"plan": result.plan_certificate, "final": result.final_certificate}
+        for stage, inner in certificates.items():
             if inner is not None:
                 yield (
                     f"{stage} certificate in the result",
                     _same_round(keys.certificate(inner), result),
                 )
         _check_honest(result, keys)
-        if not any(found.values()):
+        if not any(certificates.values()):
             raise MalformedDocumentError(
                 "the result holds no certificate: there is nothing to verify"
             )

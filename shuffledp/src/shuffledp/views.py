@@ -65,7 +65,7 @@ class View:
         An order of infinity is "inf".
         """
         points = {
-            name: [_plain(name, one) for one in values.tolist()]
+            name: [_plain(name, value) for value in values.tolist()]
             for name, values in self.columns.items()
         }
         return {"name": self.name, **self.numbers, **points, "basis": list(self.basis)}
@@ -139,19 +139,25 @@ def renyi(
     >>> bool((found.columns["divergence"] < 0.1).all())
     True
     """
-    asked = shuffled_plan(plan, setting, None, rounds)
-    wanted = _points(ORDERS if orders is None else orders)
-    table = views.table_of(Round(asked.spec, asked.setting))
-    each = np.array([views.renyi_divergence(table, order) for order in wanted.tolist()])
+    full_plan = shuffled_plan(plan, setting, None, rounds)
+    at_orders = _points(ORDERS if orders is None else orders)
+    table = views.table_of(Round(full_plan.spec, full_plan.setting))
+    divergences = np.array([views.renyi_divergence(table, order) for order in at_orders.tolist()])
     # Rényi divergences of rounds add up, also where a round depends on the results of others
     # (Mironov 2017).
-    times = times_counted(asked.spec, asked.rounds)
-    divergence = each if times == 1 else up(each * times, views.MARGIN)
+    times = times_counted(full_plan.spec, full_plan.rounds)
+    divergence = divergences if times == 1 else up(divergences * times, views.MARGIN)
     basis = (
         "C18: the pair that the certified curve defines",
         *(("rounds added",) if times > 1 else ()),
     )
-    return View(asked, "rdp", {}, {"order": wanted, "divergence": divergence}, basis + _kept(asked))
+    return View(
+        full_plan,
+        "rdp",
+        {},
+        {"order": at_orders, "divergence": divergence},
+        basis + _remembered_line(full_plan),
+    )
 
 
 def trade_off(
@@ -191,45 +197,48 @@ def trade_off(
     >>> 0 < found.numbers["mu_attained"] <= found.numbers["mu_certified"] < 0.2
     True
     """
-    asked = shuffled_plan(plan, setting, delta, rounds)
-    wanted = _points(FALSE_POSITIVES if false_positives is None else false_positives)
-    table = views.table_of(_counted(asked))
+    full_plan = shuffled_plan(plan, setting, delta, rounds)
+    at_rates = _points(FALSE_POSITIVES if false_positives is None else false_positives)
+    table = views.table_of(_round_of(full_plan))
     numbers = {
-        "mu_certified": _finite(views.gaussian_shift(table, asked.delta)),
-        "mu_attained": _mu_attained(asked, table),
-        "leak": asked.delta,
+        "mu_certified": _finite(views.gaussian_shift(table, full_plan.delta)),
+        "mu_attained": _mu_attained(full_plan, table),
+        "leak": full_plan.delta,
     }
-    columns = {"false_positive": wanted, "false_negative": views.trade_off_bound(table, wanted)}
-    basis = ("C19: the certified curve's conjugate; false_negative: at least", *_kept(asked))
-    return View(asked, "f-dp", numbers, columns, basis)
+    columns = {"false_positive": at_rates, "false_negative": views.trade_off_bound(table, at_rates)}
+    basis = (
+        "C19: the certified curve's conjugate; false_negative: at least",
+        *_remembered_line(full_plan),
+    )
+    return View(full_plan, "f-dp", numbers, columns, basis)
 
 
-def _counted(asked: Plan) -> Round:
-    return Round(asked.spec, asked.setting, times_counted(asked.spec, asked.rounds))
+def _round_of(plan: Plan) -> Round:
+    return Round(plan.spec, plan.setting, times_counted(plan.spec, plan.rounds))
 
 
-def _kept(asked: Plan) -> tuple[str, ...]:
-    if remembered_by(asked.spec) is None:
+def _remembered_line(plan: Plan) -> tuple[str, ...]:
+    if remembered_by(plan.spec) is None:
         return ()
     return (
         "K14: of the kept response, hence of all rounds of the question together, however many",
     )
 
 
-def _mu_attained(asked: Plan, table: DeltaCurve) -> float:
+def _mu_attained(plan: Plan, table: DeltaCurve) -> float:
     """The largest μ that one point of the curve asks for.
 
     A single round's, which several cannot undercut.
     """
-    right = math.log1p(float(table.excess[int(np.argmax(table.deltas <= max(asked.delta, 1e-9)))]))
-    found = 0.0
+    right = math.log1p(float(table.excess[int(np.argmax(table.deltas <= max(plan.delta, 1e-9)))]))
+    shift = 0.0
     for epsilon in np.linspace(0.0, right, 6).tolist():
         try:
-            attained = delta_bounds(asked.spec, asked.setting, epsilon).attained
+            attained = delta_bounds(plan.spec, plan.setting, epsilon).attained
         except CannotCertify:
             continue
-        found = max(found, views.gaussian_shift_attained(epsilon, attained, asked.delta))
-    return found
+        shift = max(shift, views.gaussian_shift_attained(epsilon, attained, plan.delta))
+    return shift
 
 
 def group(
@@ -267,15 +276,16 @@ def group(
     >>> one < two < 3 * one
     True
     """
-    asked = shuffled_plan(plan, setting, delta, rounds)
-    if reports > asked.setting.honest:
+    full_plan = shuffled_plan(plan, setting, delta, rounds)
+    if reports > full_plan.setting.honest:
         raise UsageError(
-            f"{reports} reports of one user are more than the {asked.setting.honest} honest ones"
+            f"{reports} reports of one user are more than the {full_plan.setting.honest} honest "
+            "ones"
         )
-    table = views.group_table(views.table_of(_counted(asked)), reports)
-    epsilon = _finite(views.epsilon_at(table, asked.delta))
-    basis = ("C20: the curve, one report at a time", *_kept(asked))
-    return View(asked, "group", {"epsilon": epsilon, "reports": reports}, {}, basis)
+    table = views.group_table(views.table_of(_round_of(full_plan)), reports)
+    epsilon = _finite(views.epsilon_at(table, full_plan.delta))
+    basis = ("C20: the curve, one report at a time", *_remembered_line(full_plan))
+    return View(full_plan, "group", {"epsilon": epsilon, "reports": reports}, {}, basis)
 
 
 def subsampled(
@@ -312,17 +322,19 @@ def subsampled(
     >>> found.numbers["epsilon"] < sdp.certify(spec, drawn, delta=1e-6).certified / 5
     True
     """
-    asked = shuffled_plan(plan, setting, delta, rounds)
-    item = Round(asked.spec, asked.setting, asked.rounds, Fraction(rate))
+    full_plan = shuffled_plan(plan, setting, delta, rounds)
+    item = Round(full_plan.spec, full_plan.setting, full_plan.rounds, Fraction(rate))
     try:
-        epsilon = _finite(compose_epsilon([item], asked.delta))
+        epsilon = _finite(compose_epsilon([item], full_plan.delta))
         # Who is drawn again and again shows the whole response: being drawn seldom hides nothing of
         # it.
-        alone = asked.rounds == 1 and rate == 1
-        basis = (() if alone else _kept(asked)) or ("C5: a random subset of fixed size",)
+        alone = full_plan.rounds == 1 and rate == 1
+        basis = (() if alone else _remembered_line(full_plan)) or (
+            "C5: a random subset of fixed size",
+        )
     except CannotCertify as refusal:
         epsilon, basis = None, (f"no finite epsilon: {refusal}",)
-    return View(asked, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)
+    return View(full_plan, "subsampled", {"epsilon": epsilon, "rate": float(rate)}, {}, basis)
 
 
 def shuffled_plan(
@@ -339,12 +351,12 @@ def shuffled_plan(
     """
     if delta is None and getattr(plan, "delta", None) is None:
         delta = DEFAULT_DELTA
-    asked = planned(plan, setting, delta=delta, rounds=rounds)
-    if asked.all_corrupt and not corrupt:
+    full_plan = planned(plan, setting, delta=delta, rounds=rounds)
+    if full_plan.all_corrupt and not corrupt:
         raise UsageError(
             "every node is corrupt, so nothing is shuffled: this view is of a shuffled round"
         )
-    return replace(asked, notes=())
+    return replace(full_plan, notes=())
 
 
 def _points(values: ArrayLike) -> Floats:

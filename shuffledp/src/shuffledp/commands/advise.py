@@ -58,35 +58,37 @@ def advise(
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds)
     sizes, limits = targets.Sizes(max_value, symbols), targets.SearchLimits(max_error, max_messages)
     with working("comparing mechanisms"):
-        found = targets.advised(scenario, sizes, epsilon, limits)
+        comparison = targets.advised(scenario, sizes, epsilon, limits)
     if output is OutputFormat.JSON:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        print_rich(*_answer(found))
+        print_rich(*_answer(comparison))
 
 
-def _answer(found: Comparison) -> Iterator[RenderableType]:
+def _answer(comparison: Comparison) -> Iterator[RenderableType]:
     """A table and a recommendation for each kind of answer, then what the columns and the
     parameters are.
     """
-    for one in found.recommendations:
-        yield _table(found, one)
-        yield f"Take [bold cyan]{one.choice.kind}[/bold cyan]: {one.reason}."
-        yield from (f"[bold yellow]Note:[/bold yellow] {words}." for words in one.warnings)
+    for recommendation in comparison.recommendations:
+        yield _table(comparison, recommendation)
+        yield f"Take [bold cyan]{recommendation.choice.kind}[/bold cyan]: {recommendation.reason}."
+        yield from (
+            f"[bold yellow]Note:[/bold yellow] {words}." for words in recommendation.warnings
+        )
         yield ""
-    yield _notes(found)
+    yield _notes(comparison)
 
 
-def _table(found: Comparison, one: Recommendation) -> Table:
+def _table(comparison: Comparison, recommendation: Recommendation) -> Table:
     from rich import box
     from rich.table import Table
 
     from shuffledp_core.mechanisms import Answers
 
-    target = found.target
+    target = comparison.target
     unit = " per unit" if target.adjacency is Adjacency.METRIC else ""
     over = f", {target.rounds:,} rounds" if target.rounds > 1 else ""
-    counts = one.answers is Answers.HISTOGRAM
+    counts = recommendation.answers is Answers.HISTOGRAM
     what = f"Histogram of {target.bins:,} values" if counts else f"Sum of 0..{target.max_value:,}"
     table = Table(
         title=f"{what}: ε = {target.epsilon:g}{unit}, δ = {target.delta:g}, {target.users:,} "
@@ -98,18 +100,21 @@ def _table(found: Comparison, one: Recommendation) -> Table:
     table.add_column("mechanism", no_wrap=True)
     for heading in ("error", "messages", "ε_L", "ε certified", "ε attained"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in one.rows:
+    for row in recommendation.rows:
         numbers = (row.corrupted_epsilon, row.certified, row.attained)
-        name = f"[{'bold ' if row is one.choice else ''}cyan]{row.kind}[/]"
+        name = f"[{'bold ' if row is recommendation.choice else ''}cyan]{row.kind}[/]"
         table.add_row(
             name, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers)
         )
-    for name, error in (("no shuffler", one.beside.local), ("trusted party", one.beside.central)):
+    for name, error in (
+        ("no shuffler", recommendation.beside.local),
+        ("trusted party", recommendation.beside.central),
+    ):
         table.add_row(f"[dim]{name}[/]", f"[dim]{error:,.4g}[/]", *[""] * 4)
     return table
 
 
-def _notes(found: Comparison) -> Table:
+def _notes(comparison: Comparison) -> Table:
     """Explains the columns, and lists each mechanism's exact parameters."""
     from rich.table import Table
 
@@ -122,12 +127,14 @@ def _notes(found: Comparison) -> Table:
     notes.add_row("messages", "per user and round")
     notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
     local, central = (
-        ", ".join(sorted({name(one.beside) for one in found.recommendations}))
+        ", ".join(
+            sorted({name(recommendation.beside) for recommendation in comparison.recommendations})
+        )
         for name in (attrgetter("local_by"), attrgetter("central_by"))
     )
     notes.add_row("no shuffler", f"the same target in the local model, by {local}")
     notes.add_row("trusted party", f"who sees every value and adds noise once, by {central}")
-    for row in found:
+    for row in comparison:
         notes.add_row(
             f"[cyan]{row.kind}[/cyan]",
             ", ".join(f"{name} = {value}" for name, value in exact(row.mechanism).items()),

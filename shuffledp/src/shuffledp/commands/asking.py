@@ -127,8 +127,8 @@ def options_of(kind: str) -> list[Parameter]:
 def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
     kind, words = field.type, _WORDS.get(field.name, "")
     if get_origin(kind) is Annotated:
-        kind, *said = get_args(kind)
-        words = next((word for word in said if isinstance(word, str)), words)
+        kind, *annotations = get_args(kind)
+        words = next((word for word in annotations if isinstance(word, str)), words)
     if kind is int:
         option = typer.Option(parser=whole, metavar="INTEGER", help=words)
     elif kind is Fraction:

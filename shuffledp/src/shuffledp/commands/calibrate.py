@@ -60,5 +60,5 @@ def calibrate(
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     sizes = targets.Sizes(max_value, symbols)
     with working(f"calibrating {mechanism}"):
-        asked = targets.calibrated(mechanism, scenario, sizes, epsilon)
-    respond(asked, Presentation(output, plot))
+        plan = targets.calibrated(mechanism, scenario, sizes, epsilon)
+    respond(plan, Presentation(output, plot))

@@ -53,12 +53,10 @@ def compose(
         plans = [
             documents.plan_in(file, roster=roster, root_key=root_key, key=key) for file in files
         ]
-        found = compose_plans(documents.repeated(plans, counts), delta=delta)
+        composition = compose_plans(documents.repeated(plans, counts), delta=delta)
     if output is OutputFormat.JSON:
-        print_json(found.to_dict())
+        print_json(composition.to_dict())
     else:
-        rounds = (
-            f"[bold]{found.rounds:,} round{'s' if found.rounds > 1 else ''}[/bold] on the same "
-            f"people"
-        )
-        print_rich(rows_table(rounds, found.rows()), *basis_of(found.basis))
+        plural = "s" if composition.rounds > 1 else ""
+        rounds = f"[bold]{composition.rounds:,} round{plural}[/bold] on the same people"
+        print_rich(rows_table(rounds, composition.rows()), *basis_of(composition.basis))

@@ -43,18 +43,18 @@ def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str |
 def _answer(data: bytes) -> dict[str, Any] | None:
     """The answer of a command, which nobody has signed; None for anything else."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and "parameters" in found else None
+    return document if isinstance(document, dict) and "parameters" in document else None
 
 
 def _asked(answer: dict[str, Any], file: Path) -> Plan:
     try:
         spec_type = MECHANISMS[answer["mechanism"]]
-        own = {name: answer["parameters"][name] for name in spec_type.__struct_fields__}
+        parameters = {name: answer["parameters"][name] for name in spec_type.__struct_fields__}
         spec = msgspec.convert(
-            {"mechanism": answer["mechanism"], **own}, spec_type, dec_hook=decode_value
+            {"mechanism": answer["mechanism"], **parameters}, spec_type, dec_hook=decode_value
         )
         adjacency = Adjacency(answer["adjacency"])
         setting = Setting(answer["users"], answer["honest"], adjacency, answer["max_distance"])

@@ -75,18 +75,18 @@ def location(
             honest=honest, mechanism=mechanism,
         )  # fmt: skip
     with working("simulating"):
-        found = simulate_location(plan, points, seed)
+        centroid = simulate_location(plan, points, seed)
     if plot is not None:
         from shuffledp.drawing import save
 
-        save(found.plot(), plot)
+        save(centroid.plot(), plot)
     if output is OutputFormat.JSON:
-        print_json(found.to_dict())
+        print_json(centroid.to_dict())
         return
-    tables = {"the two rounds": plan.table(), f"{users:,} simulated users": found.table()}
+    tables = {"the two rounds": plan.table(), f"{users:,} simulated users": centroid.table()}
     print_rich(*(rows_table(title, rows, justify="left") for title, rows in tables.items()))
-    if found.outside:
-        typer.echo(f"{found.outside:,} points outside the map went to its nearest square")
+    if centroid.outside:
+        typer.echo(f"{centroid.outside:,} points outside the map went to its nearest square")
     if plot is not None:
         typer.echo(f"drawn into {plot}")
 

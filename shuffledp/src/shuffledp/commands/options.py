@@ -277,7 +277,10 @@ def spread(command: Callable[..., None], *first: Parameter) -> Callable[..., Non
     declared = signature(command).parameters.values()
     parameters = [
         option
-        for given in (*first, *(own for own in declared if own.kind is not Parameter.VAR_KEYWORD))
+        for given in (
+            *first,
+            *(option for option in declared if option.kind is not Parameter.VAR_KEYWORD),
+        )
         for option in options.get(
             given.name, [given.replace(annotation=hints.get(given.name, given.annotation))]
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shuffledp.views import View
 
 
-def respond(asked: Plan, view: Presentation, other: OtherWords | None = None) -> None:
+def respond(plan: Plan, view: Presentation, other: OtherWords | None = None) -> None:
     """Prints the plan's guarantee, after drawing it where a file is named.
 
     Then in other words where asked for.
@@ -33,52 +33,54 @@ def respond(asked: Plan, view: Presentation, other: OtherWords | None = None) ->
         from shuffledp.drawing import check_plot, draw
 
         check_plot(view.plot)
-    with working(f"certifying {asked.kind}"):
-        found = guarantee_of(asked)
-        said = None if other is None else _in_other_words(asked, other)
+    with working(f"certifying {plan.kind}"):
+        guarantee = guarantee_of(plan)
+        other_view = None if other is None else _in_other_words(plan, other)
     if view.plot is not None:
         with working("drawing"):
-            draw(found, view.plot)
+            draw(guarantee, view.plot)
     if view.output is OutputFormat.JSON:
-        print_json(found.to_dict() | ({} if said is None else {"view": said.to_dict()}))
+        print_json(
+            guarantee.to_dict() | ({} if other_view is None else {"view": other_view.to_dict()})
+        )
         return
     from shuffledp.commands.tables import answer_tables, view_tables
 
-    print_rich(*answer_tables(found), *(() if said is None else view_tables(said)))
+    print_rich(*answer_tables(guarantee), *(() if other_view is None else view_tables(other_view)))
     if view.plot is not None:
         typer.echo(f"drawn into {view.plot}")
 
 
-def _in_other_words(asked: Plan, other: OtherWords) -> View | None:
+def _in_other_words(plan: Plan, other: OtherWords) -> View | None:
     if other.view is None:
         return None
     from shuffledp import views
 
     if other.view is ViewName.RDP:
-        return views.renyi(asked)
+        return views.renyi(plan)
     if other.view is ViewName.F_DP:
-        return views.trade_off(asked)
+        return views.trade_off(plan)
     if other.view is ViewName.GROUP:
-        return views.group(asked, 2 if other.reports is None else other.reports)
+        return views.group(plan, 2 if other.reports is None else other.reports)
     if other.view is ViewName.SUBSAMPLED:
-        return views.subsampled(asked, other.rate or Fraction(1))
-    return _of_papers(asked, other)
+        return views.subsampled(plan, other.rate or Fraction(1))
+    return _of_papers(plan, other)
 
 
-def _of_papers(asked: Plan, other: OtherWords) -> View:
+def _of_papers(plan: Plan, other: OtherWords) -> View:
     from shuffledp import paper_views
 
     if other.view is ViewName.PRIMARY:
-        return paper_views.primary_count(asked, other.at_x0 or 0)
+        return paper_views.primary_count(plan, other.at_x0 or 0)
     if other.view is ViewName.DATASETS:
-        return paper_views.datasets(asked, other.distances())
+        return paper_views.datasets(plan, other.distances())
     if other.view is ViewName.ADVERSARIES:
-        return paper_views.adversaries(asked)
+        return paper_views.adversaries(plan)
     if other.view is ViewName.GAUSSIAN:
-        return paper_views.central_gaussian(asked)
+        return paper_views.central_gaussian(plan)
     if other.view is ViewName.CORRUPT:
-        return paper_views.all_corrupt(asked)
-    return paper_views.growing_delta(asked)
+        return paper_views.all_corrupt(plan)
+    return paper_views.growing_delta(plan)
 
 
 def print_json(value: Any) -> None:

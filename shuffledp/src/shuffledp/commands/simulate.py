@@ -87,34 +87,37 @@ def simulate(
     group = Setting(
         users, users - users // 20 if honest is None else honest, adjacency, max_distance
     )
-    held = load_column(data, column, users=users, max_value=max_value, draw=True)
+    data_column = load_column(data, column, users=users, max_value=max_value, draw=True)
     with working(f"calibrating {mechanism}"):
         plan = calibrate(
             mechanism, epsilon=epsilon, delta=delta, setting=group, max_value=max_value
         )
         bounds = guarantee_of(plan)
     with working("simulating"):
-        found = simulate_round(plan, held.values, seed, estimator)
+        answer = simulate_round(plan, data_column.values, seed, estimator)
     if plot is not None:
         from shuffledp.drawing import save
 
-        save(found.plot(), plot)
+        save(answer.plot(), plot)
     if output is OutputFormat.JSON:
-        print_json({**found.to_dict(), "capped": held.capped, "guarantee": bounds.to_dict()})
+        print_json(
+            {**answer.to_dict(), "capped": data_column.capped, "guarantee": bounds.to_dict()}
+        )
         return
     print_rich(
-        _table(found, held.capped), f"ε certified {number(bounds.certified)} at δ = {delta:g}"
+        _table(answer, data_column.capped),
+        f"ε certified {number(bounds.certified)} at δ = {delta:g}",
     )
     if plot is not None:
         typer.echo(f"drawn into {plot}")
 
 
-def _table(found: Answer, capped: int) -> Table:
+def _table(answer: Answer, capped: int) -> Table:
     from rich import box
     from rich.table import Table
 
     table = Table(
-        title=f"[bold]{found.spec.kind}[/bold]: {found.quantity} over {found.users:,} users",
+        title=f"[bold]{answer.spec.kind}[/bold]: {answer.quantity} over {answer.users:,} users",
         title_justify="left",
         caption=f"{capped:,} values above the largest were capped" if capped else None,
         box=box.SIMPLE_HEAD,
@@ -124,10 +127,10 @@ def _table(found: Answer, capped: int) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim")
-    for row in found.rows():
+    for row in answer.rows():
         table.add_row(*row)
-    if found.quantity == "sum":
-        low, high = found.mean_interval.tolist()
-        mean = f"{found.mean:,.4f} ± {found.mean_standard_error:,.4f}"
-        table.add_row("mean", mean, f"95 % in {low:,.4f} .. {high:,.4f}; truth {found.truth:,.4f}")
+    if answer.quantity == "sum":
+        low, high = answer.mean_interval.tolist()
+        mean = f"{answer.mean:,.4f} ± {answer.mean_standard_error:,.4f}"
+        table.add_row("mean", mean, f"95 % in {low:,.4f} .. {high:,.4f}; truth {answer.truth:,.4f}")
     return table

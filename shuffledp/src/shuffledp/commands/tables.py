@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from shuffledp.views import View
 
 
-def answer_tables(found: Guarantee) -> tuple[RenderableType, ...]:
+def answer_tables(guarantee: Guarantee) -> tuple[RenderableType, ...]:
     """Both sides of the truth, what the paper prints, what is left without a shuffler, what it
     costs, and why.
     """
-    asked = found.plan
-    settings = ", ".join(f"{name} = {value}" for name, value in asked.parameters.items())
-    table = rows_table(f"[bold]{asked.kind}[/bold]: {escape(settings)}")
-    _add_guarantee(table, found)
-    _add_local(table, found)
-    _add_cost(table, found)
-    return table, *basis_of(found.basis)
+    plan = guarantee.plan
+    settings = ", ".join(f"{name} = {value}" for name, value in plan.parameters.items())
+    table = rows_table(f"[bold]{plan.kind}[/bold]: {escape(settings)}")
+    _add_guarantee(table, guarantee)
+    _add_local(table, guarantee)
+    _add_cost(table, guarantee)
+    return table, *basis_of(guarantee.basis)
 
 
 def rows_table(
@@ -55,53 +55,53 @@ def basis_of(lines: Iterable[str]) -> tuple[RenderableType, RenderableType]:
     return "[cyan]What this rests on[/cyan]", reasons
 
 
-def view_tables(said: View) -> tuple[RenderableType, ...]:
+def view_tables(view: View) -> tuple[RenderableType, ...]:
     """The guarantee in other words, number by number, and what it rests on."""
-    table = rows_table(f"[bold]{said.name}[/bold]", said.rows())
-    return table, *(f"- {escape(line)}" for line in said.basis)
+    table = rows_table(f"[bold]{view.name}[/bold]", view.rows())
+    return table, *(f"- {escape(line)}" for line in view.basis)
 
 
-def _add_guarantee(table: Table, found: Guarantee) -> None:
-    asked = found.plan
-    unit = " per unit of distance" if asked.setting.adjacency is Adjacency.METRIC else ""
-    over = f", over {asked.rounds:,} rounds" if asked.rounds > 1 else ""
+def _add_guarantee(table: Table, guarantee: Guarantee) -> None:
+    plan = guarantee.plan
+    unit = " per unit of distance" if plan.setting.adjacency is Adjacency.METRIC else ""
+    over = f", over {plan.rounds:,} rounds" if plan.rounds > 1 else ""
     table.add_row(
         "ε certified",
-        f"[bold]{number(found.certified)}[/bold]",
+        f"[bold]{number(guarantee.certified)}[/bold]",
         f"the guarantee: true for every dataset{unit}{over}",
     )
     table.add_row(
         "ε attained",
-        number(found.attained),
+        number(guarantee.attained),
         "some dataset really costs this much: the truth lies between",
     )
-    if found.published is not None:
-        remark = found.formula or "for comparison only"
-        table.add_row("ε published", number(found.published), escape(remark))
-    table.add_row("δ", f"{asked.delta:g}", neighbours(asked), end_section=True)
+    if guarantee.published is not None:
+        remark = guarantee.formula or "for comparison only"
+        table.add_row("ε published", number(guarantee.published), escape(remark))
+    table.add_row("δ", f"{plan.delta:g}", neighbours(plan), end_section=True)
 
 
-def _add_local(table: Table, found: Guarantee) -> None:
-    asked = found.plan
-    honest = f"{asked.setting.honest:,} of {asked.setting.users:,} users honest"
-    if asked.all_corrupt:
-        words = f"all {asked.nodes} nodes corrupt, {honest}"
+def _add_local(table: Table, guarantee: Guarantee) -> None:
+    plan = guarantee.plan
+    honest = f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
+    if plan.all_corrupt:
+        words = f"all {plan.nodes} nodes corrupt, {honest}"
     else:
-        words = f"at least one of {asked.nodes - len(asked.corrupt)} nodes honest, {honest}"
+        words = f"at least one of {plan.nodes - len(plan.corrupt)} nodes honest, {honest}"
     table.add_row("holds while", "", words)
     table.add_row(
         "ε_L",
-        number(found.corrupted),
-        f"left to each user if every node is corrupt (δ = {found.corrupted_delta:g})",
+        number(guarantee.corrupted),
+        f"left to each user if every node is corrupt (δ = {guarantee.corrupted_delta:g})",
     )
 
 
-def _add_cost(table: Table, found: Guarantee) -> None:
-    messages = "" if found.messages is None else f"{found.messages:,}"
+def _add_cost(table: Table, guarantee: Guarantee) -> None:
+    messages = "" if guarantee.messages is None else f"{guarantee.messages:,}"
     table.add_row("messages", messages, "per user and round")
-    histogram = getattr(found.plan.spec, "answers", None) is Answers.HISTOGRAM
+    histogram = getattr(guarantee.plan.spec, "answers", None) is Answers.HISTOGRAM
     what = "of one count, at worst" if histogram else "of the sum of one round"
-    if found.error is not None:
-        table.add_row("standard error", f"{found.error:,.4g}", what, end_section=True)
+    if guarantee.error is not None:
+        table.add_row("standard error", f"{guarantee.error:,.4g}", what, end_section=True)
     else:
         table.add_section()

@@ -49,9 +49,9 @@ def calibrated(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> P
         UsageError: for an unknown mechanism or a value outside its range.
         CannotCertify: no parameters keep the target; or every node is corrupt.
     """
-    wanted = kind_of(kind)
+    name = kind_of(kind)
     setting = setting_for(scenario, sizes, epsilon)
-    if MECHANISMS[wanted].answers is Answers.SUM and sizes.max_value is None:
+    if MECHANISMS[name].answers is Answers.SUM and sizes.max_value is None:
         raise UsageError(f"{kind} sums values: name --max-value")
     corrupt = node_numbers(scenario.corrupt_nodes, scenario.nodes, "corrupt-nodes")
     if len(corrupt) == scenario.nodes:
