@@ -1,6 +1,4 @@
-"""Sphinx configuration of the site of docs/: `make docs`, with warnings as errors, and nothing from
-outside.
-"""
+"""Sphinx configuration of docs/: `make docs`, warnings as errors, nothing from the network."""
 
 import sys
 from importlib.metadata import version as version_of

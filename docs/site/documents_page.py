@@ -25,9 +25,7 @@ _WORDS: Final = {
 
 
 def page() -> str:
-    """Signed documents in the order of a round, the parts that they consist of, and mechanisms, as
-    Markdown.
-    """
+    """Signed documents in the order of a round, their parts, and mechanisms, as Markdown."""
     found = [
         value
         for _, value in inspect.getmembers(models, _is_model)

@@ -57,9 +57,7 @@ def fill(_app: Sphinx, _page: str, source: list[str]) -> None:
 def never_up_to_date(
     _app: Sphinx, env: BuildEnvironment, _added: set[str], _changed: set[str], _removed: set[str]
 ) -> list[str]:
-    """The pages to read at every build: their files may be as they were, and the code that they
-    show may not.
-    """
+    """Pages to read at every build, because they show code that may have changed."""
     return [page for page in env.found_docs if _PLACE.search(Path(env.doc2path(page)).read_text())]
 
 

@@ -1,5 +1,4 @@
-"""The labs' handouts as pages of the site: copied from their packages at every build, so that they
-are written once.
+"""Handouts of the labs as pages of the site, copied from their packages at every build.
 
 They are put into docs/labs, which is in no repository. A lab that is not there yet has no page.
 """

@@ -19,9 +19,7 @@ _STYLE: Final[Any] = Config(
 
 
 def page() -> str:
-    """An entry for each name in `shuffledp.__all__`: what one calls, what one gets, what goes
-    wrong.
-    """
+    """Entries for the names in `shuffledp.__all__`: parameters, results and errors."""
     values = {name: getattr(shuffledp, name) for name in getattr(shuffledp, "__all__", ())}
     classes = {name for name, value in values.items() if inspect.isclass(value)}
     errors = {name for name in classes if issubclass(values[name], Exception)}

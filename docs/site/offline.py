@@ -1,5 +1,6 @@
-"""Fails when a page of the site would load anything from elsewhere: `python docs/site/offline.py
-FOLDER`.
+"""Check that no page of the site loads anything from elsewhere.
+
+Run `python docs/site/offline.py FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Prints pages of the built site, by Chromium: `python docs/site/paper.py out/site/labs
-out/handouts`.
+"""Print pages of the built site with Chromium.
+
+Run `python docs/site/paper.py out/site/labs out/handouts`.
 """
 
 from __future__ import annotations

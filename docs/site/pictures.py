@@ -41,9 +41,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 def three_models() -> str:
-    """The error of a count at ε = 1, δ = 1e-6 against the number of users, in the three models of
-    trust.
-    """
+    """Error of a count at ε = 1, δ = 1e-6 by the number of users, in the three models of trust."""
     local = [
         _asked("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}")
         for n in CROWDS

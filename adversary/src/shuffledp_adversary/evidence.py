@@ -1,5 +1,4 @@
-"""Statistics of an audit: exact confidence intervals, and a lower bound on ε from two samples of
-outcomes.
+"""Statistics of an audit: exact confidence intervals, and a lower bound on ε.
 
 The attacks and the audit share this. Nothing here is asymptotic, so a test may ask for a confidence
 of 1 - 1e-9.

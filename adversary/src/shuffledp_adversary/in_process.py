@@ -1,5 +1,4 @@
-"""A whole round in this process: real onions, real peeling and mixing, and what every node could
-have written down.
+"""A round in this process: real onions, peeling and mixing, and every node's possible log.
 
 No network, no keys of parties, no accountant: for attacks that need many rounds, and for exercises.
 The steps are those of `shuffledp_shuffler.mixing`, by the shuffler's own functions. What may differ

@@ -1,5 +1,6 @@
-"""Parties of a verified round in process, by the core that real ones run: for exercises and
-measurements.
+"""Parties of a verified round in process, for exercises and measurements.
+
+They run the core that real ones run.
 """
 
 from __future__ import annotations

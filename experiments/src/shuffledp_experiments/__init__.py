@@ -1,5 +1,4 @@
-"""Every table and figure of the papers that this system builds on, drawn again beside what is
-certified and attained.
+"""Tables and figures of the papers, reproduced beside what is certified and attained.
 
 A published number is judged by a proof on one side and a concrete dataset on the other
 (`entry.judge`). The formulas of the papers appear here as curves to look at; none of them feeds a

@@ -1,6 +1,4 @@
-"""The papers' data, where the reader has the files: nothing is downloaded, and nothing is
-shipped.
-"""
+"""The papers' data, if the reader has the files: none are downloaded or shipped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One style for all pictures: colours by where a number comes from, safe for the colour-blind,
-legible in print.
-"""
+"""Style of all pictures: colours by kind of number, safe for the colour-blind and in print."""
 
 from __future__ import annotations
 
@@ -82,9 +80,7 @@ def line(
     label: str | None = None,
     **style: Any,
 ) -> None:
-    """Draw one series, in its kind's colour unless `style` says otherwise, with its interval if
-    there is one.
-    """
+    """Draw one series, in its kind's colour unless `style` differs, with its interval if any."""
     rows = [
         row
         for row in (result.rows if isinstance(result, Results) else result)
@@ -111,9 +107,7 @@ def series_style(index: int) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, *, columns: int = 4) -> None:
-    """One legend for all axes, below them, each label once, in as many columns as fit, up to
-    `columns`.
-    """
+    """Add one legend below all axes, each label once, in up to `columns` columns."""
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -1,6 +1,4 @@
-"""An experiment: a question, its parameters, a function from parameters to rows, and the claims it
-judges.
-"""
+"""An experiment: question, parameters, a function from parameters to rows, and claims."""
 
 from __future__ import annotations
 
@@ -172,9 +170,7 @@ class RunInputs:
         return self.parameters[name]
 
     def generator(self, *names: object) -> np.random.Generator:
-        """A generator of its own for each part of an experiment, so that parts may be computed in
-        any order.
-        """
+        """A separate generator for each part, so that parts may run in any order."""
         text = "\0".join([self.id, *map(str, names)])
         return np.random.default_rng([self.seed, zlib.crc32(text.encode())])
 

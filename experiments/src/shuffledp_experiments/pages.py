@@ -22,9 +22,7 @@ ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
 
 
 def write_index(done: Sequence[FinishedExperiment], out: Path) -> Path:
-    """Write out/index.html: every experiment that ran, its picture, and what it says of the
-    paper.
-    """
+    """Write out/index.html: every experiment that ran, its picture, and its verdicts."""
     by_id = {experiment.id: experiment for experiment in done}
     parts = "\n".join(
         f"<h2>{escape(title)}</h2>\n"
@@ -106,9 +104,7 @@ def _short(value: object) -> str:
 
 
 def list_entries() -> list[tuple[str, str, str, str, float]]:
-    """Id with its aliases, source, question, verdicts and seconds of each experiment: for
-    `--list`.
-    """
+    """Id with aliases, source, question, verdicts and seconds of each experiment, for `--list`."""
     return [
         (
             " = ".join((entry.id, *entry.aliases)),

@@ -1,6 +1,4 @@
-"""All experiments, in the order of the papers: one registry, which the command, the docs and the
-tests walk.
-"""
+"""Registry of all experiments, in the order of the papers, for command, docs and tests."""
 
 from __future__ import annotations
 

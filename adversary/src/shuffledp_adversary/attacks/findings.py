@@ -76,8 +76,9 @@ class Finding:
 
     @property
     def beyond_by_chance(self) -> bool:
-        """True if the estimate contradicts the claim and its interval does not: few trials may be
-        off by that much.
+        """True if the estimate contradicts the claim and its interval does not.
+
+        Few trials may be off by that much.
         """
         beyond = (
             self.measured < self.claim.value

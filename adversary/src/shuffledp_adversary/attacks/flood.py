@@ -60,8 +60,7 @@ def run_flood(
     trials: int = 20_000,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack on a histogram round and a sum round, against certificates for so few honest
-    users.
+    """Run the attack on a histogram and a sum, against certificates for few honest users.
 
     Args:
         users: reports of the round, at least 10; all but the victim's are the adversary's.
@@ -156,9 +155,7 @@ def flood_chart(report: AttackReport) -> Chart:
 def _alone(
     spec: Mechanism, users: int, bound: EpsilonBound, limit: float
 ) -> tuple[Finding, Finding, Finding]:
-    """Findings: the flooded victim's ε against both ways of counting, and against the victim's own
-    policy.
-    """
+    """Findings on the flooded victim's ε, by both ways of counting and by its own policy."""
     everybody, alone = (
         epsilon_bounds(spec, Setting(users, honest), bound.delta).certified for honest in (users, 1)
     )

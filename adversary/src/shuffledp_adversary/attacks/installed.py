@@ -1,5 +1,4 @@
-"""Every attack that is installed: ours, each found by its module, and those that other packages
-name by entry points.
+"""All installed attacks: ours, by module, and those of other packages, by entry point.
 
 Attacks import much. So one is looked for by its name alone, and all are listed by what their
 sources say.

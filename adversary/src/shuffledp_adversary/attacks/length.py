@@ -61,8 +61,7 @@ def run_length(
     trials: int = 200,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack on real sealed envelopes of both encodings, of which only the lengths are
-    used.
+    """Run the attack on the lengths of real sealed envelopes of both encodings.
 
     Args:
         users: of the round that the mechanism is calibrated for.
@@ -147,8 +146,9 @@ def _draw_views(
 
 
 def _read_off(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> Finding:
-    """Finding: share of answers read off the lengths, (length - fixed part) / bytes of a
-    message.
+    """Finding on the share of answers that the lengths reveal.
+
+    The number of messages is (length - fixed part) / bytes of a message.
     """
     geometry = Geometry.of(spec, "sealed-box", HOPS)
     messages = (seen[:, BYTES] - suite_named(geometry.suite).overhead) // geometry.record_bytes(2)
@@ -163,9 +163,7 @@ def _read_off(spec: GeoShuffle, seen: NDArray[np.int64], confidence: float) -> F
 
 
 def _chance(spec: GeoShuffle) -> float:
-    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k with probability 1/2
-    each.
-    """
+    """Probability of the likeliest answer, noise 0, of a user who holds 0 or k equally likely."""
     ratio = math.exp(-float(spec.epsilon_geo))
     # A user who holds the value itself gives it by noise 0; one who holds the other end needs noise
     # k, r^k as likely.

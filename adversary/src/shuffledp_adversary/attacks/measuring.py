@@ -1,5 +1,6 @@
-"""Findings from counted trials: a lower bound on ε, or a share of right guesses, compared with a
-guarantee.
+"""Findings from counted trials, compared with a guarantee.
+
+A finding is a lower bound on ε, or a share of right guesses.
 """
 
 from __future__ import annotations
@@ -124,9 +125,7 @@ def share_finding(
     quantity: str,
     note: str = "",
 ) -> Finding:
-    """Finding: `counted` = (successes, independent trials), with the exact interval of the success
-    probability.
-    """
+    """Finding from `counted` = (successes, independent trials), with the exact interval."""
     low, high = clopper_pearson(*counted, confidence)
     return Finding(
         scenario=scenario,

@@ -67,8 +67,7 @@ def run_outlier(
     trials: int = 400,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
-    """Run the attack: one user holds `max_value` or 0, everybody else 0, and the adversary tells
-    which.
+    """Run the attack: guess whether one user among zeros holds `max_value` or 0.
 
     Args:
         users: all of them honest; at least 2.
@@ -162,8 +161,9 @@ def _both(
 
 
 def _threshold(spec: GeoShuffle, users: int) -> int:
-    """Threshold of the largest number from which on k is guessed: least error under the exact law
-    of the noise.
+    """Threshold of the largest number above which k is guessed.
+
+    It has the least error under the exact law of the noise.
     """
     points = np.arange(1, spec.max_value + 1, dtype=np.float64)
     # In logarithms and with expm1: far out each user's probability is nearly 1, and 1 - p^n would

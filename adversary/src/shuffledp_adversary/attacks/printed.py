@@ -112,8 +112,7 @@ class _Case:
 
 
 def run_printed(*, trials: int = TRIALS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Run the attack: tests every false published statement, and the accountant's own, against the
-    real sampler.
+    """Test every false published statement, and the accountant's, against the real sampler.
 
     Args:
         trials: rounds on each dataset for the largest scenarios, at least 100; the small ones take
@@ -240,9 +239,7 @@ def _theorem_51(trials: int) -> list[_Case]:
 
 
 def _theorem_1(trials: int) -> _Case:
-    """Case of x0's bin alone: one user at x0 or elsewhere, 0.8 n others at x0 as in the papers'
-    tables.
-    """
+    """Case of x0's bin: one user at x0 or elsewhere, 0.8 n others at x0, as in the tables."""
     users, symbols, epsilon0, epsilon = 20, 10, 3.0, 0.1
     at_x0 = 4 * users // 5
     spec, _ = krr_histogram(symbols, epsilon0)
@@ -304,8 +301,9 @@ def _theorem_71(trials: int) -> _Case:
 
 
 def _theorem_1_of_the_tables() -> Finding:
-    """Finding for the row n = 100, k = 10, ε0 = 2, ε = .1 of the papers' tables: δ of x0's bin,
-    printed and exact.
+    """Finding for one row of the papers' tables: δ of x0's bin, printed and exact.
+
+    The row is n = 100, k = 10, ε0 = 2, ε = .1.
     """
     users, symbols, epsilon0, epsilon = 100, 10, 2.0, 0.1
     at_x0 = 4 * users // 5
@@ -320,8 +318,9 @@ def _theorem_1_of_the_tables() -> Finding:
 
 
 def _theorem_31() -> Finding:
-    """Finding for the example of docs/accounting.md, S11: all others hold 0, one user changes by up
-    to 1000.
+    """Finding for the example of docs/accounting.md, S11.
+
+    All others hold 0, and one user changes by up to 1000.
     """
     users, delta, distance = 23, 1e-4, 1000
     spec = RRShuffle(max_value=distance, randomise=Fraction(36, 541))
@@ -376,9 +375,7 @@ def _theorem_41_ours(trials: int) -> _Case:
 def _computed_finding(
     scenario: str, quantity: str, claim: ClaimedLimit, at_least: float
 ) -> Finding:
-    """Finding for a printed statement by the exact law on concrete datasets, where counting would
-    take too long.
-    """
+    """Finding for a printed statement by the exact law, where counting would take too long."""
     note = "at least so much, by the exact law; too rare to be counted here"
     return Finding(
         scenario, quantity, claim, at_least, at_least, at_least, 0, defended=False, note=note

@@ -116,8 +116,9 @@ class SpoiledRound:
 
 
 def run_spoil(*, users: int = TRACED_USERS, confidence: float = DEFAULT_CONFIDENCE) -> AttackReport:
-    """Play real rounds: each tampering once, a liar under two mechanisms, and `users` without an
-    honest node.
+    """Play real rounds: each tampering, a liar under two mechanisms, no honest node.
+
+    `users` take part in the round without an honest node.
 
     Args:
         users: of the last round, at least 20.
@@ -178,9 +179,7 @@ async def _open(system: LocalSystem, position: int, mechanism: str) -> TamperedR
 async def _play_tampered(
     system: LocalSystem, orders: Orders, name: str | None, position: int
 ) -> SpoiledRound:
-    """A round of honest users under split-mix, in which the malicious node carries out its
-    order.
-    """
+    """Play a split-mix round in which the malicious node carries out its order."""
     orders.give(name)
     played = await _open(system, position, SplitMix.kind)
     await played.submit()
@@ -268,8 +267,9 @@ def findings_of_losses(rounds: Sequence[SpoiledRound]) -> list[Finding]:
 
 
 def findings_of_exchanges(rounds: Sequence[SpoiledRound]) -> list[Finding]:
-    """Findings on rounds with an exchanged message and correct counts: who notices, and the
-    error.
+    """Findings on rounds with an exchanged message and correct counts.
+
+    Who notices, and the error of the sum.
     """
     names = {name for name, _ in SILENT}
     played = [spoiled for spoiled in rounds if spoiled.what in names]
@@ -330,9 +330,7 @@ def findings_of_lies(rounds: Sequence[SpoiledRound]) -> list[Finding]:
 
 
 def findings_without_honest_node(captured: CapturedRound, confidence: float) -> list[Finding]:
-    """Findings with no honest node, and with each node honest in turn: the values read off the
-    pieces without further knowledge.
-    """
+    """Findings on values read off the pieces, with no honest node and with each honest in turn."""
     everyone = frozenset(captured.logs)
     note = (
         f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} "

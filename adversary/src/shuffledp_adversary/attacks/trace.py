@@ -248,8 +248,7 @@ def local_claim(spec: Mechanism) -> float:
 def local_epsilon(
     spec: Mechanism, trials: int, confidence: float, stages: Stages | None = None
 ) -> EpsilonBound:
-    """Lower bound on the ε of one answer, from `trials` answers of the real sampler for each of the
-    values 0 and 1.
+    """Lower bound on the ε of one answer, from `trials` real answers for each of 0 and 1.
 
     At x = 0 the likelihood ratio of neighbouring values is largest where the answer is smallest:
     all bits zero for randomised response, anything at most c for discrete Laplace noise, the symbol

@@ -1,5 +1,4 @@
-"""Views of the adversary, trial by trial: users played by the client's own sampler, encoder and
-seals.
+"""Views of the adversary, trial by trial, from the client's own sampler, encoder and seals.
 
 This runs in worker processes and imports only the client's pure part, so that a worker starts in a
 moment. Each function gives `count` independent trials, one row of numbers for each. Their draws
@@ -80,8 +79,7 @@ def envelopes(
     padded: bool,
     integers: RandomIntegers | None = None,
 ) -> Views:
-    """Simulate a user who holds `value`: its randomised answer, and the bytes of its envelope on
-    the wire.
+    """Simulate a user who holds `value`: its answer, and the bytes of its envelope.
 
     The envelopes are sealed to `keys`, those of the route: `padded` as the client does, otherwise
     only the ones.
@@ -145,7 +143,7 @@ def flooded_rounds(
 
 
 def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
-    """Count of every symbol among the messages that encode `answers`."""
+    """Counts of every symbol among the messages that encode `answers`."""
     counts: list[int] = spec.count(np.array([answers], dtype=np.int64))[0].tolist()
     return counts
 
@@ -153,9 +151,7 @@ def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
 def daily_answers(
     value: int, shown: Sequence[int], count: int, integers: RandomIntegers | None = None
 ) -> Views:
-    """Number of times one user has answered 1 up to each shown day, with fresh randomness every
-    day.
-    """
+    """Number of ones that one user has answered up to each shown day, with fresh randomness."""
     integers = integers or RandomIntegers()
     daily = ([randomise(YES_NO, value, integers) for _ in range(shown[-1])] for _ in range(count))
     return [_until(shown, answers) for answers in daily]

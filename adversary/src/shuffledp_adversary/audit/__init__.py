@@ -1,3 +1,1 @@
-"""Measuring the privacy that is really there: the clients' law, sampled exactly, run on two
-neighbouring datasets.
-"""
+"""Measurement of real privacy: the clients' exact law, run on two neighbouring datasets."""

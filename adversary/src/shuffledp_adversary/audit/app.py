@@ -1,5 +1,4 @@
-"""`shuffledp audit MECHANISM`: the parameters of `shuffledp certify MECHANISM`, small by default,
-and how hard to look.
+"""`shuffledp audit MECHANISM`: the parameters of `certify`, small by default, and the effort.
 
 The default users are few, and what an audit costs is trials: each draws one report of every user on
 either dataset.

@@ -234,8 +234,7 @@ def spec_of(question: Plan) -> Mechanism:
 
 
 def neighbours_of(question: Plan, effort: Effort, users: int) -> Neighbours:
-    """The datasets that the effort names, or the worst-looking ones at the largest distance
-    covered.
+    """The effort's datasets, or the worst-looking ones at the largest covered distance.
 
     Raises:
         UsageError: a distance that is not covered, or values outside the domain.

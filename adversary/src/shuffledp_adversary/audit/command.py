@@ -1,6 +1,4 @@
-"""An audit on its way to the screen: run with a progress bar, printed, and an error where the claim
-is broken.
-"""
+"""Command of an audit: progress bar, table, and an error if the claim is broken."""
 
 from __future__ import annotations
 

@@ -44,8 +44,7 @@ OPEN_SECONDS: Final = 600.0
 def audit_through_mixnet(
     question: Plan, effort: Effort, pool: ProcessPoolExecutor, progress: Progress | None = None
 ) -> AuditReport:
-    """Play `effort.trials` rounds on each dataset over processes of its own, and measure their
-    published answers.
+    """Run `effort.trials` rounds on each dataset over processes, and audit their answers.
 
     A round is planned by its ε, so the mechanism's own parameters are calibrated by the accountant
     for the ε that the question's would have; the claim is the largest ε in the rounds' final
@@ -97,9 +96,7 @@ async def _rounds(
     pool: ProcessPoolExecutor,
     progress: Progress | None,
 ) -> list[RoundReport]:
-    """Rounds on the first and the second dataset in turn, so that what drifts touches both
-    alike.
-    """
+    """Run rounds on both datasets in turn, so that drift affects both alike."""
     datasets = [np.array(values, dtype=np.int64) for values in pair.datasets]
     units = (question.max_distance or 1) if question.per_unit else 1
     budget = LocalBudget(

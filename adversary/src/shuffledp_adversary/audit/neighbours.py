@@ -71,8 +71,9 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
 def outcomes(
     spec: Mechanism, pair: Neighbours, counts: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The analyst's published answer in each trial of both datasets, as whole numbers for
-    `evidence.epsilon_bound`.
+    """Published answers in each trial of both datasets, as whole numbers.
+
+    They are the input of `evidence.epsilon_bound`.
 
     The estimator runs once for each different outcome.
 

@@ -89,8 +89,9 @@ def usual_trials(spec: Mechanism, trials: int) -> int:
 def one_by_one(
     spec: Mechanism, values: NDArray[np.int64], arrays: RandomArrays
 ) -> NDArray[np.int64]:
-    """The clients' own `randomise`, called for each value: a `Sampler` that takes twenty times as
-    long and more.
+    """A `Sampler` that calls the clients' own `randomise` for each value.
+
+    It takes at least twenty times as long.
     """
     answers = (randomise(spec, value, arrays.single) for value in values.ravel().tolist())
     return np.fromiter(answers, dtype=np.int64, count=values.size).reshape(values.shape)

@@ -1,6 +1,4 @@
-"""Progress of the trials of an audit or an attack: a bar on a terminal, a plain line now and then
-elsewhere.
-"""
+"""Progress of an audit's or an attack's trials: a bar on a terminal, or occasional lines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Likelihood of an answer given a value, for every mechanism, and the value that an adversary then
-guesses. Pure.
+"""Likelihood of an answer given a value, and the adversary's guess. Pure.
 
 An answer is the sum of a user's own messages: the symbol of a histogram, the number of ones of a
 sum. These are the laws that `shuffledp_core.sampling.randomisers` samples, computed in floating
@@ -39,8 +38,9 @@ _CELLS: Final = 2**22
 
 
 def guess_values(spec: Mechanism, answers: NDArray[np.int64], prior: Floats) -> NDArray[np.int64]:
-    """Guess the likeliest value for each answer: argmax of P(answer | x) prior(x), the smaller x
-    of equals.
+    """Guess the likeliest value for each answer: argmax of P(answer | x) prior(x).
+
+    Of equally likely values the smallest is taken.
 
     A uniform prior makes it the maximum-likelihood guess.
 
@@ -131,8 +131,9 @@ def _(spec: QuantisedRR, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: RRShuffle, answers: NDArray[np.int64]) -> Floats:
-    """Sum of two binomials: each of x ones stays with probability 1 - p/2, each of k - x zeros
-    turns with p/2.
+    """Sum of two binomials.
+
+    Each of x ones stays with probability 1 - p/2, each of k - x zeros turns with p/2.
     """
     from scipy.stats import binom  # here: slow to import, and every trace would wait for it
 
@@ -163,8 +164,9 @@ def _(spec: PaddedSpec, answers: NDArray[np.int64]) -> Floats:
 
 @log_likelihood.register
 def _(spec: SplitMix, answers: NDArray[np.int64]) -> Floats:
-    """The noises that lead from x to the answer modulo q, with and without wrapping around, but for
-    1e-17 of them.
+    """Noises that lead from x to the answer modulo q, with and without wrapping around.
+
+    Those left out have probability 1e-17.
     """
     law = _noise_table(spec.noise_epsilon, spec.shares)
     noise = np.asarray((answers[:, None] - np.arange(spec.domain)) % spec.modulus, dtype=np.float64)

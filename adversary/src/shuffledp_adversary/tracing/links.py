@@ -21,9 +21,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class JoinStep:
-    """An attempted join: `joined` of the `records` that left node `before` were found at
-    `after`.
-    """
+    """An attempted join: `joined` of the `records` from `before` were found at `after`."""
 
     before: str
     after: str

@@ -1,5 +1,4 @@
-"""Tracing of one round with the logs of its corrupt nodes: the adversary's data on disk and in
-memory, and its success.
+"""Tracing of one round with the logs of its corrupt nodes, and the success of it.
 
 A round's folder holds the public documents and, of a round with corrupt nodes, their logs:
 
@@ -346,9 +345,7 @@ def load_captured(folder: Path, logs: Path | None = None) -> CapturedRound:
 
 
 def trace_folder(folder: Path) -> TraceResult:
-    """The attack with all that a round's folder holds: the `shuffledp.tracers` entry point, for
-    `shuffledp demo`.
-    """
+    """Trace a round's folder with all its logs: the `shuffledp.tracers` entry point."""
     return trace_round(load_captured(folder))
 
 

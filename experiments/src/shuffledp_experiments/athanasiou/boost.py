@@ -44,8 +44,9 @@ def spec(rate: float, users: int, delta: float) -> GeoShuffle:
 
 
 def run_boost(work: RunInputs) -> Results:
-    """Theorem 4.1 as printed and as released, by n, beside both sides of the truth for changes up
-    to d_max.
+    """Theorem 4.1 as printed and as released, by n, beside both sides of the truth.
+
+    Changes are up to d_max.
     """
     delta, rows, claims = work["delta"], [], []
     for rate in work["epsilon_geo"]:
@@ -125,9 +126,7 @@ def run_boost(work: RunInputs) -> Results:
 
 
 def draw(result: Results) -> Figure:
-    """One panel for each of three ε_geo: printed against true for the smallest and the largest
-    change.
-    """
+    """One panel for each of three ε_geo: printed against true, for two largest changes."""
     rates = sorted({float(r.settings["epsilon_geo"]) for r in result.rows})  # type: ignore[arg-type]
     reach = sorted({int(r.settings["d_max"]) for r in result.rows if r.kind is Kind.CERTIFIED})  # type: ignore[call-overload]
     chosen = sorted({rates[0], rates[len(rates) // 2], rates[-1]})

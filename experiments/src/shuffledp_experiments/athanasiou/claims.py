@@ -1,5 +1,6 @@
-"""Numbers and statements in the text: users, the crossing, paddings, Theorem 3.2, two attacks, U_Q
-and the axes.
+"""Numbers and statements in the text.
+
+Users, the crossing, paddings, Theorem 3.2, two attacks, U_Q and the axes.
 """
 
 from __future__ import annotations
@@ -134,9 +135,7 @@ def bits_law(users: int, epsilon: float, delta: float) -> ErrorLaw | None:
 
 
 def run_crossing(work: RunInputs) -> Results:
-    """From how many users on RR-Shuffle has less error than Geo-Local, as printed and as
-    released.
-    """
+    """Least number of users at which RR-Shuffle errs less than Geo-Local, printed and released."""
     epsilon, rows = work["epsilon"], []
     crossing: dict[str, int] = {}
     cases = {
@@ -190,9 +189,7 @@ def run_crossing(work: RunInputs) -> Results:
 
 
 def _first_below(epsilon: float, goal: float, delta: float, enough: int) -> int:
-    """Least n for which RR-Shuffle has less error, by bisection between its first n and a known
-    one.
-    """
+    """Least n for which RR-Shuffle has less error, by bisection up to `enough`."""
     low, high = printed.fewest_users(goal, delta) - 1, enough
     while high - low > 1:
         n = (low + high) // 2
@@ -228,9 +225,7 @@ def draw_crossing(result: Results) -> Figure:
 
 
 def exact_padding(epsilon: Fraction, users: int, delta: float) -> int:
-    """Least c at which somebody's noise leaves [-c, c] with probability at most δ: what Lemma C.1
-    is after.
-    """
+    """Least c at which any noise leaves [-c, c] with probability at most δ (Lemma C.1's aim)."""
     low, high = -1, 1
     while sgdl_any_clamped(epsilon, users, high, users) > delta:
         low, high = high, 2 * high
@@ -365,8 +360,9 @@ def draw_tail(result: Results) -> Figure:
 
 
 def right_by_largest(law: ErrorLaw, users: int, distance: int) -> float:
-    """P(right guess) whether the far user holds `distance` or 0, others 0, by the largest of the
-    noisy numbers.
+    """P(right guess) whether the far user holds `distance` or 0, from the largest noisy number.
+
+    All others hold 0.
 
     Args:
         law: of one user's noise.

@@ -1,6 +1,4 @@
-"""Figure 6 and the numbers in its text: what is left of each mechanism when the shuffler is
-corrupt.
-"""
+"""Figure 6 and the numbers in its text: guarantees when the shuffler is corrupt."""
 
 from __future__ import annotations
 
@@ -68,8 +66,9 @@ PRINTED: Final[dict[str, Callable[[float, float, int], float | None]]] = {
 
 
 def true_local(spec: object, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit of what a device sends, at δ or pure, for changes up to
-    the largest value.
+    """(certified, attained) ε_L per unit of what a device sends, for all changes.
+
+    At δ, or pure.
     """
     alone = Setting(1, 1, Adjacency.METRIC)
     certified = corrupted_bounds(spec, alone, delta)
@@ -189,8 +188,9 @@ def judge_statements(epsilon: float, delta: float, users: tuple[int, ...]) -> li
 
 
 def ordered_bit(randomise: Fraction, delta: float) -> tuple[float, float]:
-    """(certified, attained) ε_L per unit where each bit is seen at its place: at d = 1 one bit is
-    all that differs.
+    """(certified, attained) ε_L per unit where each bit is seen at its place.
+
+    At d = 1 only one bit differs.
     """
     bit = RRShuffle(max_value=1, randomise=randomise)
     return corrupted_bounds(bit, Setting(1, 1), 0.0).epsilon, epsilon_bounds(

@@ -51,8 +51,9 @@ def calibrated_spec(
 
 @cache
 def least_error(epsilon: float, delta: float, width: int) -> float:
-    """A lower bound on the mean absolute error, at the worst sum, of every mechanism that is (ε, δ)
-    at distance 1.
+    """Lower bound on the mean absolute error of every (ε, δ) mechanism, at the worst sum.
+
+    The guarantee is at distance 1.
 
     Let M be one for sums 0..W, and p the law of M(s) - s with s averaged over 0..W-1; that over
     1..W differs from it by at most 1/W. Averaging HS_ε(M(s) ‖ M(s+1)) <= δ over s gives Σ_r (p(r) -

@@ -297,8 +297,7 @@ def guarantees(
 
 
 def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
-    """p-value of a chi-square test of the clients' integer samplers against the law of the error of
-    the sum.
+    """p-value of a chi-square test of the clients' samplers against the law of the sum's error.
 
     All users hold half of the largest value, which the law must be for. Randomness is the operating
     system's: another p in every run, below 1e-9 once in a billion.
@@ -426,9 +425,7 @@ def _line(axes: Axes, result: Results, series: str, name: str, **style: Any) -> 
 
 
 def run_table(work: RunInputs) -> Results:
-    """Table 2, with the exact law at the printed parameters, the released ones, and calibrated
-    plans beside it.
-    """
+    """Table 2, with exact laws at the printed and the released parameters, and calibrated plans."""
     delta, measure = work["delta"], MEASURES["mae"]
     rows: list[Row] = []
     digits: list[PaperClaim] = []
@@ -511,9 +508,7 @@ def run_table(work: RunInputs) -> Results:
 def judge_error(
     name: str, cell: str, law: ErrorLaw | None, users: int, epsilon: float, delta: float
 ) -> PaperClaim:
-    """A printed error against the exact law at the printed parameters, and against the least error
-    there is.
-    """
+    """Judge a printed error by the exact law at the printed parameters and by the least error."""
     statement = f"table 2, {name}, n = {users}, ε = {epsilon:g}: error {cell}"
     value = float(cell)
     least = least_error(epsilon, delta, users * printed.LARGEST) / users
@@ -541,9 +536,7 @@ def judge_error(
 
 
 def draw_table(result: Results) -> Figure:
-    """A group of bars for each row of the table: printed digits, the least error there is, and
-    certified plans.
-    """
+    """A group of bars for each row: printed digits, the least error, and certified plans."""
     figure, axes = drawing.panels(width=10.5, height=5.2)
     panel, places = axes[0, 0], list(TABLE_2)
     offset = {name: (i - 1.5) * 0.2 for i, name in enumerate((LOCAL, *NAMES))}

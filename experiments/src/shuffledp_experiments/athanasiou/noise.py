@@ -28,9 +28,7 @@ Integers = NDArray[np.int64]
 
 
 def log_g(points: Integers, distance: int, shape: float, ratio: float) -> Floats:
-    """ln g(r, d) of Theorem 4.1: |ln P(⌊r - d/2⌋)/P(⌊r + d/2⌋)|, so that it is about the middle of
-    the change.
-    """
+    """ln g(r, d) of Theorem 4.1: |ln P(⌊r - d/2⌋)/P(⌊r + d/2⌋)|, centred on the change."""
     left = np.floor(points - distance / 2)
     right = np.floor(points + distance / 2)
     both = sgdl_log_mass(shape, -math.log(ratio), np.concatenate([left, right]).astype(np.int64))
@@ -43,9 +41,7 @@ def per_unit(points: Integers, distances: Integers, shape: float, ratio: float) 
 
 
 def outward(points: Integers, distances: Integers, shape: float, ratio: float) -> Floats:
-    """ln(P(a)/P(a + d))/d: what a change by d costs each unit if the output is seen at a from one
-    end of it.
-    """
+    """ln(P(a)/P(a + d))/d: cost per unit of a change by d, with the output at a from one end."""
     points_seen = (np.abs(points)[:, None] + np.append(0, distances)[None, :]).astype(np.int64)
     masses = sgdl_log_mass(shape, -math.log(ratio), points_seen.ravel()).reshape(points_seen.shape)
     return np.asarray((masses[:, :1] - masses[:, 1:]) / distances, dtype=np.float64)

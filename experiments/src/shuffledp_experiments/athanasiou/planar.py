@@ -1,5 +1,6 @@
-"""The paper's second experiment, the centroid of addresses in a plane: table 3, figures 5 and 23 to
-29, and the map 22.
+"""The paper's second experiment, the centroid of addresses in a plane.
+
+Table 3, figures 5 and 23 to 29, and the map 22.
 
 Each axis is summed by itself, with ε/(r in squares · √2) and δ/2 (its Appendix D). Additive noise
 does not depend on the addresses, and that of bits hardly: the addresses only say how many bits are
@@ -209,8 +210,9 @@ def axis_law(
 def released_axis_law(
     name: str, grid: SquareGrid, epsilon: float, users: int, share: float
 ) -> ErrorLaw | None:
-    """Law of an axis's error as the released script runs it: δ = 1e-3, RR at 9/7 of ε, Geo at 11/10
-    and half of t, SGDL with n ε.
+    """Law of an axis's error as the released script runs it.
+
+    δ = 1e-3, RR at 9/7 of ε, Geo at 11/10 and half of t, SGDL with n ε.
     """
     run = grid.axis(epsilon)
     delta = printed.RELEASED_DELTA / 2
@@ -253,8 +255,9 @@ def point(
 def certified_law(
     name: str, grid: SquareGrid, epsilon: float, delta: float, users: int, d_max: int, share: float
 ) -> ErrorLaw | None:
-    """Law of the error of the best plan whose axes are certified for (ε/√2, δ/2) and changes up to
-    d_max squares.
+    """Law of the error of the best plan with axes certified for (ε/√2, δ/2).
+
+    Changes are up to d_max squares.
     """
     spec = calibrated_spec(name, grid.axis(epsilon), delta / 2, users, d_max, grid.squares)
     return None if spec is None else spec_law(spec, users, grid.squares, share)
@@ -408,9 +411,7 @@ def draw_figure(result: Results) -> Figure:
 
 
 def run_table(work: RunInputs) -> Results:
-    """Table 3, with the exact laws at the printed and the released parameters, and certified plans
-    beside it.
-    """
+    """Table 3, with exact laws at the printed and the released parameters, and certified plans."""
     grid, delta = SquareGrid(work["squares"], work["radius"]), work["delta"]
     share = share_of_ones(work.data)
     note = addresses(work.data)[1]
@@ -513,8 +514,9 @@ def run_table(work: RunInputs) -> Results:
 
 
 def least_distance(grid: SquareGrid, epsilon: float, delta: float, users: int) -> float:
-    """A lower bound on the mean Euclidean error in metres, at the worst centroid, of every
-    mechanism with (ε, δ).
+    """Lower bound on the mean Euclidean error in metres of every (ε, δ) mechanism.
+
+    The centroid is the worst one.
 
     One coordinate of its output is (ε, δ) for changes along that axis, so that its mean absolute
     error is bounded by `least_error`; and E‖(X, Y)‖ >= ‖(E|X|, E|Y|)‖ (Jensen).
@@ -533,9 +535,7 @@ def judge_distance(
     grid: SquareGrid,
     least: float,
 ) -> PaperClaim:
-    """A printed distance against the exact law at the printed parameters, and against the least
-    there is.
-    """
+    """Judge a printed distance by the exact law at the printed parameters and by the least one."""
     statement = f"table 3, {name}, n = {users}, ε = {epsilon:g}: {cell} m"
     value = float(cell)
     if value + rounding(cell) < least:
@@ -636,8 +636,9 @@ def run_map(work: RunInputs) -> Results:
 
 
 def _map_cells(x: Floats, y: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Edges of the map's cells and their counts, NaN where there are none, from the centres of
-    those with addresses.
+    """Edges of the map's cells and their counts, from the centres of cells with addresses.
+
+    Counts are NaN where there are none.
     """
     edges, places = [], []
     for centres, (low, high) in zip((x, y), (BOX[1], BOX[0]), strict=True):

@@ -125,9 +125,7 @@ def geo_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -
 
 
 def sgdl_spec(epsilon: float, delta: float, users: int, largest: int = LARGEST) -> SGDLShuffle:
-    """SGDL-Shuffle as the paper runs it for ε, with the padding of Lemma C.1, which is too small
-    (S13).
-    """
+    """SGDL-Shuffle as the paper runs it for ε, with Lemma C.1's padding (too small: S13)."""
     rate = rational(epsilon)
     return SGDLShuffle(
         max_value=largest,

@@ -1,6 +1,4 @@
-"""Three statements of the text and the appendices that are wrong as written, decided by exact
-counting.
-"""
+"""Three statements of the text and the appendices that are wrong, by exact counting."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def revealing_delta(delta: float, changed: int) -> float:
 
 
 def bit_variance(randomise: float, bit: int) -> float:
-    """Variance of a randomised bit, from its law: it is replaced by a fair coin with probability
-    `randomise`.
-    """
+    """Variance of a bit that is replaced by a fair coin with probability `randomise`."""
     mean = randomise / 2 + (1 - randomise) * bit
     return mean - mean**2
 

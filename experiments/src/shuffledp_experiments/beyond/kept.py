@@ -83,8 +83,9 @@ def _run_n16(work: RunInputs) -> Results:
 
 
 def errors(spec: RapporHistogram, users: int, times: int) -> tuple[float, float]:
-    """Standard error of a count that no user holds, over the mean of `times` rounds: of fresh
-    responses, and of kept ones.
+    """Standard error of a count that no user holds, as the mean of `times` rounds.
+
+    Of fresh responses, and of kept ones.
     """
     gap = float(spec.when_one - spec.when_zero)
     half = float(spec.fake / 2)

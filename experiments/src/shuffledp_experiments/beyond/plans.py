@@ -46,8 +46,9 @@ class Offer:
 
 
 def offers(users: int, largest: int, epsilon: float) -> dict[str, Offer]:
-    """Every mechanism for a sum of `users` values in {0..largest}, at certified (ε, δ) under
-    standard adjacency.
+    """All mechanisms for a sum of `users` values in {0..largest}, at certified (ε, δ).
+
+    Standard adjacency.
     """
     offered = {
         name: _offer(spec, users)
@@ -81,16 +82,13 @@ def krr(users: int, symbols: int, epsilon: float) -> KRRHistogram:
 
 
 def bits(users: int, epsilon: float) -> RRShuffle:
-    """rr-shuffle of one bit for each bin of a histogram: a changed value changes two bins, which
-    compose.
-    """
+    """rr-shuffle of one bit per bin: a changed value changes two bins, which compose."""
     return cast("RRShuffle", calibrated_spec("rr-shuffle", users, 1, epsilon, rounds=2))
 
 
 @cache
 def shared(users: int, largest: int, epsilon: float, honest: int | None = None) -> SGDLShuffle:
-    """sgdl-shuffle at a pure ε: shares for all honest users, and the padding that the rest of δ
-    pays for.
+    """sgdl-shuffle at a pure ε: shares for all honest users, padding paid for by the rest of δ.
 
     Quicker than a calibration, whose error it has within 1e-4.
     """
@@ -140,8 +138,9 @@ def envelope_bytes(spec: Mechanism) -> int:
 
 
 def sum_variance(spec: KRRHistogram) -> float:
-    """Variance that one report adds to the sum Σ s c_s of the debiased counts, users spread evenly
-    over the values.
+    """Variance that one report adds to the sum Σ s c_s of the debiased counts.
+
+    Users are spread evenly over the values.
     """
     values = np.arange(spec.symbols, dtype=np.float64)
     blanket = float(spec.blanket)

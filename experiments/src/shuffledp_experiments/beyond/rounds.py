@@ -57,9 +57,7 @@ def _run_n7(work: RunInputs) -> Results:
 
 
 def _worth(rows: list[Row], local: float, users: int) -> str:
-    """For how many rounds the shuffled ones together cost less than one report without a
-    shuffler.
-    """
+    """Numbers of rounds that, shuffled, cost less than one report without a shuffler."""
     composed = [
         (float(row.x), row.y)
         for row in rows
@@ -160,8 +158,9 @@ def _run_n14(work: RunInputs) -> Results:
 
 
 def _share_variance(people: int, drawn: int, symbols: int, blanket: float) -> float:
-    """Variance of the estimated share of one of k equally frequent symbols: of the draw, and of the
-    randomisers.
+    """Variance of the estimated share of one of k equally frequent symbols.
+
+    From the draw and from the randomisers.
     """
     share = 1 / symbols
     q = blanket / symbols

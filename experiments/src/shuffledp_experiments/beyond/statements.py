@@ -1,6 +1,4 @@
-"""Published statements against both sides of the truth: by the number of users (n1), and by the
-distance (n2).
-"""
+"""Published statements against both sides of the truth, by users (n1) and distance (n2)."""
 
 from __future__ import annotations
 
@@ -137,7 +135,7 @@ def _theorem_71() -> PrintedStatement:
         randomise = Fraction(math.ceil(expected / (users * largest) * 2**20), 2**20)
         return RRShuffle(max_value=largest, randomise=randomise) if randomise < 1 else None
 
-    def printed(users: int) -> float | None:
+    def printed_epsilon(users: int) -> float | None:
         mechanism = spec(users)
         return None if mechanism is None else rr.published_epsilon(mechanism, 1, DELTA)
 
@@ -152,7 +150,7 @@ def _theorem_71() -> PrintedStatement:
         return Bounds(exact.epsilon, single_bit.attained, None, exact.basis)
 
     return PrintedStatement(
-        "Athanasiou 2025, Thm 7.1 (ε_L)", {"ε_S": shuffled, "k": largest}, printed, truth,
+        "Athanasiou 2025, Thm 7.1 (ε_L)", {"ε_S": shuffled, "k": largest}, printed_epsilon, truth,
         why="unary bits are ordered: which one could differ is known (S10)",
     )  # fmt: skip
 
@@ -225,7 +223,7 @@ _HIGHEST: Final = 2.0
 def _strong() -> PrintedStatement:
     spec, _ = krr_histogram(10, 1.0)
 
-    def printed(users: int) -> float | None:
+    def printed_epsilon(users: int) -> float | None:
         low, high = 0.0, _HIGHEST
         if strong_adversary_delta(spec, users, high) > DELTA:
             return (
@@ -240,7 +238,7 @@ def _strong() -> PrintedStatement:
             )
         return high
 
-    return _krr_statement("Koskela 2021, strong adversary", {"ε0": 1.0, "k": 10}, printed)
+    return _krr_statement("Koskela 2021, strong adversary", {"ε0": 1.0, "k": 10}, printed_epsilon)
 
 
 STATEMENTS: Final[Mapping[str, Callable[[], PrintedStatement]]] = {

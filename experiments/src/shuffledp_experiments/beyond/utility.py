@@ -1,6 +1,4 @@
-"""Utility at one true guarantee: error by ε (n3), error against messages and bytes (n4), and by
-symbols (n12).
-"""
+"""Utility at one true guarantee: by ε (n3), by messages and bytes (n4), by symbols (n12)."""
 
 from __future__ import annotations
 
@@ -393,9 +391,7 @@ the worst: k-RR errs most where all hold it, Hadamard response where none does."
 
 
 def _notes_n12(rows: list[Row], of: str) -> list[str]:
-    """Which errs least without a curator, and from which k on Hadamard response errs less than
-    k-RR.
-    """
+    """Mechanism with the least error, and the k from which Hadamard response beats k-RR."""
     error = {(row.series, row.x): row.y for row in rows}
     other = "hadamard-histogram"
     names = ("rr-shuffle for each bin", "k-RR", other)

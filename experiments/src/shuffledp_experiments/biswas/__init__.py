@@ -1,5 +1,6 @@
-"""Biswas, Jung and Palamidessi 2022, 2023 (papers 000 and 001): tables and figures about
-k-randomised response.
+"""Tables and figures about k-randomised response of Biswas, Jung and Palamidessi.
+
+Papers 000 and 001, of 2022 and 2023.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Other papers' bounds in the form in which the tables of Biswas et al. seem to evaluate them: none
-is a bound here.
+"""Other papers' bounds in the form in which the tables of Biswas et al. seem to use them.
+
+None is a bound here.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def feldman_form_base_2(group: Group, epsilon: float) -> float:
 
 
 def feldman_form_unsquared(group: Group, epsilon: float) -> float:
-    """δ of ε = √((1 - e^-ε0) e^ε0 ln(1/δ)/n): the same with 1 - e^-ε0 under the root, where it does
-    not belong.
+    """δ of ε = √((1 - e^-ε0) e^ε0 ln(1/δ)/n), with a misplaced factor under the root.
+
+    1 - e^-ε0 does not belong there.
     """
     return math.exp(-group.users * epsilon**2 / math.expm1(group.epsilon0))
 

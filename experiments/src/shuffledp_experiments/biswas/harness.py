@@ -1,5 +1,4 @@
-"""One harness for all utility figures: rounds of k-RR, the Gaussian mechanism, and the estimators
-of both.
+"""Harness of all utility figures: rounds of k-RR, the Gaussian mechanism, their estimators.
 
 Utility is compared at equal certified (ε, δ). The papers give both mechanisms the ε of the
 randomiser, ε0: for it the shuffled histogram has δ = 0 exactly, which no Gaussian has, and at any δ
@@ -93,8 +92,7 @@ class Contest:
         return _sigma(self.group.epsilon0)
 
     def play(self, truth: Integers, generator: np.random.Generator) -> Mapping[str, Floats]:
-        """Histograms that each way to publish one gives, in users, of the shape of `truth`, (runs,
-        k).
+        """Histograms by each way of publishing, in users, of the shape of `truth`, (runs, k).
 
         A count is what was sent truthfully and what the blanket added: as many laws as symbols, no
         loop over users.
@@ -116,9 +114,7 @@ class Contest:
         }
 
     def rows(self, name: str) -> list[Row]:
-        """ε of the shuffled histogram, both sides, and of the Gaussian that the papers set beside
-        it.
-        """
+        """ε of the shuffled histogram, both sides, and of the papers' Gaussian."""
         sides, settings = self.epsilon, {**self.group.settings(), "delta": DELTA}
 
         def row(series: str, kind: Kind, value: float) -> Row:
@@ -181,8 +177,9 @@ def contest_rows(
 
 
 def exact_law(contest: Contest, at_x0: int) -> tuple[Floats, Floats]:
-    """Law of the inverted count of a symbol that `count` users hold: |error| as a share of the
-    users, and probabilities.
+    """Law of the inverted count of a symbol that `count` users hold.
+
+    |error| as a share of the users, and probabilities.
 
     The count is Bin(n_x0, p) + Bin(n - n_x0, q), convolved over twelve standard deviations of each.
     """
@@ -211,8 +208,7 @@ def summary(errors: Floats, law: Floats) -> tuple[float, float, float]:
 def exact_sampler_agrees(
     contest: Contest, truth: Integers, generator: np.random.Generator
 ) -> float:
-    """p of a chi-square test of the clients' integer sampler against the law, for the users of one
-    dataset.
+    """p of a chi-square test of the clients' integer sampler against the law, for one dataset.
 
     How far the answer lies from the value, modulo k, has one law for all values: p at 0 and q
     elsewhere.
@@ -239,8 +235,9 @@ def sampler_rows(contest: Contest, truth: Integers, generator: np.random.Generat
 
 
 def within(published: float, errors: Floats) -> bool:
-    """Test whether a published figure lies among the simulated ones, with half their range to
-    spare at either end.
+    """Test whether a published figure lies among the simulated ones.
+
+    Half their range is allowed at either end.
     """
     spare = (errors.max() - errors.min()) / 2
     return bool(errors.min() - spare <= published <= errors.max() + spare)

@@ -1,5 +1,6 @@
-"""The papers' synthetic data, N(0, 2) over fifteen symbols: total variation by n, and single
-bins.
+"""The papers' synthetic data, N(0, 2) over fifteen symbols.
+
+Total variation by n, and single bins.
 """
 
 from __future__ import annotations
@@ -184,8 +185,9 @@ _APART: Final = "IBU, iterated against closed form"
 
 
 def _iterate_update(work: RunInputs, users: int) -> Row:
-    """How far the update's steps end from the limit that is drawn as IBU, on one dataset, in users
-    of one bin.
+    """Distance between the update's last step and the limit drawn as IBU, on one dataset.
+
+    In users of one bin.
     """
     contest = _contest(work, users)
     generator = work.generator("iterated", users)
@@ -251,8 +253,7 @@ def single_bins(
     digits: Mapping[int, tuple[float, float]],
     first: int,
 ) -> tuple[list[Row], list[PaperClaim]]:
-    """|π̂ - π| of single bins of one dataset: exact laws, simulated ones where none is known, and
-    the published draws.
+    """|π̂ - π| of single bins of one dataset: exact or simulated laws, and published draws.
 
     Args:
         work: for its generator.

@@ -17,9 +17,7 @@ _ROUNDED = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The users of one row of a table: n, k, the local parameter ε0 in nats, and n_x0 where it is
-    not 0.8 n.
-    """
+    """Users of one row of a table: n, k, ε0 in nats, and n_x0 where it is not 0.8 n."""
 
     users: int
     symbols: int

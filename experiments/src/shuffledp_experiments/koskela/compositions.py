@@ -1,5 +1,6 @@
-"""Figures 1 to 3: several rounds of any local randomiser and of k-RR, against what is certified and
-attained.
+"""Figures 1 to 3: several rounds of any local randomiser and of k-RR.
+
+Against what is certified and attained.
 """
 
 from __future__ import annotations

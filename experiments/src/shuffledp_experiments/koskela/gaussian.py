@@ -104,8 +104,7 @@ def _between(edges: Floats) -> Floats:
 def shuffled_gaussian(
     sigma: float, users: int, epsilon: float, count: int = 600
 ) -> tuple[float, float]:
-    """δ of shuffled Gaussian noise where one user's value moves from 0 to 1 and all others hold 0,
-    from both sides.
+    """δ of shuffled Gaussian noise for one user's change from 0 to 1 among zeros, both sides.
 
     The ratio of the two densities is the mean of n independent V = exp((z - 1/2)/σ²), so that the
     hockey-stick divergence is E[(mean V - e^ε)_+], or E[(1 - e^ε mean V)_+] in the other order, of
@@ -140,9 +139,7 @@ def _draw(masses: Floats, values: Floats) -> Draw:
 def by_hand(
     sigma: float, users: int, epsilon: float, runs: int, generator: np.random.Generator
 ) -> tuple[float, float]:
-    """δ of the same pair by Monte Carlo in n dimensions, and its standard error: what the paper
-    does.
-    """
+    """δ of the pair by Monte Carlo in n dimensions, as in the paper, and its standard error."""
     noise = generator.normal(0.0, sigma, (runs, users))
     ratio = np.exp((noise - 0.5) / sigma**2).mean(axis=1)
     growth = math.exp(epsilon)

@@ -1,5 +1,4 @@
-"""Pairs of laws that a change of one value gives, outcome by outcome, and their adaptive
-composition from below.
+"""Pairs of laws of a changed value, and their adaptive composition from below.
 
 A concrete dataset's pair is attained: what it costs is never above the truth. Outcomes may be
 merged, losses moved down and masses dropped: each lowers every hockey-stick divergence, so that
@@ -54,9 +53,7 @@ class LawPair:
         return type(self)(self.second, self.first, self.without)
 
     def sample(self, rate: Fraction) -> Self:
-        """The pair where a random subset reports, the changed user among them with chance
-        `rate`.
-        """
+        """The pair where a random subset reports, the changed user with chance `rate`."""
         share = float(rate)
         rest = (1 - share) * self.without
         return type(self)(share * self.first + rest, share * self.second + rest, self.without)
@@ -67,8 +64,9 @@ class LawPair:
 
 
 def third_symbol(symbols: int, p: float, q: float, honest: int) -> LawPair:
-    """k-RR, k >= 3, all others holding a third symbol: the law of the counts of x0 and x1, the rest
-    merged (K5).
+    """k-RR, k >= 3, others at a third symbol: the law of the counts of x0 and x1 (K5).
+
+    All other counts are merged.
 
     Args:
         symbols: k.
@@ -84,8 +82,9 @@ def third_symbol(symbols: int, p: float, q: float, honest: int) -> LawPair:
 
 
 def clones(epsilon0: float, honest: int, cell: float) -> LawPair:
-    """The pair of Feldman, McMillan and Talwar, Theorem 3.1: clones of either value with chance
-    `cell` each (K10).
+    """The pair of Feldman, McMillan and Talwar, Theorem 3.1.
+
+    Clones of either value with chance `cell` each (K10).
 
     Args:
         epsilon0: local parameter, nats.
@@ -104,8 +103,9 @@ def clones(epsilon0: float, honest: int, cell: float) -> LawPair:
 
 @lru_cache(maxsize=2)
 def _cells(honest: int, q: float) -> tuple[Floats, Floats, Floats]:
-    """Count a and b of a multinomial law (h; q, q, 1 - 2q) and their chances, but for windows of
-    1e-22.
+    """Counts a and b of a multinomial law (h; q, q, 1 - 2q) and their probabilities.
+
+    Windows leave out 1e-22.
     """
     outer = binomial_window(honest, q, TAIL)
     rows = [binomial_window(honest - int(a), q / (1 - q), TAIL) for a in outer.support]
@@ -135,8 +135,9 @@ class LossGrid:
 
     @classmethod
     def of(cls, pair: LawPair, points: int = POINTS, *, nearest: bool = False) -> Self:
-        """The losses of one round, each moved down to a multiple of the gap, or to the nearest,
-        which is no bound.
+        """Losses of one round, each moved down to a multiple of the gap.
+
+        With `nearest`, to the nearest multiple, which is no bound.
         """
         losses = np.log(pair.first / pair.second)
         order = np.argsort(losses)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 def lemma_6(epsilon0: float, users: int, tolerance: float) -> tuple[int, float]:
-    """Number of terms that Lemma 6 keeps of the clones' law, and the mass that it leaves out,
-    exactly.
+    """Number of terms that Lemma 6 keeps of the clones' law, and the exact mass of the others.
 
     Kept are numbers C of clones within (n-1)(e^-ε0 ± √(ln(4/τ)/(2(n-1)))), and for each of them
     halves A within C (1/2 ± √(ln(4/τ)/(2C))): Hoeffding's inequality, τ/2 for each.

@@ -1,6 +1,4 @@
-"""Section 9.2: what Theorem 9.4 promises of shuffling, and the noise that Cheu's sum needs (Theorem
-9.6).
-"""
+"""Section 9.2: Theorem 9.4's amplification, and the noise of Cheu's sum (Theorem 9.6)."""
 
 from __future__ import annotations
 

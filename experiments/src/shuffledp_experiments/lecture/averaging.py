@@ -53,8 +53,9 @@ def majority(truth: float, days: int) -> float:
 
 
 def right_by_blurred(chances: Chances, days: int) -> float:
-    """Chance that the best guess from `days` RAPPOR reports of one bit is right: the kept bit,
-    blurred afresh.
+    """Chance that the best guess of a bit from `days` RAPPOR reports is right.
+
+    The permanent bit is blurred again in each report.
     """
     ones = np.arange(days + 1)
     binomials = [
@@ -69,8 +70,9 @@ def right_by_blurred(chances: Chances, days: int) -> float:
 
 
 def run_daily(work: RunInputs) -> Results:
-    """Right guesses and ε by days: fresh answers, a remembered one, a remembered one blurred, and a
-    small round.
+    """Right guesses and ε by days.
+
+    Fresh answers, a memoised one, a memoised one that is blurred, and a small round.
     """
     shown, days, yes = work["shown days"], work["days"], work["yes"]
     one_day = corrupted_bounds(YES_NO, Setting(1, 1), 0.0).epsilon

@@ -1,5 +1,6 @@
-"""Sections 9.1 and 9.2.1: the mean of bits and of bounded values, in every model, and shuffled
-Laplace noise.
+"""Sections 9.1 and 9.2.1: means of bits and of bounded values in every model.
+
+Shuffled Laplace noise, too.
 """
 
 from __future__ import annotations
@@ -45,24 +46,24 @@ DRAWN: Final = 10_000
 
 
 def calibrated_bit(epsilon: float, delta: float, users: int) -> RRShuffle:
-    """The shuffled bit (rr-shuffle over {0, 1}) with the least noise that is certified as (ε,
-    δ).
-    """
+    """The shuffled bit (rr-shuffle over {0, 1}) with the least certified noise for (ε, δ)."""
     return cast(
         "RRShuffle", calibrate("rr-shuffle", Target(epsilon, delta, users, users, max_value=1))
     )
 
 
 def local_error(epsilon: float, users: int) -> float:
-    """Standard error of the mean of n bits by randomised response at ε: e^(ε/2)/((e^ε - 1) √n), for
-    every dataset.
+    """Standard error of the mean of n bits by randomised response at ε.
+
+    e^(ε/2)/((e^ε - 1) √n), for every dataset.
     """
     return math.exp(epsilon / 2) / (math.expm1(epsilon) * math.sqrt(users))
 
 
 def least_local_error(epsilon: float, users: int) -> float:
-    """Lower bound of the root mean square error of every ε-LDP protocol, uniform bits (the proof of
-    Theorem 9.2).
+    """Lower bound of the root mean square error of every ε-LDP protocol.
+
+    For uniform bits, by the proof of Theorem 9.2.
 
     Given the transcript the bits are independent, each 1 with a chance from 1/(1 + e^ε) to e^ε/(1 +
     e^ε), so that no estimate errs less than their mean's own deviation: at least e^(ε/2)/((1 + e^ε)
@@ -104,8 +105,9 @@ def run_bits(work: RunInputs) -> Results:
 
 
 def exact_agreement(work: RunInputs) -> str:
-    """Compare the clients' own sampler of the shuffled bit with the exact law, by chi-square, at
-    the first ε and n.
+    """Compare the clients' sampler of the shuffled bit with the exact law, by chi-square.
+
+    At the first ε and n.
     """
     epsilon, users, draws = work["ε"][0], work["n"][0], work["exact draws"]
     plan = calibrated_bit(epsilon, work["δ"], users)
@@ -215,8 +217,9 @@ def worst_one_bit(epsilon: float) -> float:
 
 
 def report_bits(epsilon: float, largest: int) -> float:
-    """Entropy, in bits, of Laplace noise of scale m/ε rounded to whole numbers: what a report of it
-    takes at least.
+    """Entropy, in bits, of Laplace noise of scale m/ε rounded to whole numbers.
+
+    A report of it takes at least that many.
     """
     rate = epsilon / largest
     # P(0) = 1 - e^(-rate/2); P(±j) = sinh(rate/2) e^(-rate j).
@@ -319,8 +322,9 @@ def draw_one_bit(result: Results) -> Figure:
 
 
 def largest_local(epsilon: float, delta: float, users: int) -> tuple[float, float]:
-    """ε0 of the weakest local randomiser that shuffling certifies as (ε, δ), and one that no ε0-LDP
-    proof can exceed.
+    """ε0 of the weakest local randomiser that shuffling certifies as (ε, δ), from both sides.
+
+    The second value cannot be exceeded by any ε0-LDP proof.
 
     The second is where a concrete randomiser attains ε: above it no bound for every ε0-LDP
     randomiser holds.

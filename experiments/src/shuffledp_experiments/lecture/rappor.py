@@ -1,5 +1,4 @@
-"""RAPPOR for whole arrays of users: its sampler, and its decoding (Erlingsson, Pihur and Korolova
-2014).
+"""RAPPOR for arrays of users: sampler and decoding (Erlingsson, Pihur, Korolova 2014).
 
 For simulations only: a pseudo-random generator is no source of privacy.
 `shuffledp_privacy.local.rappor` has the ε.
@@ -71,8 +70,7 @@ def filters(values: Sequence[str], bits: int, hashes: int, cohorts: int = 1) -> 
 
 @dataclass(slots=True)
 class RapporClients:
-    """Users who remember: the permanent response to a value is drawn once, at its first use, and
-    kept.
+    """Users who memoise: the permanent response to a value is drawn once and kept.
 
     Attributes:
         chances: f, p and q.
@@ -107,9 +105,7 @@ class RapporClients:
         return np.asarray(rows[row_of_user[users]])
 
     def reports(self, values: Integers) -> Bits:
-        """One day: a fresh instantaneous response of every user to her value, shape (users,
-        bits).
-        """
+        """One day: a fresh instantaneous response of every user, shape (users, bits)."""
         answers = np.empty((values.size, self.filters.shape[2]), dtype=bool)
         for value in np.unique(values).tolist():
             users = np.flatnonzero(values == value)
@@ -136,8 +132,9 @@ def bit_shares(chances: Chances, reports: Bits, cohorts: Integers, count: int) -
 
 
 def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
-    """Shares of the candidate strings: non-negative lasso, then non-negative least squares on what
-    it selects.
+    """Decode shares of candidate strings: non-negative lasso, then least squares.
+
+    Non-negative least squares run on what the lasso selects.
 
     Lasso minimises ‖Xs - y‖²/2 + λ Σ s over s >= 0. With y - λ X (XᵀX)⁻¹ 1 in the place of y least
     squares has the same gradient, so that it is the lasso.
@@ -168,8 +165,9 @@ def decode(shares: Floats, candidates: Bits, penalty: float = 0.0) -> Floats:
 
 
 def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
-    """λ that keeps strings without users out: √(2 ln S) deviations of the noise that reaches one
-    string's column.
+    """λ that excludes strings without users.
+
+    √(2 ln S) deviations of the noise that reaches one string's column.
     """
     cohorts, strings, _ = candidates.shape
     low, high = chances.report_chances
@@ -179,8 +177,9 @@ def usual_penalty(chances: Chances, users: int, candidates: Bits) -> float:
 
 
 def log_ratio(chances: Chances, days: int) -> float:
-    """Exact pure ε of one bit's `days` reports, nats: the larger of the two log ratios, all ones or
-    all zeros.
+    """Exact pure ε of one bit's `days` reports, nats.
+
+    The larger of the two log ratios, all ones or all zeros.
 
     Given the kept bit reports are independent, so that the ratio of likelihoods is monotone in the
     number of ones.

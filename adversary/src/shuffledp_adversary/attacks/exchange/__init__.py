@@ -1,3 +1,1 @@
-"""Attacks of malicious mix nodes: tampering with onions (`tampering`), in real rounds (`rounds`),
-judged (`attack`).
-"""
+"""Attacks of malicious mix nodes: tampering with onions, real rounds, and findings."""

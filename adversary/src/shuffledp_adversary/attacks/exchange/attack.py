@@ -129,8 +129,9 @@ def run_exchange(
     culprits: str = "1",
     tamperings: int = 0,
 ) -> AttackReport:
-    """Run every tampering once at each position in real rounds, and the unguarded ones `trials`
-    times in process.
+    """Run every tampering in real rounds, and the unguarded ones in process.
+
+    Each position gets one real round; `trials` rounds are played in process.
 
     With `mix` "verified" the rounds are such, and nothing is played in process.
 
@@ -176,8 +177,9 @@ def run_exchange(
 
 
 async def play(folder: Path, stages: Stages) -> tuple[list[Observation], dict[str, str | None]]:
-    """Play all real rounds on one system: an observation of each, and the refusals at the door
-    (see `knock`).
+    """Play all real rounds on one system.
+
+    Returns an observation of each round, and the refusals at the door (see `knock`).
     """
     scenarios = [
         (name, position) for name, positions in SCENARIOS.items() for position in positions
@@ -309,8 +311,9 @@ def _at_the_door(refusals: dict[str, str | None]) -> list[Finding]:
 
 
 def _in_process(trials: int, confidence: float, stages: Stages) -> list[Finding]:
-    """Findings of the in-process attacks with and without one check, and with every bit of an onion
-    flipped.
+    """Findings of the in-process attacks, with and without one check.
+
+    Every bit of an onion is flipped as well.
     """
     runs: list[tuple[str, bool, Callable[[], unguarded.Pointing]]] = [
         (

@@ -111,8 +111,9 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
 async def observe_culprits(
     system: LocalSystem, layer: int, users: int, culprits: int
 ) -> CulpritsObservation:
-    """Play one whole verified round of honest nodes with `culprits` users whose first message fails
-    to decrypt at `layer`.
+    """Play one verified round of honest nodes with `culprits` cheating users.
+
+    The first message of each culprit fails to decrypt at `layer`.
     """
     # One more than there are: a round that is full would close by itself, before the clock below is
     # read.

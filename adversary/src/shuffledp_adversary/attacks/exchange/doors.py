@@ -30,9 +30,7 @@ AGAIN: Final = "the same submission again"
 
 
 async def crowd_out(system: LocalSystem, orders: Orders) -> Observation:
-    """Play a round whose entry node admits only the victim and accomplices who are not
-    enrolled.
-    """
+    """Play a round whose entry node admits the victim and unenrolled accomplices only."""
     own_enrolment = _unknown_enrolment(system)
     orders.let_in(own_enrolment.public_key)
     orders.give(CROWD)
@@ -90,8 +88,9 @@ async def knock(system: LocalSystem) -> tuple[dict[str, str | None], Observation
 
 
 async def _require_refused(tampered: TamperedRound) -> None:
-    """Check that another honest user is refused, because the round is full or over: it holds no
-    receipt.
+    """Check that another honest user is refused and holds no receipt.
+
+    The round is full or over.
     """
     if await _refusal(tampered, tampered.prepare(1, tampered.enrolment)[0]) is None:
         raise ValueError("a user got in who should have been turned away")

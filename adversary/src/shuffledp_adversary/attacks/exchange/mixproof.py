@@ -1,6 +1,4 @@
-"""The exchange attack on rounds whose mixing can be verified: who notices, who is named, and
-whether it goes on.
-"""
+"""The exchange attack on rounds with verified mixing: who notices, and who is named."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ _LESSON: Final = (
 
 @dataclass(frozen=True)
 class MixproofObservation:
-    """One tampered round: what was seen of it, and the words of the party that stopped it, if any
-    did.
+    """One tampered round: its observation, and the stated reason of the party that stopped it.
 
     `framed` counts the users whom the published history names; every user of the round is honest.
     """
@@ -131,8 +128,7 @@ class ClaimObservation:
 
 
 def run_mixproof(users: int, culprits: str, tamperings: int) -> AttackReport:
-    """Run every tampering once at each position in real verified rounds, and users who cheat at
-    each layer.
+    """Run every tampering at each position in real verified rounds, and users who cheat.
 
     Then random ones, by a node at each position and by a user.
 
@@ -230,9 +226,7 @@ async def _open(system: LocalSystem, position: int) -> TamperedRound:
 async def observe_node(
     system: LocalSystem, orders: Orders, tampering: str, position: int
 ) -> MixproofObservation:
-    """Play one whole verified round in which the malicious node, at this position, carries out its
-    order.
-    """
+    """Play one verified round in which the malicious node carries out its order."""
     orders.give(tampering)
     tampered = await _open(system, position)
     await tampered.submit()

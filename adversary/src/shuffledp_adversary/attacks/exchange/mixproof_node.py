@@ -168,9 +168,7 @@ def _victim(live: LiveRound, records: Sequence[bytes]) -> list[bytes]:
 def _crowd(
     live: LiveRound, identity: Identity, header: BatchHeader, leave: Callable[[list[bytes]], None]
 ) -> BatchHeader:
-    """List the victim and made-up users whose credentials are not enrolled, and mix these
-    honestly.
-    """
+    """List the victim and made-up, unenrolled users, and mix these honestly."""
     geometry = live.require_terms().geometry
     mixing = _terms(live)
     spooled = live.folder.envelopes.read_bytes()[: geometry.envelope_bytes]

@@ -1,6 +1,4 @@
-"""A malicious node: the shuffler's own code, with the output of its mixing tampered with before it
-is signed.
-"""
+"""A malicious node: the shuffler's own code, which tampers with its output before it signs."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ class Orders:
             write_atomic(self.folder / "order", order.encode())
 
     def let_in(self, enrolment_key: bytes) -> None:
-        """Name an enrolment key of the adversary's own: holders of its credentials are
-        accomplices.
-        """
+        """Name the adversary's own enrolment key: holders of its credentials are accomplices."""
         make_folder(self.folder)
         (self.folder / "accomplices").write_bytes(enrolment_key)
 

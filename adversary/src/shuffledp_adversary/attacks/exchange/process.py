@@ -1,5 +1,6 @@
-"""Process of a mix node that cheats on order: `python -m` this module with `--orders FOLDER
---config FILE`.
+"""Process of a mix node that cheats on order.
+
+`python -m` this module with `--orders FOLDER --config FILE`.
 
 It is the real node in every respect but one: after it has mixed, it tampers with its output as the
 file `order` in its orders folder says (a name of `tampering.TAMPERINGS`; no file: honest), and

@@ -1,5 +1,6 @@
-"""Random changes of what parties of a verified round put out: any field, any bit, and records that
-keep the sum.
+"""Random changes of the data of a verified round's parties.
+
+Any field, any bit, and records that keep the sum of the keys.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ def change_field(value: ValueT, draw: Random) -> ValueT:
 
 
 def change_records(records: Sequence[bytes], draw: Random) -> list[bytes]:
-    """A batch of at least two records with one or two of them changed, with or without keeping the
-    sum of the keys.
-    """
+    """Change one or two of at least two records, with or without keeping the sum of the keys."""
     changed = list(records)
     (first, second) = draw.sample(range(len(records)), 2)
     keys = Element(records[first][:WIDTH]), Element(records[second][:WIDTH])

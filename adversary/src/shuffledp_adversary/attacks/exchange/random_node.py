@@ -1,5 +1,6 @@
-"""A malicious node of a verified round that deviates once, at random, and otherwise follows the
-protocol.
+"""A malicious node of a verified round that deviates once, at random.
+
+Otherwise it follows the protocol.
 
 Most of the time it signs its changed output again. The deviation may also be a wrong step of a
 trace, or an accusation of a record that decrypts.

@@ -1,5 +1,6 @@
-"""Random tampering in real verified rounds, by one node at each position and by a user: who
-notices, and who is named.
+"""Random tampering in real verified rounds: who notices, and who is named.
+
+One node at each position tampers, or a user does.
 
 Each round has one user who works with whoever tampers: one of its messages does not decrypt at the
 analyst, so that every node answers for a step.
@@ -65,8 +66,9 @@ _NAMED: Final = re.compile(r"\b(node \d+|analyst|user [0-9a-f]{64}): ")
 
 @dataclass(frozen=True)
 class RandomObservation:
-    """One round: who tampered (`node 2`, or a user), the number by which it was drawn, and what
-    became of it.
+    """One round: who tampered, the number by which the change was drawn, and the outcome.
+
+    `by` is `node 2`, or a user.
 
     `outcome` is one of `GOOD`, or "unnoticed" or "framed", which break a promise; `reason` is why
     the round ended.
@@ -128,29 +130,27 @@ async def _judge(
     name = cheat.identity().name
     culprits = {culprit, f"user {name}"}
 
-    def seen(outcome: str, reason: str | None) -> RandomObservation:
+    def conclude(outcome: str, reason: str | None) -> RandomObservation:
         return RandomObservation(culprit, seed, outcome, reason)
 
     if result.outcome != Outcome.PUBLISHED:
         named = _NAMED.search(result.reason or "")
         if named is None:
-            return seen(NO_ANSWER, result.reason)
-        return seen(CAUGHT if named[1] in culprits else FRAMED, result.reason)
+            return conclude(NO_ANSWER, result.reason)
+        return conclude(CAUGHT if named[1] in culprits else FRAMED, result.reason)
     board = await played.board(result)
     complaints = [played.complaint(signed, board, user) for user in range(HONEST)]
     missed = [error for error in complaints if error is not None]
     if missed:
-        return seen(UNNOTICED, str(missed[0]))
+        return conclude(UNNOTICED, str(missed[0]))
     excluded = await named_in(played, signed)
     if excluded - {name}:
-        return seen(FRAMED, f"excluded: {', '.join(sorted(excluded - {name}))}")
-    return seen(CAUGHT if excluded and culprit == USER else HARMLESS, None)
+        return conclude(FRAMED, f"excluded: {', '.join(sorted(excluded - {name}))}")
+    return conclude(CAUGHT if excluded and culprit == USER else HARMLESS, None)
 
 
 def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSubmission:
-    """A submission with one thing wrong: a field of the claim, the records, or what one of them
-    says at a layer.
-    """
+    """A submission with one fault: in the claim, in the records, or in a record at one layer."""
     terms = played.verified.mixing
     if terms is None:
         raise ValueError("claims are of verified rounds")

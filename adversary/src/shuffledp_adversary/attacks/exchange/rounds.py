@@ -112,8 +112,9 @@ NO_PAST: Final = Past()
 
 
 def tamperable_system(folder: Path) -> tuple[LocalSystem, Orders]:
-    """A system of three nodes whose first is malicious, not yet started, and the malicious node's
-    orders.
+    """A system of three nodes, the first of them malicious, and that node's orders.
+
+    It is not started yet.
     """
     orders = Orders(folder / "orders")
     orders.give(None)
@@ -191,9 +192,7 @@ async def open_tampered(system: LocalSystem, plan: RoundPlan) -> TamperedRound:
 async def observe(
     system: LocalSystem, orders: Orders, tampering: str | None, position: int
 ) -> Observation:
-    """Play one whole round in which the malicious node, at this position, carries out its
-    order.
-    """
+    """Play one round in which the malicious node, at this position, carries out its order."""
     past = NO_PAST
     if tampering == "replay":  # there must be something to replay
         earlier, signed = await _play(system, position)

@@ -1,6 +1,4 @@
-"""Cheating users of a verified round: a message that a later party cannot open, a key in two
-spellings.
-"""
+"""Cheating users of a verified round: a message that fails to decrypt, a key in two spellings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tampering of a malicious mix node with its pool after peeling: pure functions from honest to
-tampered output.
+"""Tampering of a malicious mix node with its peeled records: pure functions.
 
 Each tampering keeps every length and, where it can, every count, and the node signs a header for
 exactly what it sends. The node's knowledge is in `Pool`; nothing here is available to an honest
@@ -73,8 +72,9 @@ class Pool:
 
 
 def copy(pool: Pool) -> list[bytes]:
-    """Repeat one onion of the victim, in the places of others: on the board it shows by its
-    multiplicity.
+    """Repeat one onion of the victim in the places of others.
+
+    On the board it shows by its multiplicity.
     """
     return pool.replace(pool.others()[: COPIES - 1], lambda: pool.victim[0])
 
@@ -101,8 +101,9 @@ def exchange(pool: Pool) -> list[bytes]:
 
 
 def isolate(pool: Pool) -> list[bytes]:
-    """Drop everybody but the victim and fill up with its own: what is left on the board is the
-    victim's.
+    """Drop all onions but the victim's and add the node's own instead.
+
+    The rest of the board is then the victim's.
     """
     return pool.replace(pool.others(), lambda: pool.forge(0))
 
@@ -116,8 +117,9 @@ def mark(pool: Pool) -> list[bytes]:
 
 
 def shrink(pool: Pool) -> list[bytes]:
-    """Drop one user's worth of records: the victim's, and others where the node knows only one of
-    the victim's.
+    """Drop one user's worth of records, the victim's first.
+
+    Where the node knows only one record of the victim, others are dropped as well.
     """
     doomed = [*pool.of_victim(), *pool.others()][: pool.geometry.messages_per_user]
     return [record for index, record in enumerate(pool.records) if index not in set(doomed)]
@@ -152,9 +154,7 @@ def double(pool: Pool) -> list[bytes]:
 
 
 def drop(pool: Pool) -> list[bytes]:
-    """Drop the victim's onions and signs for their number, as a node does with those that do not
-    open.
-    """
+    """Drop the victim's onions and sign for their number, as if they had failed to decrypt."""
     mine = set(pool.of_victim())
     return [record for index, record in enumerate(pool.records) if index not in mine]
 

@@ -35,9 +35,7 @@ _ROUND: Final = "in-process"
 
 @dataclass(frozen=True)
 class Pointing:
-    """Trials of an attack, and number in which the adversary pointed at a message of the victim and
-    was right.
-    """
+    """Trials of an attack, and how often the adversary pointed at a message of the victim."""
 
     hits: int
     trials: int
@@ -66,8 +64,7 @@ def run_copy(trials: int, *, guarded: bool) -> Pointing:
 
 
 def run_mark(trials: int) -> Pointing:
-    """Attack of an entry node that marks an onion whose layers are encrypted, but not
-    authenticated.
+    """Attack of an entry node that marks an onion with encrypted, unauthenticated layers.
 
     A flipped bit of a stream cipher flips the same bit of what is inside, through all layers: the
     adversary flips the highest bit of the symbol, which no honest message has set, and points at
@@ -94,9 +91,7 @@ _KEY_BYTES: Final = 32
 
 
 def _bare_seal(route: Sequence[X25519PrivateKey], message: bytes) -> bytes:
-    """Seal an onion without authentication: for this experiment only, to show what authentication
-    stops.
-    """
+    """Seal an onion without authentication, to show what authentication prevents."""
     for key in reversed(route):
         fresh = X25519PrivateKey.generate()
         public = fresh.public_key().public_bytes_raw()
@@ -117,8 +112,7 @@ def _stream(shared: bytes, data: bytes) -> bytes:
 
 
 def flip_every_bit(suite: Suite) -> Pointing:
-    """Attack that flips every single bit of an onion: `hits` counts the changed onions that still
-    open.
+    """Flip every single bit of an onion; `hits` counts the changed onions that still open.
 
     Ephemeral key, authentication and ciphertext are all covered, also the bit of an X25519 key that
     the curve ignores.
