@@ -144,17 +144,18 @@ def against_small_rounds() -> None:
         ratio = _seconds(partial(work, 10**9)) / _seconds(partial(work, 10**4))
         print(f"  {name}: a certificate for 1e9 honest users takes {ratio:.1f} times one for 1e4")
     target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
-    shares, whole = {}, 0.0
+    shares, total = {}, 0.0
     for kind in MECHANISMS:
         spec = calibrate(kind, target)
         single = _seconds(partial(epsilon_bounds, spec, target.setting, DELTA))
         searched = _seconds(partial(calibrate, kind, target))
-        shares[kind], whole = searched / single, whole + searched
+        shares[kind] = searched / single
+        total = total + searched
     print(
         "  calibrate / one certificate: "
         + ", ".join(f"{kind} {share:.1f}" for kind, share in shares.items())
     )
-    print(f"  advise / all calibrations: {_seconds(lambda: advise(target)) / whole:.2f}")
+    print(f"  advise / all calibrations: {_seconds(lambda: advise(target)) / total:.2f}")
 
 
 def composition() -> None:
@@ -163,20 +164,23 @@ def composition() -> None:
     """
     from dp_accounting.pld import privacy_loss_distribution
 
-    spec, setting, known = _krr(10), Setting(10**4, 10**4), dict[bytes, NDArray[np.float64]]()
+    spec = _krr(10)
+    setting = Setting(10**4, 10**4)
+    curves = dict[bytes, NDArray[np.float64]]()
 
     def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         key = epsilons.tobytes()
-        if key not in known:
-            known[key] = certified_curve(spec, setting, 1, epsilons)
-        return known[key]
+        if key not in curves:
+            curves[key] = certified_curve(spec, setting, 1, epsilons)
+        return curves[key]
 
     def compose() -> float:
         return compose_curves([Repeated(curve, 1000)], DELTA).epsilon(DELTA)
 
     began = time.perf_counter()
     compose()
-    whole, after = time.perf_counter() - began, _seconds(compose)
+    total = time.perf_counter() - began
+    after = _seconds(compose)
     peer = _seconds(
         lambda: (
             privacy_loss_distribution.from_gaussian_mechanism(
@@ -187,7 +191,7 @@ def composition() -> None:
         )
     )
     print(
-        f"  10-RR, h = 1e4, 1,000 rounds: {whole:.3f} s with the curve, {after:.4f} s after it "
+        f"  10-RR, h = 1e4, 1,000 rounds: {total:.3f} s with the curve, {after:.4f} s after it "
         f"(wanted at most 0.05 s)"
     )
     small = _seconds(lambda: compose_curves([Repeated(curve, 1000)], 1e-12).epsilon(1e-12), 5)

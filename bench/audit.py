@@ -17,7 +17,7 @@ from shuffledp.commands import questions
 from shuffledp.commands.options import Scenario, decimal
 from shuffledp.plans import Plan
 from shuffledp.vectorised import randomise_all
-from shuffledp_adversary.audit.audit import Effort, audit, neighbours_of, spec_of
+from shuffledp_adversary.audit.audit import Effort, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
@@ -47,12 +47,12 @@ def _rate(work: Callable[[], object], trials: int) -> float:
     return 2 * trials / (time.perf_counter() - began)
 
 
-def compare(name: str, asked: Plan, pool: ProcessPoolExecutor) -> None:
+def compare(name: str, plan: Plan, pool: ProcessPoolExecutor) -> None:
     """Prints trials a second of numpy, of the exact sampler in bulk, and of the whole audit, and
     the ratios.
     """
-    spec = spec_of(asked)
-    datasets = neighbours_of(asked, Effort(TRIALS), USERS).datasets
+    spec = spec_of(plan)
+    datasets = neighbours_of(plan, Effort(TRIALS), USERS).datasets
     pieces = [
         (partial(_bare, spec, dataset), PIECE)
         for dataset in datasets
@@ -63,15 +63,15 @@ def compare(name: str, asked: Plan, pool: ProcessPoolExecutor) -> None:
         (
             _rate(lambda: run_chunks(pool, pieces, None), TRIALS),
             _rate(lambda: shuffled_counts(spec, datasets, TRIALS, pool), TRIALS),
-            _rate(lambda: audit(asked, Effort(TRIALS), pool), TRIALS),
+            _rate(lambda: audit(plan, Effort(TRIALS), pool), TRIALS),
         )
         for _ in range(TURNS)
     ]
-    numpy, sampler, whole = (statistics.median(column) for column in zip(*turns, strict=True))
+    numpy, sampler, audit = (statistics.median(column) for column in zip(*turns, strict=True))
     of_numpy = statistics.median(turn[2] / turn[0] for turn in turns)
     of_sampler = statistics.median(turn[2] / turn[1] for turn in turns)
     print(
-        f"  {name:<16} {numpy:>12,.0f} {sampler:>17,.0f} {whole:>12,.0f} {of_numpy:>14.3f} "
+        f"  {name:<16} {numpy:>12,.0f} {sampler:>17,.0f} {audit:>12,.0f} {of_numpy:>14.3f} "
         f"{of_sampler:>16.2f}"
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.shuffling import ALL_MEMORY, LAYER, STEP, measured
+from bench.shuffling import ALL_MEMORY, LAYER, STEP, measure
 from shuffledp_shuffler.cluster.config import EngineConfig
 from shuffledp_shuffler.cluster.driver import Mixing, Work, drive
 from shuffledp_shuffler.cluster.engine import RayEngine
@@ -80,17 +80,15 @@ def killed(records: int = RECORDS) -> float | None:
         with source.open("wb") as file:
             for start in range(0, records, STEP):
                 file.write(os.urandom(min(STEP, records - start) * LAYER.unit_bytes))
-        inside, *_ = measured(source, ALL_MEMORY)
+        inside, *_ = measure(source, ALL_MEMORY)
         cluster = RayCluster(
             Path(folder), ray.util.get_node_ip_address(), store=2**30, direct=100 * 2**10
         )
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])  # where workers find this module
         try:
-            cluster.whole()
-            idle, began = (
-                sum(machine.processor_seconds() for machine in cluster.machines()),
-                time.perf_counter(),
-            )
+            cluster.start_missing()
+            idle = sum(machine.processor_seconds() for machine in cluster.machines())
+            began = time.perf_counter()
             before = sum(os.times()[:4])
             lost: list[float] = []
 

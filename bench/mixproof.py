@@ -29,7 +29,7 @@ NODES, USERS, MESSAGES = 3, 20, 30
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedRounds:
     """Seconds of processor time of one size with one library, by party."""
 
     plain: Times
@@ -54,13 +54,13 @@ def measure(users: int, messages: int) -> None:
         f"time a message"
     )
     with without_accelerator():
-        alone = played(users, messages)
+        alone = play_rounds(users, messages)
     print_played("libsodium", alone, count)
     if points() is None:
         print("  no accelerator (make accel)")
     else:
         used = engine()
-        with_wheel = played(users, messages)
+        with_wheel = play_rounds(users, messages)
         print_played(
             f"accelerator ({used.path if used else 'for ristretto255 alone'})", with_wheel, count
         )
@@ -79,7 +79,7 @@ def without_accelerator() -> Iterator[None]:
         yield
 
 
-def played(users: int, messages: int) -> Played:
+def play_rounds(users: int, messages: int) -> PlayedRounds:
     """A plain round, a verified one, and one with a user whose message says nothing to node 3."""
     verified = MixproofRound(geometry_of(messages, verified=True), users)
     honest = verified.play()
@@ -89,7 +89,7 @@ def played(users: int, messages: int) -> Played:
     excluded = verified.verify()[1].excluded
     if len(excluded) != 1:
         raise RuntimeError(f"{len(excluded)} users were excluded, not one")
-    return Played(plain, honest, blamed, check)
+    return PlayedRounds(plain, honest, blamed, check)
 
 
 def geometry_of(messages: int, *, verified: bool) -> Geometry:
@@ -100,15 +100,15 @@ def geometry_of(messages: int, *, verified: bool) -> Geometry:
     )
 
 
-def print_played(library: str, found: Played, messages: int) -> None:
+def print_played(library: str, times: PlayedRounds, messages: int) -> None:
     """A row a party."""
-    plain, verified, blamed = found.plain, found.verified, found.blamed
+    plain, verified, blamed = times.plain, times.verified, times.blamed
     scale = 1e6 / messages
     print(f"  {library:<30}   plain verified   ratio   with blame")
     rows = [("client", plain.clients, verified.clients, blamed.clients)]
     rows += [
-        (f"node {at}", *each)
-        for at, each in enumerate(
+        (f"node {at}", *seconds)
+        for at, seconds in enumerate(
             zip(plain.nodes, verified.nodes, blamed.nodes, strict=True), start=1
         )
     ]
@@ -121,7 +121,7 @@ def print_played(library: str, found: Played, messages: int) -> None:
             f"    "
             f"{name:<28}{was * scale:8.1f}{now * scale:9.1f}{now / was:8.1f}{then * scale:13.1f}"
         )
-    print(f"    {'verify':<36}{found.verify * scale:9.1f}")
+    print(f"    {'verify':<36}{times.verify * scale:9.1f}")
     print(
         f"    to trace and exclude a user, all parties: {blamed.blame:.2f} s (a message bad at "
         f"node {BAD_LAYER})"

@@ -42,7 +42,8 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, open_envelope, peel, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 
-ROUND, CONTEXT = "00" * 16, bytes(32)
+ROUND = "00" * 16
+CONTEXT = bytes(32)
 
 BAD_LAYER: Final = 3
 """Position at which a message of the user who is blamed says nothing."""
@@ -65,7 +66,7 @@ class Times:
         return self.clients + sum(self.nodes) + self.analyst + self.blame
 
 
-def timed(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
     """Seconds of processor time of all threads."""
     began = time.process_time()
     work()
@@ -83,24 +84,24 @@ def plain_round(geometry: Geometry, users: int) -> Times:
     envelopes: list[bytes] = []
     batches: list[bytes] = []
 
-    def sealed() -> None:
+    def seal_reports() -> None:
         envelopes.extend(seal_envelope(geometry, ROUND, public, content) for _ in range(users))
 
-    def opened() -> None:
+    def open_envelopes() -> None:
         batches.append(
             b"".join(open_envelope(geometry, ROUND, keys[0][0], envelope) for envelope in envelopes)
         )
 
-    def peeled(position: int) -> None:
+    def peel_layer(position: int) -> None:
         batches.append(peel(geometry, ROUND, position, keys[position - 1][0], batches.pop()))
 
-    found = Times(clients=timed(sealed), nodes=[timed(opened)])
-    found.nodes += [
-        timed(lambda at=position: peeled(at))  # type: ignore[misc]
+    times = Times(clients=seconds_of(seal_reports), nodes=[seconds_of(open_envelopes)])
+    times.nodes += [
+        seconds_of(lambda at=position: peel_layer(at))  # type: ignore[misc]
         for position in range(2, geometry.hops + 1)
     ]
-    found.analyst = timed(lambda: decode(batches[-1], geometry, 2, users))
-    return found
+    times.analyst = seconds_of(lambda: decode(batches[-1], geometry, 2, users))
+    return times
 
 
 class MixproofRound:
@@ -112,23 +113,23 @@ class MixproofRound:
     def __init__(self, geometry: Geometry, users: int) -> None:
         self._geometry = geometry
         names = tuple(f"node-{position}" for position in range(1, geometry.hops + 1))
-        made: list[tuple[NodeSecret, NodeKey]] = []
+        prepared: list[tuple[NodeSecret, NodeKey]] = []
         for position, name in enumerate(names, start=1):
-            route = check_route(CONTEXT, names[: position - 1], [key for _, key in made])
-            made.append(make_key(CONTEXT, name, position, route.blinding[-1], os.urandom))
+            route = check_route(CONTEXT, names[: position - 1], [key for _, key in prepared])
+            prepared.append(make_key(CONTEXT, name, position, route.blinding[-1], os.urandom))
         identities = [bindings.crypto_sign_keypair() for _ in range(geometry.hops + 1)]
-        route = check_route(CONTEXT, names, [key for _, key in made])
+        route = check_route(CONTEXT, names, [key for _, key in prepared])
         public = tuple(key for key, _ in identities)
         # One user may be excluded.
         self._terms = MixTerms(
             bytes(32), route, public, geometry.messages_per_user, 1, 2, users - 1, users
         )
-        self._secrets = [secret for secret, _ in made]
+        self._secrets = [secret for secret, _ in prepared]
         self._signers = [_signer(private) for _, private in identities]
         self._envelope_keys = suite_named(geometry.suite).generate()
         self._seeds = [hashlib.sha256(user.to_bytes(4, "big")).digest() for user in range(users)]
         self._sent: dict[bytes, tuple[Prepared, bytes]] = {}
-        self._making = timed(self._make)
+        self._making = seconds_of(self._make)
 
     def _make(self) -> None:
         for seed in self._seeds:
@@ -143,15 +144,15 @@ class MixproofRound:
         records.insert(0, spoiled_record(self._terms, secrets[0], BAD_LAYER))
         return sign_claim(self._terms, records, secrets, seed, os.urandom)
 
-    def _send(self, made: Prepared) -> None:
+    def _send(self, prepared: Prepared) -> None:
         seal = suite_named(self._geometry.suite).sealer(self._envelope_keys[1], binding(ROUND, 1))
-        self._sent[made.claim.credential] = made, seal(made.submission)
+        self._sent[prepared.claim.credential] = prepared, seal(prepared.submission)
 
     def play(self, *, blamed: bool = False) -> Times:
         """One round, from the claims to the board; with a user who is named on the way."""
         if blamed:
             self._send(self._bad(self._seeds[0]))
-        found, self._headers, self._transcripts = (
+        times, self._headers, self._transcripts = (
             Times(clients=self._making),
             list[Header](),
             list[Transcript](),
@@ -159,27 +160,28 @@ class MixproofRound:
         submissions: dict[bytes, bytes] = {}
         hops: list[Hop] = []
         self._claims = sorted(
-            (made.claim for made, _ in self._sent.values()), key=lambda claim: claim.credential
+            (prepared.claim for prepared, _ in self._sent.values()),
+            key=lambda claim: claim.credential,
         )
         self._enrolled = {claim.credential for claim in self._claims}
-        receipts = timed(lambda: submissions.update(self._admitted()))
+        receipts = seconds_of(lambda: submissions.update(self._admit()))
         self._list_signature = self._signers[0](
             signed_list(self._terms, list_digest(self._terms, self._claims))
         )
         records: tuple[bytes, ...] = ()
 
-        def listed(position: int) -> None:
+        def list_submissions(position: int) -> None:
             hops.append(
                 Hop(
                     self._terms,
-                    self._checked(),
+                    self._check_claims(),
                     position,
                     self._secrets[position - 1],
                     self._signers[position - 1],
                 )
             )
 
-        def taken(hop: Hop, records: tuple[bytes, ...]) -> None:
+        def take(hop: Hop, records: tuple[bytes, ...]) -> None:
             if hop.position == 1:
                 hop.take(submissions)
             else:
@@ -187,32 +189,32 @@ class MixproofRound:
 
         for position in range(1, self._terms.analyst):
             spent = receipts if position == 1 else 0.0
-            spent += timed(lambda at=position: listed(at))  # type: ignore[misc]
-            spent += timed(lambda records=records: taken(hops[-1], records))  # type: ignore[misc]
-            found.blame += timed(lambda: self._settled(hops[-1], hops))
+            spent += seconds_of(lambda at=position: list_submissions(at))  # type: ignore[misc]
+            spent += seconds_of(lambda records=records: take(hops[-1], records))  # type: ignore[misc]
+            times.blame += seconds_of(lambda: self._settle(hops[-1], hops))
             out: list[tuple[Header, tuple[bytes, ...]]] = []
-            spent += timed(lambda out=out: out.append(hops[-1].release(os.urandom)))  # type: ignore[misc]
+            spent += seconds_of(lambda out=out: out.append(hops[-1].release(os.urandom)))  # type: ignore[misc]
             header, records = out[0]
             self._headers.append(header)
-            found.nodes.append(spent)
-        found.analyst = timed(lambda: self._read(records, hops))
-        return found
+            times.nodes.append(spent)
+        times.analyst = seconds_of(lambda: self._read_board(records, hops))
+        return times
 
-    def _admitted(self) -> dict[bytes, bytes]:
+    def _admit(self) -> dict[bytes, bytes]:
         """What node 1 checks before its receipts; the submissions."""
         private = self._envelope_keys[0]
         opener = suite_named(self._geometry.suite).opener(private, binding(ROUND, 1))
-        found = {}
-        for made, sealed in self._sent.values():
-            check_claim(self._terms, made.claim, self._enrolled)
-            found[made.claim.credential] = opener(sealed)
-            open_submission(self._terms, made.claim, found[made.claim.credential])
-        return found
+        submissions = {}
+        for prepared, sealed in self._sent.values():
+            check_claim(self._terms, prepared.claim, self._enrolled)
+            submissions[prepared.claim.credential] = opener(sealed)
+            open_submission(self._terms, prepared.claim, submissions[prepared.claim.credential])
+        return submissions
 
-    def _checked(self) -> ClaimList:
+    def _check_claims(self) -> ClaimList:
         return check_list(self._terms, self._claims, self._enrolled, self._list_signature)
 
-    def _settled(self, party: Hop | Analyst, hops: list[Hop]) -> None:
+    def _settle(self, party: Hop | Analyst, hops: list[Hop]) -> None:
         accused = party.accuse(os.urandom)
         if accused:
             transcript = asyncio.run(
@@ -221,23 +223,27 @@ class MixproofRound:
             party.settle(transcript)
             self._transcripts.append(transcript)
 
-    def _read(self, records: tuple[bytes, ...], hops: list[Hop]) -> None:
-        analyst = Analyst(self._terms, self._checked(), self._signers[-1])
+    def _read_board(self, records: tuple[bytes, ...], hops: list[Hop]) -> None:
+        analyst = Analyst(self._terms, self._check_claims(), self._signers[-1])
         analyst.receive(self._headers, self._transcripts, records)
-        self._settled(analyst, hops)
+        self._settle(analyst, hops)
         self._board = analyst.board()
 
     def verify(self) -> tuple[float, Chain]:
         """Seconds of somebody who checks what the last round published; and what that shows."""
-        found: list[Chain] = []
-        spent = timed(
-            lambda: found.append(
+        chains: list[Chain] = []
+        spent = seconds_of(
+            lambda: chains.append(
                 check_board(
-                    self._terms, self._checked(), self._headers, self._transcripts, *self._board
+                    self._terms,
+                    self._check_claims(),
+                    self._headers,
+                    self._transcripts,
+                    *self._board,
                 )
             )
         )
-        return spent, found[0]
+        return spent, chains[0]
 
     @property
     def claims(self) -> list[Claim]:
@@ -260,7 +266,7 @@ class _Answers:
             for trace in inquiry.traces
         }
 
-        def passed(passage: Passage) -> Passage:
+        def pass_on(passage: Passage) -> Passage:
             return hop.show_passage(questions[passage.credential], passage, os.urandom)
 
         if inquiry.passages:
@@ -269,7 +275,7 @@ class _Answers:
                 inquiry.headers,
                 inquiry.transcripts,
                 inquiry.traces,
-                tuple(passed(passage) for passage in inquiry.passages),
+                tuple(pass_on(passage) for passage in inquiry.passages),
             )
         traces = tuple(hop.show(question, os.urandom) for question in questions.values())
         return Inquiry(inquiry.position, inquiry.headers, inquiry.transcripts, traces)

@@ -86,10 +86,8 @@ async def memory() -> None:
                 f"workers:"
             )
             for position, name in enumerate(system.route, start=1):
-                peak, records = (
-                    _peak(system, name),
-                    report.messages * geometry.record_bytes(max(2, position)),
-                )
+                peak = _peak(system, name)
+                records = report.messages * geometry.record_bytes(max(2, position))
                 above = peak - idle[name]
                 print(
                     f"  {name}: {peak / 1e6:,.0f} MB, of it {above / 1e6:,.0f} MB above the idle "

@@ -60,8 +60,11 @@ def _rate(work: Callable[[], object], values: int) -> float:
 
 def compare(spec: Mechanism) -> None:
     """Prints the three rates and the ratios of bulk to both others; medians of turns."""
-    values, generator = np.arange(VALUES) % spec.domain, np.random.default_rng()
-    few, integers, arrays = values[: VALUES // 50].tolist(), RandomIntegers(), RandomArrays()
+    values = np.arange(VALUES) % spec.domain
+    generator = np.random.default_rng()
+    few = values[: VALUES // 50].tolist()
+    integers = RandomIntegers()
+    arrays = RandomArrays()
     turns = [
         (
             _rate(lambda: [randomise(spec, value, integers) for value in few], len(few)),

@@ -40,13 +40,13 @@ class OpenOnions(PeelPool):
     """
 
     async def peel(
-        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+        self, layer: Layer, pieces: Iterable[bytes], put: Callable[[Peeled], Awaitable[None]]
     ) -> None:
         """See `PeelPool.peel`."""
         width = layer.geometry.record_bytes(layer.position + 1)
         for piece in pieces:
             units = np.frombuffer(piece, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-            await place(Peeled(units[:, -width:].tobytes(), ()))
+            await put(Peeled(units[:, -width:].tobytes(), ()))
 
 
 def _peak() -> int:
@@ -77,7 +77,7 @@ def _once(source: Path, memory: int) -> None:
     print(time.process_time() - began, before, _peak())
 
 
-def measured(source: Path, memory: int) -> tuple[float, ...]:
+def measure(source: Path, memory: int) -> tuple[float, ...]:
     """Mixing the file in this machine's memory: processor seconds, and the peak of memory before
     and after, bytes.
     """
@@ -98,13 +98,13 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
             for start in range(0, records, STEP):
                 file.write(os.urandom(min(STEP, records - start) * LAYER.unit_bytes))
         for _ in range(turns):
-            (inside, _, whole), (outside, idle, bounded) = (
-                measured(source, memory) for memory in (ALL_MEMORY, MEMORY_BYTES)
+            (inside, _, complete), (outside, idle, bounded) = (
+                measure(source, memory) for memory in (ALL_MEMORY, MEMORY_BYTES)
             )
             ratios.append(outside / inside)
             print(
                 f"  {records:,} records: in memory {inside:.2f} processor seconds, "
-                f"{whole / 1e6:,.0f} MB; out of core "
+                f"{complete / 1e6:,.0f} MB; out of core "
                 f"{outside:.2f}, {bounded / 1e6:,.0f} MB, of which {idle / 1e6:.0f} before it"
             )
     middle = float(np.median(ratios))

@@ -49,7 +49,7 @@ class Load:
     under_way: int
 
     @property
-    def each(self) -> int:
+    def users_per_way(self) -> int:
         """Users of one way to submit, in all turns."""
         return self.users * self.turns
 
@@ -94,21 +94,21 @@ class Server:
         """
         places = asyncio.Semaphore(self.load.under_way)
 
-        async def one(number: int) -> bytes:
+        async def call_one(number: int) -> bytes:
             async with places:
                 return await calls[number](self.stubs[number % len(self.stubs)])
 
-        return await self.timed(
-            len(calls), asyncio.gather(*(one(number) for number in range(len(calls))))
+        return await self.measure(
+            len(calls), asyncio.gather(*(call_one(number) for number in range(len(calls))))
         )
 
     async def long_streams(self, submissions: Sequence[PreparedSubmission]) -> list[bytes]:
         """As `turn`, over `STREAMS` streams that each bring their part."""
 
-        async def one(number: int) -> list[bytes]:
-            own = submissions[number::STREAMS]
+        async def call_stream(number: int) -> list[bytes]:
+            part = submissions[number::STREAMS]
             requests = [
-                together(own[start : start + TOGETHER]) for start in range(0, len(own), TOGETHER)
+                together(part[start : start + TOGETHER]) for start in range(0, len(part), TOGETHER)
             ]
             return [
                 answer.receipt
@@ -116,19 +116,21 @@ class Server:
                 for answer in response.answers
             ]
 
-        parts = await self.timed(
-            len(submissions), asyncio.gather(*(one(number) for number in range(STREAMS)))
+        parts = await self.measure(
+            len(submissions), asyncio.gather(*(call_stream(number) for number in range(STREAMS)))
         )
-        return [parts[place % STREAMS][place // STREAMS] for place in range(len(submissions))]
+        return [parts[index % STREAMS][index // STREAMS] for index in range(len(submissions))]
 
-    async def timed(self, submissions: int, work: Awaitable[list[T]]) -> list[T]:
+    async def measure(self, submissions: int, work: Awaitable[list[T]]) -> list[T]:
         """What the work gives; notes what it cost."""
         self.memory.append(resident(self.pid))
-        before, own, began = processor_seconds(self.pid), time.process_time(), time.perf_counter()
+        before = processor_seconds(self.pid)
+        driver_before = time.process_time()
+        began = time.perf_counter()
         answers = await work
         self.rates.append(submissions / (time.perf_counter() - began))
         self.processor.append((processor_seconds(self.pid) - before) / submissions)
-        self.driver.append((time.process_time() - own) / submissions)
+        self.driver.append((time.process_time() - driver_before) / submissions)
         return answers
 
     def bytes_a_user(self) -> float:
@@ -139,16 +141,21 @@ class Server:
         return float(np.polyfit(self.load.users * np.arange(len(after)), after, 1)[0])
 
 
-def _header(one: PreparedSubmission) -> node_pb2.SubmissionHeader:
+def _header(submission: PreparedSubmission) -> node_pb2.SubmissionHeader:
     return node_pb2.SubmissionHeader(
-        round_id=one.round_id, credential=one.credential.to_bytes(), claim=one.claim.to_bytes()
+        round_id=submission.round_id,
+        credential=submission.credential.to_bytes(),
+        claim=submission.claim.to_bytes(),
     )
 
 
-def streamed(one: PreparedSubmission) -> Call:
+def stream_call(submission: PreparedSubmission) -> Call:
     """A submission as a stream of two messages."""
-    chunk = batch_pb2.Chunk(offset=0, data=one.envelope)
-    requests = [node_pb2.SubmitRequest(header=_header(one)), node_pb2.SubmitRequest(chunk=chunk)]
+    chunk = batch_pb2.Chunk(offset=0, data=submission.envelope)
+    requests = [
+        node_pb2.SubmitRequest(header=_header(submission)),
+        node_pb2.SubmitRequest(chunk=chunk),
+    ]
 
     async def stream() -> AsyncIterator[node_pb2.SubmitRequest]:
         for request in requests:
@@ -160,9 +167,9 @@ def streamed(one: PreparedSubmission) -> Call:
     return call
 
 
-def whole(one: PreparedSubmission) -> Call:
+def whole_call(submission: PreparedSubmission) -> Call:
     """A submission in one message."""
-    request = node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope)
+    request = node_pb2.SubmitWholeRequest(header=_header(submission), envelope=submission.envelope)
 
     async def call(stub: node_pb2_grpc.NodeAsyncStub) -> bytes:
         return (await stub.SubmitWhole(request, timeout=60.0)).receipt
@@ -173,14 +180,15 @@ def whole(one: PreparedSubmission) -> Call:
 def together(some: Sequence[PreparedSubmission]) -> node_pb2.SubmitManyRequest:
     """Submissions as one message of a long stream."""
     wholes = [
-        node_pb2.SubmitWholeRequest(header=_header(one), envelope=one.envelope) for one in some
+        node_pb2.SubmitWholeRequest(header=_header(submission), envelope=submission.envelope)
+        for submission in some
     ]
     return node_pb2.SubmitManyRequest(submissions=wholes)
 
 
 async def compare(load: Load) -> None:
     """Prints rates, processor time and memory of all, and their ratios."""
-    every = 3 * load.each
+    every = 3 * load.users_per_way
     with tempfile.TemporaryDirectory() as folder, sealing_pool() as pool:
         async with (
             LocalSystem(
@@ -202,19 +210,20 @@ async def compare(load: Load) -> None:
                 submission for piece in await asyncio.gather(*pieces) for submission in piece
             ]
             entry = verified.entry
-            one = [whole(p) for p in prepared[: load.each]]
-            stream = [streamed(p) for p in prepared[load.each : 2 * load.each]]
-            many = prepared[2 * load.each :]
-            node = await _connected(stack, system, entry, system.processes[entry.name].pid, load)
+            single = [whole_call(p) for p in prepared[: load.users_per_way]]
+            stream = [stream_call(p) for p in prepared[load.users_per_way : 2 * load.users_per_way]]
+            many = prepared[2 * load.users_per_way :]
+            node = await _connect(stack, system, entry, system.processes[entry.name].pid, load)
             same, long = (Server(load, node.stubs, node.pid) for _ in range(2))
             first = slice(load.users)
-            receipts, others = await node.turn(one[first]), await same.turn(stream[first])
+            receipts = await node.turn(single[first])
+            others = await same.turn(stream[first])
             brought = await long.long_streams(many[first])
             bare = await _bare(stack, system, entry, len(receipts[0]), load)
             await bare.turn(stream[first])
-            for begin in range(load.users, load.each, load.users):
+            for begin in range(load.users, load.users_per_way, load.users):
                 turn = slice(begin, begin + load.users)
-                receipts += await node.turn(one[turn])
+                receipts += await node.turn(single[turn])
                 await bare.turn(stream[turn])
                 others += await same.turn(stream[turn])
                 brought += await long.long_streams(many[turn])
@@ -241,10 +250,10 @@ async def _bare(
     stack.callback(process.terminate)
     port = int(await process.stdout.readline()) if process.stdout else 0
     there = msgspec.structs.replace(entry, address=f"127.0.0.1:{port}")
-    return await _connected(stack, system, there, process.pid, load)
+    return await _connect(stack, system, there, process.pid, load)
 
 
-async def _connected(
+async def _connect(
     stack: AsyncExitStack, system: LocalSystem, party: Party, pid: int, load: Load
 ) -> Server:
     keys, roster = system.deployment.keys_of(CLIENT), system.deployment.roster
@@ -262,7 +271,7 @@ async def _connected(
 def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
     load = bare.load
     print(
-        f"  {load.connections:,} connections, {load.each:,} users each, envelopes of "
+        f"  {load.connections:,} connections, {load.users_per_way:,} users each, envelopes of "
         f"{envelope_bytes:,} bytes; medians "
         f"of {load.turns - 1} turns"
     )
@@ -270,18 +279,20 @@ def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
         "                       submissions/s   processor ms each   the driver's   bytes kept a "
         "user"
     )
-    for name, one in (*ways.items(), ("bare stream server", bare)):
-        spent = 1000 * statistics.median(one.processor[1:])
-        driver = 1000 * statistics.median(one.driver[1:])
-        rate = statistics.median(one.rates[1:])
+    for name, server in (*ways.items(), ("bare stream server", bare)):
+        spent = 1000 * statistics.median(server.processor[1:])
+        driver = 1000 * statistics.median(server.driver[1:])
+        rate = statistics.median(server.rates[1:])
         print(
             f"  {name:<20} {rate:>14,.0f} {spent:>19.2f} {driver:>14.2f} "
-            f"{one.bytes_a_user():>19,.0f}"
+            f"{server.bytes_a_user():>19,.0f}"
         )
-    for name, one in ways.items():
-        rate = statistics.median(a / b for a, b in zip(one.rates[1:], bare.rates[1:], strict=True))
+    for name, server in ways.items():
+        rate = statistics.median(
+            a / b for a, b in zip(server.rates[1:], bare.rates[1:], strict=True)
+        )
         cost = statistics.median(
-            a / b for a, b in zip(one.processor[1:], bare.processor[1:], strict=True)
+            a / b for a, b in zip(server.processor[1:], bare.processor[1:], strict=True)
         )
         print(f"  {name}, / the bare server: rate {rate:.2f}, processor time {cost:.2f}")
 

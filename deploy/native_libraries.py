@@ -62,10 +62,10 @@ def libsodium_of_pynacl() -> str | None:
     its version.
     """
     text = importlib.metadata.distribution("pynacl").read_text("METADATA") or ""
-    found = re.search(
+    entry = re.search(
         r"Updated? .{0,40}?libsodium\W+(?:to\s+)?(?:version\s+)?(\d+\.\d+\.\d+[\w-]*)", text
     )
-    return found[1] if found else None
+    return entry[1] if entry else None
 
 
 def libpq_of_psycopg() -> str:
@@ -91,15 +91,19 @@ ANSWERS: Final[dict[str, tuple[str, str, Callable[[], str | None]]]] = {
 
 def libraries_of(package: importlib.metadata.Distribution) -> list[Library]:
     """All C libraries that are known to be in a package, each version once."""
-    found: dict[tuple[str, str], Library] = {}
+    libraries: dict[tuple[str, str], Library] = {}
     for library in (*_answering(package), *_in_files(package)):
-        found.setdefault((library.name, library.version or ""), library)
-    known = {name for name, version in found if version}
-    return [found[name, version] for name, version in sorted(found) if version or name not in known]
+        libraries.setdefault((library.name, library.version or ""), library)
+    versioned = {name for name, version in libraries if version}
+    return [
+        libraries[name, version]
+        for name, version in sorted(libraries)
+        if version or name not in versioned
+    ]
 
 
 def _answering(package: importlib.metadata.Distribution) -> Iterator[Library]:
-    answer = ANSWERS.get(normalised(package.name))
+    answer = ANSWERS.get(normalise(package.name))
     if answer is not None:
         name, source, ask = answer
         yield Library(name, ask(), source)
@@ -122,7 +126,7 @@ def _in_files(package: importlib.metadata.Distribution) -> Iterator[Library]:
             yield Library(vendored[1], None, str(file))
 
 
-def normalised(name: str) -> str:
+def normalise(name: str) -> str:
     """A package's name as indexes spell it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -132,7 +136,7 @@ def add_libraries(bill: dict[str, Any]) -> list[str]:
 
     Return the packages that are not installed here.
     """
-    installed = {normalised(one.name): one for one in importlib.metadata.distributions()}
+    installed = {normalise(package.name): package for package in importlib.metadata.distributions()}
     missing = []
     for part in bill["components"]:
         package = installed.get(part["name"])

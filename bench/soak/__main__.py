@@ -28,7 +28,7 @@ from rich.console import Console
 
 from bench.machine import machine
 from bench.soak.attacks import ATTACKS, BROKER, NODE
-from bench.soak.watch import Watch
+from bench.soak.watch import SystemWatch
 from shuffledp.progress import Stages
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_ops.rounds.running import control_of, open_round
@@ -74,7 +74,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
         )
         async with local as system, _besieged(system, attacks) as waves:
             await warm(pool)
-            watch = Watch(system)
+            watch = SystemWatch(system)
             watching = asyncio.ensure_future(watch.run())
             rounds, end = 0, time.monotonic() + 60 * minutes
             try:
@@ -126,7 +126,7 @@ async def _besieged(system: LocalSystem, attacks: Sequence[str]) -> AsyncIterato
 
 
 async def _honest_round(
-    system: LocalSystem, corpus: Path, pool: ProcessPoolExecutor, watch: Watch
+    system: LocalSystem, corpus: Path, pool: ProcessPoolExecutor, watch: SystemWatch
 ) -> None:
     options = LoadOptions(
         users=USERS, connections=USERS, rate=RATE, mechanism="rr-shuffle", max_value=9, epsilon=2.0
@@ -142,7 +142,7 @@ async def _honest_round(
         stages = Stages(Console(quiet=True))
         finding = await LoadTest(system, pids, named, corpus, pool, stages).run()
     except ShuffleDPError as error:
-        watch.failed(f"{type(error).__name__}: {error}")
+        watch.record_failure(f"{type(error).__name__}: {error}")
         return
     watch.took(finding.report, time.perf_counter() - began)
 

@@ -77,7 +77,8 @@ async def unfinished(siege: Siege) -> None:
     """500 first messages without their last byte, as long as may be, at the entry node and at the
     analyst.
     """
-    node, analyst = siege.devices("node-1", "127.0.0.3"), siege.devices("analyst", "127.0.0.3")
+    node = siege.devices("node-1", "127.0.0.3")
+    analyst = siege.devices("analyst", "127.0.0.3")
     async with (
         node.unfinished_messages(500, CHUNK_BYTES),
         analyst.unfinished_messages(500, CHUNK_BYTES, GET_BOARD),
@@ -95,7 +96,8 @@ async def unbacked(siege: Siege) -> None:
 
 async def silent_calls(siege: Siege) -> None:
     """1,500 calls that say nothing, at the entry node and at the analyst."""
-    node, analyst = siege.devices("node-1", "127.0.0.5"), siege.devices("analyst", "127.0.0.5")
+    node = siege.devices("node-1", "127.0.0.5")
+    analyst = siege.devices("analyst", "127.0.0.5")
     async with node.silent_calls(1500), analyst.silent_calls(1500, method=GET_BOARD):
         _wave("silent")
         await asyncio.sleep(HOLD_SECONDS)

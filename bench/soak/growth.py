@@ -24,7 +24,7 @@ _FEW, _PART = 4, 0.5
 
 
 @dataclass(frozen=True)
-class Left:
+class HeldResources:
     """What one process holds after a round: bytes of memory with its workers, descriptors, files
     and their bytes.
     """
@@ -32,10 +32,10 @@ class Left:
     memory: int
     descriptors: int
     files: int
-    kept: int
+    kept_bytes: int
 
     @classmethod
-    def of(cls, pid: int, state: Path) -> Left:
+    def of(cls, pid: int, state: Path) -> HeldResources:
         """Reads it. Raises `OSError` or `StopIteration` when the process is gone."""
         sizes = []
         for path in state.rglob("*"):
@@ -58,11 +58,11 @@ class Growth:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[Left]] = {}
+        self._seen: dict[str, list[HeldResources]] = {}
 
     def look(self, name: str, pid: int, state: Path) -> None:
-        """After a round. Errors as in `Left.of`."""
-        self._seen.setdefault(name, []).append(Left.of(pid, state))
+        """After a round. Errors as in `HeldResources.of`."""
+        self._seen.setdefault(name, []).append(HeldResources.of(pid, state))
 
     def show(self) -> list[str]:
         """Prints early beside late; names who grows.
@@ -87,14 +87,14 @@ class Growth:
             descriptors = [
                 statistics.median(left.descriptors for left in part) for part in (middle, last)
             ]
-            files = [_each(part, "files") for part in (middle, last)]
-            kept = [_each(part, "kept") / 2**10 for part in (middle, last)]
+            files = [_mean_growth(part, "files") for part in (middle, last)]
+            kept_bytes = [_mean_growth(part, "kept_bytes") / 2**10 for part in (middle, last)]
             print(
                 f"  {name:<18} {early / 2**20:>13,.0f} {memory[0] / 2**20:>9,.0f} "
                 f"{memory[1] / 2**20:>9,.0f} "
                 f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} "
                 f"{files[1]:>5,.1f} "
-                f"{kept[0]:>8,.0f} {kept[1]:>6,.0f}"
+                f"{kept_bytes[0]:>8,.0f} {kept_bytes[1]:>6,.0f}"
             )
             if (
                 memory[1] > MOST * memory[0]
@@ -105,6 +105,6 @@ class Growth:
         return growing
 
 
-def _each(part: list[Left], field: str) -> float:
+def _mean_growth(part: list[HeldResources], field: str) -> float:
     """By how much it rose from one round to the next, in the mean."""
     return float(getattr(part[-1], field) - getattr(part[0], field)) / max(1, len(part) - 1)

@@ -16,7 +16,8 @@ TOPICS: Final = (b"#", b"", b"shuffledp/v1/x/rounds/y/manifest", b"\xff\xfe", b"
 
 def packet(kind: int, body: bytes, flags: int = 0) -> bytes:
     """An MQTT 3.1.1 control packet (2.2)."""
-    length, size = bytearray(), len(body)
+    length = bytearray()
+    size = len(body)
     while True:
         size, digit = divmod(size, 128)
         length.append(digit | (128 if size else 0))

@@ -24,14 +24,14 @@ _UNITS: Final = {"m": 2**20, "g": 2**30}
 def limits() -> dict[str, int]:
     """Bytes of memory that each container of the deployment may have."""
     services = yaml.safe_load(_COMPOSE.read_text())["services"]
-    found = {}
+    limits = {}
     for name, service in services.items():
         number, unit = re.findall(r"(\d+)([mg])\b", service["mem_limit"])[-1]
-        found[name] = int(number) * _UNITS[unit]
-    return found
+        limits[name] = int(number) * _UNITS[unit]
+    return limits
 
 
-class Watch:
+class SystemWatch:
     """Looks at the processes once a second."""
 
     def __init__(self, system: LocalSystem) -> None:
@@ -81,7 +81,7 @@ class Watch:
             flush=True,
         )
 
-    def failed(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """An honest round that failed."""
         self._failures.append(why)
         print(f"  a round failed: {why}", flush=True)

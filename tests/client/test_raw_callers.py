@@ -46,6 +46,6 @@ async def test_no_connection_outlives_its_block(
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         party = msgspec.structs.replace(deployment.roster.party("node-1"), address=address)
-        async with Devices(deployment, party).connected(3) as callers:
+        async with Devices(deployment, party).connect(3) as callers:
             assert len(callers) == (0 if hung_up_on else 3)
         assert [sock.fileno() for sock in sockets] == [-1] * 3

@@ -62,7 +62,7 @@ def started() -> Iterator[RayCluster]:
 @pytest.fixture
 def cluster(started: RayCluster) -> RayCluster:
     """The cluster with all its workers, whatever the test before did to it."""
-    started.whole()
+    started.start_missing()
     return started
 
 
@@ -198,7 +198,7 @@ def older(tmp_path: Path) -> Iterator[RayCluster]:
         folder, ray.util.get_node_ip_address(), beside=0, program=python.parent / "ray"
     )
     try:
-        cluster.whole()
+        cluster.start_missing()
         yield cluster
     finally:
         cluster.close()
@@ -271,6 +271,6 @@ async def test_a_head_that_is_gone_fails_it_with_advice_and_mixing_again_succeed
         await batch.mix(engine, kill)
     assert not batch.target.exists()
     again = asyncio.create_task(batch.mix(engine))
-    await asyncio.to_thread(cluster.whole)
+    await asyncio.to_thread(cluster.start_missing)
     assert (await again).records == RECORDS - 2
     assert Counter(batch.sent()) == Counter(batch.left)

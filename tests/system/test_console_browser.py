@@ -247,7 +247,7 @@ def test_submissions_are_ended_and_too_few_are_explained(
     round_id = open_round(page, served)
     assert round_id != answered
     page.click("text=Close submissions now")
-    assert "fewer reports than needed" in page.inner_text("main")
+    assert "fewer reports than the minimum" in page.inner_text("main")
     page.click("button:has-text('Close submissions')")
     expect(page.locator("#why")).to_contain_text("TooFewReportsError", timeout=MINUTE)
     expect(page.locator("#why")).to_contain_text("Fewer people answered than the round's minimum")

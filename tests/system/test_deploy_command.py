@@ -26,7 +26,7 @@ from shuffledp_core.runtime.config import load_config
 from shuffledp_core.runtime.keys import load_party, load_roster
 from shuffledp_shuffler.config import NodeConfig
 from shuffledp_sim.deploy import running
-from shuffledp_sim.deploy.detached import Detached
+from shuffledp_sim.deploy.detached import DetachedProcess
 from shuffledp_sim.deploy.making import BUDGET, DELTA, EPSILON, free_ports, make
 
 ENDLESS = (sys.executable, "-c", "import signal; signal.pause()")
@@ -103,15 +103,16 @@ def test_a_party_that_does_not_start_is_named_and_the_others_are_stopped_again(
 
 def test_a_process_outlives_the_terminal_and_whoever_started_it(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib, signal; from shuffledp_sim.deploy.detached import Detached;"
+        "import sys, pathlib, signal; from shuffledp_sim.deploy.detached import DetachedProcess;"
         # a caller such as nohup may have had it ignored
         "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
-        f"Detached('one', {ENDLESS!r}, pathlib.Path({str(tmp_path)!r})).start(); signal.pause()"
+        f"DetachedProcess('one', {ENDLESS!r}, pathlib.Path({str(tmp_path)!r})).start();"
+        "signal.pause()"
     )
     starter, terminal = pty.fork()
     if starter == 0:
         os.execv(sys.executable, [sys.executable, "-c", code])  # noqa: S606 - no shell is wanted
-    one = Detached("one", ENDLESS, tmp_path)
+    one = DetachedProcess("one", ENDLESS, tmp_path)
     until(lambda: one.running and (tmp_path / "run" / "one.pid").read_text() != "")
     os.close(terminal)  # hangs up
     assert os.waitstatus_to_exitcode(os.waitpid(starter, 0)[1]) == -signal.SIGHUP
@@ -130,7 +131,7 @@ def test_the_children_of_a_process_that_was_killed_end_with_stop(tmp_path: Path)
         f"pathlib.Path({str(child)!r}).write_text(str(inner.pid))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    one = Detached("one", (sys.executable, "-c", code), tmp_path)
+    one = DetachedProcess("one", (sys.executable, "-c", code), tmp_path)
     one.start()
     until(lambda: not one.running)
     os.waitpid(int((tmp_path / "run" / "one.pid").read_text()), 0)
@@ -149,7 +150,7 @@ def test_a_number_that_belongs_to_somebody_else_by_now_is_left_alone(tmp_path: P
     with subprocess.Popen(ENDLESS, start_new_session=True) as stranger:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "one.pid").write_text(str(stranger.pid))
-        one = Detached("one", ENDLESS, tmp_path)
+        one = DetachedProcess("one", ENDLESS, tmp_path)
         assert not one.running
         one.ask_to_stop()
         one.clear()

@@ -303,10 +303,15 @@ renewal.renew(Path(sys.argv[1]), new_authority=True)
 
 @pytest.mark.parametrize(
     ("step", "when", "is_new"),
-    [("_succeed", "before", False), ("_succeed", "after", False), ("_hand_to_users", "after",
-    False),
-     ("_sync", "after", False), ("_exchange", "before", False), ("_exchange", "after", True)],
-)  # fmt: skip
+    [
+        ("_create_successor", "before", False),
+        ("_create_successor", "after", False),
+        ("_hand_to_users", "after", False),
+        ("_sync", "after", False),
+        ("_exchange", "before", False),
+        ("_exchange", "after", True),
+    ],
+)
 def test_a_crash_leaves_the_old_folder_or_the_new_one_and_the_next_renewal_cleans_up(
     deployment: Deployment, step: str, when: str, *, is_new: bool
 ) -> None:

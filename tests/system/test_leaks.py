@@ -99,7 +99,7 @@ class KnownFleet(Fleet):
         bytes."""
         return [
             *map(key_of, self.members),
-            *(tag for kept in self._kept for tag in tags_of(kept, width)),
+            *(tag for kept in self._sent_messages for tag in tags_of(kept, width)),
         ]
 
 

@@ -83,7 +83,7 @@ def runs(pid: int) -> bool:
 
 def test_a_forked_program_is_as_one_that_was_started(started: Nursery, place: Path) -> None:
     process = started.start(["a_program", "end", "--two"], place / "one.log")
-    assert process.ended(120)
+    assert process.wait(120)
     assert not runs(process.pid)
     found = said(place / "one.log")
     assert found["pid"] == found["group"] == process.pid
@@ -98,7 +98,7 @@ def test_what_one_forked_program_draws_no_other_draws(started: Nursery, place: P
     """All five sources, of eight processes, one after another of one parent."""
     logs = [place / f"{number}.log" for number in range(8)]
     for process in [started.start(["a_program", "end"], log) for log in logs]:
-        assert process.ended(120)
+        assert process.wait(120)
     draws = [said(log)["drawn"] for log in logs]
     for source in zip(*draws, strict=True):
         assert len(set(source)) == len(logs)
@@ -108,11 +108,11 @@ def test_one_is_killed_alone_and_a_log_is_appended_to(started: Nursery, place: P
     first, second = (started.start(["a_program", "stay"], place / f"{name}.log") for name in "ab")
     assert said(place / "a.log")["parent"] == said(place / "b.log")["parent"]
     first.kill()
-    assert first.ended(120)
+    assert first.wait(120)
     first.kill()  # nobody is hurt
-    assert not second.ended(0)
+    assert not second.wait(0)
     failed = started.start(["a_program", "fail"], place / "a.log")
-    assert failed.ended(120)
+    assert failed.wait(120)
     assert (place / "a.log").read_text().splitlines()[2:] == ["not this one"]
 
 
@@ -127,9 +127,9 @@ def test_what_was_forked_ends_with_its_nursery_and_the_next_start_makes_a_new_on
 ) -> None:
     process = started.start(["a_program", "stay"], place / "one.log")
     os.kill(said(place / "one.log")["parent"], signal.SIGKILL)
-    assert process.ended(120)
+    assert process.wait(120)
     until(lambda: started._process is not None and started._process.poll() is not None)
-    assert started.start(["a_program", "end"], place / "two.log").ended(120)
+    assert started.start(["a_program", "end"], place / "two.log").wait(120)
 
 
 def test_all_end_with_a_parent_that_is_killed(place: Path) -> None:
@@ -138,7 +138,7 @@ from pathlib import Path
 from shuffledp_sim.system.nursery import Nursery
 nursery = Nursery(Path("nursery.log"))
 process = nursery.start(["a_program", "stay"], Path("one.log"))
-process.ended(None)
+process.wait(None)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as parent:
         found = said(place / "one.log")

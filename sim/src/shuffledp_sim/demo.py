@@ -92,7 +92,7 @@ class DemoOptions:
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedRound:
     """A finished round.
 
     Attributes:
@@ -141,7 +141,7 @@ def run_demo_command(options: DemoOptions, *, as_json: bool) -> None:
         print_folder(options.out / played.report.round_id)
 
 
-def _save(played: Played, out: Path) -> None:
+def _save(played: FinishedRound, out: Path) -> None:
     """Saves the documents in `out`, else in a new temporary folder: the analyst that knows them is
     gone.
     """
@@ -162,7 +162,7 @@ def _save(played: Played, out: Path) -> None:
         )
 
 
-def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+def play_round(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> FinishedRound:
     """Plays one round, and attacks it with the logs of its corrupt nodes, if any.
 
     Args:
@@ -188,8 +188,8 @@ def _tracer() -> Callable[[Path], TraceOutcome]:
     """The attack with a round's evidence, from an installed package: this one is below the
     adversary's.
     """
-    for found in entry_points(group="shuffledp.tracers"):
-        tracer: Callable[[Path], TraceOutcome] = found.load()
+    for entry_point in entry_points(group="shuffledp.tracers"):
+        tracer: Callable[[Path], TraceOutcome] = entry_point.load()
         return tracer
     raise UsageError(
         "no attack on what corrupt nodes write down is installed here: pip install "
@@ -197,7 +197,9 @@ def _tracer() -> Callable[[Path], TraceOutcome]:
     )
 
 
-async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder: Path) -> Played:
+async def run_demo(
+    options: DemoOptions, column: Column, stages: Stages, folder: Path
+) -> FinishedRound:
     """Plays one round over processes of its own, with the evidence of its corrupt nodes but without
     an attack on it.
 
@@ -229,7 +231,7 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
             report = replace(
                 report, drawn_from=column.drawn_from, column=column.name, labels=column.labels
             )
-            played = Played(report, trusted_files(system.deployment.folder))
+            played = FinishedRound(report, trusted_files(system.deployment.folder))
             if options.corrupt:
                 played = await _with_evidence(
                     played, system, senders, column.values, folder / "round"
@@ -240,12 +242,12 @@ async def run_demo(options: DemoOptions, column: Column, stages: Stages, folder:
 
 
 async def _with_evidence(
-    played: Played,
+    played: FinishedRound,
     system: LocalSystem,
     senders: list[bytes],
     values: NDArray[np.int64],
     folder: Path,
-) -> Played:
+) -> FinishedRound:
     try:
         await keep_evidence(system, played.report, senders, values, folder)
     except OSError as error:

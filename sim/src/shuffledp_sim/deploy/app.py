@@ -66,8 +66,8 @@ def status(folder: Folder) -> None:
     """Show each party's address and state; exit code 1 unless all are healthy."""
     from shuffledp_sim.deploy.running import look
 
-    found = look(folder)
-    for state in found:
+    states = look(folder)
+    for state in states:
         typer.echo(f"{state.name:12} {state.address:22} {state.health}")
-    if any(state.health != "healthy" for state in found):
+    if any(state.health != "healthy" for state in states):
         raise typer.Exit(1)

@@ -29,7 +29,7 @@ next moment.
 
 
 @dataclass(frozen=True)
-class Detached:
+class DetachedProcess:
     """One process of a deployment in `folder`, with its own session, its log and its lock."""
 
     name: str

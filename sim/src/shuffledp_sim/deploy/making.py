@@ -82,9 +82,9 @@ def free_ports(count: int) -> list[int]:
     for _ in range(_TRIES):
         first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - count)
         numbers = list(range(first, first + count))
-        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as sockets:
             for number in numbers:
-                held.enter_context(socket.socket()).bind(("127.0.0.1", number))
+                sockets.enter_context(socket.socket()).bind(("127.0.0.1", number))
             return numbers
     raise ConfigError(f"no {count} ports in a row are free between {_FIRST_PORT} and {_LAST_PORT}")
 

@@ -13,7 +13,7 @@ from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_core.runtime.config import BrokerConfig, load_config
 from shuffledp_core.transport.probe import ProbedConfig, probe
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, open_deployment
-from shuffledp_sim.deploy.detached import Detached
+from shuffledp_sim.deploy.detached import DetachedProcess
 
 START_SECONDS: Final = 120.0
 """Time a process may take until it is healthy; on an idle machine it needs about two."""
@@ -36,7 +36,7 @@ class _Announcing(ProbedConfig, frozen=True, kw_only=True, forbid_unknown_fields
 class DeployedProcess:
     """One process and its health check: a party by its configuration, the broker by its address."""
 
-    process: Detached
+    process: DetachedProcess
     address: str
     config: ProbedConfig | None
 
@@ -81,7 +81,7 @@ def members(folder: Path) -> list[DeployedProcess]:
     folder = folder.resolve()
     roster = open_deployment(folder / "keys").roster
     broker = load_config(folder / f"{ANALYST}.toml", _Announcing).broker
-    found = [
+    processes = [
         _member(
             folder,
             BROKER,
@@ -93,8 +93,8 @@ def members(folder: Path) -> list[DeployedProcess]:
         file = folder / f"{party.name}.toml"
         config = load_config(file, ProbedConfig)
         program = (_PROGRAMS[party.role], "--config", str(file))
-        found.append(_member(folder, party.name, program, config.listen, config))
-    return found
+        processes.append(_member(folder, party.name, program, config.listen, config))
+    return processes
 
 
 def _member(
@@ -105,7 +105,7 @@ def _member(
     config: ProbedConfig | None = None,
 ) -> DeployedProcess:
     return DeployedProcess(
-        Detached(name, (sys.executable, "-m", *program), folder), address, config
+        DetachedProcess(name, (sys.executable, "-m", *program), folder), address, config
     )
 
 

@@ -40,9 +40,7 @@ class Devices:
         self._source = source
 
     @asynccontextmanager
-    async def connected(
-        self, number: int, *, window: int = 65_535
-    ) -> AsyncIterator[list[RawCaller]]:
+    async def connect(self, number: int, *, window: int = 65_535) -> AsyncIterator[list[RawCaller]]:
         """Opens `number` connections, or as many as the party takes."""
         callers: list[RawCaller] = []
         try:
@@ -64,7 +62,7 @@ class Devices:
     ) -> AsyncIterator[list[RawCaller]]:
         """Calls that ask for a board (or a result) and never read it."""
         request = message(analyst_pb2.GetBoardRequest(round_id=round_id).SerializeToString())
-        async with self.connected(-(-number // CALLS), window=0) as callers:
+        async with self.connect(-(-number // CALLS), window=0) as callers:
             await self._call(callers, number, method, request, end=True)
             yield callers
 
@@ -73,7 +71,7 @@ class Devices:
         self, number: int, length: int, method: str = SUBMIT
     ) -> AsyncIterator[list[RawCaller]]:
         """Calls whose first message lacks its last byte."""
-        async with self.connected(-(-number // CALLS)) as callers:
+        async with self.connect(-(-number // CALLS)) as callers:
             await self._call(callers, number, method, message(bytes(length - 1), length), end=False)
             yield callers
 
@@ -82,7 +80,7 @@ class Devices:
         self, number: int, connections: int = 4, method: str = SUBMIT
     ) -> AsyncIterator[list[RawCaller]]:
         """Calls that say nothing."""
-        async with self.connected(connections) as callers:
+        async with self.connect(connections) as callers:
             await self._call(callers, number, method, b"", end=False)
             yield callers
 
@@ -96,7 +94,7 @@ class Devices:
         header = node_pb2.SubmissionHeader(round_id=round_id, credential=_FORGED, claim=_FORGED)
         first = message(node_pb2.SubmitRequest(header=header).SerializeToString())
         chunk = node_pb2.SubmitRequest(chunk=batch_pb2.Chunk(offset=0, data=bytes(length)))
-        async with self.connected(-(-number // CALLS)) as callers:
+        async with self.connect(-(-number // CALLS)) as callers:
             await self._call(
                 callers, number, SUBMIT, first + message(chunk.SerializeToString()), end=False
             )
@@ -105,12 +103,12 @@ class Devices:
     async def _call(
         self, callers: list[RawCaller], number: int, method: str, data: bytes, *, end: bool
     ) -> None:
-        for place in range(number):
-            caller = callers[place % len(callers)]
+        for index in range(number):
+            caller = callers[index % len(callers)]
             stream = caller.call(method)
             if data or end:
                 caller.send(stream, data, end=end)
-            if place % CALLS == 0:
+            if index % CALLS == 0:
                 await asyncio.sleep(0)
         for caller in callers:
             with suppress(OSError):

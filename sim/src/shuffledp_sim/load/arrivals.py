@@ -95,7 +95,8 @@ async def drive(
     """
     loop = asyncio.get_running_loop()
     users, over = len(intended), 0
-    started, finished = np.full(users, np.nan), np.full(users, np.nan)
+    started = np.full(users, np.nan)
+    finished = np.full(users, np.nan)
     outcomes = [""] * users
     began = loop.time()
 

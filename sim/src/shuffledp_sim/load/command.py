@@ -28,14 +28,14 @@ def run_load_command(options: LoadOptions, report_file: Path | None, *, as_json:
     if report_file is not None:
         check_report_file(report_file)
     with Stages(Console(stderr=True)) as stages:
-        found = asyncio.run(run_load(options, stages))
-    report = found.report
+        outcome = asyncio.run(run_load(options, stages))
+    report = outcome.report
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict()) + "\n")
     else:
         print_report(report, Console())
     if report_file is not None:
-        write_report(report, found.timeline, report_file)
+        write_report(report, outcome.timeline, report_file)
     if report.failure is not None:
         raise RoundFailed(report.failure)
     if report.lost:

@@ -63,7 +63,7 @@ def allow_open_files(connections: int) -> None:
 
 
 @asynccontextmanager
-async def connected(
+async def connect_users(
     deployment: Deployment,
     verified: CheckedRound,
     count: int,
@@ -103,7 +103,7 @@ def established_to(address: str) -> int | None:
 
     None without one.
     """
-    wanted = f"{int(address.rpartition(':')[2]):04X}"
+    port = f"{int(address.rpartition(':')[2]):04X}"
     tables = [
         table
         for table in (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
@@ -116,7 +116,7 @@ def established_to(address: str) -> int | None:
     ours = {_target(link) for link in Path("/proc/self/fd").iterdir()}
     rows = [line.split() for table in tables for line in table.read_text().splitlines()[1:]]
     return sum(
-        row[2].rpartition(":")[2] == wanted
+        row[2].rpartition(":")[2] == port
         and row[3] == _ESTABLISHED
         and f"socket:[{row[9]}]" in ours
         for row in rows

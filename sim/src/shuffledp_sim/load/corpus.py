@@ -148,7 +148,8 @@ class Corpus:
 
     def __getitem__(self, user: int) -> PreparedSubmission:
         """One user's submission, read from disk."""
-        begin, end = int(self._offsets[user]), int(self._offsets[user + 1])
+        begin = int(self._offsets[user])
+        end = int(self._offsets[user + 1])
         return msgspec.msgpack.decode(
             os.pread(self._file, end - begin, begin), type=PreparedSubmission
         )

@@ -65,7 +65,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Collected:
+class LoadMeasurements:
     """Measurements until the last answer.
 
     Attributes:
@@ -168,7 +168,7 @@ class LoadReport:
         cls,
         verified: CheckedRound,
         options: LoadOptions,
-        collected: Collected,
+        collected: LoadMeasurements,
         ending: Ending,
         peaks: Mapping[str, Usage | None],
         seconds: dict[str, float],
@@ -207,7 +207,9 @@ class LoadReport:
                 name: None if peak is None else peak.peak_bytes for name, peak in peaks.items()
             },
             collecting_bytes=None if (entry := after[ENTRY]) is None else entry.peak_bytes,
-            cpu_seconds={name: _spent(collected.before[name], after[name]) for name in after},
+            cpu_seconds={
+                name: _used_seconds(collected.before[name], after[name]) for name in after
+            },
             seconds=seconds,
             machine=machine(),
             failure=ending.failure,
@@ -218,7 +220,7 @@ class LoadReport:
         return asdict(self)
 
 
-def _spent(before: Usage | None, after: Usage | None) -> float | None:
+def _used_seconds(before: Usage | None, after: Usage | None) -> float | None:
     return None if before is None or after is None else after.cpu_seconds - before.cpu_seconds
 
 

@@ -61,24 +61,24 @@ def usage_from_metrics(url: str) -> Usage | None:
             lines = page.read().decode("utf-8", "replace").splitlines()
     except (OSError, HTTPException):
         return None
-    found = dict(
+    values = dict(
         line.rsplit(" ", 1) for line in lines if line.startswith("process_") and " " in line
     )
     try:
         return Usage(
-            int(float(found["process_resident_memory_bytes"])),
-            float(found["process_cpu_seconds_total"]),
+            int(float(values["process_resident_memory_bytes"])),
+            float(values["process_cpu_seconds_total"]),
         )
     except (KeyError, ValueError):
         return None
 
 
 def _family(pid: int) -> list[int]:
-    found = [pid]
+    pids = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
-            found += _family(int(child))
-    return found
+            pids += _family(int(child))
+    return pids
 
 
 def _own_usage(pid: int) -> Usage:

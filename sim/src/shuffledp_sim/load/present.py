@@ -30,7 +30,8 @@ _FEW_DECADES: Final = 1000.0
 
 def rows(report: LoadReport) -> list[tuple[str, str]]:
     """Name and value of each figure, in reading order."""
-    refused, unanswered = _by_reason(report.refused), _by_reason(report.unanswered_reasons)
+    refused = _by_reason(report.refused)
+    unanswered = _by_reason(report.unanswered_reasons)
     established = _UNKNOWN if report.established is None else f"{report.established:,}"
     lost = f"{_UNKNOWN}: {report.failure}" if report.lost is None else f"{report.lost:,}"
     return [
@@ -201,8 +202,13 @@ def _draw_distribution(report: LoadReport, timeline: Timeline, axes: Axes) -> No
             lw=1.8,
         )
         shares = (0.5, 0.9, 0.99, 0.999)
-        found = (report.latency.p50, report.latency.p90, report.latency.p99, report.latency.p99_9)
-        axes.plot(found, shares, "o", ms=4, color=_ACCEPTED, clip_on=False)
+        percentiles = (
+            report.latency.p50,
+            report.latency.p90,
+            report.latency.p99,
+            report.latency.p99_9,
+        )
+        axes.plot(percentiles, shares, "o", ms=4, color=_ACCEPTED, clip_on=False)
         axes.set_title(_spread(report.latency), fontsize=8.5)  # above, where no curve can cross it
     axes.set(
         xscale="log",

@@ -42,7 +42,7 @@ from shuffledp_sim.load.arrivals import Timeline, arrival_times, drive
 from shuffledp_sim.load.connections import (
     EntryConnections,
     allow_open_files,
-    connected,
+    connect_users,
     established_to,
 )
 from shuffledp_sim.load.corpus import Corpus
@@ -52,8 +52,8 @@ from shuffledp_sim.load.figures import (
     ENTRY,
     UNANSWERED,
     Calls,
-    Collected,
     Ending,
+    LoadMeasurements,
     LoadReport,
     accepted_users,
     count_lost,
@@ -165,12 +165,12 @@ class LoadTest:
                 await asyncio.gather(follower, return_exceptions=True)
 
     async def _round(self, control: analyst_pb2_grpc.RoundControlAsyncStub) -> CheckedRound:
-        deployment, wanted = self._system.deployment, self._options.round_id
-        if wanted is None:
+        deployment, round_id = self._system.deployment, self._options.round_id
+        if round_id is None:
             opened = await open_round(control, self._options.plan(self._system))
             return verified_for(self._system, to_json(opened.announcement), opened.round_id)
         async with AnalystReader.of(deployment.keys_of(CLIENT), deployment.roster) as analyst:
-            return verified_for(self._system, await analyst.announcement(wanted), wanted)
+            return verified_for(self._system, await analyst.announcement(round_id), round_id)
 
     async def _through(
         self,
@@ -207,15 +207,13 @@ class LoadTest:
             self._corpus, verified, chunks, self._pool, partial(self._bar, "sealing"), users
         )
 
-    async def _collect(self, verified: CheckedRound, corpus: Corpus) -> Collected:
+    async def _collect(self, verified: CheckedRound, corpus: Corpus) -> LoadMeasurements:
         count, bar = self._options.connections, partial(self._bar, "connecting")
         began = asyncio.get_running_loop().time()
-        async with connected(self._system.deployment, verified, count, bar) as connections:
+        async with connect_users(self._system.deployment, verified, count, bar) as connections:
             self._clock.seconds["connecting"] = asyncio.get_running_loop().time() - began
-            established, before = (
-                established_to(verified.entry.address),
-                await self._usage(verified),
-            )
+            established = established_to(verified.entry.address)
+            before = await self._usage(verified)
             options = self._options
             intended = arrival_times(
                 options.arrivals, options.rate, options.users, np.random.default_rng()
@@ -227,7 +225,7 @@ class LoadTest:
                 verified
             )  # before the round closes: mixing is not part of the measured load
         calls = Calls(users.calls, dict(users.unanswered.most_common()))
-        return Collected(timeline, calls, connections.handshakes, established, before, after)
+        return LoadMeasurements(timeline, calls, connections.handshakes, established, before, after)
 
     async def _usage(self, verified: CheckedRound) -> dict[str, Usage | None]:
         pid, url = self._pids.get(verified.entry.name), self._options.metrics

@@ -62,7 +62,7 @@ class ForkedProcess:
     def __del__(self) -> None:
         os.close(self._descriptor)
 
-    def ended(self, seconds: float | None) -> bool:
+    def wait(self, seconds: float | None) -> bool:
         """Waits for its end, at most so long; None: as long as it takes. Whether it has ended."""
         return bool(select.select([self._descriptor], [], [], seconds)[0])
 
@@ -106,9 +106,11 @@ class Nursery:
         if self._ready:
             return
         if self._connection().recv(_MESSAGE_BYTES) == b"":
-            said = self._log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            answer = self._log.read_text(errors="replace").strip().splitlines() or [
+                "it said nothing"
+            ]
             raise ConfigError(
-                f"the process that all others are forked from did not start: {said[-1]}"
+                f"the process that all others are forked from did not start: {answer[-1]}"
             )
         self._ready = True
 
@@ -124,12 +126,12 @@ class Nursery:
         connection = self._connection()
         try:
             connection.send(json.dumps([str(log.absolute()), *command]).encode())
-            said, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
+            answer, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
         except OSError as error:
             raise UnreachableError(_DIED) from error
         if not descriptors:
             raise UnreachableError(_DIED)
-        return ForkedProcess(int(said), descriptors[0])
+        return ForkedProcess(int(answer), descriptors[0])
 
     def close(self) -> None:
         """Ends it, and with it whatever it has started and still runs. Safe to call twice."""
@@ -176,8 +178,8 @@ def _serve(connection: socket.socket) -> list[str] | None:
     with connection:
         connection.send(b"ready")
         while request := connection.recv(_MESSAGE_BYTES):
-            said: list[str] = json.loads(request)
-            log, *command = said
+            answer: list[str] = json.loads(request)
+            log, *command = answer
             # Held back until its descriptor is open: one that ended at once could be another
             # process by then.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

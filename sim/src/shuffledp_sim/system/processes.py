@@ -71,7 +71,7 @@ class _OwnProcess:
             )
         self.pid = self._process.pid
 
-    def ended(self, seconds: float | None) -> bool:
+    def wait(self, seconds: float | None) -> bool:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode is not None
@@ -111,13 +111,13 @@ class LocalProcess:
     @property
     def alive(self) -> bool:
         """True while it runs."""
-        return self._process is not None and not self._process.ended(0)
+        return self._process is not None and not self._process.wait(0)
 
     def kill(self) -> None:
         """Kills the process alone (SIGKILL), as a crash would; its group is cleared by `stop`."""
         if self._process is not None:
             self._process.kill()
-            self._process.ended(None)
+            self._process.wait(None)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to the process and all of its children."""
@@ -129,10 +129,10 @@ class LocalProcess:
         """Waits for its end, then kills what is left of its group."""
         if self._process is None:
             return
-        self._process.ended(seconds)
+        self._process.wait(seconds)
         # Also after a clean end: workers of a process that was killed before are left in its group.
         self.signal_group(signal.SIGKILL)
-        self._process.ended(None)
+        self._process.wait(None)
 
     def last_words(self) -> str:
         """The last line of its log, for error messages."""

@@ -43,7 +43,7 @@ class RayNode:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def joined(self, deadline: float) -> bool:
+    def wait_joined(self, deadline: float) -> bool:
         """True once it belongs to the cluster; False when its raylet ended instead."""
         seen = False
         while b"Ray runtime started" not in self.log.read_bytes():
@@ -143,19 +143,19 @@ class RayCluster:
         }
         return EngineConfig(**(fields | changes))
 
-    def whole(self) -> None:
+    def start_missing(self) -> None:
         """Starts what is not there."""
         if self.head is None or self.head.process.poll() is not None:
             self.close()
             port = self.address.rpartition(":")[2]
-            self.head = self._started(
+            self.head = self._start_joined(
                 "--head", "--port", port, "--num-cpus", "0", "--include-dashboard=false"
             )
         self.workers = [worker for worker in self.workers if worker.process.poll() is None]
         while (
             len(self.workers) < self.beside
         ):  # one after another: two at once may choose one name for their sockets
-            self.workers.append(self._started("--address", self.address, "--num-cpus", "1"))
+            self.workers.append(self._start_joined("--address", self.address, "--num-cpus", "1"))
 
     def machines(self) -> list[RayNode]:
         """The workers, and the head."""
@@ -167,12 +167,12 @@ class RayCluster:
             node.end()
         self.workers, self.head = [], None
 
-    def _started(self, *options: str) -> RayNode:
+    def _start_joined(self, *options: str) -> RayNode:
         deadline = time.monotonic() + START_SECONDS
         while True:
             node = self._start(*options)
             try:
-                if node.joined(deadline):
+                if node.wait_joined(deadline):
                     return node
             except BaseException:
                 node.end()

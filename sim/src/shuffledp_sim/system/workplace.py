@@ -43,7 +43,7 @@ def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
             folder = Path(name)
             try:
-                with _claimed(folder):
+                with _claim(folder):
                     _sweep(folder.parent)
                     _require_room(folder)
                     yield folder
@@ -60,7 +60,7 @@ def workplace(prefix: str = "shuffledp-") -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
+def _claim(folder: Path) -> Iterator[None]:
     """Marks a folder as in use, by a lock that ends with this process."""
     unlocked = folder / f"{_LOCK}.new"
     lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -72,11 +72,11 @@ def _claimed(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _sweep(place: Path) -> None:
+def _sweep(parent: Path) -> None:
     """Removes what processes of this user that are no more have left here: folders with our mark,
     and nobody's lock.
     """
-    for folder in place.glob("shuffledp-*"):
+    for folder in parent.glob("shuffledp-*"):
         with contextlib.suppress(OSError):  # without a mark, in use, or gone meanwhile
             kind = folder.lstat()
             if not stat.S_ISDIR(kind.st_mode) or kind.st_uid != os.geteuid():

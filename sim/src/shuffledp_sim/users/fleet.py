@@ -150,7 +150,7 @@ class Fleet:
         """Credentials of the users that have begun to submit, in the order of their values; ground
         truth of attacks.
         """
-        self._kept: list[bytes] = []
+        self._sent_messages: list[bytes] = []
         self._sample: PreparedSubmission | None = None
         self._sealed = 0
 
@@ -204,9 +204,11 @@ class Fleet:
                 # pile up
                 try:
                     values = [value for value, _ in users]
-                    kept = await self._memory.recall(self._pool, verified.mechanism, first, values)
+                    responses = await self._memory.recall(
+                        self._pool, verified.mechanism, first, values
+                    )
                     prepared = await loop.run_in_executor(
-                        self._pool, seal_users, verified, users, kept
+                        self._pool, seal_users, verified, users, responses
                     )
                     self._count_sealed(len(users), began)
                     async with _together() as group:
@@ -237,7 +239,7 @@ class Fleet:
             self.refused[type(error).__name__] += 1
             return
         self.accepted += 1
-        self._kept.append(submission.messages)
+        self._sent_messages.append(submission.messages)
         self._sample = submission
 
     def _chunks(self, verified: CheckedRound) -> Iterator[list[tuple[int, Member]]]:
@@ -272,7 +274,7 @@ class Fleet:
             board = await analyst.board(
                 self._round_id, verified.result.messages * geometry.plain_bytes
             )
-        check_board(verified, geometry, board, self._kept)
+        check_board(verified, geometry, board, self._sent_messages)
 
 
 def enrolled_users(

@@ -34,7 +34,7 @@ class Memory:
 
     def __init__(self, users: int) -> None:
         self._users = users
-        self._kept: dict[str, NDArray[np.int64]] = {}
+        self._responses: dict[str, NDArray[np.int64]] = {}
 
     async def recall(
         self, pool: Executor, spec: Mechanism, first: int, values: Sequence[int]
@@ -55,20 +55,20 @@ class Memory:
         name = spec.remembered
         if name is None:
             return None
-        if name not in self._kept:
-            if len(self._kept) >= MOST_RESPONSES:
+        if name not in self._responses:
+            if len(self._responses) >= MOST_RESPONSES:
                 raise ClientPolicyRefusal(
                     f"these users keep {MOST_RESPONSES} responses, as many as may be"
                 )
-            self._kept[name] = np.full(self._users, _NONE, dtype=np.int64)
-        kept = self._kept[name][first : first + len(values)]
-        unasked = np.flatnonzero(kept == _NONE)
+            self._responses[name] = np.full(self._users, _NONE, dtype=np.int64)
+        responses = self._responses[name][first : first + len(values)]
+        unasked = np.flatnonzero(responses == _NONE)
         if unasked.size:
-            held = [values[place] for place in unasked.tolist()]
-            kept[unasked] = await asyncio.get_running_loop().run_in_executor(
-                pool, draw_responses, spec, held
+            unasked_values = [values[index] for index in unasked.tolist()]
+            responses[unasked] = await asyncio.get_running_loop().run_in_executor(
+                pool, draw_responses, spec, unasked_values
             )
-        return [int(response) for response in kept]
+        return [int(response) for response in responses]
 
 
 def draw_responses(spec: Mechanism, values: Sequence[int]) -> list[int]:

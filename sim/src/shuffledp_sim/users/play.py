@@ -196,7 +196,7 @@ async def play(
 
 async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
     """Yields each new open round once, verified, as the broker or the analyst announces it."""
-    known: set[str] = set()
+    announced: set[str] = set()
     roster, keys = system.deployment.roster, system.deployment.keys_of(CLIENT)
     async with AnalystReader.of(keys, roster, _ONE_ATTEMPT) as analyst:
         while True:
@@ -204,13 +204,13 @@ async def new_rounds(system: System) -> AsyncGenerator[CheckedRound, None]:
                 async for candidate in candidates:
                     try:
                         verified = verified_for(system, candidate)
-                        fresh = verified.round_id not in known and not await _has_ended(
+                        fresh = verified.round_id not in announced and not await _has_ended(
                             analyst, verified.round_id
                         )
                     except ShuffleDPError as error:
                         structlog.get_logger().debug("announcement passed over", reason=str(error))
                         continue
-                    known.add(verified.round_id)
+                    announced.add(verified.round_id)
                     if fresh:
                         yield verified
 

@@ -31,10 +31,12 @@ Result = TypeVar("Result")
 
 
 def seal_users(
-    verified: CheckedRound, users: Sequence[tuple[int, Member]], kept: Sequence[int] | None = None
+    verified: CheckedRound,
+    users: Sequence[tuple[int, Member]],
+    responses: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
     """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
-    return prepare_all(verified, users, kept=kept)
+    return prepare_all(verified, users, kept=responses)
 
 
 class _DeafPool(WorkerPool):
