@@ -123,11 +123,11 @@ def _check_parties(plan: RoundPlan, roster: Roster, budgets: Collection[str]) ->
             f"population {plan.population!r} has no budget here; those with one: "
             f"{', '.join(sorted(budgets)) or 'none'}"
         )
-    known = [party.name for party in roster.nodes()]
-    unknown = [name for name in plan.route if name not in known]
+    nodes = [party.name for party in roster.nodes()]
+    unknown = [name for name in plan.route if name not in nodes]
     if unknown:
         raise UsageError(
-            f"the roster has no node {', '.join(unknown)}; its nodes: {', '.join(known) or 'none'}"
+            f"the roster has no node {', '.join(unknown)}; its nodes: {', '.join(nodes) or 'none'}"
         )
     if not MIN_NODES <= len(plan.route) <= MAX_HOPS:
         raise UsageError(

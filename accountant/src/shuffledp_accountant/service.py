@@ -109,9 +109,9 @@ class Accountant:
         plan = read_plan(plan_json, self._roster, self._ledger.populations)
         # Written anew: a repeated plan may be spelt differently and is still the same plan.
         text = to_json(plan).decode()
-        known = self._ledger.find(round_id)  # 2
-        if known is not None:
-            return stored_plan_certificate(known, text)
+        charge = self._ledger.find(round_id)  # 2
+        if charge is not None:
+            return stored_plan_certificate(charge, text)
         mechanism = calibrated(plan)  # 3
         check_messages(plan, mechanism)
         cost = cost_of(plan, mechanism, plan.min_reports)
@@ -124,7 +124,7 @@ class Accountant:
                 f"{analysis.bounds.certified:.6g}, "
                 f"not {plan.epsilon:g}; ask for a larger epsilon or more reports"
             )
-        asked = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
+        reservation = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
 
         def signed(account: Account) -> bytes:
             # A plan's certificate has to outlive the time in which its reports are collected.
@@ -143,7 +143,7 @@ class Accountant:
             )
             return self._identity.sign(document).to_bytes()
 
-        return self._ledger.reserve(asked, signed)  # 4
+        return self._ledger.reserve(reservation, signed)  # 4
 
     def settle(
         self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0

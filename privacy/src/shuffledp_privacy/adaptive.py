@@ -103,8 +103,8 @@ def _total(times: tuple[tuple[Cost, int], ...], distance: int, filters: Filters)
                 f"no privacy filter is known for {cost.mechanism.kind}: its worst distance is not "
                 f"known"
             )
-        own = max(1, min(distance, cost.mechanism.domain - 1))
-        total += _price(cost.mechanism, cost.setting, own, filters).times(count)
+        change = max(1, min(distance, cost.mechanism.domain - 1))
+        total += _price(cost.mechanism, cost.setting, change, filters).times(count)
     return total
 
 

@@ -100,7 +100,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         corrupted = corrupted_bounds(
             claimed.mechanism, setting, min(claimed.corrupted.delta, claimed.delta)
         )
-    for name, said, truth in (
+    for name, claim, truth in (
         ("epsilon", epsilon.certified, bounds.certified),
         ("epsilon with all nodes corrupt", claimed.corrupted.epsilon, corrupted.epsilon),
         ("delta with all nodes corrupt", claimed.corrupted.delta, corrupted.delta),
@@ -111,9 +111,9 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         ),
     ):
         # Not `<`: a claim that is not a number must fail as well.
-        if not _number(said) >= truth * (1 - SLACK):
+        if not _number(claim) >= truth * (1 - SLACK):
             raise DocumentError(
-                f"the certificate claims {name} {said}, but its own parameters give {truth:.9g}; "
+                f"the certificate claims {name} {claim}, but its own parameters give {truth:.9g}; "
                 f"do not rely on it"
             )
 

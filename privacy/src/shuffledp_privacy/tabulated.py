@@ -84,13 +84,13 @@ def fingerprint() -> str:
 
 
 def _sources(folder: Traversable) -> list[Traversable]:
-    found: list[Traversable] = []
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    sources: list[Traversable] = []
+    for entry in sorted(folder.iterdir(), key=lambda child: child.name):
         if entry.is_dir():
-            found += _sources(entry)
+            sources += _sources(entry)
         elif entry.name.endswith(".py"):
-            found.append(entry)
-    return found
+            sources.append(entry)
+    return sources
 
 
 class Tables:
@@ -108,11 +108,11 @@ class Tables:
             distance if mechanism.metric else 1
         )  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
-        found = self._kept.get(key)
-        if found is None:
-            found = _tabulate(mechanism, setting, distance)
-            self._keep(key, found)
-        return found
+        table = self._kept.get(key)
+        if table is None:
+            table = _tabulate(mechanism, setting, distance)
+            self._keep(key, table)
+        return table
 
     def learn(self, stored: Iterable[tuple[str, bytes]]) -> None:
         """Takes tables that `dump` wrote.
@@ -124,13 +124,13 @@ class Tables:
             if curve is not None:
                 self._keep(key, curve)
 
-    def dump(self, known: Container[str]) -> dict[str, bytes]:
+    def dump(self, stored: Container[str]) -> dict[str, bytes]:
         """All tables but the known ones, as bytes by key."""
         return {
             key: np.concatenate((curve.excess, curve.deltas)).astype("<f8").tobytes()
             # A copy: another thread may add a table meanwhile.
             for key, curve in tuple(self._kept.items())
-            if key not in known
+            if key not in stored
         }
 
     def forget(self) -> None:
@@ -234,10 +234,13 @@ def _(
     epsilons: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     highest = np.zeros(np.shape(epsilons))
-    for mechanism, own in spec.members:
+    for mechanism, member_setting in spec.members:
         # A round whose domain ends earlier takes its largest change (C7).
         curve = certified_curve(
-            Tabulated(mechanism), own, max(1, min(distance, mechanism.domain - 1)), epsilons
+            Tabulated(mechanism),
+            member_setting,
+            max(1, min(distance, mechanism.domain - 1)),
+            epsilons,
         )
         highest = np.maximum(highest, curve)
     return highest
@@ -262,8 +265,8 @@ def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
 @epsilon_bounds.register
 def _(spec: Highest, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
     worst = max(
-        epsilon_bounds(Tabulated(mechanism), own, delta).certified
-        for mechanism, own in spec.members
+        epsilon_bounds(Tabulated(mechanism), member_setting, delta).certified
+        for mechanism, member_setting in spec.members
     )
     return Bounds(worst, 0.0, None, ("C3: tabulated",))
 
@@ -275,8 +278,11 @@ def _(spec: Tabulated, setting: Setting, delta: float) -> CorruptedBounds:
 
 @corrupted_bounds.register
 def _(spec: Highest, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    found = [corrupted_bounds(mechanism, own, delta) for mechanism, own in spec.members]
-    return max(found, key=lambda one: (one.delta, one.epsilon))
+    bounds = [
+        corrupted_bounds(mechanism, member_setting, delta)
+        for mechanism, member_setting in spec.members
+    ]
+    return max(bounds, key=lambda local: (local.delta, local.epsilon))
 
 
 @grows_with_distance.register

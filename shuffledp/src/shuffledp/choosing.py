@@ -172,8 +172,7 @@ def advise(
     max_error: float | None = None,
     max_messages: int | None = None,
 ) -> Comparison:
-    """Every mechanism that keeps the target: its error, messages, and what is left without a
-    shuffler.
+    """Compare all mechanisms that meet the target: error, messages and local guarantee.
 
     Args:
         epsilon: as for `calibrate`.

@@ -19,10 +19,10 @@ from shuffledp_privacy.rounds.remembered import remembered_by
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """The guarantee of several rounds on the same people, each with an honest node, all parameters
-    fixed in advance.
+    """The guarantee of several rounds on the same people, with all parameters fixed in advance.
 
-    ε is in nats over all rounds, per unit of distance under metric adjacency.
+    Each round has an honest node. ε is in nats over all rounds, per unit of distance under metric
+    adjacency.
 
     Attributes:
         parts: each different round, as a plan of one round, and how often it is run.

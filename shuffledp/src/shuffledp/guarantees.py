@@ -144,8 +144,7 @@ def certify(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> Guarantee:
-    """Both sides of the truth about a plan: ε at δ certified and attained, and ε_L with every node
-    corrupt.
+    """Bounds of a plan's ε from both sides, and ε_L with every node corrupt.
 
     A guarantee that cannot be given is an answer too: `certified` is None then, and `basis` says
     why. The analyses are those of docs/accounting.md, of the mechanisms of Biswas et al. 2023 and

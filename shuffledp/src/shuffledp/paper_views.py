@@ -130,8 +130,7 @@ def primary_count(
 def central_gaussian(
     plan: Planned, setting: Setting | None = None, *, delta: float | None = None
 ) -> View:
-    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ), for the same
-    question.
+    """σ of a trusted party's Gaussian mechanism with the plan's certified (ε, δ).
 
     Numbers: `sigma_optimal` (Balle and Wang 2018); `sigma_classical`, the printed 2 ln(1.25/δ)
     Δ²/ε² (Biswas et al. 2022, Definition V.1), None for ε >= 1, where its proof ends;

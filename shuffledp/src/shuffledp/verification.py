@@ -54,8 +54,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A certificate that its signer's key fits and whose numbers are right, and what was checked of
-    it, in words.
+    """A certificate whose signature and numbers were checked, and the checks in words.
 
     Attributes:
         title: where it was found, and its stage.

@@ -113,8 +113,9 @@ def renyi(
     *,
     rounds: int | None = None,
 ) -> View:
-    """Rényi divergence (RDP) of any two neighbouring datasets by order, over all rounds: an upper
-    bound, in nats.
+    """Upper bound of the Rényi divergence (RDP) of neighbouring datasets by order, in nats.
+
+    Over all rounds.
 
     That of the dominating pair which the certified δ(ε) defines (Mironov 2017; Zhu et al. 2022;
     docs/accounting.md, C18); rounds add up. High orders look far out, where the curve has few
@@ -168,8 +169,9 @@ def trade_off(
     delta: float | None = None,
     rounds: int | None = None,
 ) -> View:
-    """Trade-off function (f-DP): how often any test of two neighbouring datasets errs, a lower
-    bound; and Gaussian DP.
+    """Lower bound of the trade-off function (f-DP) of neighbouring datasets, and Gaussian DP.
+
+    The trade-off function states how often any test of two such datasets errs.
 
     Columns: `false_positive`, `false_negative`. Numbers: `mu_certified`, the round is nowhere worse
     than μ-Gaussian DP that shows everything with chance `leak`; `mu_attained`, no smaller μ does

@@ -170,18 +170,20 @@ def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Spent) -> float:
     return min(used.epsilon, spent(times, budget.adjacency, budget.delta).epsilon)
 
 
-def account_for_reservation(budget: Budget, standing: Standing, asked: Reservation) -> Account:
+def account_for_reservation(
+    budget: Budget, standing: Standing, reservation: Reservation
+) -> Account:
     """The account with the reservation included.
 
     Raises:
         BudgetExceeded: all rounds together would exceed the budget.
         CannotCertify: the round has no finite cost under the budget's adjacency and δ.
     """
-    with_it = Counter(standing.counted) + Counter([asked.cost])
+    with_it = Counter(standing.counted) + Counter([reservation.cost])
     used = total(budget, with_it)
     # Not `>`: an ε that is not a number must be refused as well.
     if not used.epsilon <= budget.epsilon:
-        _refuse(budget, standing.counted, asked, used)
+        _refuse(budget, standing.counted, reservation, used)
     return _account(budget, standing, standing.last_entry + 1, with_it, used)
 
 
@@ -254,10 +256,10 @@ def _finite(epsilon: float) -> float | None:
 
 
 def _refuse(
-    budget: Budget, before: Mapping[Cost, int], asked: Reservation, used: Spent
+    budget: Budget, before: Mapping[Cost, int], reservation: Reservation, used: Spent
 ) -> NoReturn:
     already = total(budget, before).epsilon
-    single = alone(rebased([asked.cost], budget.adjacency)[0][0], budget.delta)
+    single = alone(rebased([reservation.cost], budget.adjacency)[0][0], budget.delta)
     # At this δ no ε would be enough for it, which is another answer than that the budget is used
     # up.
     if math.isinf(single.epsilon):
@@ -267,7 +269,7 @@ def _refuse(
             f"for a delta of at most {budget.delta:g}"
         )
     raise BudgetExceeded(
-        f"the budget of population {asked.population!r} does not cover the round: epsilon "
+        f"the budget of population {reservation.population!r} does not cover the round: epsilon "
         f"{already:.6g} of "
         f"{budget.epsilon:g} is spent at delta {budget.delta:g}, "
         f"{max(0.0, budget.epsilon - already):.6g} is left, the "

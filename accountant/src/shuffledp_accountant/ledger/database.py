@@ -226,9 +226,9 @@ def _upgrade(connection: Connection) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        known = ScriptDirectory.from_config(config).get_current_head()
+        newest = ScriptDirectory.from_config(config).get_current_head()
         raise LedgerError(
             f"the ledger was written by another version of this software (this one knows schema "
-            f"{known}): {error}; "
+            f"{newest}): {error}; "
             "run the version that wrote it, or a newer one"
         ) from error

@@ -106,13 +106,13 @@ class Ledger:
         """Closes all connections."""
         self._engine.dispose()
 
-    def reserve(self, asked: Reservation, certify: Certify) -> bytes:
+    def reserve(self, reservation: Reservation, certify: Certify) -> bytes:
         """Charges the population for a planned round and returns the certificate.
 
         A repeated call gets the stored one.
 
         Args:
-            asked: the round, its plan and its cost.
+            reservation: the round, its plan and its cost.
             certify: signs the certificate; called once or more often, only the stored result is
                 ever returned.
 
@@ -123,21 +123,21 @@ class Ledger:
             UsageError: no budget for the population.
             LedgerError: the database failed; nothing was charged.
         """
-        budget = self._budget(asked.population)
+        budget = self._budget(reservation.population)
         while True:  # ends: whenever we start again, somebody else's change was committed
             # The snapshot first: a charge made after it changes the revision, so that the commit
             # below fails.
-            revision, standing = self._snapshot(asked.population)
-            known = self.find(asked.round_id)
-            if known is not None:
-                return rules.stored_plan_certificate(known, asked.plan)
-            place = rules.account_for_reservation(budget, standing, asked)
+            revision, standing = self._snapshot(reservation.population)
+            charge = self.find(reservation.round_id)
+            if charge is not None:
+                return rules.stored_plan_certificate(charge, reservation.plan)
+            account = rules.account_for_reservation(budget, standing, reservation)
             # Signed before the commit, which stores it with the charge: a crash in between leaves
             # neither.
-            certificate = certify(place)
-            row = _row(asked, place.position.entry, certificate, self._clock())
+            certificate = certify(account)
+            row = _row(reservation, account.position.entry, certificate, self._clock())
             if self._commit(
-                asked.population,
+                reservation.population,
                 revision,
                 lambda db: db.execute(insert(charges).values(row)),  # noqa: B023
             ):
@@ -162,10 +162,10 @@ class Ledger:
             if stored is not None:
                 return stored
             revision, standing = self._snapshot(charge.population)
-            place = rules.account_for_settlement(
+            account = rules.account_for_settlement(
                 self._budget(charge.population), standing, charge, real
             )
-            certificate = certify(place)
+            certificate = certify(account)
             values = {
                 "state": ChargeState.SETTLED.value,
                 "accepted": real.accepted,
@@ -240,10 +240,10 @@ class Ledger:
 
     def charge(self, round_id: str) -> Charge:
         """A round's charge; `UnknownRoundError` when it was never reserved here."""
-        found = self.find(round_id)
-        if found is None:
+        charge = self.find(round_id)
+        if charge is None:
             raise UnknownRoundError(f"round {round_id!r} was never certified by this accountant")
-        return found
+        return charge
 
     def statement(self, population: str) -> Statement:
         """The population's budget, spent and left.
@@ -253,13 +253,15 @@ class Ledger:
         budget = self._budget(population)
         states = select(charges.c.state, func.count()).where(charges.c.population == population)
         with failures(), self._engine.begin() as db:
-            found = {
+            charges_by_state = {
                 str(state): int(count)
                 for state, count in db.execute(states.group_by(charges.c.state))
             }
         _, standing = self._snapshot(population)
         return rules.state_account(
-            budget, standing.counted, {state: found.get(state.value, 0) for state in ChargeState}
+            budget,
+            standing.counted,
+            {state: charges_by_state.get(state.value, 0) for state in ChargeState},
         )
 
     def entries(self, population: str, after: int = 0, most: int = MOST_ENTRIES) -> list[Entry]:
@@ -287,9 +289,9 @@ class Ledger:
 
     def _budget(self, population: str) -> Budget:
         if population not in self._budgets:
-            known = ", ".join(sorted(self._budgets)) or "none"
+            populations = ", ".join(sorted(self._budgets)) or "none"
             raise UsageError(
-                f"population {population!r} has no budget here; those with one: {known}"
+                f"population {population!r} has no budget here; those with one: {populations}"
             )
         return self._budgets[population]
 
@@ -305,17 +307,18 @@ class Ledger:
         with failures(), self._engine.begin() as db:
             # Read first: on PostgreSQL each statement sees what is committed by then, and a change
             # between them must make the later swap fail.
-            known = select(populations.c.revision, populations.c.reconciled).where(
+            population_row = select(populations.c.revision, populations.c.reconciled).where(
                 populations.c.name == population
             )
-            row = db.execute(known).one_or_none()
+            row = db.execute(population_row).one_or_none()
             last = db.execute(select(func.max(charges.c.entry)).where(mine)).scalar()
             rows = db.execute(alike).mappings().all()
         counted: Counter[Cost] = Counter()
         for cost in rows:
             counted[_cost(cost)] += cost["times"]
-        revision, reconciled = (-1, 0) if row is None else (int(row.revision), int(row.reconciled))
-        return revision, Standing(counted, int(last or 0), reconciled)
+        if row is None:
+            return -1, Standing(counted, int(last or 0), 0)
+        return int(row.revision), Standing(counted, int(last or 0), int(row.reconciled))
 
     def _read_curves(self) -> None:
         """Loads the curves that this very version has computed before.
@@ -348,16 +351,16 @@ class Ledger:
         try:
             with failures(), self._engine.begin() as db:
                 # Another process on the same database may have stored some of them meanwhile.
-                known = set(
+                stored = set(
                     db.execute(
                         select(curves.c.key).where(curves.c.software == fingerprint())
                     ).scalars()
                 )
-                made = {"software": fingerprint(), "made_at": self._clock()}
+                origin = {"software": fingerprint(), "made_at": self._clock()}
                 rows = [
-                    {"key": key, "points": points, **made}
+                    {"key": key, "points": points, **origin}
                     for key, points in new.items()
-                    if key not in known
+                    if key not in stored
                 ]
                 if rows:
                     db.execute(insert(curves), rows)
@@ -438,17 +441,17 @@ class _NothingChangedError(Exception):
     """Rolls back a transaction whose change met no row."""
 
 
-def _row(asked: Reservation, entry: int, certificate: bytes, now: int) -> dict[str, object]:
+def _row(reservation: Reservation, entry: int, certificate: bytes, now: int) -> dict[str, object]:
     return {
-        "round_id": asked.round_id,
-        "population": asked.population,
+        "round_id": reservation.round_id,
+        "population": reservation.population,
         "entry": entry,
         "state": ChargeState.RESERVED.value,
-        "plan": asked.plan,
+        "plan": reservation.plan,
         "plan_certificate": certificate,
         "reserved_at": now,
         "changed_at": now,
-        **_cost_columns(asked.cost, asked.epsilon),
+        **_cost_columns(reservation.cost, reservation.epsilon),
     }
 
 

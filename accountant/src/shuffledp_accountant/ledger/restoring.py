@@ -88,13 +88,13 @@ def read_certificates(
     finals: dict[str, tuple[Certificate, bytes]] = {}
     for signed in _signed_certificates(folders):
         try:
-            found = verify_from(accountant, signed, Certificate)
+            certificate = verify_from(accountant, signed, Certificate)
         except DocumentError:
             continue  # not this accountant's: anyone may put files there
-        if found.deployment != deployment:
+        if certificate.deployment != deployment:
             continue
-        kept = finals if found.stage == CertificateStage.FINAL else plans
-        kept[found.round_id] = (found, signed.to_bytes())
+        certificates = finals if certificate.stage == CertificateStage.FINAL else plans
+        certificates[certificate.round_id] = (certificate, signed.to_bytes())
     return {
         round_id: Evidence(*plan, *finals.get(round_id, (None, None)))
         for round_id, plan in plans.items()
@@ -167,32 +167,32 @@ def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
 
 
 def _of_population(evidence: dict[str, Evidence], population: str) -> list[Evidence]:
-    mine = (found for found in evidence.values() if found.plan.population == population)
-    return sorted(mine, key=lambda found: found.plan.ledger.entry)
+    mine = (item for item in evidence.values() if item.plan.population == population)
+    return sorted(mine, key=lambda item: item.plan.ledger.entry)
 
 
 def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> Restored:
-    known = {found.plan.round_id: ledger.find(found.plan.round_id) for found in evidence}
-    lost = [found for found in evidence if known[found.plan.round_id] is None]
-    for found in evidence:
-        held_charge = known[found.plan.round_id]
+    charges = {item.plan.round_id: ledger.find(item.plan.round_id) for item in evidence}
+    lost = [item for item in evidence if charges[item.plan.round_id] is None]
+    for item in evidence:
+        held_charge = charges[item.plan.round_id]
         if held_charge is not None and held_charge.state is ChargeState.RESERVED:
-            _settle(ledger, found)
-    held = ledger.positions(population)
+            _settle(ledger, item)
+    positions = ledger.positions(population)
     newest = evidence[-1].plan
     # Entries that the restored ledger has given out anew, to rounds that nodes refused, are not the
     # lost ones.
     until = newest.issued_at + CLOCK_MILLISECONDS
-    covered = {entry for entry, reserved_at in held.items() if reserved_at <= until}
-    covered |= {found.plan.ledger.entry for found in evidence}
+    covered = {entry for entry, reserved_at in positions.items() if reserved_at <= until}
+    covered |= {item.plan.ledger.entry for item in evidence}
     highest = newest.ledger.entry
     missing = tuple(entry for entry in range(1, highest + 1) if entry not in covered)
-    ledger.readmit(population, [_charge(found) for found in lost], 0 if missing else highest)
-    return Restored(population, tuple(found.plan.round_id for found in lost), highest, missing)
+    ledger.readmit(population, [_charge(item) for item in lost], 0 if missing else highest)
+    return Restored(population, tuple(item.plan.round_id for item in lost), highest, missing)
 
 
-def _charge(found: Evidence) -> Charge:
-    plan, final = found.plan, found.final
+def _charge(evidence: Evidence) -> Charge:
+    plan, final = evidence.plan, evidence.final
     # The certificate for fewer honest users costs more; one for more may count made-up reports.
     certified = final if final is not None and final.honest < plan.honest else plan
     epsilon = certified.epsilon.certified
@@ -204,22 +204,22 @@ def _charge(found: Evidence) -> Charge:
         plan=to_json(_plan_of(plan)).decode(),
         cost=Cost(plan.mechanism, _setting(certified), plan.delta),
         epsilon=float("inf") if epsilon is None else epsilon,
-        plan_certificate=found.plan_bytes,
+        plan_certificate=evidence.plan_bytes,
         accepted=None if final is None else final.users,
-        final_certificate=found.final_bytes,
+        final_certificate=evidence.final_bytes,
         reserved_at=plan.issued_at,
         changed_at=plan.issued_at if final is None else final.issued_at,
     )
 
 
-def _settle(ledger: Ledger, found: Evidence) -> None:
+def _settle(ledger: Ledger, evidence: Evidence) -> None:
     """Settles a round that the backup holds as reserved, by its final certificate, if there is
     one.
     """
-    final, data = found.final, found.final_bytes
+    final, data = evidence.final, evidence.final_bytes
     if final is None or data is None:
         return
-    charge = _charge(found)
+    charge = _charge(evidence)
     ledger.settle(
         final.round_id, Settlement(final.users, charge.cost, charge.epsilon), lambda _: data
     )

@@ -34,8 +34,9 @@ MOST_SYMBOLS = 2**20 - 1
 
 
 class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-histogram"):
-    """An index of the Hadamard matrix of order K, the least power of two above k (Acharya, Sun,
-    Zhang 2019).
+    """An index of the Hadamard matrix of order K, the least power of two above k.
+
+    Source: Acharya, Sun and Zhang 2019.
 
     Entry (i, j) of the matrix is 1 where i and j have an even number of ones in common, else -1
     (Sylvester). With probability `blanket` (γ) the index is uniform over all K, otherwise over the

@@ -31,8 +31,9 @@ MOST_SYMBOLS = 31
 
 
 class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-histogram"):
-    """k bits in one message, of which the user's symbol sets one (Erlingsson, Pihur, Korolova 2014,
-    Basic RAPPOR).
+    """k bits in one message, of which the user's symbol sets one.
+
+    Source: Erlingsson, Pihur and Korolova 2014, Basic RAPPOR.
 
     Permanent response: each bit is replaced by a fair coin with probability f = `fake`. A device
     draws it once for a question and keeps it for ever, whatever its user's value becomes. Each

@@ -37,8 +37,9 @@ WRAPPED: Final = 2.0**-40
 
 
 class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
-    """The user adds its share of a noise, as in `SGDLShuffle`, and sends `pieces` numbers that add
-    up to it modulo q.
+    """A noisy value in `pieces` numbers that add up to it modulo q.
+
+    The user adds its share of a noise, as in `SGDLShuffle`.
 
     y = x + N mod q, q = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ =
     exp(-noise_epsilon). All but the last piece are uniform on {0..q-1}, and that is what is missing

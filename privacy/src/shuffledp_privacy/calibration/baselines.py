@@ -61,9 +61,10 @@ def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
 
     Under metric adjacency ε is of one unit, so noise for one unit serves all.
     """
-    each, metric = target.epsilon / target.rounds, target.adjacency is Adjacency.METRIC
+    epsilon = target.epsilon / target.rounds
+    metric = target.adjacency is Adjacency.METRIC
     reach = 1 if metric else target.reach
-    central = {"discrete Laplace": noise.standard_deviation(1.0, each / reach)}
+    central = {"discrete Laplace": noise.standard_deviation(1.0, epsilon / reach)}
     if not metric:  # Gaussian noise has no bound per unit that is linear in the distance
         central["Gaussian"] = gaussian_sigma(
             reach * math.sqrt(target.rounds), target.epsilon, target.delta
@@ -71,23 +72,24 @@ def _sums(target: Target) -> tuple[dict[str, float], dict[str, float]]:
     local = {name: error * math.sqrt(target.users) for name, error in central.items()}
     if not metric and target.largest <= _MOST_VALUES:
         local["one bit"] = math.sqrt(target.users) * standard_error(
-            OneBitMean(each, target.largest), 1
+            OneBitMean(epsilon, target.largest), 1
         )
     return local, central
 
 
 def _histograms(target: Target) -> tuple[dict[str, float], dict[str, float]]:
     """A change moves one user from one count to another: two counts by one each."""
-    each, spread = target.epsilon / target.rounds, math.sqrt(2 * target.rounds)
+    epsilon = target.epsilon / target.rounds
+    spread = math.sqrt(2 * target.rounds)
     central = {
-        "discrete Laplace": noise.standard_deviation(1.0, each / 2),
+        "discrete Laplace": noise.standard_deviation(1.0, epsilon / 2),
         "Gaussian": gaussian_sigma(spread, target.epsilon, target.delta),
     }
     users = math.sqrt(target.users)
     local = {
-        "k-ary randomised response": users * _randomised_response(each, target.bins),
+        "k-ary randomised response": users * _randomised_response(epsilon, target.bins),
         # √n/(1 - γ) with ε_L = ln((2 - γ)/γ).
-        "Hadamard response": users / math.tanh(each / 2),
+        "Hadamard response": users / math.tanh(epsilon / 2),
     }
     return local, central
 

@@ -57,9 +57,11 @@ def log_clamping(noise: NoiseShares, padding: int) -> float:
 
     Where that is too small for a float, of a bound on it (docs/accounting.md, S7).
     """
-    found = clamping(noise, padding)
-    whole = math.ceil(noise.honest * noise.share * (1 - 1e-9))
-    return math.log(found) if found > 0 else math.log(2 * whole) - noise.rate * (padding + 1)
+    probability = clamping(noise, padding)
+    groups = math.ceil(noise.honest * noise.share * (1 - 1e-9))
+    if probability > 0:
+        return math.log(probability)
+    return math.log(2 * groups) - noise.rate * (padding + 1)
 
 
 def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) -> int:
@@ -116,8 +118,8 @@ class NoiseLaw:
 
         def about(epsilons: Floats) -> Floats:
             start = np.searchsorted(ranked, epsilons, side="right")
-            found = above[start] - np.exp(np.minimum(epsilons + other[start], 0.0))
-            return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
+            deltas = above[start] - np.exp(np.minimum(epsilons + other[start], 0.0))
+            return np.asarray(np.clip(deltas, 0.0, 1.0), dtype=np.float64)
 
         return about
 

@@ -185,8 +185,8 @@ def _(spec: GeoShuffle, target: Target) -> float:
         # So many noises are clamped that no ε is enough by S6b, and its bound would take minutes
         # for few users.
         item = replace(item, kept=None)
-    found = item.delta(target.epsilon * AIM)
-    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+    delta = item.delta(target.epsilon * AIM)
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
 @excess.register
@@ -194,8 +194,8 @@ def _(spec: SplitMix, target: Target) -> float:
     """By its own certificate, without the attained side."""
     if target.rounds > 1:
         return excess.dispatch(object)(spec, target)
-    found = split.noisy_sum(spec, target.setting).delta(target.epsilon * AIM)
-    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+    delta = split.noisy_sum(spec, target.setting).delta(target.epsilon * AIM)
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
 @excess.register
@@ -214,10 +214,10 @@ def _(spec: RRShuffle, target: Target) -> float:
     zeros = np.where(np.arange(steps.size) % 2 == 0, item.bits - steps, 0.0)
     pairs = BitPair(zeros, item.bits - steps - zeros, steps, item.flip)
     goal = target.epsilon * AIM / (1 + rr.SLACK) * (steps if item.metric else np.ones_like(steps))
-    found = float(
+    delta = float(
         np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max()
     )
-    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
 @excess.register
@@ -230,8 +230,8 @@ def _(spec: OneBitShuffle, target: Target) -> float:
         return excess.dispatch(object)(spec, target)
     item = one_bit.one_bit_round(spec, target.setting)
     goal = target.epsilon * AIM / (1 + rr.SLACK)
-    found = max(item.quick(d, goal * item.units(d)) for d in item.tried())
-    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+    delta = max(item.quick(d, goal * item.units(d)) for d in item.tried())
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
 @excess.register
@@ -241,11 +241,11 @@ def _(spec: QuantisedRR, target: Target) -> float:
     if target.rounds > 1:
         return _excess_of_rounds(item.ends_curve, item.pure, target)
     goal = target.epsilon * AIM / (1 + rr.SLACK)
-    found = max(
+    delta = max(
         item.quick(d, goal * item.units(d))
         for d in (probes(item.d_max) if item.metric else [item.d_max])
     )
-    return max(math.log(found / target.delta), LOWEST) if found > 0 else LOWEST
+    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
 @excess.register
@@ -277,10 +277,10 @@ def _(spec: PaddedSpec, target: Target) -> float:
     for distance in _probes(target):
         goal = target.epsilon * AIM * (distance if target.adjacency is Adjacency.METRIC else 1)
         if target.rounds == 1:
-            found = float(curve(distance)(np.array([goal]))[0]) / target.delta
+            ratio = float(curve(distance)(np.array([goal]))[0]) / target.delta
         else:
-            found = _composed_epsilon(curve(distance), target) / goal
-        worst = max(worst, math.log(found) if found > 0 else LOWEST)
+            ratio = _composed_epsilon(curve(distance), target) / goal
+        worst = max(worst, math.log(ratio) if ratio > 0 else LOWEST)
     return worst
 
 
@@ -296,10 +296,10 @@ def _excess_of_rounds(
         {1, max(1, target.reach // 8), target.reach} if metric else {target.reach}
     ):
         goal = target.epsilon * AIM / (1 + COVERED) * (distance if metric else 1)
-        found = min(
+        epsilon = min(
             _composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds
         )
-        worst = max(worst, math.log(found / goal) if found > 0 else LOWEST)
+        worst = max(worst, math.log(epsilon / goal) if epsilon > 0 else LOWEST)
     return worst
 
 

@@ -29,8 +29,9 @@ def _check_symbols(symbols: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding:
-    """One bit for each of k symbols, randomised by itself: symmetric and optimised unary encoding,
-    basic RAPPOR.
+    """One bit for each of k symbols, each randomised independently.
+
+    Symmetric and optimised unary encoding, and basic RAPPOR.
 
     Attributes:
         symbols: k, 2 to 1,000,000.
@@ -100,8 +101,9 @@ def _power_down(chance: Fraction, times: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class SubsetSelection:
-    """A subset of w of the k symbols, which holds the user's own more often than others (Ye and
-    Barg 2018).
+    """A subset of w of the k symbols, which holds the user's own more often than others.
+
+    Source: Ye and Barg 2018.
 
     Attributes:
         symbols: k, 2 to 1,000,000.
@@ -156,8 +158,9 @@ class SubsetSelection:
 
 @dataclass(frozen=True, slots=True)
 class HadamardResponse:
-    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol
-    (Acharya et al. 2019).
+    """An index of a Hadamard matrix of K rows, in the half that belongs to the user's symbol.
+
+    Source: Acharya et al. 2019.
 
     Attributes:
         order: K, a power of two from 4 to 2^20; K - 1 symbols can be told apart.

@@ -52,8 +52,9 @@ curves are convex.
 
 @dataclass(frozen=True, slots=True)
 class LocalMatrix:
-    """A local randomiser with one message, as the matrix R(y|x): the chance of output y where the
-    value is x.
+    """A local randomiser with one message, as the matrix R(y|x) of its probabilities.
+
+    R(y|x) is the probability of output y for value x.
 
     Attributes:
         rows: a row for each value, a column for each output; exact, each row of sum 1.

@@ -66,10 +66,10 @@ class BitSum:
         bits, product = self.zeros + self.ones, self.flip * (1 - self.flip)
         # At the ends of the support the tilt would be infinite; any tilt is sound.
         inside = np.minimum(0.4, 0.4 * bits)
-        wanted = np.clip(threshold, inside - self.ones, self.zeros - inside)
+        inner = np.clip(threshold, inside - self.ones, self.zeros - inside)
         square, rest = self.flip**2, (1 - self.flip) ** 2
-        linear = (self.zeros - self.ones) * square - wanted * (square + rest)
-        leading, constant = product * (self.zeros - wanted), product * (self.ones + wanted)
+        linear = (self.zeros - self.ones) * square - inner * (square + rest)
+        leading, constant = product * (self.zeros - inner), product * (self.ones + inner)
         root = np.sqrt(linear * linear + 4 * leading * constant)
         large, small = np.abs(linear) + root, np.maximum(2 * leading, 1e-300)
         # Of the two forms of the root the one without a difference of nearly equal numbers.
@@ -144,10 +144,8 @@ def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, L
     """`log_cdfs`, with 1 - P(X >= t + 1) where a law of hardly more than one point leaves the sum
     no digits (S3).
     """
-    found = log_cdfs(laws, first, second)
-    low, high = (
-        np.concatenate([getattr(each, side) for each in found]) for side in ("low", "high")
-    )
+    cdfs = log_cdfs(laws, first, second)
+    low, high = (np.concatenate([getattr(cdf, side) for cdf in cdfs]) for side in ("low", "high"))
     rows = np.flatnonzero(high - low > VAGUE)
     if rows.size:
         unclear, threshold = laws.rows(rows), np.concatenate([first, second])[rows]
@@ -213,11 +211,11 @@ class BitPair:
         )
         return self._at(first, threshold), self._at(second, threshold)
 
-    def _at(self, found: LogValues, threshold: Floats) -> LogValues:
+    def _at(self, cdf: LogValues, threshold: Floats) -> LogValues:
         def replace(values: Floats) -> Floats:
             return np.where(threshold < 0, -np.inf, np.where(threshold >= self._bits, 0.0, values))
 
-        return LogValues(replace(found.low), replace(found.high))
+        return LogValues(replace(cdf.low), replace(cdf.high))
 
     def log_ratio(self, threshold: Floats) -> LogValues:
         """ln P(t)/Q(t); +inf below 0, -inf above the number of bits."""
@@ -276,7 +274,7 @@ class OrderedSums:
         Minus infinity below 0, zero from the number of bits on.
         """
         inside = np.clip(threshold, 0.0, self.first.total - 1)
-        found = _bit_cdfs(
+        cdfs = _bit_cdfs(
             self.first.and_rows(self.second), inside - self.first.ones, inside - self.second.ones
         )
         below, above = threshold < 0, threshold >= self.first.total
@@ -284,7 +282,7 @@ class OrderedSums:
         def replace(values: Floats) -> Floats:
             return np.where(below, -np.inf, np.where(above, 0.0, values))
 
-        near, far = (LogValues(replace(each.low), replace(each.high)) for each in found)
+        near, far = (LogValues(replace(cdf.low), replace(cdf.high)) for cdf in cdfs)
         return near, far
 
     def log_ratio(self, threshold: Floats) -> LogValues:

@@ -109,10 +109,10 @@ def log_cdf(law: TiltedLaw, threshold: Floats) -> LogValues:
     tilt = law.saddle(threshold)
     middle = np.ceil(law.mean(np.zeros_like(tilt)))
     sure = (threshold > middle) & (tilt > 0) & (law.cumulant(tilt) - tilt * threshold < -NEGLIGIBLE)
-    found = _evaluate(law, np.where(sure, middle, threshold), cumulative=True)
+    values = _evaluate(law, np.where(sure, middle, threshold), cumulative=True)
     # -1e-17 is below ln(1 - e^-42).
     return LogValues(
-        np.where(sure, -1e-17, found.low), np.where(sure, 0.0, np.minimum(found.high, 0.0))
+        np.where(sure, -1e-17, values.low), np.where(sure, 0.0, np.minimum(values.high, 0.0))
     )
 
 
@@ -141,10 +141,10 @@ def twice(law: TiltedLaw, rows: int) -> TiltedLaw:
     return law.rows(np.tile(np.arange(rows), 2))
 
 
-def _halves(found: LogValues) -> tuple[LogValues, LogValues]:
-    half = found.low.size // 2
-    return LogValues(found.low[:half], found.high[:half]), LogValues(
-        found.low[half:], found.high[half:]
+def _halves(both: LogValues) -> tuple[LogValues, LogValues]:
+    half = both.low.size // 2
+    return LogValues(both.low[:half], both.high[:half]), LogValues(
+        both.low[half:], both.high[half:]
     )
 
 

@@ -166,15 +166,15 @@ def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
         total, size = total[state] + count * value, size[state] + count * abs(value)
     # The rounding of the masses' sum is absolute: what is left of 1 is moved by it.
     rest, slack = 1.0 - math.fsum(draw.masses.tolist()), 2 * UNIT * (draw.masses.size + 1)
-    found, ways = [], float(math.factorial(trials)) / trials
+    sides, ways = [], float(math.factorial(trials)) / trials
     for side in (-1, 1):
         left = np.cumprod(
             np.append(1.0, max(0.0, rest + side * slack) / np.arange(1.0, trials + 1))
         )
         value = np.maximum(total + side * 4 * UNIT * trials * size, 0.0)
-        found.append(float((weight * left[trials - used] * value).sum()) * ways)
+        sides.append(float((weight * left[trials - used] * value).sum()) * ways)
     margin = (draw.masses.size + 8) * 8 * UNIT * (trials + 8)
-    return found[0] * (1 - margin), found[1] * (1 + margin) + UNDERFLOWN * float(draw.values.max())
+    return sides[0] * (1 - margin), sides[1] * (1 + margin) + UNDERFLOWN * float(draw.values.max())
 
 
 def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
@@ -187,10 +187,10 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
         trials: h.
     """
     largest = values.max(axis=1, initial=0.0)
-    found = np.zeros(len(values))
+    bounds = np.zeros(len(values))
     some = np.flatnonzero(largest > 0.0)
     if not some.size:
-        return found
+        return bounds
     values, largest = values[some], largest[some]
     most = LARGEST_EXPONENT / largest
     with np.errstate(over="ignore"):
@@ -208,8 +208,8 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
     log_moment = np.log1p(np.expm1(size) @ masses)
     spread = _size_of_growth(size) @ masses / np.exp(np.minimum(log_moment, 0.0))
     exponent = trials * (log_moment + (masses.size + 16) * 2 * UNIT * spread) - 1.0
-    found[some] = np.exp(np.minimum(exponent, 700.0)) / (high * trials) * (1 + 1e-9)
-    return found
+    bounds[some] = np.exp(np.minimum(exponent, 700.0)) / (high * trials) * (1 + 1e-9)
+    return bounds
 
 
 def saddle(draw: Draw, trials: int) -> float:
@@ -314,7 +314,7 @@ def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
     tilt, period = contour.tilt, contour.period
     total = trials * float(draw.masses @ np.abs(draw.values)) + contour.noise
     left = math.exp(-tilt * period)
-    found = total * left / (1 - left) + period * left / (1 - left) ** 2
+    rest = total * left / (1 - left) + period * left / (1 - left) ** 2
     deviation = max(math.sqrt(trials * draw.tilted(tilt)[1]), 1 / tilt)
     rights = [math.inf]
     for step in (1.0, 2.0, 4.0, 8.0, 16.0):
@@ -325,7 +325,7 @@ def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
             rights.append(
                 math.exp(min(exponent, 700.0)) / (tilt + more) / -math.expm1(-more * period)
             )
-    return (found + min(rights)) * (1 + 1e-9)
+    return (rest + min(rights)) * (1 + 1e-9)
 
 
 def _moments(

@@ -197,8 +197,8 @@ class ContourNoise:
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), (never below, never above) the truth."""
-        found = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
-        return np.minimum(found.upper, self._variation(distance)), found.lower
+        brackets = hockey_stick(ShiftedPair(self.law, distance.astype(np.float64)), epsilon)
+        return np.minimum(brackets.upper, self._variation(distance)), brackets.lower
 
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float

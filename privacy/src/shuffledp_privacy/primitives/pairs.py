@@ -165,12 +165,14 @@ class _Bracket:
         """The log ratios at the low ends of some rows and at the high ends of some, in one call."""
         rows = np.concatenate([low, high])
         if rows.size:
-            found = self.pair.rows(rows).log_ratio(np.concatenate([self.low[low], self.high[high]]))
+            ratios = self.pair.rows(rows).log_ratio(
+                np.concatenate([self.low[low], self.high[high]])
+            )
             for at, some, part in (
                 (self.at_low, low, slice(0, low.size)),
                 (self.at_high, high, slice(low.size, None)),
             ):
-                at.low[some], at.high[some] = found.low[part], found.high[part]
+                at.low[some], at.high[some] = ratios.low[part], ratios.high[part]
 
 
 def _copy(source: LogValues, target: LogValues, rows: NDArray[np.intp]) -> None:
@@ -297,20 +299,20 @@ def _solve(
         if not active.size:
             break
         now, goal = epsilon[active], delta[active]
-        found = hockey_stick(pair.rows(active), now)
+        brackets = hockey_stick(pair.rows(active), now)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # HS_E is at least P - e^E Q at any threshold: no E below ln((P - δ)/Q) meets δ. That is
             # what is attained.
-            gain = np.log(np.exp(found.first.low) - goal) - found.second.high
+            gain = np.log(np.exp(brackets.first.low) - goal) - brackets.second.high
             # Newton in x = e^E: at a fixed threshold P - x Q + c(1 + x) is linear in x, a tangent
             # of the convex bound.
-            top = np.exp(found.first.high) + cut[active] - goal
+            top = np.exp(brackets.first.high) + cut[active] - goal
             # In logarithms: at a total E of a thousand nats the probability itself would be 0.
-            share = np.log(cut[active]) - found.second.low
-            bottom = found.second.low + np.log1p(-np.exp(np.minimum(share, 0.0)))
+            share = np.log(cut[active]) - brackets.second.low
+            bottom = brackets.second.low + np.log1p(-np.exp(np.minimum(share, 0.0)))
             step = np.log(top) - bottom
-            excess = np.log(found.upper / goal)
-            quick = now + excess * np.exp(np.log(found.upper) - now - found.second.low)
+            excess = np.log(brackets.upper / goal)
+            quick = now + excess * np.exp(np.log(brackets.upper) - now - brackets.second.low)
         attained[active] = np.maximum(attained[active], np.where(np.isfinite(gain), gain, 0.0))
         # A threshold with top <= 0 asks nothing of E = 0; one with bottom <= 0 < top can never be
         # met.
@@ -338,8 +340,10 @@ def _solve(
             step = np.where(outside, 0.5 * (below[active] + above[active]), step)
         # Nothing is gained below about the width of the bracket of HS itself.
         with np.errstate(over="ignore", invalid="ignore"):
-            value = found.upper + np.where(cut[active] > 0, cut[active] * (1.0 + np.exp(now)), 0.0)
-        resolved = np.abs(value - goal) <= 2.0 * (found.upper - found.lower)
+            value = brackets.upper + np.where(
+                cut[active] > 0, cut[active] * (1.0 + np.exp(now)), 0.0
+            )
+        resolved = np.abs(value - goal) <= 2.0 * (brackets.upper - brackets.lower)
         settled = nowhere | resolved | (np.abs(step - now) <= 1e-11 * step)
         step = np.where(resolved, now, step)
         result[active] = step

@@ -102,14 +102,14 @@ def _largest(
 
     0 for no boxes.
     """
-    found = 0.0
-    while len(boxes) and np.isfinite(found):
+    largest = 0.0
+    while len(boxes) and np.isfinite(largest):
         some = np.zeros(len(boxes), dtype=np.bool_)
         some[:: -(-len(boxes) // _SOUNDED)] = True
-        found = max(found, float(needed(boxes.take(some)).max()))
+        largest = max(largest, float(needed(boxes.take(some)).max()))
         rest = boxes.take(~some)
-        boxes = rest.take(~holds(rest, found)) if len(rest) else rest
-    return found
+        boxes = rest.take(~holds(rest, largest)) if len(rest) else rest
+    return largest
 
 
 def certified_maximum(

@@ -86,8 +86,8 @@ class NoiseTable:
         if table is not self:
             return table.divergence(distance, epsilon)
         if self.shape >= 1.0:
-            found = hockey_stick(TablePair(self, steps), epsilon)
-            return found.upper, found.lower
+            brackets = hockey_stick(TablePair(self, steps), epsilon)
+            return brackets.upper, brackets.lower
         return self._spiky(steps, epsilon)
 
     def least(

@@ -127,9 +127,9 @@ class ShortLaws:
                 found[count] = law
         # Each noise brings the error of its weights, that of their total and of sums of so many
         # terms.
-        each = inexact + 4 * UNIT * weights.size
+        error = inexact + 4 * UNIT * weights.size
         errors = tuple(
-            math.expm1(each * m + s) for m, s in zip(counts.tolist(), slack.tolist(), strict=True)
+            math.expm1(error * m + s) for m, s in zip(counts.tolist(), slack.tolist(), strict=True)
         )
         return cls(tuple(found[int(m)] for m in counts.tolist()), errors)
 
@@ -188,8 +188,8 @@ class TruncatedLaw:
         """m [-ln(1 - sinh²(s/2)/sinh²(ε/2)) + ln((1 - V_s)/(1 - V_0))]."""
         inner = (np.sinh(0.5 * tilt) / math.sinh(0.5 * self.noise.rate)) ** 2
         rest = self.noise.share_cut_off(0.0)
-        kept = np.log1p((rest - self.noise.share_cut_off(tilt)) / (1.0 - rest))
-        return np.asarray(self._times(tilt) * (kept - np.log1p(-inner)), dtype=np.float64)
+        remaining = np.log1p((rest - self.noise.share_cut_off(tilt)) / (1.0 - rest))
+        return np.asarray(self._times(tilt) * (remaining - np.log1p(-inner)), dtype=np.float64)
 
     def cumulant_error(self, tilt: Floats) -> Floats:
         """Roundings of both arguments of ln, magnified, of the powers in V and of ε."""
@@ -231,8 +231,8 @@ class TruncatedLaw:
         second = up * (power**2 + (2 * power - 1) * below) + down * (
             power**2 + (2 * power - 1) * odds
         )
-        kept = np.maximum(1.0 - up - down, 1.0 - LARGEST_CUT)
-        return first / kept, second / kept
+        remaining = np.maximum(1.0 - up - down, 1.0 - LARGEST_CUT)
+        return first / remaining, second / remaining
 
     def room(self, tilt: Floats, sign: int) -> Floats:
         """Tilts are kept within |s| <= `widest_tilt`."""
@@ -245,12 +245,12 @@ class TruncatedLaw:
         """
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
-        whole = -0.5 * (np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord))
+        unclamped = -0.5 * (np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord))
         real, imaginary, _ = self._kept(tilt, angle)
-        kept = 0.5 * np.log1p(
+        remaining = 0.5 * np.log1p(
             np.maximum(2 * real + real * real + imaginary * imaginary, -1.0 + 1e-300)
         )
-        return np.asarray(self._times(tilt) * (whole + kept), dtype=np.float64)
+        return np.asarray(self._times(tilt) * (unclamped + remaining), dtype=np.float64)
 
     def log_envelope(self, tilt: Floats, angle: Floats) -> Floats:
         """At least `log_modulus`, and not rising with θ on [0, π] (Proposition S6b)."""
@@ -299,11 +299,17 @@ class TruncatedLaw:
         far_sine, near_sine = np.sin(power * angle), np.sin((power - 1) * angle)
         real = up * (far - below * near) + down * (far - above * near)
         imaginary = -up * (far_sine - below * near_sine) + down * (far_sine - above * near_sine)
-        kept = 1.0 - self.noise.share_cut_off(tilt)
+        remaining = 1.0 - self.noise.share_cut_off(tilt)
         size = (
-            4.0 * (2.0 + power * rate) * power * angle * (up + down) * (2.0 + above + below) / kept
+            4.0
+            * (2.0 + power * rate)
+            * power
+            * angle
+            * (up + down)
+            * (2.0 + above + below)
+            / remaining
         )
-        return real / kept, imaginary / kept, size
+        return real / remaining, imaginary / remaining, size
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,16 +67,16 @@ def kept_table(noise: TruncatedNoise, count: int, distance: int) -> KeptTable | 
     support = count * noise.padding
     # Up to 12 deviations beyond the largest change, at least.
     first = float(law.variance(np.zeros(1))[0]) ** 0.5
-    wanted = min(support, distance + math.ceil(15 * first) + 40)
-    if wanted > LONGEST // 2:
+    reach = min(support, distance + math.ceil(15 * first) + 40)
+    if reach > LONGEST // 2:
         return None
     pieces: list[Floats] = []
     covered, tilt, margin = -1, 0.0, 0.0
-    while covered < wanted:
-        found = _piece(law, tilt, covered + 1) if len(pieces) < _MOST_PIECES else None
-        if found is None:
+    while covered < reach:
+        piece = _piece(law, tilt, covered + 1) if len(pieces) < _MOST_PIECES else None
+        if piece is None:
             break
-        logs, error = found
+        logs, error = piece
         logs = logs[: support - covered]
         pieces.append(logs)
         margin, covered = max(margin, error), covered + logs.size

@@ -316,28 +316,28 @@ def _pure(item: Round) -> float:
 
     `math.inf` for none (proposition C6).
     """
-    found = _pure_unsampled(item.spec, item.setting)
+    pure = _pure_unsampled(item.spec, item.setting)
     # Per unit of distance the amplified ε is no longer proportional to d: leave it as it is.
     if item.rate == 1 or item.setting.adjacency is Adjacency.METRIC:
-        return found
+        return pure
     # Another user may be drawn in the changed one's place, with any value (C5).
     anyone = _pure_unsampled(item.spec, replace(item.setting, max_distance=None))
-    return min(found, subsampled_epsilon(anyone, item.rate))
+    return min(pure, subsampled_epsilon(anyone, item.rate))
 
 
 def _pure_unsampled(spec: object, setting: Setting) -> float:
     """Pure ε from the round's own analysis or from the local view; `math.inf` for none."""
-    found = math.inf
+    pure = math.inf
     for question in (epsilon_bounds, corrupted_bounds):
         try:
             answer = question(spec, setting, 0.0)
         except (CannotCertify, UsageError):
             continue
         if isinstance(answer, Bounds):
-            found = min(found, answer.certified)
+            pure = min(pure, answer.certified)
         elif answer.delta == 0:
-            found = min(found, answer.epsilon)
-    return found
+            pure = min(pure, answer.epsilon)
+    return pure
 
 
 def _by_addition(rounds: Sequence[Round]) -> float:

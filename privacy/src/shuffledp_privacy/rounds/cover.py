@@ -24,7 +24,7 @@ def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> fl
     less than `ACCEPTED`.
     """
     heap: list[tuple[float, int, int]] = []
-    known = ceiling(d_max, d_max)
+    single = ceiling(d_max, d_max)
     low = 1
     while low <= d_max:
         # Each interval bounds E(d)/d by E_b/a, which is loose by less than 2 here (C7).
@@ -34,8 +34,8 @@ def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> fl
     while True:
         worst, low, high = heap[0]
         if low == high:
-            known = max(known, -worst)
-        if high <= low * (1 + COVER_TOLERANCE) or -worst <= known * (1 + ACCEPTED):
+            single = max(single, -worst)
+        if high <= low * (1 + COVER_TOLERANCE) or -worst <= single * (1 + ACCEPTED):
             return -worst
         middle = (low + high) // 2
         heapq.heapreplace(heap, (-ceiling(low, middle), low, middle))

@@ -57,8 +57,8 @@ def _(
 
 @epsilon_bounds.register
 def _(spec: AllReports, setting: Setting, delta: float) -> Bounds:
-    found = corrupted_bounds(spec, setting, delta)
-    return Bounds(found.epsilon if found.delta <= delta else float("inf"), 0.0, None, found.basis)
+    local = corrupted_bounds(spec, setting, delta)
+    return Bounds(local.epsilon if local.delta <= delta else float("inf"), 0.0, None, local.basis)
 
 
 @corrupted_bounds.register
