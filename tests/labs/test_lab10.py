@@ -111,7 +111,7 @@ def test_a_ledger_that_adds_up_pays_for_fewer_days() -> None:
     assert BUDGET // one_day() == 3
     assert days_allowed(BUDGET, 20, 100) == 11
     assert (
-        "Your ledger adds up, and pays for 3 days; the accountant's composes, and pays for 11."
+        "Your ledger adds up, and covers 3 days; the accountant's composes, and covers 11."
         in HANDOUT
     )
 
