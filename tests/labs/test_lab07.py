@@ -313,8 +313,8 @@ def test_a_key_in_a_second_spelling_is_the_same_key_to_the_library_that_adds() -
     assert add_keys([second_spelling(key)]) == add_keys([key]) == key
     spelled = [case for case in draw_hop_inputs(draws(4)) if "spell" in case.what]
     assert [case.due for case in spelled] == [1, spelled[1].position - 1]
-    assert len(draw_hop_inputs(draws(4))) == 17
-    assert "seventeen verified rounds" in text("handout.md")
+    assert len(draw_hop_inputs(draws(4))) == 18
+    assert "eighteen verified rounds" in text("handout.md")
 
 
 def test_the_picture_has_verified_rounds_in_which_the_next_party_names_the_node() -> None:

@@ -56,9 +56,10 @@ def draw_flood(draws: Draws, left: int) -> Flood:
 
 
 def _telling(flood: Flood) -> bool:
-    """True if no board leaves a choice, and none of three wrong rules is always best.
+    """True if no board leaves a choice, and none of four wrong rules is always best.
 
-    The rules: the most frequent value; a commonest symbol; every message taken for the victim's.
+    The rules: the most frequent value; a commonest symbol; every message taken for the victim's;
+    an average over the messages without normalising the posterior of each.
     """
     best = {left: flood.best(left) for left in flood.boards()}
     if any(len(values) > 1 for values in best.values()):
@@ -71,7 +72,19 @@ def _telling(flood: Flood) -> bool:
     all_its_own = all(
         values == {_if_all_were_its_own(flood, left)} for left, values in best.items()
     )
-    return not by_prior and not by_board and not (all_its_own and flood.honest > 1)
+    unnormalised = all(
+        values == {_without_normalising(flood, left)} for left, values in best.items()
+    )
+    return not (by_prior or by_board or (flood.honest > 1 and (all_its_own or unnormalised)))
+
+
+def _without_normalising(flood: Flood, left: tuple[int, ...]) -> int:
+    scores = [
+        flood.prior[value]
+        * sum(flood.sends(value, symbol) * count for symbol, count in enumerate(left))
+        for value in range(flood.symbols)
+    ]
+    return scores.index(max(scores))
 
 
 def _if_all_were_its_own(flood: Flood, left: tuple[int, ...]) -> int:

@@ -46,9 +46,9 @@ def _pair(draws: Draws, kind: str) -> tuple[Manifest, Limits]:
         "epsilon_corrupted": draws.integer(16, 40) / 4,
         "operators": draws.integer(2, 3),
         "min_colluding": draws.integer(5, 20),
-        "min_colluding_share": draws.integer(1, 12) / 64,
+        "min_colluding_share": (2 * draws.integer(0, 5) + 1) / 64,
     }
-    users = draws.integer(4, 20) * 64
+    users = 2 * draws.integer(128, 640) + 1  # odd: a share of them is never a whole number
     least = max(limits["min_colluding"], math.ceil(users * limits["min_colluding_share"]))
     manifest = {
         "users": users,
@@ -68,8 +68,13 @@ def _same_operator(manifest: Manifest, _: Limits) -> tuple[Manifest, Limits]:
     return {"operators": manifest["operators"][:1] * 3}, {}
 
 
+def _one_operator_short(manifest: Manifest, _: Limits) -> tuple[Manifest, Limits]:
+    first, second, _third = manifest["operators"]
+    return {"operators": (first, second, first)}, {"operators": 3}
+
+
 def _edge(manifest: Manifest, limits: Limits) -> tuple[Manifest, Limits]:
-    """Exactly what the limits allow; shares are multiples of 1/64, so that floats are exact."""
+    """Exactly what the limits allow; shares are multiples of 1/64, exact as floats."""
     share = math.ceil(manifest["users"] * limits["min_colluding_share"])
     least = max(limits["min_colluding"], share)
     exact = {name: limits[name] for name in ("epsilon", "delta", "epsilon_corrupted")}
@@ -95,6 +100,7 @@ _SPOILS: Final[dict[str, Callable[[Manifest, Limits], tuple[Manifest, Limits]]]]
     "no ε_L": lambda *_: ({"epsilon_corrupted": None}, {}),
     "any ε_L": lambda *_: ({"epsilon_corrupted": None}, {"epsilon_corrupted": math.inf}),
     "operators": _same_operator,
+    "too few operators": _one_operator_short,
     "too few": _too_few,
     "share": _small_share,
     "edge": _edge,

@@ -90,7 +90,18 @@ class Cases:
                 ),
             ),
             self._case(
-                "the round failed, and somebody shows a board all the same",
+                "a message is gone, and the receipt is a document with another label",
+                without_one,
+                receipt=documents.relabelled_receipt,
+            ),
+            self._case(
+                "a message is gone, and the result is of another round",
+                without_one,
+                result=lambda board: documents.result(board, round_id=self._draws.bytes(16).hex()),
+                signed_as_given=True,
+            ),
+            self._case(
+                "the round failed, and someone shows a board nevertheless",
                 without_one,
                 result=lambda _: documents.failed_result(),
             ),

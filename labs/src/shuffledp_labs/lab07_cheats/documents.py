@@ -238,7 +238,15 @@ class Documents:
         """A document under one party's name and perhaps another's key."""
         return Identity(name, self.identities[signer].key).sign(document)
 
-    def result(self, board: bytes, *, signer: str = ANALYST) -> Signed:
+    def relabelled_receipt(self, device: RoundDevice) -> Signed:
+        """Make a document of the entry node with a receipt's body and another label."""
+        receipt = self.receipt(device)
+        label = "countersignature"
+        covered = f"shuffledp/v1/{label}\0{receipt.body}".encode()
+        signature = self.identities[ROUTE[0]].key.sign(covered).hex()
+        return msgspec.structs.replace(receipt, label=label, signature=signature)
+
+    def result(self, board: bytes, *, signer: str = ANALYST, **changes: str) -> Signed:
         """The analyst's result for a board, with the headers of all nodes."""
         records = self.users * self.geometry.messages_per_user
         headers = tuple(
@@ -266,7 +274,7 @@ class Documents:
             ),
             headers=headers,
         )
-        return self.sign_as(ANALYST, signer, document)
+        return self.sign_as(ANALYST, signer, msgspec.structs.replace(document, **changes))
 
     def failed_result(self) -> Signed:
         """The analyst's word that the round failed."""

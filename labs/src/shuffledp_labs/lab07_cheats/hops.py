@@ -418,7 +418,7 @@ def _batches(hops: Hops, looks: Callable[[], int], before: Callable[[int], int])
 
 def _on_the_way(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
     """Damage by whoever carries it: nobody signed what came."""
-    lost, other, bent = (hops.input_at(f"{what} on its way", looks()) for what in _DAMAGE)
+    lost, other, bent, unsigned = (hops.input_at(f"{what} on its way", looks()) for what in _DAMAGE)
     claims = lost.claims[1:]
     at = hops.draws.below(len(other.headers))
     header = other.headers[at]
@@ -430,7 +430,13 @@ def _on_the_way(hops: Hops, looks: Callable[[], int]) -> list[HopInput]:
         replace(lost, claims=claims),
         replace(other, headers=headers),
         replace(bent, records=(bytes(record), *bent.records[1:])),
+        replace(unsigned, list_signature=unsigned.list_signature[::-1]),
     ]
 
 
-_DAMAGE: Final = ("a claim of the list is lost", "a header is changed", "a record is damaged")
+_DAMAGE: Final = (
+    "a claim of the list is lost",
+    "a header is changed",
+    "a record is damaged",
+    "the list's signature is changed",
+)

@@ -9,6 +9,7 @@ exceed once in 1e9.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from shuffledp_labs.lab import Check, CheckAttempt, CheckFailure
@@ -52,6 +53,9 @@ MOST = 100
 
 SEALED_CONFIDENCE = 1 - 1e-11
 """Of the audits of sealed clients: none of 30 honest ones is accused in 1 - 3e-10 of instances."""
+
+IMPROBABLE = 1e-9
+"""Probability of one honest client's answers: above 1 - SEALED_CONFIDENCE, so it is not accused."""
 
 TRIALS = 8000
 """Answers to each value that a client gives."""
@@ -152,6 +156,8 @@ def _share(attempt: CheckAttempt, sampler: Sampler, pair: AuditedPair, trials: i
 
 def check_sound(attempt: CheckAttempt) -> str:
     """C: on randomised response, whose ε is attained by either outcome, excesses stay rare."""
+    for confidence in (CONFIDENCE, 1 - 1e-9):
+        _check_extreme_samples(attempt, confidence)
     odds = attempt.draws.fraction(_hundredths(200), _hundredths(500), 4)
     return _count_excesses(
         attempt, response(odds), RUNS, ALLOWED, f"randomised response with p/q = {odds}"
@@ -205,8 +211,31 @@ def _count_excesses(
     )
 
 
-def _call_audit(attempt: CheckAttempt, first: list[int], second: list[int], delta: float) -> float:
-    answer = attempt.program.call("audit", first, second, delta, CONFIDENCE, seconds=30.0)
+def _check_extreme_samples(attempt: CheckAttempt, confidence: float) -> None:
+    """Check samples without a common outcome, which any sound audit must doubt.
+
+    Under randomised response with the largest odds for which they have a probability above
+    1 - confidence, a sound audit must not exceed the true ε.
+    """
+    likeliest, other = attempt.draws.sample(range(100), 2)
+    bound = _call_audit(attempt, [likeliest] * OUTCOMES, [other] * OUTCOMES, 0.0, confidence)
+    chance = -math.expm1(math.log1p(-confidence) / (2 * OUTCOMES))
+    if bound > math.log((1 - chance) / chance):
+        raise CheckFailure(
+            f"{OUTCOMES} times one outcome on the first dataset and {OUTCOMES} times another on "
+            f"the second at confidence {confidence:.10g}: your bound is {bound:.2f}, but laws with "
+            "a smaller epsilon show such samples more often than the confidence allows; see step C"
+        )
+
+
+def _call_audit(
+    attempt: CheckAttempt,
+    first: list[int],
+    second: list[int],
+    delta: float,
+    confidence: float = CONFIDENCE,
+) -> float:
+    answer = attempt.program.call("audit", first, second, delta, confidence, seconds=30.0)
     if type(answer) not in {int, float} or not 0 <= answer <= MOST:
         raise CheckFailure(
             f"audit must return a number from 0 to {MOST}, not {short(answer)}; see step C"
@@ -235,8 +264,9 @@ def check_crowd(attempt: CheckAttempt) -> str:
     draws = attempt.draws
     group = [
         sealed.honest(draws.choice((sealed.draw_krr, sealed.draw_response))(draws))
-        for _ in range(HONEST)
+        for _ in range(HONEST - 1)
     ]
+    group.append(sealed.improbable(2 * TRIALS, IMPROBABLE))
     return _accuse(attempt, [*group, sealed.blanket_halved(sealed.draw_krr(draws))])
 
 
@@ -256,7 +286,8 @@ def _accuse(attempt: CheckAttempt, group: list[sealed.Client]) -> str:
     missed = [name for name, client in named.items() if client.fault and name not in answer]
     if false:
         raise CheckFailure(
-            f"{len(false)} of {len(named)} clients accused although they run what they claim; an "
+            f"{len(false)} of {len(named)} clients accused although their answers do not refute "
+            f"their claims; an "
             f"estimate above a "
             "claim proves nothing, a lower bound at the confidence given does: see step D"
         )

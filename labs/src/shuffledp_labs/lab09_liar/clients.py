@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,6 +69,16 @@ def coin_not_flipped(spec: RRShuffle) -> Client:
         return sum(integers.below(keep.denominator) < keep.numerator for _ in range(value))
 
     return Client(spec, answer, "a coin never flipped")
+
+
+def improbable(answers: int, chance: float) -> Client:
+    """A client that draws no noise in `answers` answers, which happens with this probability.
+
+    Its claim allows for that: no sound audit at a higher confidence accuses it.
+    """
+    flip = -math.expm1(math.log(chance) / answers)
+    spec = RRShuffle(max_value=1, randomise=Fraction(2 * flip).limit_denominator(10**9))
+    return Client(spec, lambda value, _: value)
 
 
 class SealedClients:

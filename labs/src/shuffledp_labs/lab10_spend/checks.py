@@ -15,7 +15,13 @@ from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab10_spend import together
 from shuffledp_labs.lab10_spend.exact import basic, exact_epsilon, sharper
 from shuffledp_labs.lab10_spend.model import LARGEST_LIFE, Life, Model, draw_history
-from shuffledp_labs.lab10_spend.trying import Seat, Signer, compare, interrupt
+from shuffledp_labs.lab10_spend.trying import (
+    Seat,
+    Signer,
+    check_database,
+    compare,
+    interrupt,
+)
 from shuffledp_labs.student.process import StudentProgram
 
 ROUNDING: Final = 1e-9
@@ -48,6 +54,8 @@ def check_sound(attempt: CheckAttempt) -> str:
         ((attempt.draws.integer(5, 20) / 1000,) * 60, 0.2),
         ((attempt.draws.integer(8, 12) / 100,) * 100, 1e-8),
         ((3.0,) * attempt.draws.integer(3, 9), 1e-2),
+        # One large ε among small ones: a formula of the average ε is below the truth.
+        ((attempt.draws.integer(18, 25) / 10, *(0.05,) * attempt.draws.integer(50, 70)), 1e-3),
     ]
     for rounds, delta in cases:
         epsilon = _call_compose(attempt, rounds, delta)
@@ -98,6 +106,7 @@ def check_history(attempt: CheckAttempt) -> str:
             if attempt.draws.below(8) == 0:
                 seat.reopen()
             compare(seat, model, call, f"history {number + 1}, budget {budget:,}, call {position}")
+        check_database(seat, f"history {number + 1}")
         count += len(calls)
         attempt.progress(f"history {number + 1}: {len(calls)} calls")
     return f"three histories, {count} calls: as the rules say, and total_spent() after each"

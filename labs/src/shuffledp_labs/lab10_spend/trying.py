@@ -12,6 +12,9 @@ from shuffledp_labs.student.process import Handle, StudentProgram
 
 READ = "(README, step C)"
 
+_SQLITE = b"SQLite format 3\0"
+"""The first bytes of every SQLite database."""
+
 
 class KillNow(Exception):  # noqa: N818 - raised on purpose, in the midst of a call
     """Raised by `sign`, so that the student's process is killed while it waits."""
@@ -131,6 +134,22 @@ def check_spent(seat: Seat, model: Model, where: str) -> None:
     off = seat.total_spent() - model.total_spent
     if off:
         raise CheckFailure(f"{where}, total_spent() is off by {off:+,} millionths {READ}")
+
+
+def check_database(seat: Seat, where: str) -> None:
+    """Raise `CheckFailure` if the ledger's file is not an SQLite database.
+
+    Another file is not safe when a kill or a power cut hits in the middle of a write.
+    """
+    head = b""
+    if seat.path.is_file() and not seat.path.is_symlink():
+        with seat.path.open("rb") as file:
+            head = file.read(len(_SQLITE))
+    if head != _SQLITE:
+        raise CheckFailure(
+            f"{where}: the ledger's file is not an SQLite database: a kill in the middle of a "
+            f"write must not destroy it {READ}"
+        )
 
 
 def interrupt(seat: Seat, model: Model, call: Call, seconds: float | None, where: str) -> None:
