@@ -11,6 +11,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from mixing_cuts import without_check
+
 import shuffledp_core.mixproof
 
 NAME = "mixing_with_ideal_algebra"
@@ -67,13 +69,12 @@ def forget() -> None:
 
 @contextmanager
 def without(where: str, cuts: Iterable[tuple[str, str]]) -> Iterator[None]:
-    """The copy's functions of a module as they are when (old, new) is changed in its source."""
+    """Run with the functions of a module of the copy as they are without these checks."""
     module = sys.modules[f"{NAME}.{where}"]
     file = str(module.__file__)
     source = Path(file).read_text()
     for old, new in cuts:
-        assert old in source, "the check is no longer written like this"
-        source = source.replace(old, new)
+        source = without_check(source, old, new)
     codes = dict(_codes(compile(source, file, "exec")))
     functions = list(_functions(vars(module), file))
     kept = [function.__code__ for function in functions]

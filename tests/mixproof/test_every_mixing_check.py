@@ -6,7 +6,6 @@ The package and the attacks are copied under another name, with one check cut ou
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +13,12 @@ from types import ModuleType
 
 import pytest
 from mixing_attacks import attacks
-from mixing_cuts import CUT
+from mixing_cuts import CUT, without_check
 
 import shuffledp_core.mixproof
 
 PACKAGE = Path(shuffledp_core.mixproof.__file__).parent
 TESTS = Path(__file__).parent
-
-
-def in_any_layout(source: str) -> str:
-    """A pattern for this source however its lines are broken; leading spaces count."""
-    start = len(source) - len(source.lstrip(" "))
-    escaped = re.escape(source[start:]).replace(r"\ ", r"\s+")
-    return source[:start] + escaped.replace(r"\(", r"\(\s*").replace(r"\)", r"\s*\)")
 
 
 @pytest.fixture
@@ -40,8 +32,7 @@ def without(
     for file in (*PACKAGE.glob("*.py"), *TESTS.glob("mixing_*.py")):
         text = file.read_text()
         if file == PACKAGE / f"{where}.py":
-            text, found = re.subn(in_any_layout(old), lambda _: new, text)
-            assert found, f"the check {request.param} is no longer written like this"
+            text = without_check(text, old, new)
         text = text.replace("shuffledp_core.mixproof", name)
         for module in ("mixing_model", "mixing_cheats", "mixing_couriers", "mixing_spellings"):
             text = text.replace(f"from {module} import", f"from {name}.{module} import")

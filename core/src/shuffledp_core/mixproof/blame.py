@@ -81,6 +81,7 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
         BadBlameError: naming the accuser.
     """
     party, terms = case.party(position), case.terms
+    # T0 accused
     terms.require_signed(position, signed_accused(case, position, accused), accused.signature)
     key_bytes, box = split(accused.record)
     with at_fault(BadBlameError, party):
@@ -90,7 +91,7 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
             share = _share(terms, position, key, accused.share, accused.proof)
         elif accused.share or accused.proof:
             raise ProofError("shows a share, but the key itself opens")
-    if terms.content(position, key, share, box) is not None:  # T2
+    if terms.content(position, key, share, box) is not None:  # T2 opens
         raise BadBlameError(f"{party}: accuses a record that opens")
 
 
@@ -99,7 +100,7 @@ def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: by
     found = element(share)
     verify_equal(
         "opening", opening_context(terms, position), (base, opener), (key, found), proof
-    )  # T2
+    )  # T2 share
     return found
 
 
@@ -137,11 +138,11 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
     party, terms = case.party(position), case.terms
     key_bytes, box = split(step.record)
     with at_fault(BadBlameError, party):
-        case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3
+        case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3 path
         key = element(key_bytes)
-        _check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3
+        _check_blinded(terms, position, key, key_of(outgoing), step.blinding_proof)  # T3 blinding
         share = _share(terms, position, key, step.share, step.share_proof)
-    if key in case.deleted.get(position, ()):  # T3
+    if key in case.deleted.get(position, ()):  # T3 deleted
         raise BadBlameError(f"{party}: put out a record of a user who was excluded")
     if terms.open(position, share, box) != split(outgoing)[1]:  # T4
         raise BadBlameError(f"{party}: put out another box than the one it opened")
@@ -168,8 +169,8 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     key = element(claim.key_list[origin.index])
     leaf = commitment(terms, origin.salt, origin.index, key + split(outgoing)[1])
     with at_fault(BadBlameError, party):
-        verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5
-        _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5
+        verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5 path
+        _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5 blinding
 
 
 def check_moves(
@@ -212,13 +213,14 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
     record = trace.accused.record
     for taken, step in enumerate(trace.steps):
         at, so_far = position - 1 - taken, Trace(trace.accused, trace.steps[:taken])
+        # T0 step
         case.terms.require_signed(at, signed_answer(case, at, so_far, step), step.signature)
         record = check_step(case, at, record, step)
     if trace.origin is not None:
         so_far = Trace(trace.accused, trace.steps)
         case.terms.require_signed(
             1, signed_answer(case, 1, so_far, trace.origin), trace.origin.signature
-        )
+        )  # T0 origin
         check_origin(case, record, trace.origin)
     return record
 
@@ -246,7 +248,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
         so_far = Passage(passage.credential, passage.hops[: position - 1])
         case.terms.require_signed(
             position, signed_moves(case, position, so_far, hop), hop.signature
-        )
+        )  # T0 moves
         keys = check_moves(case, position, keys, hop.moves)
     return keys
 

@@ -99,9 +99,10 @@ class Chain:
         terms, party = case.terms, self.case.party(position)
         if position > terms.hops:
             raise UnansweredError(f"no answer: {terms.hops} nodes have no header {position}")
-        terms.require_signed(position, signed_header(terms, header), header.signature)  # H1
+        terms.require_signed(position, signed_header(terms, header), header.signature)  # H1 signed
         seen = (position, self.link, case.listed.digest, self.digest)
-        if (header.position, header.previous, header.list_digest, header.exclusions) != seen:  # H1
+        # H1 list
+        if (header.position, header.previous, header.list_digest, header.exclusions) != seen:
             raise UnansweredError(
                 f"no answer: {party} rests on another list, header or exclusion; compare signatures"
             )
@@ -224,7 +225,7 @@ def check_board(
         raise UnansweredError(f"no answer: {len(headers)} headers do not lead to a board")
     terms.require_signed(terms.analyst, signed_board(chain, board), signature)  # F4
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
-        if len(board) != terms.messages_per_user * chain.users:  # H2
+        if len(board) != terms.messages_per_user * chain.users:  # H2 board
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
         keys = Elements(split(message)[0] for message in board)
         for fault in filter(

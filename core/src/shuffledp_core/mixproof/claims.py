@@ -212,14 +212,14 @@ def check_claim(
     lengths = len(claim.root), len(claim.proof), len(claim.keys)
     # The signature is over the fields joined: cut elsewhere it would still hold, and name whoever
     # signed them.
-    if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1
+    if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1 lengths
         raise BadClaimError(
             f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} "
             f"keys"
         )
-    verify_signature(terms, claim)  # C1
+    verify_signature(terms, claim)  # C1 signed
     party = user(claim.credential)
-    if claim.credential not in enrolled:  # C1
+    if claim.credential not in enrolled:  # C1 enrolled
         raise BadClaimError(f"{party}: is not enrolled for this round")
     with at_fault(BadClaimError, party):
         keys = Elements(claim.key_list)

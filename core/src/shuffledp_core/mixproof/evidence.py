@@ -20,7 +20,7 @@ def joined(path: Path) -> bytes:
 
     `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it.
     """
-    if any(len(partner) != WIDTH for partner in path):  # T0
+    if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(
             f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one"
         )

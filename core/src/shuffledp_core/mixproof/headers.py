@@ -87,5 +87,5 @@ def verify_sum(terms: MixTerms, header: Header, incoming: Element) -> Element:
     """Checks that Σ_i is b_i times the sum that came in, H6; returns Σ_i. Raises `ProofError`."""
     outgoing = element(header.total)
     pairs = terms.route.blinder(header.position), (incoming, outgoing)
-    verify_equal("hop", (terms.manifest, *header.parts()), *pairs, header.proof)
+    verify_equal("hop", (terms.manifest, *header.parts()), *pairs, header.proof)  # H6
     return outgoing

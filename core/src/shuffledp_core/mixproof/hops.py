@@ -128,7 +128,7 @@ class Receiver:
             raise UnansweredError(
                 f"no answer: {len(headers)} headers do not lead to position {self.position}"
             )
-        if self._header is not None and self._header.parts() != headers[-1].parts():  # H1
+        if self._header is not None and self._header.parts() != headers[-1].parts():  # H1 once
             raise BadHopError(f"{before}: gives a second batch; only one is ever opened")
         self._header = headers[-1]  # 2
         keys = check_batch(chain, records)  # 3
@@ -242,7 +242,7 @@ class Receiver:
     def _left(self) -> list[int]:
         """Indices of the records that go on."""
         batch = self._taken
-        if not self._settled:  # H7
+        if not self._settled:  # H7 left
             raise RoundStateError(
                 "records may be accused: call `accuse`, and settle what it gives, before any leaves"
             )
@@ -487,7 +487,7 @@ class Hop(Receiver):
             {},
             None,
             None,
-        )
+        )  # after a discard
         self._sent = None
 
 
