@@ -31,7 +31,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, certified_curve, epsilon_bounds
 from shuffledp_privacy.calibration.advice import advise
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 

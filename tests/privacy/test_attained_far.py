@@ -12,7 +12,7 @@ from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.sums import geo, sgdl
+from shuffledp_privacy.mechanisms import geo, sgdl
 
 PAPER_DELTA = 1e-4
 """δ of table 2 of Athanasiou et al. 2025."""

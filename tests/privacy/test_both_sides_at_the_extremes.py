@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle
 from shuffledp_privacy.bounds import Setting, certified_curve, delta_bounds, epsilon_bounds
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_privacy.local.rappor import RapporPermanent

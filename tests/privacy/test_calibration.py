@@ -36,9 +36,9 @@ from shuffledp_privacy.calibration.calibrate import (
     Target,
     calibrate,
     certified_epsilon_of,
-    epsilon0_to_blanket,
 )
 from shuffledp_privacy.calibration.proposal import NoiseShares, clamping, least_padding, noise_law
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 KINDS = sorted(MECHANISMS)

@@ -19,14 +19,14 @@ from scipy import optimize, special
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.privacy import Adjacency
-from shuffledp_privacy.bounds import Setting, certified_curve
+from shuffledp_privacy.analyses import Analysis
+from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean, binary_response
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,
     compose_delta,
     compose_epsilon,
-    grows_with_distance,
     largest_distance,
 )
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
@@ -60,34 +60,24 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """A stand-in with an exactly known composition: `sigma` per unit of distance."""
+class UnorderedGaussian(Analysis):
+    """A stand-in with an exactly known composition: `sigma` per unit of distance.
+
+    Nothing is known about how the curves of different distances compare."""
 
     sigma: float
     domain: int = 2
 
-
-@certified_curve.register
-def _(spec: Gaussian, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG001
-    return gaussian_curve(distance / spec.sigma)(epsilons)
+    def curve(self, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG002
+        return gaussian_curve(distance / self.sigma)(epsilons)
 
 
-@grows_with_distance.register
-def _(spec: Gaussian) -> bool:  # noqa: ARG001
-    return True
+class Gaussian(UnorderedGaussian):
+    """A stand-in whose curve is known to grow with the distance."""
 
-
-@dataclass(frozen=True)
-class UnorderedGaussian:
-    """The same, with nothing known about how the curves of different distances compare."""
-
-    sigma: float
-    domain: int = 2
-
-
-@certified_curve.register
-def _(spec: UnorderedGaussian, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG001
-    return gaussian_curve(distance / spec.sigma)(epsilons)
+    @property
+    def grows_with_distance(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize("mu", [0.002, 0.1, 1.0])

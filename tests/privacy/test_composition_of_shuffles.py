@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.rounds.composition import Round, compose_bounds, compose_delta
 
 Floats = NDArray[np.float64]

@@ -25,8 +25,8 @@ from shuffledp_privacy.bounds import (
 )
 from shuffledp_privacy.calibration.advice import advise
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.histogram.hadamard import local_randomiser
 from shuffledp_privacy.local.flags import HiddenFlags, blanket_of
+from shuffledp_privacy.mechanisms.hadamard import local_randomiser
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 
 Rows = tuple[tuple[Fraction, ...], ...]

@@ -14,7 +14,6 @@ from counted_work import counted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import shuffledp_privacy.histogram.krr  # noqa: F401 - registers the analysis
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.privacy import Adjacency

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import shuffledp_privacy.histogram.krr  # noqa: F401 - registers the analysis
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_privacy.bounds import Setting, delta_bounds, epsilon_bounds

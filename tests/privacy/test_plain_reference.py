@@ -5,7 +5,7 @@ from plain_reference import blanket_delta, clones_delta
 
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_privacy.bounds import Setting, delta_bounds
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 
 

@@ -28,7 +28,7 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
 )
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.histogram.rappor import ALONE, kept_response, one_report
+from shuffledp_privacy.mechanisms.rappor import ALONE, kept_response, one_report
 from shuffledp_privacy.rounds.composition import (
     Round,
     compose_bounds,

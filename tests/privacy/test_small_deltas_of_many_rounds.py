@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_privacy.bounds import Setting, certified_curve
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.lecture import binary_response
 from shuffledp_privacy.rounds.composition import (
     Round,

@@ -1,18 +1,14 @@
 """The vocabulary of the accountant: a setting, a question about it, and an answer with both sides
 of the truth.
 
-Every analysis answers the same questions about a mechanism spec; `functools.singledispatch` finds
-the one that knows the spec, and loads all that are installed when it meets one that it does not
-(`registry`). Epsilon is in nats; under metric adjacency it is per unit of distance. All functions
-are pure.
+The functions below ask the spec's analysis (`analyses`). Epsilon is in nats; under metric adjacency
+it is per unit of distance. All functions are pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +16,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.arguments import whole_number
-from shuffledp_privacy.registry import registered
-
-if TYPE_CHECKING:
-    from functools import _SingleDispatchCallable
-
-T = TypeVar("T")
+from shuffledp_privacy.analyses import analysis_of
 
 SMALLEST_DELTA: Final = 1e-12
 """Smallest δ above 0: below it floating point cannot bracket the truth of one round."""
@@ -136,43 +127,31 @@ def domain_of(spec: object) -> int | None:
     return None if domain is None else int(domain)
 
 
-def _analysis_of(function: _SingleDispatchCallable[T], spec: object) -> Callable[..., T]:
-    analysis = registered(function, spec)
-    if analysis is None:
-        raise UsageError(f"no analysis of {type(spec).__name__} is known")
-    return analysis
-
-
-@singledispatch
 def delta_bounds(spec: object, setting: Setting, epsilon: float) -> Bounds:
     """δ of one round at `epsilon`. Certified never below, attained never above the truth."""
-    return _analysis_of(delta_bounds, spec)(spec, setting, epsilon)
+    return analysis_of(spec).delta(setting, epsilon)
 
 
-@singledispatch
 def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
     """ε of one round at `delta`. Certified never below, attained never above the truth."""
-    return _analysis_of(epsilon_bounds, spec)(spec, setting, delta)
+    return analysis_of(spec).epsilon(setting, delta)
 
 
-@singledispatch
 def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
     """(ε_L, δ) when every node is corrupt.
 
     Never below the truth. ε_L counts as `setting.adjacency` says.
     """
-    return _analysis_of(corrupted_bounds, spec)(spec, setting, delta)
+    return analysis_of(spec).corrupted(setting, delta)
 
 
-@singledispatch
 def standard_error(spec: object, users: int) -> float:
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count
     at worst.
     """
-    return _analysis_of(standard_error, spec)(spec, users)
+    return analysis_of(spec).standard_error(users)
 
 
-@singledispatch
 def certified_curve(
     spec: object,
     setting: Setting,
@@ -186,4 +165,4 @@ def certified_curve(
     pair (or above it), so that composition may build on it. Mechanisms without a metric ignore
     `distance`.
     """
-    return _analysis_of(certified_curve, spec)(spec, setting, distance, epsilons)
+    return analysis_of(spec).curve(setting, distance, epsilons)

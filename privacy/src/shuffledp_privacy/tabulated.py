@@ -30,6 +30,8 @@ from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.mechanisms.installed import GROUP as MECHANISMS_GROUP
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analyses import GROUP as ANALYSES_GROUP
+from shuffledp_privacy.analyses import Analysis
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -39,7 +41,6 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
 )
 from shuffledp_privacy.numerics.rounding import up
-from shuffledp_privacy.registry import GROUP as ANALYSES_GROUP
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.filters import DeltaCurve
 from shuffledp_privacy.rounds.remembered import AllReports
@@ -183,7 +184,7 @@ def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCur
 
 
 @dataclass(frozen=True, slots=True)
-class Tabulated:
+class Tabulated(Analysis):
     """A spec that answers as its mechanism does, but its curve from a table."""
 
     mechanism: Mechanism
@@ -198,9 +199,45 @@ class Tabulated:
         """The name of the response that its rounds share, if they do."""
         return self.mechanism.remembered
 
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        if self.remembered is not None:  # a single round's ε adds up to nothing that holds (K14)
+            return epsilon_bounds(AllReports(self.mechanism), setting, delta)
+        if setting.adjacency is Adjacency.METRIC:
+            return bounds_of(self.mechanism, setting, delta)
+        largest = self.domain - 1
+        distance = min(largest, setting.max_distance or largest)
+        return Bounds(
+            read_epsilon(TABLES.of(self.mechanism, setting, distance), delta),
+            0.0,
+            None,
+            ("C3: tabulated",),
+        )
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+        """ε_L of one report."""
+        return corrupted_bounds(self.mechanism, setting, delta)
+
+    def curve(
+        self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """δ at each total ε, for a change by exactly `distance`."""
+        table = TABLES.of(self.mechanism, setting, distance)
+        sizes = np.abs(epsilons)
+        with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
+            upper = np.minimum(
+                up(np.interp(np.expm1(sizes), table.excess, table.deltas), INTERPOLATION), 1.0
+            )
+        return np.where(epsilons < 0, reflected(upper, sizes), upper)
+
+    @property
+    def grows_with_distance(self) -> bool:
+        """True if it is of every mechanism."""
+        return grows_with_distance(self.mechanism)
+
 
 @dataclass(frozen=True, slots=True)
-class Highest:
+class Highest(Analysis):
     """A spec for any of several rounds of similar cost: at each ε it has the largest of their
     curves (C7).
     """
@@ -212,87 +249,45 @@ class Highest:
         """Number of admissible inputs of the largest."""
         return max(mechanism.domain for mechanism, _ in self.members)
 
-
-@certified_curve.register
-def _(
-    spec: Tabulated, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    table = TABLES.of(spec.mechanism, setting, distance)
-    sizes = np.abs(epsilons)
-    with np.errstate(over="ignore"):  # beyond the table e^ε may be anything
-        upper = np.minimum(
-            up(np.interp(np.expm1(sizes), table.excess, table.deltas), INTERPOLATION), 1.0
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
+        """ε of one round, from both sides."""
+        worst = max(
+            epsilon_bounds(Tabulated(mechanism), member_setting, delta).certified
+            for mechanism, member_setting in self.members
         )
-    return np.where(epsilons < 0, reflected(upper, sizes), upper)
+        return Bounds(worst, 0.0, None, ("C3: tabulated",))
 
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+        """ε_L of one report."""
+        bounds = [
+            corrupted_bounds(mechanism, member_setting, delta)
+            for mechanism, member_setting in self.members
+        ]
+        return max(bounds, key=lambda local: (local.delta, local.epsilon))
 
-@certified_curve.register
-def _(
-    spec: Highest,
-    setting: Setting,  # noqa: ARG001
-    distance: int,
-    epsilons: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    highest = np.zeros(np.shape(epsilons))
-    for mechanism, member_setting in spec.members:
-        # A round whose domain ends earlier takes its largest change (C7).
-        curve = certified_curve(
-            Tabulated(mechanism),
-            member_setting,
-            max(1, min(distance, mechanism.domain - 1)),
-            epsilons,
-        )
-        highest = np.maximum(highest, curve)
-    return highest
+    def curve(
+        self,
+        setting: Setting,  # noqa: ARG002
+        distance: int,
+        epsilons: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """δ at each total ε, for a change by exactly `distance`."""
+        highest = np.zeros(np.shape(epsilons))
+        for mechanism, member_setting in self.members:
+            # A round whose domain ends earlier takes its largest change (C7).
+            curve = certified_curve(
+                Tabulated(mechanism),
+                member_setting,
+                max(1, min(distance, mechanism.domain - 1)),
+                epsilons,
+            )
+            highest = np.maximum(highest, curve)
+        return highest
 
-
-@epsilon_bounds.register
-def _(spec: Tabulated, setting: Setting, delta: float) -> Bounds:
-    if spec.remembered is not None:  # a single round's ε adds up to nothing that holds (K14)
-        return epsilon_bounds(AllReports(spec.mechanism), setting, delta)
-    if setting.adjacency is Adjacency.METRIC:
-        return bounds_of(spec.mechanism, setting, delta)
-    largest = spec.domain - 1
-    distance = min(largest, setting.max_distance or largest)
-    return Bounds(
-        read_epsilon(TABLES.of(spec.mechanism, setting, distance), delta),
-        0.0,
-        None,
-        ("C3: tabulated",),
-    )
-
-
-@epsilon_bounds.register
-def _(spec: Highest, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
-    worst = max(
-        epsilon_bounds(Tabulated(mechanism), member_setting, delta).certified
-        for mechanism, member_setting in spec.members
-    )
-    return Bounds(worst, 0.0, None, ("C3: tabulated",))
-
-
-@corrupted_bounds.register
-def _(spec: Tabulated, setting: Setting, delta: float) -> CorruptedBounds:
-    return corrupted_bounds(spec.mechanism, setting, delta)
-
-
-@corrupted_bounds.register
-def _(spec: Highest, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    bounds = [
-        corrupted_bounds(mechanism, member_setting, delta)
-        for mechanism, member_setting in spec.members
-    ]
-    return max(bounds, key=lambda local: (local.delta, local.epsilon))
-
-
-@grows_with_distance.register
-def _(spec: Tabulated) -> bool:
-    return grows_with_distance(spec.mechanism)
-
-
-@grows_with_distance.register
-def _(spec: Highest) -> bool:
-    return all(grows_with_distance(mechanism) for mechanism, _ in spec.members)
+    @property
+    def grows_with_distance(self) -> bool:
+        """True if it is of every mechanism."""
+        return all(grows_with_distance(mechanism) for mechanism, _ in self.members)
 
 
 def read_epsilon(table: DeltaCurve, delta: float) -> float:

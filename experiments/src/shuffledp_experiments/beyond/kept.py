@@ -13,7 +13,7 @@ from shuffledp_experiments import drawing
 from shuffledp_experiments.beyond.common import DELTA, logarithmic, standard
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import epsilon_bounds
-from shuffledp_privacy.histogram.rappor import kept_response, one_report
+from shuffledp_privacy.mechanisms.rappor import kept_response, one_report
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 
 if TYPE_CHECKING:

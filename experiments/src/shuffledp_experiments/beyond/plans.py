@@ -18,9 +18,9 @@ from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments.beyond.common import DELTA, standard
 from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
-from shuffledp_privacy.calibration.families import mixing_security
 from shuffledp_privacy.local.lecture import OneBitMean
 from shuffledp_privacy.sums.mixing import published_pieces
+from shuffledp_privacy.sums.split import mixing_security
 
 HOPS: Final = 3
 

@@ -25,8 +25,8 @@ from shuffledp_experiments.beyond.plans import (
 )
 from shuffledp_experiments.data import load
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
-from shuffledp_privacy.calibration.families import epsilon0_to_blanket
 from shuffledp_privacy.central import gaussian_sigma
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

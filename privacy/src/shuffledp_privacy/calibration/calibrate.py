@@ -19,7 +19,6 @@ from shuffledp_privacy.bounds import standard_error
 from shuffledp_privacy.calibration.families import (
     PRECISION_BITS,
     Family,
-    epsilon0_to_blanket,
     family_of,
 )
 from shuffledp_privacy.calibration.target import Target, certified_epsilon_of, excess
@@ -40,7 +39,7 @@ _MOST_STEPS = 40
 
 _MOST_CORRECTIONS = 2
 
-__all__ = ["Target", "calibrate", "certified_epsilon_of", "epsilon0_to_blanket"]
+__all__ = ["Target", "calibrate", "certified_epsilon_of"]
 
 
 class _Search:

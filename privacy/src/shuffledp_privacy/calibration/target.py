@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial, singledispatch
-
-import numpy as np
+from dataclasses import dataclass
+from functools import partial
 
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MAX_DOMAIN,
-    GeoShuffle,
     Mechanism,
-    OneBitShuffle,
-    PaddedSpec,
-    QuantisedRR,
-    RRShuffle,
-    SplitMix,
 )
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.arguments import check_number, whole_number
+from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.bounds import Setting, check_delta, delta_bounds, epsilon_bounds
-from shuffledp_privacy.calibration.proposal import Floats, clamping, noise_law, noise_of
-from shuffledp_privacy.primitives.bits import BitPair
-from shuffledp_privacy.primitives.pairs import hockey_stick
+from shuffledp_privacy.calibration.proposal import Floats
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 from shuffledp_privacy.rounds.loss_distribution import STEPS, Repeated, compose_curves
 from shuffledp_privacy.rounds.subsampling import Curve
-from shuffledp_privacy.sums import geo, one_bit, quantised, rr, split
-from shuffledp_privacy.sums.common import probes
-from shuffledp_privacy.sums.kept import KeptNoise
 
 AIM = 1 - 4e-6
 """A search aims this much below the target ε, the width to which an analysis inverts its curve."""
@@ -146,14 +134,17 @@ def certified_epsilon_of(spec: Mechanism, target: Target, steps: int = STEPS) ->
         return math.inf
 
 
-@singledispatch
 def excess(spec: Mechanism, target: Target) -> float:
     """A number that falls with more noise and is at most 0 where the target is met.
 
-    No guarantee by itself.
-
-    ln of certified over wanted: δ for one round, ε for several.
+    No guarantee by itself. By the quicker estimate of the mechanism's analysis where there is one.
     """
+    estimate = analysis_of(spec).excess(target)
+    return _excess_of_certificate(spec, target) if estimate is None else estimate
+
+
+def _excess_of_certificate(spec: Mechanism, target: Target) -> float:
+    """ln of certified over wanted: δ for one round, ε for several."""
     try:
         if target.rounds > 1:
             certified = certified_epsilon_of(spec, target, SEARCH_STEPS)
@@ -165,126 +156,15 @@ def excess(spec: Mechanism, target: Target) -> float:
         delta = delta_bounds(spec, target.setting, target.epsilon * AIM).certified
     except CannotCertify:
         return math.inf
+    return excess_of_delta(delta, target)
+
+
+def excess_of_delta(delta: float, target: Target) -> float:
+    """ln of a round's δ over the wanted one, at least `LOWEST`."""
     return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
 
 
-@excess.register
-def _(spec: GeoShuffle, target: Target) -> float:
-    """By its own certificate: what clamping leaves of the noise is quickly evaluated (S6b)."""
-    item = geo.noisy_sum(spec, target.setting)
-    if target.rounds > 1:
-        units = target.reach if target.adjacency is Adjacency.METRIC else 1
-        total = _composed_epsilon(item.left, target)
-        pure = item.pure * item.d_max * target.rounds
-        return (
-            max(math.log(min(total, pure) / (target.epsilon * units * AIM)), LOWEST)
-            if total > 0
-            else LOWEST
-        )
-    if isinstance(item.kept, KeptNoise) and item.kept.cells.lost > target.delta:
-        # So many noises are clamped that no ε is enough by S6b, and its bound would take minutes
-        # for few users.
-        item = replace(item, kept=None)
-    delta = item.delta(target.epsilon * AIM)
-    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
-
-
-@excess.register
-def _(spec: SplitMix, target: Target) -> float:
-    """By its own certificate, without the attained side."""
-    if target.rounds > 1:
-        return excess.dispatch(object)(spec, target)
-    delta = split.noisy_sum(spec, target.setting).delta(target.epsilon * AIM)
-    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
-
-
-@excess.register
-def _(spec: RRShuffle, target: Target) -> float:
-    """From the datasets that are known to be the worst.
-
-    The certificate looks at all of them, once.
-    """
-    item = rr.bit_shuffle(spec, target.setting)
-    if target.rounds > 1:
-        return _excess_of_rounds(item.ends_curve, lambda distance: item.per_unit * distance, target)
-    steps = np.repeat(
-        np.array(probes(item.d_max) if item.metric else [item.d_max], dtype=np.float64), 2
-    )
-    # All other bits 0, and all 1. A certificate is up to `rr.SLACK` above what they attain.
-    zeros = np.where(np.arange(steps.size) % 2 == 0, item.bits - steps, 0.0)
-    pairs = BitPair(zeros, item.bits - steps - zeros, steps, item.flip)
-    goal = target.epsilon * AIM / (1 + rr.SLACK) * (steps if item.metric else np.ones_like(steps))
-    delta = float(
-        np.where(goal < item.per_unit * steps, hockey_stick(pairs, goal).upper, 0.0).max()
-    )
-    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
-
-
-@excess.register
-def _(spec: OneBitShuffle, target: Target) -> float:
-    """From the datasets whose others all hold 0, or all k.
-
-    The certificate looks at all of them, once.
-    """
-    if target.rounds > 1:
-        return excess.dispatch(object)(spec, target)
-    item = one_bit.one_bit_round(spec, target.setting)
-    goal = target.epsilon * AIM / (1 + rr.SLACK)
-    delta = max(item.quick(d, goal * item.units(d)) for d in item.tried())
-    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
-
-
-@excess.register
-def _(spec: QuantisedRR, target: Target) -> float:
-    """From the datasets whose others' bits are all 0, or all 1, as for the code itself."""
-    item = quantised.quantised_round(spec, target.setting)
-    if target.rounds > 1:
-        return _excess_of_rounds(item.ends_curve, item.pure, target)
-    goal = target.epsilon * AIM / (1 + rr.SLACK)
-    delta = max(
-        item.quick(d, goal * item.units(d))
-        for d in (probes(item.d_max) if item.metric else [item.d_max])
-    )
-    return max(math.log(delta / target.delta), LOWEST) if delta > 0 else LOWEST
-
-
-@excess.register
-def _(spec: PaddedSpec, target: Target) -> float:
-    """From the estimates of `proposal`, a hundred times faster than the certificate."""
-    law = noise_law(noise_of(spec, target.honest), target.reach)
-    if law is None:
-        return excess.dispatch(object)(spec, target)
-    noise, lost = (
-        noise_of(spec, target.honest),
-        clamping(noise_of(spec, target.honest), spec.padding),
-    )
-
-    def curve(distance: int) -> Curve:
-        about, pure = law.curve(distance), noise.rate * distance if noise.share == 1 else math.inf
-
-        def clamped(epsilons: Floats) -> Floats:
-            # δ falls, so that the bound at any smaller ε is a bound too.
-            points = np.append(epsilons, np.linspace(0.0, float(np.max(epsilons)), 65))
-            order = np.argsort(points)
-            bound = about(points[order]) + lost * (1 + np.exp(np.minimum(points[order], 700.0)))
-            falling = np.empty_like(points)
-            falling[order] = np.minimum.accumulate(np.minimum(bound, 1.0))
-            return np.where(epsilons >= pure, 0.0, falling[: epsilons.size])
-
-        return clamped
-
-    worst = LOWEST
-    for distance in _probes(target):
-        goal = target.epsilon * AIM * (distance if target.adjacency is Adjacency.METRIC else 1)
-        if target.rounds == 1:
-            ratio = float(curve(distance)(np.array([goal]))[0]) / target.delta
-        else:
-            ratio = _composed_epsilon(curve(distance), target) / goal
-        worst = max(worst, math.log(ratio) if ratio > 0 else LOWEST)
-    return worst
-
-
-def _excess_of_rounds(
+def excess_of_rounds(
     curve: Callable[[int, Floats], Floats], pure: Callable[[int], float], target: Target
 ) -> float:
     """ln of the rounds' ε over the wanted one at a few distances.
@@ -297,22 +177,14 @@ def _excess_of_rounds(
     ):
         goal = target.epsilon * AIM / (1 + COVERED) * (distance if metric else 1)
         epsilon = min(
-            _composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds
+            composed_epsilon(partial(curve, distance), target), pure(distance) * target.rounds
         )
         worst = max(worst, math.log(epsilon / goal) if epsilon > 0 else LOWEST)
     return worst
 
 
-def _composed_epsilon(curve: Curve, target: Target) -> float:
+def composed_epsilon(curve: Curve, target: Target) -> float:
+    """ε of the target's rounds, each with this curve, at the resolution of a search."""
     return compose_curves([Repeated(curve, target.rounds)], target.delta, SEARCH_STEPS).epsilon(
         target.delta
     )
-
-
-def _probes(target: Target) -> list[int]:
-    """Distances at which a search looks: the largest for standard adjacency, some of all for
-    metric.
-    """
-    if target.adjacency is Adjacency.STANDARD:
-        return [target.reach]
-    return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})

@@ -15,22 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import KRRHistogram, RRShuffle
+from shuffledp_core.mechanisms import MAX_DOMAIN, KRRHistogram, RRShuffle
 from shuffledp_privacy.bounds import (
-    Bounds,
-    CorruptedBounds,
     Setting,
-    certified_curve,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.histogram.binary import (
     CURVE_WORK,
@@ -46,12 +39,9 @@ from shuffledp_privacy.histogram.blanket import (
     any_upper,
     exact_cells,
     grid_blanket,
-    law_of,
 )
 from shuffledp_privacy.histogram.published import published_theorem_1
-from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, inward, outward
-from shuffledp_privacy.rounds.subsampling import reflected
 from shuffledp_privacy.sums.rr import BitShuffle, bit_shuffle
 
 PRINTED_USERS = 500
@@ -164,7 +154,7 @@ def _capped(law: Law, epsilon: float, curve: Curve) -> float:
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, outward(curve(epsilon)))
 
 
-def _as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
+def as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
     """2-RR among many users as the sum of one bit each, where blocks of compositions would be few.
 
     Else None (K6).
@@ -176,7 +166,7 @@ def _as_bits(spec: KRRHistogram, setting: Setting) -> BitShuffle | None:
     )
 
 
-def _printed(law: Law, setting: Setting) -> Curve | None:
+def printed_curve(law: Law, setting: Setting) -> Curve | None:
     """Theorem 1 of Biswas et al.
 
     2023 with their n_x0 = 0.8 n, where its sum is short enough to evaluate.
@@ -189,87 +179,13 @@ def _printed(law: Law, setting: Setting) -> Curve | None:
     )
 
 
-_FORMULA = (
+PRINTED_FORMULA = (
     "Biswas et al. 2023, Theorem 1 with n_x0 = 0.8 n as printed; its v_s is wrong, no guarantee "
     "(K8)"
 )
 
 
-def _bounds(certified: float, attained: float, published: float | None, words: str) -> Bounds:
-    formula = "" if published is None else _FORMULA
-    return Bounds(certified, attained, published, (words,), formula)
-
-
-@delta_bounds.register
-def _(spec: KRRHistogram, setting: Setting, epsilon: float) -> Bounds:
-    if not epsilon >= 0.0:
-        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    law = law_of(spec)
-    certified, words = certified_delta(law, setting.honest)
-    attained = 0.0 if epsilon >= law.epsilon0 else attained_delta(law, setting.honest)(epsilon)
-    curve = _printed(law, setting)
-    published = None if curve is None or epsilon <= 0.0 else curve(epsilon)
-    delta, bits = certified(epsilon), _as_bits(spec, setting)
-    if bits is not None and delta > 0.0:
-        delta = min(delta, bits.delta(epsilon)[0])
-    return _bounds(delta, min(attained, delta), published, words)
-
-
-@epsilon_bounds.register
-def _(spec: KRRHistogram, setting: Setting, delta: float) -> Bounds:
-    law = law_of(spec)
-    curve, words = certified_delta(law, setting.honest)
-    certified, bits = certified_epsilon(curve, delta, law.epsilon0), _as_bits(spec, setting)
-    if bits is not None and certified > 0.0:
-        certified = min(certified, bits.epsilon(delta)[0])
-    attained = attained_epsilon(attained_delta(law, setting.honest), delta, law.epsilon0)
-    printed = _printed(law, setting)
-    published = None
-    if printed is not None:
-        # The printed sum starts above ε = 0.
-        published = certified_epsilon(
-            lambda epsilon: printed(max(epsilon, 1e-12)), delta, law.epsilon0
-        )
-    return _bounds(certified, attained, published, words)
-
-
-@corrupted_bounds.register
-def _(spec: KRRHistogram, setting: Setting, delta: float) -> CorruptedBounds:
-    del setting, delta  # every change is the same change, and the guarantee is pure
-    return CorruptedBounds(
-        law_of(spec).epsilon0, 0.0, ("k-RR is ε0-LDP, pure, for every change (K7)",)
-    )
-
-
-@standard_error.register
-def _(spec: KRRHistogram, users: int) -> float:
-    """Standard error of one count (N_s - n q)/(p - q), at the worst dataset; infinite for γ = 1."""
-    law = law_of(spec)
-    signal = float(1 - spec.blanket)
-    # The variance N_s p(1-p) + (n - N_s) q(1-q) is linear in N_s, so that an end is the worst.
-    spread = max(law.p * (1 - law.p), law.q * (1 - law.q))
-    return math.sqrt(users * spread) / signal if signal > 0.0 else math.inf
-
-
-@certified_curve.register
-def _(
-    spec: KRRHistogram, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Curve by K1 and K6.
-
-    Both dominating pairs are symmetric, so δ(-ε) = 1 - e^-ε + e^-ε δ(ε) (K7).
-    """
-    del distance
-    law = law_of(spec)
-    size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
-    rising = np.array([outward(value) for value in _positive_curve(law, setting.honest, size)])
-    rising = np.where(size >= law.epsilon0, 0.0, np.minimum(rising, 1.0))
-    mirrored = reflected(rising, size)
-    place = place.reshape(np.shape(epsilons))
-    return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
-
-
-def _positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
+def positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
     """Upper bound of δ at each ε >= 0, ascending, without the margin; arbitrary from ε0 on."""
     inside = np.minimum(epsilons, law.epsilon0)
     if not _amplified(law, honest):
@@ -309,3 +225,22 @@ def _follow(curve: Curve, epsilons: Floats, floor: float) -> Floats:
             break
     # δ falls: where the bound at a smaller ε is better it holds here as well.
     return np.minimum.accumulate(values)
+
+
+def epsilon0_to_blanket(epsilon0: float, symbols: int) -> Fraction:
+    """γ of k-ary randomised response with local parameter at most ε0: k/(e^ε0 + k - 1), rounded up.
+
+    Args:
+        epsilon0: nats, above 0, at most 25.
+        symbols: k >= 2.
+
+    Raises:
+        UsageError: out of range.
+    """
+    if not 0 < epsilon0 <= 25:
+        raise UsageError(f"epsilon0 must be above 0 and at most 25, not {epsilon0}")
+    if not 2 <= symbols <= MAX_DOMAIN:
+        raise UsageError(f"symbols must be from 2 to {MAX_DOMAIN}, not {symbols}")
+    blanket = symbols / (math.exp(epsilon0) + symbols - 1) * (1 + 2.0**-50)
+    bits = 20 + max(0, 1 - math.frexp(blanket)[1])
+    return min(Fraction(1), Fraction(math.ceil(blanket * 2.0**bits), 2**bits))

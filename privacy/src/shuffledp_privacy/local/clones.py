@@ -17,15 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.analyses import Analysis, analyses
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
-    certified_curve,
     check_delta,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
 )
 from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, tail_of
@@ -134,50 +131,6 @@ _BASIS = (
 )
 
 
-@delta_bounds.register
-def _(spec: LocalRandomiser, setting: Setting, epsilon: float) -> Bounds:
-    if not epsilon >= 0.0:
-        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    certified = _clones(spec.epsilon0, setting.honest).certified(epsilon)
-    attained = 0.0 if epsilon >= spec.epsilon0 else _attained(spec, setting.honest, epsilon)
-    return Bounds(certified, attained, None, (_BASIS,))
-
-
-@epsilon_bounds.register
-def _(spec: LocalRandomiser, setting: Setting, delta: float) -> Bounds:
-    clones = _clones(spec.epsilon0, setting.honest)
-    certified = certified_epsilon(clones.certified, delta, spec.epsilon0)
-    attained = attained_epsilon(
-        lambda epsilon: _attained(spec, setting.honest, epsilon), delta, spec.epsilon0
-    )
-    published = feldman_2021(spec.epsilon0, setting.honest, delta)
-    formula = (
-        "the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true but loose bound"
-    )
-    return Bounds(certified, attained, published, (_BASIS,), "" if published is None else formula)
-
-
-@corrupted_bounds.register
-def _(spec: LocalRandomiser, setting: Setting, delta: float) -> CorruptedBounds:
-    del setting, delta  # per unit of distance an unknown randomiser is worst at distance 1 (K7)
-    return CorruptedBounds(spec.epsilon0, 0.0, ("ε0-LDP by assumption",))
-
-
-@certified_curve.register
-def _(
-    spec: LocalRandomiser, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Curve of the clones' pair, which is symmetric, so that δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
-    del distance
-    size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
-    clones = _clones(spec.epsilon0, setting.honest)
-    rising = np.array([outward(value) for value in clones.upper(np.minimum(size, spec.epsilon0))])
-    rising = np.where(size >= spec.epsilon0, 0.0, np.minimum(rising, 1.0))
-    mirrored = reflected(rising, size)
-    place = place.reshape(np.shape(epsilons))
-    return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
-
-
 def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
     """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al.
 
@@ -205,3 +158,57 @@ def feldman_2021(epsilon0: float, users: int, delta: float) -> float | None:
         return None
     inside = 8 * math.sqrt(growth * math.log(4 / delta) / users) + 8 * growth / users
     return math.log1p(math.tanh(epsilon0 / 2) * inside)
+
+
+@analyses(LocalRandomiser)
+@dataclass(frozen=True, slots=True)
+class LocalRandomiserAnalysis(Analysis):
+    """An unknown ε0-LDP randomiser, shuffled (K10)."""
+
+    spec: LocalRandomiser
+
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:
+        """δ of one round, from both sides."""
+        if not epsilon >= 0.0:
+            raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+        certified = _clones(self.spec.epsilon0, setting.honest).certified(epsilon)
+        attained = (
+            0.0 if epsilon >= self.spec.epsilon0 else _attained(self.spec, setting.honest, epsilon)
+        )
+        return Bounds(certified, attained, None, (_BASIS,))
+
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        clones = _clones(self.spec.epsilon0, setting.honest)
+        certified = certified_epsilon(clones.certified, delta, self.spec.epsilon0)
+        attained = attained_epsilon(
+            lambda epsilon: _attained(self.spec, setting.honest, epsilon), delta, self.spec.epsilon0
+        )
+        published = feldman_2021(self.spec.epsilon0, setting.honest, delta)
+        formula = (
+            "the closed form of Feldman, McMillan and Talwar 2021, Theorem 3.1, a true but loose "
+            "bound"
+        )
+        return Bounds(
+            certified, attained, published, (_BASIS,), "" if published is None else formula
+        )
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+        """ε_L of one report."""
+        del setting, delta  # per unit of distance an unknown randomiser is worst at distance 1 (K7)
+        return CorruptedBounds(self.spec.epsilon0, 0.0, ("ε0-LDP by assumption",))
+
+    def curve(
+        self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Curve of the clones' pair, which is symmetric, so that δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
+        del distance
+        size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
+        clones = _clones(self.spec.epsilon0, setting.honest)
+        rising = np.array(
+            [outward(value) for value in clones.upper(np.minimum(size, self.spec.epsilon0))]
+        )
+        rising = np.where(size >= self.spec.epsilon0, 0.0, np.minimum(rising, 1.0))
+        mirrored = reflected(rising, size)
+        place = place.reshape(np.shape(epsilons))
+        return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))

@@ -24,15 +24,12 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analyses import Analysis, analyses
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
-    certified_curve,
-    corrupted_bounds,
-    delta_bounds,
     epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.rounds.subsampling import reflected
 
@@ -217,65 +214,84 @@ def _signed_curve(formula: Formula, spec: LocalMean, distance: int, epsilons: Fl
     return np.where(epsilons < 0, reflected(upper, sizes), upper)
 
 
-@delta_bounds.register
-def _(spec: OneBitMean, setting: Setting, epsilon: float) -> Bounds:
-    return _delta_bounds(_one_bit_delta, spec, setting, epsilon)
+class _LocalMeanAnalysis(Analysis):
+    """The answers that the analyses of both means have in common."""
+
+    __slots__ = ()
+    spec: LocalMean
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+        """ε_L of one report."""
+        return CorruptedBounds(epsilon_bounds(self.spec, setting, 0.0).certified, 0.0, _BASIS)
+
+    def standard_error(self, users: int) -> float:
+        """Standard error of the sum, at the worst value for the mechanism, the middle one."""
+        return math.sqrt(users * mean_variance(self.spec, [self.spec.max_value // 2]))
 
 
-@delta_bounds.register
-def _(spec: LaplaceMean, setting: Setting, epsilon: float) -> Bounds:
-    return _delta_bounds(_laplace_delta, spec, setting, epsilon)
+@analyses(OneBitMean)
+@dataclass(frozen=True, slots=True)
+class OneBitMeanAnalysis(_LocalMeanAnalysis):
+    """The one-bit mean without a shuffler, exact."""
+
+    spec: OneBitMean
+
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:
+        """δ of one round, from both sides."""
+        return _delta_bounds(_one_bit_delta, self.spec, setting, epsilon)
+
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        _check_delta(delta)
+        distances = _distances(setting, self.spec.max_value)
+        # (e^ε + 1) δ may be nearly as large as the gain: the subtraction's own rounding is bounded
+        # apart.
+        gain, loss = (
+            distances / self.spec.max_value * math.expm1(self.spec.epsilon),
+            delta * (math.exp(self.spec.epsilon) + 1),
+        )
+        high = np.log1p(np.maximum(gain * (1 + ROUNDING) - loss * (1 - ROUNDING), 0.0))
+        low = np.log1p(np.maximum(gain * (1 - ROUNDING) - loss * (1 + ROUNDING), 0.0))
+        units = _units(setting, distances)
+        return Bounds(
+            _epsilon_bounds(high, units).certified,
+            _epsilon_bounds(low, units).attained,
+            None,
+            _BASIS,
+        )
+
+    def curve(self, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG002
+        """δ at each total ε, for a change by exactly `distance`."""
+        return _signed_curve(_one_bit_delta, self.spec, distance, epsilons)
 
 
-@epsilon_bounds.register
-def _(spec: OneBitMean, setting: Setting, delta: float) -> Bounds:
-    _check_delta(delta)
-    distances = _distances(setting, spec.max_value)
-    # (e^ε + 1) δ may eat nearly all of the gain: the subtraction's own rounding is bounded apart.
-    gain, loss = (
-        distances / spec.max_value * math.expm1(spec.epsilon),
-        delta * (math.exp(spec.epsilon) + 1),
-    )
-    high = np.log1p(np.maximum(gain * (1 + ROUNDING) - loss * (1 - ROUNDING), 0.0))
-    low = np.log1p(np.maximum(gain * (1 - ROUNDING) - loss * (1 + ROUNDING), 0.0))
-    units = _units(setting, distances)
-    return Bounds(
-        _epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS
-    )
+@analyses(LaplaceMean)
+@dataclass(frozen=True, slots=True)
+class LaplaceMeanAnalysis(_LocalMeanAnalysis):
+    """The Laplace mean without a shuffler, exact."""
 
+    spec: LaplaceMean
 
-@epsilon_bounds.register
-def _(spec: LaplaceMean, setting: Setting, delta: float) -> Bounds:
-    _check_delta(delta)
-    if delta == 1:
-        return Bounds(0.0, 0.0, None, _BASIS)
-    distances = _distances(setting, spec.max_value)
-    loss, gift = distances * spec.epsilon / spec.max_value, 2 * math.log1p(-delta)
-    high, low = (loss * (1 + r) + gift * (1 - r) for r in (ROUNDING, -ROUNDING))
-    units = _units(setting, distances)
-    return Bounds(
-        _epsilon_bounds(high, units).certified, _epsilon_bounds(low, units).attained, None, _BASIS
-    )
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:
+        """δ of one round, from both sides."""
+        return _delta_bounds(_laplace_delta, self.spec, setting, epsilon)
 
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        _check_delta(delta)
+        if delta == 1:
+            return Bounds(0.0, 0.0, None, _BASIS)
+        distances = _distances(setting, self.spec.max_value)
+        loss, gift = distances * self.spec.epsilon / self.spec.max_value, 2 * math.log1p(-delta)
+        high, low = (loss * (1 + r) + gift * (1 - r) for r in (ROUNDING, -ROUNDING))
+        units = _units(setting, distances)
+        return Bounds(
+            _epsilon_bounds(high, units).certified,
+            _epsilon_bounds(low, units).attained,
+            None,
+            _BASIS,
+        )
 
-@certified_curve.register
-def _(spec: OneBitMean, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG001
-    return _signed_curve(_one_bit_delta, spec, distance, epsilons)
-
-
-@certified_curve.register
-def _(spec: LaplaceMean, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG001
-    return _signed_curve(_laplace_delta, spec, distance, epsilons)
-
-
-@corrupted_bounds.register(OneBitMean)
-@corrupted_bounds.register(LaplaceMean)
-def _(spec: LocalMean, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    return CorruptedBounds(epsilon_bounds(spec, setting, 0.0).certified, 0.0, _BASIS)
-
-
-@standard_error.register(OneBitMean)
-@standard_error.register(LaplaceMean)
-def _(spec: LocalMean, users: int) -> float:
-    """Standard error of the sum, at the worst value for the mechanism, the middle one."""
-    return math.sqrt(users * mean_variance(spec, [spec.max_value // 2]))
+    def curve(self, setting: Setting, distance: int, epsilons: Floats) -> Floats:  # noqa: ARG002
+        """δ at each total ε, for a change by exactly `distance`."""
+        return _signed_curve(_laplace_delta, self.spec, distance, epsilons)

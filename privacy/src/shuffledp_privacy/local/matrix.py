@@ -21,15 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_privacy.analyses import Analysis, analyses
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
-    certified_curve,
     check_delta,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
 )
 from shuffledp_privacy.histogram.binary import TwoOutputs
 from shuffledp_privacy.local.encodings import HadamardResponse, SubsetSelection, UnaryEncoding
@@ -175,97 +172,93 @@ _BASIS = (
 _ATTAINED = "attained: all others hold one value, exact (K11)"
 
 
-@delta_bounds.register(LocalMatrix)
-@delta_bounds.register(UnaryEncoding)
-@delta_bounds.register(SubsetSelection)
-@delta_bounds.register(HadamardResponse)
-def _(spec: Finite, setting: Setting, epsilon: float) -> Bounds:
-    if not epsilon >= 0.0:
-        raise UsageError(f"epsilon must be at least 0, not {epsilon}")
-    flags = _flags(spec)
-    certified, two = _certified(spec, setting.honest, epsilon), _two_outputs(spec, setting.honest)
-    attained = 0.0
-    if certified > 0.0:
-        attained = max(
-            pair.lower(setting.honest, epsilon) for pair in flags.datasets(setting.honest, epsilon)
+@analyses(LocalMatrix, UnaryEncoding, SubsetSelection, HadamardResponse)
+@dataclass(frozen=True, slots=True)
+class FiniteAnalysis(Analysis):
+    """A randomiser whose finitely many outputs are all known, shuffled (K11)."""
+
+    spec: Finite
+
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:
+        """δ of one round, from both sides."""
+        if not epsilon >= 0.0:
+            raise UsageError(f"epsilon must be at least 0, not {epsilon}")
+        flags = _flags(self.spec)
+        certified, two = (
+            _certified(self.spec, setting.honest, epsilon),
+            _two_outputs(self.spec, setting.honest),
         )
-        attained = attained if two is None else max(attained, two.lower(epsilon))
-    return Bounds(
-        certified,
-        min(attained, certified),
-        None,
-        (_BASIS if two is None else _COMPOSITIONS, _ATTAINED),
-    )
-
-
-@epsilon_bounds.register(LocalMatrix)
-@epsilon_bounds.register(UnaryEncoding)
-@epsilon_bounds.register(SubsetSelection)
-@epsilon_bounds.register(HadamardResponse)
-def _(spec: Finite, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta)
-    flags = _flags(spec)
-    certified, two = flags.least(setting.honest, delta), _two_outputs(spec, setting.honest)
-    if certified > 0.0 and two is not None:
-        certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
-    basis = (_BASIS if two is None else _COMPOSITIONS, _ATTAINED)
-    if certified == 0.0:
-        return Bounds(0.0, 0.0, None, basis[:1])
-    # The dataset that is worst near the answer: only that one is inverted.
-    near = 0.98 * certified
-    best = max(
-        flags.datasets(setting.honest, near), key=lambda pair: pair.lower(setting.honest, near)
-    )
-    attained = attained_epsilon(
-        lambda epsilon: best.lower(setting.honest, epsilon, delta), delta, certified
-    )
-    if two is not None:
-        attained = max(attained, attained_epsilon(two.lower, delta, certified))
-    return Bounds(certified, attained, None, basis)
-
-
-@corrupted_bounds.register(LocalMatrix)
-@corrupted_bounds.register(UnaryEncoding)
-@corrupted_bounds.register(SubsetSelection)
-@corrupted_bounds.register(HadamardResponse)
-def _(spec: Finite, setting: Setting, delta: float) -> CorruptedBounds:
-    """The pure ε0 = max ln R(y|x)/R(y|x') of one report.
-
-    Where that is infinite, the least ε at δ.
-    """
-    del setting
-    flags = _flags(spec)
-    if flags.epsilon0 < float("inf"):
-        return CorruptedBounds(
-            flags.epsilon0, 0.0, ("one report: the largest log ratio of the matrix (K11)",)
+        attained = 0.0
+        if certified > 0.0:
+            attained = max(
+                pair.lower(setting.honest, epsilon)
+                for pair in flags.datasets(setting.honest, epsilon)
+            )
+            attained = attained if two is None else max(attained, two.lower(epsilon))
+        return Bounds(
+            certified,
+            min(attained, certified),
+            None,
+            (_BASIS if two is None else _COMPOSITIONS, _ATTAINED),
         )
-    if delta == 0.0:
-        raise CannotCertify(
-            "an output that some value can send and another cannot has no finite epsilon at delta 0"
-        )
-    return CorruptedBounds(flags.least(1, delta), delta, ("one report: its exact curve (K11)",))
 
-
-@certified_curve.register(LocalMatrix)
-@certified_curve.register(UnaryEncoding)
-@certified_curve.register(SubsetSelection)
-@certified_curve.register(HadamardResponse)
-def _(
-    spec: Finite, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Maximum of the curves of all pairs, in both orders: convex and falling in e^ε, so that one
-    pair has it (C2).
-    """
-    del distance
-    flags, sizes = _flags(spec), np.abs(np.asarray(epsilons, dtype=np.float64))
-    nodes = np.unique(sizes)
-    most = max(24, min(160, CURVE_WORK // max(1, len(flags.changes))))
-    if nodes.size > most:
-        nodes = np.unique(
-            np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]])
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        check_delta(delta)
+        flags = _flags(self.spec)
+        certified, two = flags.least(setting.honest, delta), _two_outputs(self.spec, setting.honest)
+        if certified > 0.0 and two is not None:
+            certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
+        basis = (_BASIS if two is None else _COMPOSITIONS, _ATTAINED)
+        if certified == 0.0:
+            return Bounds(0.0, 0.0, None, basis[:1])
+        # The dataset that is worst near the answer: only that one is inverted.
+        near = 0.98 * certified
+        best = max(
+            flags.datasets(setting.honest, near), key=lambda pair: pair.lower(setting.honest, near)
         )
-    values = np.minimum.accumulate(
-        [_certified(spec, setting.honest, float(node)) for node in nodes]
-    )
-    upper = chord(nodes, np.asarray(values), sizes)
-    return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
+        attained = attained_epsilon(
+            lambda epsilon: best.lower(setting.honest, epsilon, delta), delta, certified
+        )
+        if two is not None:
+            attained = max(attained, attained_epsilon(two.lower, delta, certified))
+        return Bounds(certified, attained, None, basis)
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+        """The pure ε0 = max ln R(y|x)/R(y|x') of one report.
+
+        Where that is infinite, the least ε at δ.
+        """
+        del setting
+        flags = _flags(self.spec)
+        if flags.epsilon0 < float("inf"):
+            return CorruptedBounds(
+                flags.epsilon0, 0.0, ("one report: the largest log ratio of the matrix (K11)",)
+            )
+        if delta == 0.0:
+            raise CannotCertify(
+                "an output that some value can send and another cannot has no finite epsilon at "
+                "delta 0"
+            )
+        return CorruptedBounds(flags.least(1, delta), delta, ("one report: its exact curve (K11)",))
+
+    def curve(
+        self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Maximum of the curves of all pairs, in both orders.
+
+        It is convex and falling in e^ε, so that one pair has it (C2).
+        """
+        del distance
+        flags, sizes = _flags(self.spec), np.abs(np.asarray(epsilons, dtype=np.float64))
+        nodes = np.unique(sizes)
+        most = max(24, min(160, CURVE_WORK // max(1, len(flags.changes))))
+        if nodes.size > most:
+            nodes = np.unique(
+                np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]])
+            )
+        values = np.minimum.accumulate(
+            [_certified(self.spec, setting.honest, float(node)) for node in nodes]
+        )
+        upper = chord(nodes, np.asarray(values), sizes)
+        return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

@@ -15,15 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
+from shuffledp_privacy.analyses import Analysis, analyses
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
-    certified_curve,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.rounds.subsampling import reflected
 
@@ -125,49 +121,56 @@ def _curve(
     return values * (1 + margin)
 
 
-@delta_bounds.register(RapporPermanent)
-@delta_bounds.register(RapporReport)
-def _(spec: RapporPermanent | RapporReport, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG001
-    high, low = (float(_curve(spec, np.array([epsilon]), r)[0]) for r in (ROUNDING, -ROUNDING))
-    return Bounds(min(1.0, high), low, None, ("C10: exact, local",))
+@analyses(RapporReport)
+@dataclass(frozen=True, slots=True)
+class RapporReportAnalysis(Analysis):
+    """RAPPOR without a shuffler. Reports share the kept filter, so that they have no curve."""
+
+    spec: RapporPermanent | RapporReport
+
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
+        """δ of one round, from both sides."""
+        high, low = (
+            float(_curve(self.spec, np.array([epsilon]), r)[0]) for r in (ROUNDING, -ROUNDING)
+        )
+        return Bounds(min(1.0, high), low, None, ("C10: exact, local",))
+
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
+        """The pure ε for every δ: nobody calibrates RAPPOR by δ.
+
+        Published: Erlingsson's formula, which is right.
+        """
+        if not 0 <= delta <= 1:
+            raise UsageError(f"delta must be from 0 to 1, not {delta}")
+        pure = rappor_epsilon(self.spec)
+        attained = pure * (1 - 2 * ROUNDING) if delta == 0 else 0.0
+        return Bounds(pure, attained, pure / (1 + ROUNDING), ("C10: pure, local",))
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+        """ε_L of one report."""
+        return CorruptedBounds(rappor_epsilon(self.spec), 0.0, ("C10: local, no shuffler needed",))
+
+    def standard_error(self, users: int) -> float:
+        """Standard error of the number of users who set a given bit, at the worst such number."""
+        low, high = self.spec.response
+        return math.sqrt(users * max(low * (1 - low), high * (1 - high))) / (high - low)
 
 
-@epsilon_bounds.register(RapporPermanent)
-@epsilon_bounds.register(RapporReport)
-def _(spec: RapporPermanent | RapporReport, setting: Setting, delta: float) -> Bounds:  # noqa: ARG001
-    """The pure ε for every δ: nobody calibrates RAPPOR by δ.
+@analyses(RapporPermanent)
+@dataclass(frozen=True, slots=True)
+class RapporPermanentAnalysis(RapporReportAnalysis):
+    """The permanent response, with the curve of all its reports together."""
 
-    Published: Erlingsson's formula, which is right.
-    """
-    if not 0 <= delta <= 1:
-        raise UsageError(f"delta must be from 0 to 1, not {delta}")
-    pure = rappor_epsilon(spec)
-    attained = pure * (1 - 2 * ROUNDING) if delta == 0 else 0.0
-    return Bounds(pure, attained, pure / (1 + ROUNDING), ("C10: pure, local",))
+    spec: RapporPermanent
 
-
-@corrupted_bounds.register(RapporPermanent)
-@corrupted_bounds.register(RapporReport)
-def _(spec: RapporPermanent | RapporReport, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    return CorruptedBounds(rappor_epsilon(spec), 0.0, ("C10: local, no shuffler needed",))
-
-
-@certified_curve.register
-def _(
-    spec: RapporPermanent,
-    setting: Setting,
-    distance: int,
-    epsilons: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    del setting, distance  # any two values may differ in all their bits
-    sizes = np.abs(epsilons)
-    upper = np.minimum(_curve(spec, sizes, ROUNDING), 1.0)
-    return np.where(epsilons < 0, reflected(upper, sizes), upper)
-
-
-@standard_error.register(RapporPermanent)
-@standard_error.register(RapporReport)
-def _(spec: RapporPermanent | RapporReport, users: int) -> float:
-    """Standard error of the number of users who set one given bit, at the worst number of them."""
-    low, high = spec.response
-    return math.sqrt(users * max(low * (1 - low), high * (1 - high))) / (high - low)
+    def curve(
+        self,
+        setting: Setting,
+        distance: int,
+        epsilons: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """δ at each total ε, for a change by exactly `distance`."""
+        del setting, distance  # any two values may differ in all their bits
+        sizes = np.abs(epsilons)
+        upper = np.minimum(_curve(self.spec, sizes, ROUNDING), 1.0)
+        return np.where(epsilons < 0, reflected(upper, sizes), upper)

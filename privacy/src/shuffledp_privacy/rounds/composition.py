@@ -17,24 +17,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
-from shuffledp_core.mechanisms import (
-    GeoShuffle,
-    HadamardHistogram,
-    KRRHistogram,
-    OneBitShuffle,
-    QuantisedRR,
-    RapporHistogram,
-    RRShuffle,
-    SGDLShuffle,
-    SplitMix,
-)
 from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.bounds import (
     SMALLEST_DELTA,
     Bounds,
@@ -46,7 +35,6 @@ from shuffledp_privacy.bounds import (
     epsilon_bounds,
 )
 from shuffledp_privacy.numerics.rounding import ELEMENTARY, up
-from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.loss_distribution import (
     RESOLVED_DELTA,
@@ -81,7 +69,7 @@ class Round:
     """One round, repeated.
 
     Attributes:
-        spec: any spec that registers `certified_curve`.
+        spec: any spec whose analysis has a `curve`.
         setting: who reports in one round; with subsampling, the users drawn.
         times: how often the round is run on the same people, 1 to 1,000,000.
         rate: γ in (0, 1], the chance that the changed user is drawn, as in
@@ -102,28 +90,12 @@ class Round:
         check_rate(self.rate)
 
 
-@singledispatch
 def grows_with_distance(spec: object) -> bool:
     """True if the curve at distance d + 1 is nowhere below the one at d (proposition C7).
 
     Where it is not known, every distance is evaluated and the curves' pointwise maximum is used.
     """
-    analysis = registered(grows_with_distance, spec)
-    return analysis is not None and analysis(spec)
-
-
-@grows_with_distance.register(KRRHistogram)
-@grows_with_distance.register(HadamardHistogram)
-@grows_with_distance.register(RapporHistogram)
-@grows_with_distance.register(OneBitShuffle)
-@grows_with_distance.register(QuantisedRR)
-@grows_with_distance.register(RRShuffle)
-@grows_with_distance.register(GeoShuffle)
-@grows_with_distance.register(SGDLShuffle)
-@grows_with_distance.register(SplitMix)
-@grows_with_distance.register(AllReports)
-def _(spec: object) -> bool:  # noqa: ARG001
-    return True
+    return analysis_of(spec).grows_with_distance
 
 
 def largest_distance(rounds: Sequence[Round]) -> int:
@@ -246,7 +218,7 @@ def _adjacency(rounds: Sequence[Round]) -> Adjacency:
     if not rounds:
         raise UsageError("composition needs at least one round")
     for r in rounds:
-        if registered(certified_curve, r.spec) is None:
+        if not analysis_of(r.spec).composes:
             raise UsageError(
                 f"rounds of {type(r.spec).__name__} do not compose: no curve of it is known"
             )

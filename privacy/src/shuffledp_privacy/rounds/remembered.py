@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp_privacy.analyses import Analysis
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
@@ -20,12 +21,11 @@ from shuffledp_privacy.bounds import (
     certified_curve,
     corrupted_bounds,
     domain_of,
-    epsilon_bounds,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class AllReports:
+class AllReports(Analysis):
     """A spec for every round, past and future, that shares this mechanism's kept response."""
 
     mechanism: object
@@ -34,6 +34,28 @@ class AllReports:
     def domain(self) -> int | None:
         """Number of admissible inputs; None where distances do not matter."""
         return domain_of(self.mechanism)
+
+    @property
+    def grows_with_distance(self) -> bool:
+        """True: all changes of a kept response are the same change."""
+        return True
+
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:
+        """ε of one round, from both sides."""
+        local = corrupted_bounds(self, setting, delta)
+        return Bounds(
+            local.epsilon if local.delta <= delta else float("inf"), 0.0, None, local.basis
+        )
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
+        """ε_L of one report."""
+        return corrupted_bounds(self.mechanism, setting, delta)
+
+    def curve(
+        self, setting: Setting, distance: int, epsilons: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """δ at each total ε, for a change by exactly `distance`."""
+        return certified_curve(self.mechanism, setting, distance, epsilons)
 
 
 def remembered_by(spec: object) -> str | None:
@@ -46,21 +68,3 @@ def times_counted(spec: object, rounds: int) -> int:
     kept for all.
     """
     return rounds if remembered_by(spec) is None else 1
-
-
-@certified_curve.register
-def _(
-    spec: AllReports, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    return certified_curve(spec.mechanism, setting, distance, epsilons)
-
-
-@epsilon_bounds.register
-def _(spec: AllReports, setting: Setting, delta: float) -> Bounds:
-    local = corrupted_bounds(spec, setting, delta)
-    return Bounds(local.epsilon if local.delta <= delta else float("inf"), 0.0, None, local.basis)
-
-
-@corrupted_bounds.register
-def _(spec: AllReports, setting: Setting, delta: float) -> CorruptedBounds:
-    return corrupted_bounds(spec.mechanism, setting, delta)

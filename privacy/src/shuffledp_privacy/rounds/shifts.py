@@ -11,19 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Final, Protocol
 
 from shuffledp_core.errors import CannotCertify
-from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle, SplitMix
+from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.bounds import Setting, domain_of
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.contour import Floats
-from shuffledp_privacy.registry import registered
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.tilted import Composed
 from shuffledp_privacy.splitting import left_of
-from shuffledp_privacy.sums import geo, rr, sgdl, split
 
 NOTHING: Final = 1e-3
 """Share of δ that clamping may cost before the noise that it leaves is composed instead of the
@@ -50,63 +47,6 @@ class Farthest(Protocol):
 
     def least_delta(self) -> float:
         """δ that clamping costs the round if it is composed as `unclamped`."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlippedBits:
-    """A round of rr-shuffle: nothing is clamped."""
-
-    bits: rr.BitShuffle
-    kept: None = None
-
-    @property
-    def d_max(self) -> int:
-        """The largest distance."""
-        return self.bits.d_max
-
-    def unclamped(self, epsilons: Floats) -> Floats:
-        """Certified δ at total ε >= 0 that holds for rounds at every distance."""
-        return self.bits.farthest(epsilons)
-
-    left = unclamped
-
-    def least_delta(self) -> float:
-        """0."""
-        return 0.0
-
-
-@singledispatch
-def farthest(spec: object, setting: Setting) -> Farthest | None:
-    """A round whose largest distance is the worst, composed with others of the kind.
-
-    None for any other round.
-    """
-    analysis = registered(farthest, spec)
-    return None if analysis is None else analysis(spec, setting)
-
-
-@farthest.register
-def _(spec: RRShuffle, setting: Setting) -> Farthest | None:
-    bits = rr.bit_shuffle(spec, setting)
-    return FlippedBits(bits) if bits.continues else None
-
-
-@farthest.register
-def _(spec: GeoShuffle, setting: Setting) -> Farthest | None:
-    return geo.noisy_sum(spec, setting)
-
-
-@farthest.register
-def _(spec: SGDLShuffle, setting: Setting) -> Farthest | None:
-    noisy_sum = sgdl.noisy_sum(spec, setting)
-    # Less than one whole noise has a spike at 0, and its largest distance need not be the worst.
-    return noisy_sum if noisy_sum.log_concave else None
-
-
-@farthest.register
-def _(spec: SplitMix, setting: Setting) -> Farthest | None:
-    noisy_sum = split.noisy_sum(spec, setting)
-    return noisy_sum if noisy_sum.log_concave else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +126,7 @@ def shifts_of(rounds: Sequence[tuple[object, Setting, int]], d_max: int) -> Shif
         # C12 shifts all rounds by the same distance; a smaller domain ends before it.
         if (domain_of(spec) or 1) - 1 < d_max:
             return None
-        item = farthest(spec, replace(setting, max_distance=d_max))
+        item = analysis_of(spec).farthest(replace(setting, max_distance=d_max))
         if item is None:
             return None
         sums.append(item)

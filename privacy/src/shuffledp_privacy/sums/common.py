@@ -89,6 +89,10 @@ class NoisySum:
     kept: SumNoise | None = None
     log_clamped: float = math.inf
 
+    def tried(self) -> list[int]:
+        """Distances at which datasets are tried."""
+        return probes(self.d_max) if self.metric else [self.d_max]
+
     def curve(self, distance: Integers, epsilon: Floats) -> Floats:
         """Certified δ at total ε = E >= 0 for distance d, row by row; never below the truth.
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shuffledp_core.bounds.noise import probabilities
 from shuffledp_core.errors import UsageError
-from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
+from shuffledp_privacy.analyses import analysis_of
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import table_length
 from shuffledp_privacy.primitives.table import build_table
@@ -154,7 +153,6 @@ def _binomial(trials: int, chance: float) -> tuple[int, Floats]:
     return low, np.asarray(binom.pmf(np.arange(low, high + 1), trials, chance), dtype=np.float64)
 
 
-@singledispatch
 def error_law(spec: object, users: int, total: int) -> ErrorLaw:
     """Law of the error of the debiased sum of `users` reports whose true sum is `total`, if nobody
     is clamped.
@@ -162,21 +160,9 @@ def error_law(spec: object, users: int, total: int) -> ErrorLaw:
     Raises:
         UsageError: a spec that is not of a sum, or whose law is too wide.
     """
+    law = analysis_of(spec).error_law(users, total)
+    if law is not None:
+        return law
     raise UsageError(
         f"no law of the error of {type(spec).__name__} is known for {users} users with sum {total}"
     )
-
-
-@error_law.register
-def _(spec: GeoShuffle, users: int, total: int) -> ErrorLaw:  # noqa: ARG001
-    return sgdl_error(float(users), float(spec.epsilon_geo))
-
-
-@error_law.register
-def _(spec: SGDLShuffle, users: int, total: int) -> ErrorLaw:  # noqa: ARG001
-    return sgdl_error(users / spec.shares, float(spec.noise_epsilon))
-
-
-@error_law.register
-def _(spec: RRShuffle, users: int, total: int) -> ErrorLaw:
-    return bits_error(users * spec.max_value, total, float(spec.randomise))

@@ -18,20 +18,11 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import KRRHistogram, OneBitShuffle
 from shuffledp_privacy.bounds import (
-    Bounds,
-    CorruptedBounds,
     Setting,
     certified_curve,
-    check_delta,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.histogram.binary import one_symbol, one_symbol_window
 from shuffledp_privacy.histogram.blanket import Law, law_of
@@ -40,12 +31,9 @@ from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
 from shuffledp_privacy.primitives.tails import Floats, inward
 from shuffledp_privacy.rounds.subsampling import (
-    reflected,
-    subsampled_curve,
     subsampled_epsilon,
 )
 from shuffledp_privacy.sums.common import (
-    check_epsilon,
     chord,
     distances,
     is_metric,
@@ -227,70 +215,3 @@ def one_bit_round(spec: OneBitShuffle, setting: Setting) -> OneBitRound:
         distances(spec.max_value, setting),
         is_metric(setting),
     )
-
-
-def _basis(item: OneBitRound) -> tuple[str, ...]:
-    _, words = certified_delta(item.law, item.honest)
-    return (
-        "S18: a change by d reaches the bit with chance d/k; exact",
-        f"its randomised response: {words}",
-    )
-
-
-@delta_bounds.register
-def _(spec: OneBitShuffle, setting: Setting, epsilon: float) -> Bounds:
-    check_epsilon(epsilon)
-    item = one_bit_round(spec, setting)
-    certified = item.delta(epsilon)
-    attained = max(item.attained(d, epsilon * item.units(d)) for d in item.tried())
-    return Bounds(certified, min(attained, certified), None, _basis(item))
-
-
-@epsilon_bounds.register
-def _(spec: OneBitShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta, pure=True)
-    item = one_bit_round(spec, setting)
-    certified = item.epsilon(delta)
-    if delta == 0.0 or certified == 0.0:
-        return Bounds(certified, 0.0, None, _basis(item))
-    attained = max(item.attained_epsilon(d, delta) / item.units(d) for d in item.tried())
-    return Bounds(certified, min(attained, certified), None, _basis(item))
-
-
-@corrupted_bounds.register
-def _(spec: OneBitShuffle, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG001
-    basis = (
-        "S18: one bit, pure, ln(1 + 2(1-p)d/(pk)) for a change by d; the largest per unit is at "
-        "d = 1"
-    )
-    return CorruptedBounds(one_bit_round(spec, setting).local(), 0.0, (basis,))
-
-
-@standard_error.register
-def _(spec: OneBitShuffle, users: int) -> float:
-    """Standard error of the sum where all hold the value in the middle, the worst: about k √n/(2(1
-    - p)).
-    """
-    if spec.randomise == 1:
-        return math.inf
-    share = float(
-        spec.randomise / 2 + (1 - spec.randomise) * Fraction(spec.max_value // 2, spec.max_value)
-    )
-    return spec.max_value * math.sqrt(users * share * (1 - share)) / float(1 - spec.randomise)
-
-
-@certified_curve.register
-def _(
-    spec: OneBitShuffle, setting: Setting, distance: int, epsilons: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The curve of the randomised response, diluted.
-
-    Of both orders (S18), so that C2 gives negative ε.
-    """
-    if not 1 <= distance <= spec.max_value:
-        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
-    item = one_bit_round(spec, setting)
-    sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
-    curve = subsampled_curve(partial(certified_curve, item.binary, setting, 1), item.rate(distance))
-    upper = np.where(sizes >= item.pure(distance), 0.0, curve(np.minimum(sizes, 700.0)))
-    return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

@@ -28,25 +28,16 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import QuantisedRR, RRShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
-    Bounds,
-    CorruptedBounds,
     Setting,
     certified_curve,
-    check_delta,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.numerics.rounding import ELEMENTARY, UNIT, down, up
 from shuffledp_privacy.primitives.bits import BitPair
 from shuffledp_privacy.primitives.inversion import certified_epsilon
 from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
-from shuffledp_privacy.rounds.subsampling import reflected, subsampled_epsilon
+from shuffledp_privacy.rounds.subsampling import subsampled_epsilon
 from shuffledp_privacy.sums import rr
 from shuffledp_privacy.sums.common import (
-    alone,
-    check_epsilon,
     chord,
     distances,
     downward,
@@ -231,7 +222,7 @@ class QuantisedRound:
         )
         if not share:
             return np.where(epsilons < self.pure(distance), item.ends_curve(whole, epsilons), 0.0)
-        low, high = _split(whole, share, epsilons)
+        low, high = split_total(whole, share, epsilons)
         found = float(share) * item.ends_curve(whole + 1, high)
         if whole:
             found = found + (1 - float(share)) * item.ends_curve(whole, low)
@@ -243,7 +234,7 @@ class QuantisedRound:
         whole, share = self.steps(distance)
         if not share:
             return code(whole, epsilon)
-        low, high = (float(at[0]) for at in _split(whole, share, np.array([epsilon])))
+        low, high = (float(at[0]) for at in split_total(whole, share, np.array([epsilon])))
         return min(
             1.0,
             up((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high)),
@@ -498,7 +489,7 @@ def _cover(last: int) -> tuple[Floats, Floats]:
     return lows, np.append(lows[1:] - 1, float(last))[: lows.size]
 
 
-def _split(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
+def split_total(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
     """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <=
     e^E (S20).
 
@@ -543,7 +534,7 @@ def _code_table(code: RRShuffle, honest: int, steps: int) -> tuple[Floats, Float
     )
 
 
-def _code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> Floats:
+def code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> Floats:
     """The code's curve at ε >= 0 from chords, which are above it.
 
     Beyond the table its last value, as it falls.
@@ -553,85 +544,3 @@ def _code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> F
     return np.asarray(
         np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, found), dtype=np.float64
     )
-
-
-_BASIS = (
-    "S20: a change by d = Q (a + b) is one by a + 1 steps with chance b, by a otherwise; proved",
-    "S10: the bits of each number of steps, every number of ones among the others, both directions",
-)
-
-
-@delta_bounds.register
-def _(spec: QuantisedRR, setting: Setting, epsilon: float) -> Bounds:
-    check_epsilon(epsilon)
-    item = quantised_round(spec, setting)
-    certified = item.delta(epsilon)
-    return Bounds(
-        certified, min(item.attained(epsilon), certified) if certified > 0 else 0.0, None, _BASIS
-    )
-
-
-@epsilon_bounds.register
-def _(spec: QuantisedRR, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta, pure=True)
-    item = quantised_round(spec, setting)
-    certified = item.epsilon(delta)
-    if delta == 0.0 or certified == 0.0:
-        return Bounds(certified, 0.0, None, _BASIS)
-    return Bounds(certified, min(item.attained_epsilon(delta), certified), None, _BASIS)
-
-
-@corrupted_bounds.register
-def _(spec: QuantisedRR, setting: Setting, delta: float) -> CorruptedBounds:
-    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes
-    (S10 (g)).
-    """
-    pure = quantised_round(spec, setting).local()
-    if delta > 0.0:
-        epsilon = quantised_round(spec, alone(setting)).epsilon(delta)
-        if epsilon < rr.WORTH_A_DELTA * pure:
-            return CorruptedBounds(
-                epsilon, delta, ("S20: one report is a number of ones, analysed as one user's sum",)
-            )
-    basis = (
-        "S20: one report, pure, a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = "
-        "ln((2-p)/p)"
-    )
-    return CorruptedBounds(pure, 0.0, (basis,))
-
-
-@standard_error.register
-def _(spec: QuantisedRR, users: int) -> float:
-    """Standard error Q sqrt(n (r (p/2)(1 - p/2)/(1 - p)² + s (1 - s))) at the worst s.
-
-    Infinite at p = 1.
-    """
-    p = float(spec.randomise)
-    if p == 1.0:
-        return math.inf
-    variance = spec.bits * p / 2 * (1 - p / 2) / (1 - p) ** 2 + float(spec.rounding)
-    return spec.max_value / spec.bits * math.sqrt(users * variance)
-
-
-@certified_curve.register
-def _(spec: QuantisedRR, setting: Setting, distance: int, epsilons: Floats) -> Floats:
-    """The curves of a and of a + 1 steps, mixed.
-
-    Of both orders (S20), so that C2 gives negative ε.
-    """
-    if not 1 <= distance <= spec.max_value:
-        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
-    item = quantised_round(spec, setting)
-    sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
-    whole, share = item.steps(distance)
-    asked = np.minimum(sizes, 700.0)
-    if share:
-        low, high = _split(whole, share, asked)
-        upper = float(share) * _code_curve(item.code, setting.honest, whole + 1, high)
-        if whole:
-            upper = upper + (1 - float(share)) * _code_curve(item.code, setting.honest, whole, low)
-        upper = np.minimum(up(upper), 1.0)
-    else:
-        upper = _code_curve(item.code, setting.honest, whole, asked)
-    upper = np.where(sizes >= item.pure(distance), 0.0, upper)
-    return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_privacy.bounds import (
-    Bounds,
-    CorruptedBounds,
     Setting,
-    certified_curve,
-    check_delta,
-    corrupted_bounds,
-    delta_bounds,
-    epsilon_bounds,
-    standard_error,
 )
 from shuffledp_privacy.numerics.rounding import down, up
 from shuffledp_privacy.primitives.bits import BitPair, BitSum, OrderedSums
@@ -37,11 +29,8 @@ from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_e
 from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
 from shuffledp_privacy.sums.common import (
     NODES,
-    alone,
-    check_epsilon,
     chord,
     distances,
-    downward,
     is_metric,
     probes,
 )
@@ -65,14 +54,6 @@ SLACK = 5e-4
 
 WORTH_A_DELTA = 0.99
 """Share of the pure ε_L below which the one at the plan's δ is stated instead."""
-
-_BASIS = (
-    "S10: exact divergence for every number of ones among the other bits, both directions",
-    "S4-S5: certified maximum over them; the largest distance is the worst, or all other bits are "
-    "1",
-    "S10: never more than ln((2-p)/p) per unit, at δ = 0",
-)
-_FORMULA = "Theorem 3.1 of Athanasiou et al. 2025, false for larger distances (S11)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +211,9 @@ class BitShuffle:
         """
         nodes, spread = nodes_of(epsilons)
         few, chords = nodes_of(nodes, CONTINUED_NODES)
-        return spread(np.maximum(_curve(self, self.d_max, nodes), chords(self._continued(few))))
+        return spread(
+            np.maximum(block_curve(self, self.d_max, nodes), chords(self._continued(few)))
+        )
 
     def _continued(self, nodes: Floats) -> Floats:
         """Largest δ of i bits at 0, all others at 1, against all at 1, tilted d_max - i times, in
@@ -320,67 +303,6 @@ def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None
     )
 
 
-@delta_bounds.register
-def _(spec: RRShuffle, setting: Setting, epsilon: float) -> Bounds:
-    check_epsilon(epsilon)
-    item = bit_shuffle(spec, setting)
-    if epsilon >= item.per_unit * (1 if item.metric else item.d_max):
-        return Bounds(0.0, 0.0, None, _BASIS)
-    certified, low = item.delta(epsilon)
-    return Bounds(certified, downward(low), None, _BASIS)
-
-
-@epsilon_bounds.register
-def _(spec: RRShuffle, setting: Setting, delta: float) -> Bounds:
-    check_delta(delta, pure=True)
-    item = bit_shuffle(spec, setting)
-    local = item.per_unit * (1 if item.metric else item.d_max)
-    if delta == 0.0:
-        # Exact: the outcome without any one has this ratio on every dataset.
-        return Bounds(local, downward(local), None, _BASIS)
-    certified, low = item.epsilon(delta)
-    published = published_epsilon(spec, setting.users, delta) if item.metric else None
-    return Bounds(min(certified, local), downward(low), published, _BASIS, _FORMULA)
-
-
-@corrupted_bounds.register
-def _(spec: RRShuffle, setting: Setting, delta: float) -> CorruptedBounds:
-    """A device sends a number of ones, so that its own bits hide the changed ones from the nodes
-    (S10 (g)).
-    """
-    d_max = distances(spec.max_value, setting)
-    pure = local_epsilon(spec) * (1 if is_metric(setting) else d_max)
-    if delta > 0.0:
-        epsilon = epsilon_bounds(spec, alone(setting), delta).certified
-        if epsilon < WORTH_A_DELTA * pure:
-            return CorruptedBounds(
-                epsilon, delta, ("S10: one report is a number of ones, analysed as one user's sum",)
-            )
-    return CorruptedBounds(
-        pure, 0.0, ("S10: one report is a number of ones, d ln((2-p)/p) at δ = 0, exact",)
-    )
-
-
-@standard_error.register
-def _(spec: RRShuffle, users: int) -> float:
-    """Standard error sqrt(n k (p/2)(1 - p/2)) / (1 - p) of the debiased sum; infinite at p = 1."""
-    p = float(spec.randomise)
-    if p == 1.0:
-        return math.inf
-    return math.sqrt(users * spec.max_value * p / 2 * (1 - p / 2)) / (1 - p)
-
-
-@certified_curve.register
-def _(spec: RRShuffle, setting: Setting, distance: int, epsilons: Floats) -> Floats:
-    if not 1 <= distance <= spec.max_value:
-        raise UsageError(f"distance must be from 1 to {spec.max_value}, not {distance}")
-    item = bit_shuffle(spec, setting)
-    size = np.abs(epsilons)
-    nodes, spread = nodes_of(size)
-    upper = spread(_curve(item, distance, nodes))
-    return np.where(epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0))
-
-
 def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
     """Points at which a convex curve is computed, about `most`, and how its values there are spread
     over all.
@@ -393,7 +315,7 @@ def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Flo
     return nodes, lambda values: chord(nodes, values, epsilons)
 
 
-def _curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
+def block_curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
     """Largest δ over fixed blocks of compositions at each ε, finer towards both ends."""
     starts, ends = _blocks(item.bits - distance)
     # From d ln((2-p)/p) on δ is 0 (S10 (d)).

@@ -17,13 +17,13 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.runtime.keys import read_file
 from shuffledp_privacy.bounds import Setting, domain_of
-from shuffledp_privacy.calibration.calibrate import epsilon0_to_blanket
-from shuffledp_privacy.calibration.families import mixing_security, wide_modulus
+from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
 from shuffledp_privacy.local.matrix import LocalMatrix, parse_matrix
 from shuffledp_privacy.splitting import among_rounds
 from shuffledp_privacy.sums.mixing import least_pieces
+from shuffledp_privacy.sums.split import mixing_security, wide_modulus
 
 SpecT = TypeVar("SpecT")
 

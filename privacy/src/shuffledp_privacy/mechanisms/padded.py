@@ -1,0 +1,106 @@
+"""The analyses of geo- and sgdl-shuffle have their likelihood and a quick estimate in common."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.errors import UsageError
+from shuffledp_core.mechanisms import PaddedSpec
+from shuffledp_core.privacy import Adjacency
+from shuffledp_privacy.analyses import Analysis
+from shuffledp_privacy.calibration.proposal import clamping, noise_law, noise_of
+from shuffledp_privacy.calibration.target import (
+    AIM,
+    LOWEST,
+    Target,
+    composed_epsilon,
+)
+from shuffledp_privacy.primitives.contour import Floats
+from shuffledp_privacy.primitives.table import NoiseTable
+from shuffledp_privacy.rounds.subsampling import Curve
+from shuffledp_privacy.sums.sgdl import share_law
+
+
+class PaddedAnalysis(Analysis):
+    """An analysis of noise that is added to a value, clamped, and unary-coded."""
+
+    __slots__ = ()
+    spec: PaddedSpec
+
+    def excess(self, target: Target) -> float | None:
+        """From the estimates of `proposal`, a hundred times faster than the certificate."""
+        law = noise_law(noise_of(self.spec, target.honest), target.reach)
+        if law is None:
+            return None
+        noise, lost = (
+            noise_of(self.spec, target.honest),
+            clamping(noise_of(self.spec, target.honest), self.spec.padding),
+        )
+
+        def curve(distance: int) -> Curve:
+            about, pure = (
+                law.curve(distance),
+                noise.rate * distance if noise.share == 1 else math.inf,
+            )
+
+            def clamped(epsilons: Floats) -> Floats:
+                # δ falls, so that the bound at any smaller ε is a bound too.
+                points = np.append(epsilons, np.linspace(0.0, float(np.max(epsilons)), 65))
+                order = np.argsort(points)
+                bound = about(points[order]) + lost * (1 + np.exp(np.minimum(points[order], 700.0)))
+                falling = np.empty_like(points)
+                falling[order] = np.minimum.accumulate(np.minimum(bound, 1.0))
+                return np.where(epsilons >= pure, 0.0, falling[: epsilons.size])
+
+            return clamped
+
+        worst = LOWEST
+        for distance in _probes(target):
+            goal = target.epsilon * AIM * (distance if target.adjacency is Adjacency.METRIC else 1)
+            if target.rounds == 1:
+                ratio = float(curve(distance)(np.array([goal]))[0]) / target.delta
+            else:
+                ratio = composed_epsilon(curve(distance), target) / goal
+            worst = max(worst, math.log(ratio) if ratio > 0 else LOWEST)
+        return worst
+
+    def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
+        """The noise that leads from x + c to the answer; at 0 and k + 2c all that was clamped.
+
+        One discrete Laplace noise is the share of one (docs/accounting.md, Proposition S2).
+        """
+        law = noise_table(self.spec.noise_rate, self.spec.noise_shares)
+        shifted = np.arange(self.spec.domain, dtype=np.float64) + self.spec.padding
+        last = self.spec.messages_per_user
+        table = law.mass(answers[:, None] - shifted).low
+        table[answers == 0] = law.at_least(shifted).low
+        table[answers == last] = law.at_least(last - shifted).low
+        return table
+
+
+def _probes(target: Target) -> list[int]:
+    """Distances at which a search looks: the largest for standard adjacency, some of all for
+    metric.
+    """
+    if target.adjacency is Adjacency.STANDARD:
+        return [target.reach]
+    return sorted({round(x) for x in np.geomspace(1, target.reach, min(target.reach, 12))})
+
+
+def noise_table(noise_epsilon: Fraction, shares: int) -> NoiseTable:
+    """Law of one share of a noise.
+
+    Raises:
+        UsageError: the law is too wide, or too narrow, for a table.
+    """
+    law = share_law(noise_epsilon, shares)
+    if law is None:
+        raise UsageError(
+            f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated "
+            f"for guessing"
+        )
+    return law
