@@ -1,35 +1,41 @@
-"""Every mechanism that is installed: ours, and those that other packages name by entry points.
+"""Every mechanism that is installed: those of this folder, and those of other packages.
 
-An entry point of the group `shuffledp.mechanisms` names a class derived from `base.Spec`. Its
-module may import `base` and what that imports, but nothing that asks for `MECHANISMS`: it would ask
-for itself.
+Another package names its class, derived from `base.Spec`, by an entry point of the group
+`shuffledp.mechanisms`. Its module may import `base` and what that imports, but nothing that loads
+`MECHANISMS`, of which it is a part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.metadata import EntryPoint
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Final, TypeAlias, Union
 
 from shuffledp_core.mechanisms.base import Spec
-from shuffledp_core.mechanisms.geo import GeoShuffle
-from shuffledp_core.mechanisms.hadamard import HadamardHistogram
-from shuffledp_core.mechanisms.krr import KRRHistogram
-from shuffledp_core.mechanisms.one_bit import OneBitShuffle
-from shuffledp_core.mechanisms.quantised import QuantisedRR
-from shuffledp_core.mechanisms.rappor import RapporHistogram
-from shuffledp_core.mechanisms.rr import RRShuffle
-from shuffledp_core.mechanisms.sgdl import SGDLShuffle
-from shuffledp_core.mechanisms.split import SplitMix
 from shuffledp_core.runtime.installed import offered
 
 GROUP: Final = "shuffledp.mechanisms"
 
 
+def _specs_of_folder() -> list[type[Spec]]:
+    """The specs that the modules beside this one define: histograms first, each kind by name."""
+    folder = __name__.rpartition(".")[0]
+    names = {module.name for module in iter_modules(import_module(folder).__path__, f"{folder}.")}
+    specs = {
+        value
+        for name in names - {__name__}
+        for value in vars(import_module(name)).values()
+        if isinstance(value, type) and issubclass(value, Spec) and "kind" in vars(value)
+    }
+    return sorted(specs, key=lambda spec: (spec.answers, spec.kind))
+
+
 def _with_installed(
     ours: Iterable[type[Spec]], points: Iterable[EntryPoint]
 ) -> dict[str, type[Spec]]:
-    found = {spec.kind: spec for spec in ours}
+    specs = {spec.kind: spec for spec in ours}
     for point in sorted(points, key=lambda point: point.name):
         try:
             spec = point.load()
@@ -46,31 +52,18 @@ def _with_installed(
             )
         # The tag is what signed documents say, the kind what people say: a mechanism must not have
         # two names.
-        if spec.kind in found or spec.__struct_config__.tag != spec.kind:
+        if spec.kind in specs or spec.__struct_config__.tag != spec.kind:
             raise ValueError(
                 f"{point.value!r}: its kind {spec.kind!r} must be its tag, and no other "
-                f"mechanism's: {', '.join(found)}"
+                f"mechanism's: {', '.join(specs)}"
             )
-        found[spec.kind] = spec
-    return found
+        specs[spec.kind] = spec
+    return specs
 
 
-MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
-    (
-        KRRHistogram,
-        HadamardHistogram,
-        RapporHistogram,
-        OneBitShuffle,
-        QuantisedRR,
-        RRShuffle,
-        GeoShuffle,
-        SGDLShuffle,
-        SplitMix,
-    ),
-    offered(GROUP),
-)
-"""Every spec by its name on command lines and on the wire: ours first, then others, by their entry
-points' names.
+MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(_specs_of_folder(), offered(GROUP))
+"""Every spec by its name on command lines and on the wire: those of this folder, then those of
+other packages in the order of their entry points' names.
 """
 
 if TYPE_CHECKING:
