@@ -49,7 +49,6 @@ from typing import Annotated, Final
 import typer
 
 from shuffledp.commands.options import whole
-from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
@@ -61,6 +60,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, Mechanism, RRShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds, epsilon_bounds
+from shuffledp_privacy.calibration.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp_privacy.histogram.published import corrected_marginal, published_theorem_1
 from shuffledp_privacy.sums import geo, rr, sgdl
 from shuffledp_privacy.sums.clamping import sgdl_any_clamped

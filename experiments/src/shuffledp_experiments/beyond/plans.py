@@ -10,7 +10,6 @@ from typing import Final, cast
 
 import numpy as np
 
-from shuffledp.commands.padding import sgdl_padding
 from shuffledp_core.mechanisms import KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.mechanisms.installed import Mechanism
 from shuffledp_core.onion.geometry import Geometry
@@ -18,6 +17,7 @@ from shuffledp_core.vocabulary import DEFAULT_SUITE
 from shuffledp_experiments.beyond.common import DELTA, standard
 from shuffledp_privacy.bounds import corrupted_bounds, standard_error
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.calibration.padding import sgdl_padding
 from shuffledp_privacy.local.lecture import OneBitMean
 from shuffledp_privacy.sums.mixing import published_pieces
 from shuffledp_privacy.sums.split import mixing_security

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
@@ -38,6 +37,7 @@ from shuffledp_experiments.entry import (
     judge,
 )
 from shuffledp_privacy.bounds import Bounds, Setting, corrupted_bounds
+from shuffledp_privacy.calibration.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp_privacy.histogram.published import balle_2019, strong_adversary_delta
 from shuffledp_privacy.local.clones import LocalRandomiser, erlingsson_2019, feldman_2021
 from shuffledp_privacy.local.lecture import cheu_binary_sum

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from shuffledp.commands.padding import sgdl_padding, unnoticed_geo_padding
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_core.mechanisms import GeoShuffle, RRShuffle, SGDLShuffle
 from shuffledp_experiments import drawing
@@ -24,6 +23,7 @@ from shuffledp_experiments.beyond.common import (
 )
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
 from shuffledp_privacy.bounds import Bounds
+from shuffledp_privacy.calibration.padding import sgdl_padding, unnoticed_geo_padding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

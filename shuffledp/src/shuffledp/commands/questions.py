@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from shuffledp.commands.options import Scenario
-from shuffledp.commands.padding import geo_padding, geo_padding_note, padding_note, sgdl_padding
 from shuffledp.node_numbers import node_numbers
 from shuffledp.plans import ParameterValue, Plan, check_distance
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
 from shuffledp_core.runtime.keys import read_file
 from shuffledp_privacy.bounds import Setting, domain_of
+from shuffledp_privacy.calibration.padding import (
+    geo_padding,
+    geo_padding_note,
+    padding_note,
+    sgdl_padding,
+)
 from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 from shuffledp_privacy.local.clones import LocalRandomiser
 from shuffledp_privacy.local.lecture import LaplaceMean, OneBitMean
