@@ -21,12 +21,12 @@ from shuffledp_core.documents.models import (
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.vocabulary import CertificateStage, Mix
-from shuffledp_privacy.analysis import Analysis, Cost, analyse, cost_of, largest_distance
+from shuffledp_privacy.analysis import Cost, CostAnalysis, analyse, cost_of, largest_distance
 
 
 def final_cost(
     plan: RoundPlan, mechanism: Mechanism, accepted: int, planned: float, losses: Losses = NO_LOSSES
-) -> tuple[Cost, Analysis]:
+) -> tuple[Cost, CostAnalysis]:
     """Privacy cost of the reports that arrived, and its analysis.
 
     A plain round counts on no more honest reports than planned: all others may be made up (C17). In
@@ -91,7 +91,7 @@ def certificate(
     round_id: str,
     plan: RoundPlan,
     cost: Cost,
-    analysis: Analysis,
+    analysis: CostAnalysis,
     account: Account,
     issued_at: int,
     lifetime: int,
@@ -227,7 +227,7 @@ def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]
     return ()
 
 
-def _basis(plan: RoundPlan, analysis: Analysis, account: Account) -> tuple[str, ...]:
+def _basis(plan: RoundPlan, analysis: CostAnalysis, account: Account) -> tuple[str, ...]:
     position = account.position
     lines = [
         *analysis.bounds.lines(),

@@ -54,7 +54,7 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class CostAnalysis:
     """Bounds on one cost, with and without a shuffle.
 
     The standard error is the estimate's, for all its users.
@@ -115,14 +115,14 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
     )
 
 
-def analyse(cost: Cost) -> Analysis:
+def analyse(cost: Cost) -> CostAnalysis:
     """ε from both sides, ε_L and the standard error of one round.
 
     Raises:
         UsageError: the setting is outside the analysis' range.
         CannotCertify: no sound bound is known.
     """
-    return Analysis(
+    return CostAnalysis(
         bounds_of(cost.mechanism, cost.setting, cost.delta),
         corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
         standard_error(cost.mechanism, cost.setting.users),

@@ -18,7 +18,7 @@ from shuffledp_ops.campaigns.account import PopulationAccount
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion
 from shuffledp_ops.campaigns.schedule import QuestionDate
 from shuffledp_privacy.adaptive import spent_of_budget
-from shuffledp_privacy.analysis import Analysis, Cost, analyse, calibrated, cost_of
+from shuffledp_privacy.analysis import Cost, CostAnalysis, analyse, calibrated, cost_of
 
 MOST_POINTS: Final = 40
 """Dates at which the spent ε is computed for a picture; each computation can be slow."""
@@ -39,7 +39,7 @@ class PricedQuestion:
     question: CampaignQuestion
     plan: RoundPlan
     cost: Cost
-    analysis: Analysis
+    analysis: CostAnalysis
 
 
 def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
