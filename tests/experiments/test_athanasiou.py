@@ -36,7 +36,7 @@ IDS = ("t2", "t3", *(f"f{i}" for i in range(2, 30)), *(f"c{i}" for i in range(1,
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Results]:
+def results() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
@@ -47,22 +47,22 @@ def test_every_figure_and_table_of_the_paper_is_reachable() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_the_verdicts_are_those_that_the_registry_states(
-    found: dict[str, Results], entry: object
+    results: dict[str, Results], entry: object
 ) -> None:
-    stated = next(each for each in ENTRIES if each is entry)
-    assert {claim.verdict for claim in found[stated.id].claims} == stated.verdicts
+    stated = next(candidate for candidate in ENTRIES if candidate is entry)
+    assert {claim.verdict for claim in results[stated.id].claims} == stated.verdicts
 
 
-def test_every_figure_is_drawn_from_its_rows(found: dict[str, Results]) -> None:
+def test_every_figure_is_drawn_from_its_rows(results: dict[str, Results]) -> None:
     for entry in ENTRIES:
-        assert entry.draw(found[entry.id]).axes
+        assert entry.draw(results[entry.id]).axes
 
 
-def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
+def test_certified_is_never_below_attained(results: dict[str, Results]) -> None:
     pairs = 0
-    for each in found.values():
+    for outcome in results.values():
         sides: dict[object, dict[Kind, float]] = {}
-        for row in each.rows:
+        for row in outcome.rows:
             if row.kind in (Kind.CERTIFIED, Kind.ATTAINED):
                 name = row.series.replace(row.kind.value, "")
                 sides.setdefault((name, row.x, str(row.settings)), {})[row.kind] = row.y
@@ -70,7 +70,7 @@ def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
             if len(both) == 2 and not any(map(math.isnan, both.values())):
                 pairs += 1
                 assert both[Kind.CERTIFIED] >= both[Kind.ATTAINED] * (1 - 1e-12)
-        for claim in each.claims:
+        for claim in outcome.claims:
             if claim.certified is not None and claim.attained is not None:
                 assert claim.certified >= claim.attained * (1 - 1e-12)
     assert pairs > 50
@@ -78,16 +78,20 @@ def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
 
 @pytest.mark.parametrize(("name", "table"), [("002-t2", TABLE_2), ("002-t3", TABLE_3)])
 def test_every_printed_digit_is_in_a_row_and_in_a_claim(
-    found: dict[str, Results], name: str, table: dict[tuple[int, float], tuple[str, ...]]
+    results: dict[str, Results], name: str, table: dict[tuple[int, float], tuple[str, ...]]
 ) -> None:
     digits = sorted(float(cell) for cells in table.values() for cell in cells)
-    published = [row.y for row in found[name].rows if row.kind is Kind.PUBLISHED]
+    published = [row.y for row in results[name].rows if row.kind is Kind.PUBLISHED]
     assert sorted(published) == digits
-    assert {claim.published for claim in found[name].claims} >= set(digits)
+    assert {claim.published for claim in results[name].claims} >= set(digits)
 
 
-def test_the_headline_ninety_six_times_better_than_any_mechanism(found: dict[str, Results]) -> None:
-    impossible = [claim for claim in found["002-t2"].claims if claim.verdict is Verdict.IMPOSSIBLE]
+def test_the_headline_ninety_six_times_better_than_any_mechanism(
+    results: dict[str, Results],
+) -> None:
+    impossible = [
+        claim for claim in results["002-t2"].claims if claim.verdict is Verdict.IMPOSSIBLE
+    ]
     assert len(impossible) == 5
     assert all("SGDL-Shuffle" in claim.statement for claim in impossible)
     phi = math.exp(-0.5)
@@ -95,7 +99,7 @@ def test_the_headline_ninety_six_times_better_than_any_mechanism(found: dict[str
     assert central / 0.0004 == pytest.approx(96, abs=0.5)
 
 
-def truncated(epsilon: float, reach: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def truncated_law(epsilon: float, reach: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     mass = np.exp(-epsilon * np.abs(np.arange(-reach, reach + 1)))
     return np.asarray(mass / mass.sum())
 
@@ -105,7 +109,7 @@ def test_no_mechanism_that_we_can_write_down_is_better_than_the_least_error(
     epsilon: float, reach: int
 ) -> None:
     # Geometric noise that is cut off is (ε, δ) with δ its last probability.
-    law = truncated(epsilon, reach)
+    law = truncated_law(epsilon, reach)
     delta = float(np.maximum(law - math.exp(epsilon) * np.append(law[1:], 0.0), 0.0).sum())
     error = float(law @ np.abs(np.arange(-reach, reach + 1)))
     least = least_error(epsilon, delta, 10**6)
@@ -136,17 +140,19 @@ def test_theorem_4_1_has_no_value_for_four_users_or_fewer() -> None:
     assert geo_parameter(0.1, 1e-3, 5) is not None
 
 
-def test_what_a_report_of_sgdl_shuffle_costs_agrees_with_mpmath(found: dict[str, Results]) -> None:
+def test_what_a_report_of_sgdl_shuffle_costs_agrees_with_mpmath(
+    results: dict[str, Results],
+) -> None:
     row = next(
         r
-        for r in found["002-f6"].rows
+        for r in results["002-f6"].rows
         if r.series == "SGDL-Shuffle, ε_S = 0.2, as printed" and r.x == 150
     )
     with mpmath.workdps(30):
         square, beta = mpmath.exp(-0.4), mpmath.mpf(1) / 150
         zero = mpmath.hyp2f1(beta, beta, 1, square)
-        one = mpmath.exp(-0.2) * beta * mpmath.hyp2f1(beta + 1, beta, 2, square)
-        assert row.y == pytest.approx(float(mpmath.log(zero / one)), rel=1e-9)
+        at_one = mpmath.exp(-0.2) * beta * mpmath.hyp2f1(beta + 1, beta, 2, square)
+        assert row.y == pytest.approx(float(mpmath.log(zero / at_one)), rel=1e-9)
 
 
 def test_the_ratio_of_figure_7_is_that_of_the_law_by_fourier_transform() -> None:
@@ -222,7 +228,7 @@ def test_reports_together_cost_what_all_their_outputs_cost() -> None:
     for growth in (1.0, 2.0, 50.0):
         excess = 0.0
         for shown in product((True, False), repeat=3):
-            p = math.prod(before[0, each] for each in shown)
+            p = math.prod(before[0, user] for user in shown)
             q = 0.0 if any(shown) else p
             excess += max(p - growth * q, 0.0)
         assert revealing_delta(delta, 3) == pytest.approx(excess, rel=1e-12)
@@ -258,13 +264,13 @@ def test_the_tails_of_theorem_f1_agree_with_mpmath() -> None:
         )
 
 
-def test_figures_of_other_data_are_other_pictures(found: dict[str, Results]) -> None:
+def test_figures_of_other_data_are_other_pictures(results: dict[str, Results]) -> None:
     """Figures 5 and 29 differ in their addresses alone."""
-    clustered, dispersed = found["002-f5"], found["002-f29"]
+    clustered, dispersed = results["002-f5"], results["002-f29"]
     assert [row.y for row in clustered.rows] != [row.y for row in dispersed.rows]
     for name in ("002-f5", *(f"002-f{number}" for number in range(23, 30))):
-        title = experiment(name).draw(found[name]).get_suptitle()
-        assert str(found[name].rows[0].settings["addresses"]) in title
+        title = experiment(name).draw(results[name]).get_suptitle()
+        assert str(results[name].rows[0].settings["addresses"]) in title
 
 
 def test_no_series_of_a_figure_doubles_back() -> None:
@@ -273,15 +279,18 @@ def test_no_series_of_a_figure_doubles_back() -> None:
         assert sorted(set(users)) == list(users)
 
 
-def test_series_of_figure_3_have_markers_of_their_own(found: dict[str, Results]) -> None:
-    figure = experiment("002-f3").draw(found["002-f3"])
+def test_series_of_figure_3_have_markers_of_their_own(results: dict[str, Results]) -> None:
+    figure = experiment("002-f3").draw(results["002-f3"])
     markers = [line.get_marker() for line in figure.axes[0].lines if line.get_marker() != "None"]
     assert len(set(markers)) == len(markers) == 4
 
 
-def test_the_cells_of_the_map_touch_and_hold_every_address(found: dict[str, Results]) -> None:
-    rows = found["002-f22"].rows
-    (mesh,) = (each for each in experiment("002-f22").draw(found["002-f22"]).axes[0].collections)
+def test_the_cells_of_the_map_touch_and_hold_every_address(results: dict[str, Results]) -> None:
+    rows = results["002-f22"].rows
+    (mesh,) = (
+        collection
+        for collection in experiment("002-f22").draw(results["002-f22"]).axes[0].collections
+    )
     counts = mesh.get_array()
     assert counts is not None
     assert np.nansum(np.ma.MaskedArray(counts).filled(0)) == sum(row.y for row in rows)

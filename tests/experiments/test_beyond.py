@@ -152,7 +152,7 @@ def test_the_errors_of_a_count_are_those_of_whole_rounds(name: str) -> None:
     """Of 200 rounds each; false alarms below 1e-9: 6.5 standard errors of a deviation."""
     symbols, rounds = 1000, 200
     spec = calibrated_spec(name, 10_000, symbols - 1, 1.0)
-    found = {
+    deviations = {
         str(row.settings["of"]): row.y
         for row in quick("n12").rows
         if (row.series, row.x) == (NAMES[name], symbols)
@@ -162,22 +162,24 @@ def test_the_errors_of_a_count_are_those_of_whole_rounds(name: str) -> None:
         for share in (0.0, 1 / symbols, 1.0)
     }
     wide = 6.5 / math.sqrt(2 * rounds)
-    assert found["a symbol that one in k holds"] == pytest.approx(drawn[1 / symbols], rel=wide)
-    assert found["the symbol that is counted worst"] == pytest.approx(max(drawn.values()), rel=wide)
+    assert deviations["a symbol that one in k holds"] == pytest.approx(drawn[1 / symbols], rel=wide)
+    assert deviations["the symbol that is counted worst"] == pytest.approx(
+        max(drawn.values()), rel=wide
+    )
 
 
 NAMES = {"krr-histogram": "k-RR", "hadamard-histogram": "hadamard-histogram"}
 
 
-def deviation_of_a_count(spec: Mechanism, held: int, rounds: int) -> float:
+def deviation_of_a_count(spec: Mechanism, holders: int, rounds: int) -> float:
     """Of the estimate of symbol 5, which so many of 10,000 hold, the others symbol 6."""
-    values = np.repeat([5, 6], [held, 10_000 - held])
-    generator = np.random.default_rng(held)
+    values = np.repeat([5, 6], [holders, 10_000 - holders])
+    generator = np.random.default_rng(holders)
     counts = [
         np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet)
         for _ in range(rounds)
     ]
-    return float(np.std([spec.estimate(each, Fraction(10_000)).values[5] for each in counts]))
+    return float(np.std([spec.estimate(row, Fraction(10_000)).values[5] for row in counts]))
 
 
 def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:
@@ -245,5 +247,5 @@ def test_to_draw_everybody_hides_nobody() -> None:
 
 
 def test_the_clients_sampler_agrees_with_numpys() -> None:
-    found = entry_of("n13").run(entry_of("n13").work(quick=True, runs=2, exact_sampler=True))
-    assert sum("agree" in note for note in found.notes) == 4
+    result = entry_of("n13").run(entry_of("n13").work(quick=True, runs=2, exact_sampler=True))
+    assert sum("agree" in note for note in result.notes) == 4

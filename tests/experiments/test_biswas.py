@@ -23,24 +23,24 @@ FALSE_ALARM = 1e-9
 
 
 @pytest.fixture(scope="module")
-def found() -> Mapping[str, Results]:
+def results() -> Mapping[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
 def test_the_verdicts_are_those_that_the_registry_states(
-    entry: Experiment, found: Mapping[str, Results]
+    entry: Experiment, results: Mapping[str, Results]
 ) -> None:
-    assert {claim.verdict for claim in found[entry.id].claims} == entry.verdicts
+    assert {claim.verdict for claim in results[entry.id].claims} == entry.verdicts
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
 def test_no_dataset_costs_more_than_is_certified(
-    entry: Experiment, found: Mapping[str, Results]
+    entry: Experiment, results: Mapping[str, Results]
 ) -> None:
-    rows = found[entry.id].rows
+    rows = results[entry.id].rows
 
-    def place(row: Row) -> tuple[object, ...]:
+    def point_of(row: Row) -> tuple[object, ...]:
         about = row.series.removesuffix("certified").removesuffix("attained")
         return (
             about,
@@ -49,15 +49,15 @@ def test_no_dataset_costs_more_than_is_certified(
             *sorted((name, str(value)) for name, value in row.settings.items()),
         )
 
-    certified = {place(row): row.y for row in rows if row.kind is Kind.CERTIFIED}
-    attained = {place(row): row.y for row in rows if row.kind is Kind.ATTAINED}
+    certified = {point_of(row): row.y for row in rows if row.kind is Kind.CERTIFIED}
+    attained = {point_of(row): row.y for row in rows if row.kind is Kind.ATTAINED}
     assert certified.keys() == attained.keys()
-    assert all(certified[each] >= attained[each] for each in certified)
+    assert all(certified[point] >= attained[point] for point in certified)
 
 
-def test_every_entry_draws_its_picture(found: Mapping[str, Results]) -> None:
+def test_every_entry_draws_its_picture(results: Mapping[str, Results]) -> None:
     for entry in ENTRIES:
-        assert entry.draw(found[entry.id]).axes
+        assert entry.draw(results[entry.id]).axes
 
 
 def every_delta(group: Group, epsilon: float) -> float:
@@ -65,7 +65,7 @@ def every_delta(group: Group, epsilon: float) -> float:
     symbols, blanket = group.symbols, float(group.spec().blanket)
     law = np.full((symbols, symbols), blanket / symbols) + np.eye(symbols) * (1 - blanket)
 
-    def shuffled(values: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+    def shuffled_law(values: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         laws = {(0,) * symbols: 1.0}
         for value in values:
             after: dict[tuple[int, ...], float] = {}
@@ -80,7 +80,7 @@ def every_delta(group: Group, epsilon: float) -> float:
     for others in product(range(symbols), repeat=group.users - 1):
         if list(others) != sorted(others):
             continue
-        p, q = shuffled((0, *others)), shuffled((1, *others))
+        p, q = shuffled_law((0, *others)), shuffled_law((1, *others))
         worst = max(worst, sum(max(0.0, p[key] - math.exp(epsilon) * q[key]) for key in p))
     return worst
 
@@ -105,11 +105,11 @@ def test_digits_agree_when_they_are_rounded_or_cut_off() -> None:
 
 
 def test_six_cells_of_the_table_over_three_parameters_are_not_those_of_its_formula(
-    found: Mapping[str, Results],
+    results: Mapping[str, Results],
 ) -> None:
     off = {
         claim.published
-        for claim in found["000-t3"].claims
+        for claim in results["000-t3"].claims
         if claim.verdict is Verdict.NOT_REPRODUCED
     }
     assert off == {2.49e-15, 8.79e-11, 1.91e-8, 5.02e-12, 2.40e-15, 1.66e-18}
@@ -175,21 +175,25 @@ def test_the_gaussian_beside_the_histogram_has_its_guarantee() -> None:
 
 
 def test_at_equal_guarantees_a_gap_of_tens_of_times_nearly_closes(
-    found: Mapping[str, Results],
+    results: Mapping[str, Results],
 ) -> None:
-    means = {row.series: row.y for row in found["001-c1"].rows if row.x == 100_000}
+    means = {row.series: row.y for row in results["001-c1"].rows if row.x == 100_000}
     assert means[harness.PROJECTED] / means[harness.GAUSSIAN_PAPER] > 20
     assert 1 < means[harness.PROJECTED] / means[harness.GAUSSIAN_PROJECTED] < 2
 
 
-def test_one_printed_error_cannot_be_a_draw(found: Mapping[str, Results]) -> None:
-    (claim,) = (each for each in found["000-t4"].claims if each.verdict is Verdict.NOT_REPRODUCED)
+def test_one_printed_error_cannot_be_a_draw(results: Mapping[str, Results]) -> None:
+    (claim,) = (
+        candidate
+        for candidate in results["000-t4"].claims
+        if candidate.verdict is Verdict.NOT_REPRODUCED
+    )
     assert claim.published == 3e-3
     assert "x0 = 1, shuffle + INV" in claim.statement
 
 
 def test_a_seed_gives_the_same_rows_again_and_another_does_not() -> None:
-    entry = next(each for each in ENTRIES if each.id == "001-c1")
+    entry = next(candidate for candidate in ENTRIES if candidate.id == "001-c1")
     first, again, other = (
         entry.run(entry.work(quick=True, runs=5, seed=seed)).rows for seed in (1, 1, 2)
     )
@@ -198,9 +202,9 @@ def test_a_seed_gives_the_same_rows_again_and_another_does_not() -> None:
 
 def test_the_clients_integer_sampler_has_the_same_law() -> None:
     """False alarm 1e-9; the bytes come from a seed."""
-    entry = next(each for each in ENTRIES if each.id == "001-c1")
+    entry = next(candidate for candidate in ENTRIES if candidate.id == "001-c1")
     rows = entry.run(entry.work(quick=True, runs=5, exact_sampler=True)).rows
-    (row,) = (each for each in rows if each.series.startswith("exact sampler"))
+    (row,) = (candidate for candidate in rows if candidate.series.startswith("exact sampler"))
     assert FALSE_ALARM < row.y <= 1
 
 
@@ -227,7 +231,9 @@ def test_the_forms_of_other_papers_are_what_their_names_say() -> None:
     assert closed is not None
     assert forms.erlingsson_form(group, closed) == pytest.approx(delta)
     growth = math.exp(0.3)
-    natural, binary = (math.sqrt(each(1 / delta) / 10_000) for each in (math.log, math.log2))
+    natural, binary = (
+        math.sqrt(logarithm(1 / delta) / 10_000) for logarithm in (math.log, math.log2)
+    )
     assert forms.balle_form(group, 0.3 * growth * natural) == pytest.approx(delta)
     assert forms.balle_form_above_1(group, growth * natural) == pytest.approx(delta)
     assert forms.feldman_form_base_2(

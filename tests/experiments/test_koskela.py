@@ -35,21 +35,21 @@ from shuffledp_privacy.local.clones import LocalRandomiser
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Results]:
+def results() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_the_stated_verdicts_come_out_and_it_draws(
-    found: dict[str, Results], entry: Experiment
+    results: dict[str, Results], entry: Experiment
 ) -> None:
-    assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
-    assert entry.draw(found[entry.id]).axes
+    assert {claim.verdict for claim in results[entry.id].claims} == set(entry.verdicts)
+    assert entry.draw(results[entry.id]).axes
 
 
-def test_every_legend_lies_within_its_picture(found: dict[str, Results]) -> None:
+def test_every_legend_lies_within_its_picture(results: dict[str, Results]) -> None:
     for entry in ENTRIES:
-        figure = entry.draw(found[entry.id])
+        figure = entry.draw(results[entry.id])
         figure.canvas.draw()
         for legend in figure.legends:
             box = legend.get_window_extent()
@@ -57,35 +57,35 @@ def test_every_legend_lies_within_its_picture(found: dict[str, Results]) -> None
             assert box.x1 <= figure.bbox.width, entry.id
 
 
-def test_no_curve_of_figure_1_falls_off_a_cliff(found: dict[str, Results]) -> None:
+def test_no_curve_of_figure_1_falls_off_a_cliff(results: dict[str, Results]) -> None:
     """Between two points δ falls by a factor that its neighbours show, not to what was not
     resolved."""
-    for axes in experiment("004-f1").draw(found["004-f1"]).axes:
+    for axes in experiment("004-f1").draw(results["004-f1"]).axes:
         for line in axes.lines:
             assert (np.asarray(line.get_ydata()) >= LEAST_DRAWN).all()
 
 
-def test_certified_is_never_below_attained(found: dict[str, Results]) -> None:
-    for each in found.values():
+def test_certified_is_never_below_attained(results: dict[str, Results]) -> None:
+    for outcome in results.values():
         places: dict[object, dict[Kind, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in each.rows:
-            place = (row.x, row.y_name, tuple(sorted(row.settings.items(), key=str)))
-            places[place][row.kind].append(row.y)
+        for row in outcome.rows:
+            point = (row.x, row.y_name, tuple(sorted(row.settings.items(), key=str)))
+            places[point][row.kind].append(row.y)
         for kinds in places.values():
             if kinds[Kind.CERTIFIED] and kinds[Kind.ATTAINED]:
                 assert min(kinds[Kind.CERTIFIED]) >= max(kinds[Kind.ATTAINED])
 
 
-def test_the_released_digits_are_those_of_the_formulas(found: dict[str, Results]) -> None:
-    first = found["004-f1"]
+def test_the_released_digits_are_those_of_the_formulas(results: dict[str, Results]) -> None:
+    first = results["004-f1"]
     for times, digits in RELEASED_DELTA.items():
         plural = "s" if times > 1 else ""
         _, printed = first.series(f"as released, the pair of 2-RR, {times} round{plural}")
         assert printed[0] == pytest.approx(digits, rel=5e-3)
-    rounds, printed = found["004-f2"].series("Girgis et al., Rényi")
+    rounds, printed = results["004-f2"].series("Girgis et al., Rényi")
     for times, value in zip(rounds, printed, strict=True):
         assert value == pytest.approx(RELEASED_RDP[int(times)], abs=1e-6)
-    third = [row for row in found["004-f3"].rows if row.settings == {"n": 1000, "rounds": 1}]
+    third = [row for row in results["004-f3"].rows if row.settings == {"n": 1000, "rounds": 1}]
     released = [row.y for row in third if row.series == "strong adversary, as released"]
     assert released == pytest.approx(RELEASED_STRONG, rel=1e-4)
 
@@ -94,7 +94,7 @@ def brute_force(symbols: int, p: float, q: float, honest: int, epsilon: float) -
     """Hockey-stick divergence of whole histograms: the changed user's symbol is put on the law of
     the others."""
 
-    def law(own: int) -> dict[tuple[int, ...], float]:
+    def law(value: int) -> dict[tuple[int, ...], float]:
         others = [q] * symbols
         others[2] = p
         result: dict[tuple[int, ...], float] = defaultdict(float)
@@ -102,11 +102,13 @@ def brute_force(symbols: int, p: float, q: float, honest: int, epsilon: float) -
             weight = stats.multinomial.pmf(counts, honest - 1, others)
             for symbol in range(symbols):
                 seen = tuple(c + (index == symbol) for index, c in enumerate(counts))
-                result[seen] += weight * (p if symbol == own else q)
+                result[seen] += weight * (p if symbol == value else q)
         return result
 
-    zero, one = law(0), law(1)
-    return math.fsum(max(0.0, mass - math.exp(epsilon) * one[seen]) for seen, mass in zero.items())
+    law_of_zero, law_of_one = law(0), law(1)
+    return math.fsum(
+        max(0.0, mass - math.exp(epsilon) * law_of_one[seen]) for seen, mass in law_of_zero.items()
+    )
 
 
 def compositions(total: int, parts: int) -> list[tuple[int, ...]]:
@@ -127,11 +129,11 @@ def test_a_third_symbol_dataset_costs_what_its_histograms_say() -> None:
             brute_force(3, 1 - 2 * q, q, 6, epsilon), rel=1e-9
         )
     # With a fourth symbol the rest of the histogram is merged: never above.
-    merged, whole = (
+    merged, unmerged = (
         third_symbol(4, 1 - 3 * q, q, 5).delta(0.4),
         brute_force(4, 1 - 3 * q, q, 5, 0.4),
     )
-    assert 0.9 * whole < merged <= whole * (1 + 1e-9)
+    assert 0.9 * unmerged < merged <= unmerged * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +146,13 @@ def test_the_clones_are_those_of_the_theorem_word_by_word(epsilon: float, cell: 
     for count in range(honest):
         for ones in range(count + 1):
             mass = stats.binom.pmf(count, honest - 1, 2 * cell) * stats.binom.pmf(ones, count, 0.5)
-            for own in (0, 1):
-                chance = likely if own else 1 - likely
-                seen = (ones + own, count - ones + 1 - own)
+            for value in (0, 1):
+                chance = likely if value else 1 - likely
+                seen = (ones + value, count - ones + 1 - value)
                 laws[0][seen] += mass * chance
                 laws[1][seen] += mass * (1 - chance)
-    wanted = math.fsum(max(0.0, mass - growth * laws[1][seen]) for seen, mass in laws[0].items())
-    assert clones(epsilon0, honest, cell).delta(epsilon) == pytest.approx(wanted, rel=1e-9)
+    expected = math.fsum(max(0.0, mass - growth * laws[1][seen]) for seen, mass in laws[0].items())
+    assert clones(epsilon0, honest, cell).delta(epsilon) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 5])
@@ -162,10 +164,10 @@ def test_composed_losses_are_close_below_the_product_law(times: int) -> None:
         left, right = np.outer(left, first).ravel(), np.outer(right, second).ravel()
     losses = LossGrid.of(pair).compose(times)
     for epsilon in (0.0, 0.5, 1.3):
-        wanted = float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum())
-        assert wanted - 1e-3 <= losses.delta(epsilon) <= wanted
-    found = losses.epsilon(0.1)
-    assert 0.1 <= float(np.maximum(left - math.exp(found) * right, 0.0).sum()) <= 0.101
+        expected = float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum())
+        assert expected - 1e-3 <= losses.delta(epsilon) <= expected
+    epsilon = losses.epsilon(0.1)
+    assert 0.1 <= float(np.maximum(left - math.exp(epsilon) * right, 0.0).sum()) <= 0.101
 
 
 def test_one_round_attains_what_the_accountant_says_and_clones_certify() -> None:
@@ -190,10 +192,10 @@ def test_who_is_not_drawn_hides_in_both_orders() -> None:
 def test_the_strong_adversary_as_a_curve_is_the_accountants_point_by_point() -> None:
     spec = KRRHistogram(symbols=4, blanket=Fraction(1, 4))
     epsilons = np.array([0.05, 0.3, 0.8])
-    wanted = [strong_adversary_delta(spec, 300, epsilon) for epsilon in epsilons.tolist()]
-    assert strong_curve(spec, 300)(epsilons).tolist() == pytest.approx(wanted, rel=1e-7)
+    expected = [strong_adversary_delta(spec, 300, epsilon) for epsilon in epsilons.tolist()]
+    assert strong_curve(spec, 300)(epsilons).tolist() == pytest.approx(expected, rel=1e-7)
     unweighed = strong_curve(spec, 300, weighed=False)(epsilons)
-    assert (0.75 * unweighed).tolist() == pytest.approx(wanted, rel=1e-7)
+    assert (0.75 * unweighed).tolist() == pytest.approx(expected, rel=1e-7)
 
 
 def test_one_shuffled_gaussian_is_the_gaussian_mechanism() -> None:
@@ -227,7 +229,7 @@ def test_lemma_6_leaves_out_what_the_tails_have() -> None:
     terms, outside = lemma_6(epsilon0, users, tolerance)
     share, trials = mpmath.exp(-epsilon0), users - 1
     reach = mpmath.sqrt(mpmath.log(4 / tolerance) / 2)
-    kept, count = mpmath.mpf(0), 0
+    mass, count = mpmath.mpf(0), 0
     for c in range(trials + 1):
         if abs(c - trials * share) > reach * mpmath.sqrt(trials):
             continue
@@ -235,6 +237,6 @@ def test_lemma_6_leaves_out_what_the_tails_have() -> None:
         for a in range(c + 1):
             if abs(a - mpmath.mpf(c) / 2) <= reach * mpmath.sqrt(c):
                 count += 1
-                kept += weight * mpmath.binomial(c, a) / mpmath.mpf(2) ** c
+                mass += weight * mpmath.binomial(c, a) / mpmath.mpf(2) ** c
     assert terms == count
-    assert outside == pytest.approx(float(1 - kept), rel=1e-9)
+    assert outside == pytest.approx(float(1 - mass), rel=1e-9)

@@ -36,7 +36,7 @@ RARE = 1e-10
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Results]:
+def results() -> dict[str, Results]:
     return {entry.id: entry.run(entry.work(quick=True)) for entry in ENTRIES}
 
 
@@ -47,19 +47,19 @@ def test_every_table_of_the_lecture_is_there() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 def test_the_stated_verdicts_come_out_and_the_picture_is_drawn(
-    found: dict[str, Results], entry: Experiment
+    results: dict[str, Results], entry: Experiment
 ) -> None:
-    assert {claim.verdict for claim in found[entry.id].claims} == set(entry.verdicts)
-    assert entry.draw(found[entry.id]).axes
+    assert {claim.verdict for claim in results[entry.id].claims} == set(entry.verdicts)
+    assert entry.draw(results[entry.id]).axes
 
 
-def test_certified_is_never_below_what_is_attained(found: dict[str, Results]) -> None:
+def test_certified_is_never_below_what_is_attained(results: dict[str, Results]) -> None:
     pairs = 0
-    for each in found.values():
+    for outcome in results.values():
         places: dict[object, dict[Kind, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in each.rows:
-            place = (row.x, row.y_name, tuple(sorted(row.settings.items(), key=str)))
-            places[place][row.kind].append(row.y)
+        for row in outcome.rows:
+            point = (row.x, row.y_name, tuple(sorted(row.settings.items(), key=str)))
+            places[point][row.kind].append(row.y)
         for kinds in places.values():
             for certified, attained in itertools.product(
                 kinds[Kind.CERTIFIED], kinds[Kind.ATTAINED]
@@ -69,20 +69,22 @@ def test_certified_is_never_below_what_is_attained(found: dict[str, Results]) ->
     assert pairs > 10
 
 
-def test_measured_guesses_and_errors_agree_with_their_laws(found: dict[str, Results]) -> None:
+def test_measured_guesses_and_errors_agree_with_their_laws(results: dict[str, Results]) -> None:
     exact = dict(
-        zip(*found["003-e4"].series("RAPPOR: memoised and blurred, right guesses"), strict=True)
+        zip(*results["003-e4"].series("RAPPOR: memoised and blurred, right guesses"), strict=True)
     )
-    for row in found["003-e4"].rows:
+    for row in results["003-e4"].rows:
         if row.series == "RAPPOR, measured":
             users = 2000
             right = round(row.y * users)
             assert stats.binomtest(right, users, exact[row.x]).pvalue > RARE
 
 
-def test_the_clients_sampler_agrees_and_is_asked_only_on_request(found: dict[str, Results]) -> None:
+def test_the_clients_sampler_agrees_and_is_asked_only_on_request(
+    results: dict[str, Results],
+) -> None:
     entry = ENTRIES[0]
-    assert not found[entry.id].notes
+    assert not results[entry.id].notes
     assert "sampler agrees" in exact_agreement(entry.work(quick=True, exact_sampler=True))
 
 
@@ -98,15 +100,15 @@ def test_a_kept_response_stays_and_reports_are_blurred_afresh() -> None:
     )  # fmt: skip
     everyone = np.arange(users)
     first, second = clients.reports(values), clients.reports(values)
-    kept = clients.permanent(0, everyone)
+    permanent = clients.permanent(0, everyone)
     assert (first != second).any()
-    assert (clients.permanent(0, everyone) == kept).all()
-    assert (clients.permanent(0, everyone[::-1]) == kept[::-1]).all()
+    assert (clients.permanent(0, everyone) == permanent).all()
+    assert (clients.permanent(0, everyone[::-1]) == permanent[::-1]).all()
     # Who changes her value gets another response, and the old one again when she comes back.
     clients.reports(1 - values)
     clients.reports(values)
-    assert (clients.permanent(0, everyone) == kept).all()
-    assert (clients.permanent(1, everyone) != kept).any()
+    assert (clients.permanent(0, everyone) == permanent).all()
+    assert (clients.permanent(1, everyone) != permanent).any()
 
 
 @pytest.mark.parametrize("bit", [False, True])
@@ -116,17 +118,17 @@ def test_two_days_of_a_bit_have_the_exact_joint_law(bit: bool) -> None:  # noqa:
         RAPPOR, np.array([[[bit]]]), np.zeros(users, dtype=np.int64), np.random.default_rng(7)
     )  # fmt: skip
     values = np.zeros(users, dtype=np.int64)
-    one, two = clients.reports(values)[:, 0], clients.reports(values)[:, 0]
-    kept = clients.permanent(0, np.arange(users))[:, 0]
-    counts = np.bincount(4 * kept + 2 * one + two, minlength=8)
+    first, second = clients.reports(values)[:, 0], clients.reports(values)[:, 0]
+    permanent = clients.permanent(0, np.arange(users))[:, 0]
+    counts = np.bincount(4 * permanent + 2 * first + second, minlength=8)
     high = 0.75 if bit else 0.25
-    wanted = [
+    expected = [
         (high if b else 1 - high)
         * math.prod((0.75 if b else 0.25) if day else (0.25 if b else 0.75) for day in days)
         for b in (0, 1)
         for days in itertools.product((0, 1), repeat=2)
     ]
-    assert stats.chisquare(counts, users * np.array(wanted)).pvalue > RARE
+    assert stats.chisquare(counts, users * np.array(expected)).pvalue > RARE
 
 
 def test_shares_of_bits_are_unbiased() -> None:
@@ -171,15 +173,15 @@ def test_what_is_selected_satisfies_the_lassos_conditions() -> None:
     shares, penalty = generator.normal(0.05, 0.1, (2, 64)), 0.3
     design = candidates.transpose(0, 2, 1).reshape(-1, 20).astype(float)
     # Coordinate descent: a second algorithm, whose support must be the decoding's.
-    found = np.zeros(20)
+    weights = np.zeros(20)
     for _ in range(3000):
         for index in range(20):
             column = design[:, index]
-            rest = shares.ravel() - design @ found + column * found[index]
-            found[index] = max(0.0, (column @ rest - penalty) / (column @ column))
+            rest = shares.ravel() - design @ weights + column * weights[index]
+            weights[index] = max(0.0, (column @ rest - penalty) / (column @ column))
     selected = decode(shares, candidates, penalty) > 0
     assert 0 < selected.sum() < 20
-    assert not (selected & (found < 1e-9)).any()
+    assert not (selected & (weights < 1e-9)).any()
 
 
 def test_filters_that_do_not_tell_the_candidates_apart_are_refused() -> None:
@@ -231,7 +233,7 @@ def test_guesses_are_right_as_often_as_enumeration_says(days: int) -> None:
             for bit, t in ((0, 0.75), (1, 0.75))
         ]
         right_fresh += max(laws) / 2
-        blur = [math.prod((0.75 if a == kept else 0.25) for a in answers) for kept in (0, 1)]
+        blur = [math.prod((0.75 if a == bit else 0.25) for a in answers) for bit in (0, 1)]
         mixed = [0.75 * blur[0] + 0.25 * blur[1], 0.25 * blur[0] + 0.75 * blur[1]]
         right_kept += max(mixed) / 2
     assert majority(0.75, days) == pytest.approx(right_fresh)

@@ -29,7 +29,7 @@ from shuffledp_privacy.sums.clamping import sgdl_any_clamped
 PAGE: Final = Path(__file__).parents[2] / "docs" / "published-against-true.md"
 
 
-def typed() -> Iterator[str]:
+def typed_commands() -> Iterator[str]:
     """Every command on the page, in boxes and in running text."""
     text = PAGE.read_text()
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def typed() -> Iterator[str]:
     yield from re.findall(r"`(shuffledp [^`]+)`", text)
 
 
-def resolved(line: str) -> tuple[list[str], Any]:
+def resolve(line: str) -> tuple[list[str], Any]:
     """The names of the command and its parsed context.
 
     Raises for a command or an option that there is not.
@@ -56,19 +56,19 @@ def resolved(line: str) -> tuple[list[str], Any]:
 
 
 def test_the_page_has_commands() -> None:
-    assert len(list(typed())) > 15
+    assert len(list(typed_commands())) > 15
 
 
-@pytest.mark.parametrize("line", sorted(set(typed())))
+@pytest.mark.parametrize("line", sorted(set(typed_commands())))
 def test_every_command_of_the_page_is_one(line: str) -> None:
-    names, context = resolved(line)
+    names, context = resolve(line)
     if names == ["reproduce"]:
-        known = {
+        ids = {
             *experiments(),
             *(alias for entry in experiments().values() for alias in entry.aliases),
         }
         assert context is not None
-        assert set(context.params["ids"]) <= known
+        assert set(context.params["ids"]) <= ids
 
 
 def test_every_statement_has_a_command_that_shows_it() -> None:
@@ -116,10 +116,10 @@ def test_the_numbers_of_rr_shuffle() -> None:
     assert bounds.published == pytest.approx(0.5, abs=1e-3)
     assert f"{bounds.attained:.2f}" == f"{bounds.certified:.2f}" == "1.21"
     assert f"{math.log((2 - 0.393) / 0.393):.3f}" == "1.408"
-    one = epsilon_bounds(
+    single_bit = epsilon_bounds(
         RRShuffle(max_value=1, randomise=Fraction("0.0055262")), Setting(10_000, 10_000), 1e-6
     )
-    assert f"{one.attained:.3f}" == "1.187"
+    assert f"{single_bit.attained:.3f}" == "1.187"
     assert math.log(1e6) / (10_000 * 0.5**2) == pytest.approx(0.0055262, rel=1e-5)
 
 

@@ -33,9 +33,9 @@ def run(work: RunInputs) -> Results:
     return Results(tuple(rows), (judge("Theorem 0", 0.5, certified=2.0, attained=1.0),))
 
 
-def draw(found: Results) -> Figure:
+def draw(result: Results) -> Figure:
     figure, axes = drawing.panels()
-    drawing.line(axes[0, 0], found, "noise")
+    drawing.line(axes[0, 0], result, "noise")
     return figure
 
 
@@ -59,13 +59,14 @@ def test_one_seed_gives_one_csv_and_one_picture(tmp_path: Path) -> None:
 def test_both_pictures_have_everything_at_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places, save = {}, Figure.savefig
+    places = {}
+    save = Figure.savefig
 
-    def saved(figure: Figure, path: Path, **options: Any) -> None:
+    def record_and_save(figure: Figure, path: Path, **options: Any) -> None:
         save(figure, path, **options)
         places[path.suffix] = [axes.get_position().bounds for axes in figure.axes]
 
-    monkeypatch.setattr(Figure, "savefig", saved)
+    monkeypatch.setattr(Figure, "savefig", record_and_save)
     reproduce_one(ENTRY, tmp_path)
     assert places[".png"] == places[".pdf"]
     assert places[".png"] != [
@@ -76,8 +77,8 @@ def test_both_pictures_have_everything_at_the_same_place(
 def test_quick_takes_the_quick_parameters_and_the_csv_keeps_every_digit(tmp_path: Path) -> None:
     reproduce_one(ENTRY, tmp_path, quick=True)
     rows = list(csv.DictReader((tmp_path / "t-1.csv").read_text().splitlines()))
-    found = ENTRY.run(ENTRY.work(quick=True))
-    assert [float(row["y"]) for row in rows] == [row.y for row in found.rows]
+    result = ENTRY.run(ENTRY.work(quick=True))
+    assert [float(row["y"]) for row in rows] == [row.y for row in result.rows]
     assert {row["n"] for row in rows} == {"7"}
     assert len(rows) == 3
 
@@ -146,9 +147,9 @@ def test_what_was_asked_for_and_did_not_run_is_an_error_when_the_others_are_done
             report([lacking, ENTRY], tmp_path, as_json=as_json, index=False, processes=1)
         assert refused.value.exit_code == 2
     assert (tmp_path / "t-1.csv").exists()
-    told = capsys.readouterr().out
-    assert "t-2: did not run: give it" in told
-    assert "FALSE" in told
+    output = capsys.readouterr().out
+    assert "t-2: did not run: give it" in output
+    assert "FALSE" in output
 
 
 def test_a_folder_that_lacks_a_file_is_an_error_of_the_command(tmp_path: Path) -> None:
