@@ -15,7 +15,7 @@ from shuffledp_accountant.ledger.charges import Budget, Statement
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_core.errors import LedgerError
 from shuffledp_ops.keys.pki import ACCOUNTANT, create_deployment
-from shuffledp_privacy.analysis import Spent
+from shuffledp_privacy.bounds import Bounds
 
 
 @pytest.fixture
@@ -41,7 +41,9 @@ class ScriptedLedger:
         spent = self._script.pop(0)
         if spent is None:
             raise LedgerError("the database is away")
-        return Statement(Budget(4.0, 1e-6), Spent(spent, ()), max(0.0, 4.0 - spent), spent, {})
+        return Statement(
+            Budget(4.0, 1e-6), Bounds(spent, 0.0, None, ()), max(0.0, 4.0 - spent), spent, {}
+        )
 
 
 def figures(metrics: AccountantMetrics) -> tuple[float | None, ...]:
@@ -85,7 +87,7 @@ async def test_a_ledger_that_says_nothing_counts_as_away_until_it_answers(
 
     def statement(population: str) -> Statement:
         answer = ledger.statement(population)
-        if answer.spent.epsilon == 2.5:
+        if answer.spent.certified == 2.5:
             assert frozen.wait(30)
         return answer
 

@@ -54,7 +54,7 @@ def cost(honest: int = 200, delta: float = 1e-7) -> Cost:
 
 
 def alone(honest: int = 200) -> float:
-    return spent([cost(honest)], Adjacency.STANDARD, DELTA).epsilon
+    return spent([cost(honest)], Adjacency.STANDARD, DELTA).certified
 
 
 def ask(
@@ -89,7 +89,7 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 def test_a_new_population_has_its_whole_budget(ledger: Ledger) -> None:
     statement = ledger.statement("demo")
-    assert (statement.spent.epsilon, statement.left) == (0.0, statement.budget.epsilon)
+    assert (statement.spent.certified, statement.left) == (0.0, statement.budget.epsilon)
     assert set(statement.charges.values()) == {0}
     assert ledger.entries("demo") == []
 
@@ -128,11 +128,11 @@ def test_spent_is_composed_and_never_more_than_the_sum(ledger: Ledger) -> None:
     assert (
         alone()
         < statement.if_fixed
-        <= statement.spent.epsilon
+        <= statement.spent.certified
         <= 2 * analyse(cost()).bounds.certified
     )
     assert statement.if_fixed == pytest.approx(direct, rel=1e-3)
-    assert statement.spent.epsilon == pytest.approx(direct, rel=0.1)
+    assert statement.spent.certified == pytest.approx(direct, rel=0.1)
 
 
 def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: Ledger) -> None:
@@ -141,7 +141,7 @@ def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: L
     while (
         spent_adaptively(
             [cost()] * (accepted + 1), Adjacency.STANDARD, 2.5 * alone(), DELTA
-        ).epsilon
+        ).certified
         <= 2.5 * alone()
     ):
         ledger.reserve(ask(f"a{accepted}"), sign)
@@ -152,7 +152,7 @@ def test_a_round_that_would_overspend_is_refused_and_told_what_is_left(ledger: L
     statement = ledger.statement("demo")
     assert statement.charges[ChargeState.RESERVED] == len(ledger.entries("demo")) == accepted
     assert accepted > 2
-    assert statement.spent.epsilon <= statement.budget.epsilon
+    assert statement.spent.certified <= statement.budget.epsilon
 
 
 def test_a_repeated_reservation_gets_the_same_bytes_and_is_charged_once(ledger: Ledger) -> None:
@@ -188,7 +188,7 @@ def test_a_settlement_of_more_reports_keeps_the_reserved_charge_and_says_so(ledg
         0.5,
     )
     assert (
-        alone(400) < alone(200) == pytest.approx(ledger.statement("demo").spent.epsilon, rel=1e-9)
+        alone(400) < alone(200) == pytest.approx(ledger.statement("demo").spent.certified, rel=1e-9)
     )
     assert seen[-1].position.entry == 1
     assert (
@@ -204,8 +204,8 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
     ledger = Ledger.open(url, {"demo": Budget(4.0, DELTA)}, lambda: 0)
     sign, _ = signer()
     small, large = cost(200), cost(1_000_000)
-    believed = spent({large: 4096}, Adjacency.STANDARD, DELTA).epsilon
-    assert believed < 4.0 < spent({small: 4096}, Adjacency.STANDARD, DELTA).epsilon
+    believed = spent({large: 4096}, Adjacency.STANDARD, DELTA).certified
+    assert believed < 4.0 < spent({small: 4096}, Adjacency.STANDARD, DELTA).certified
 
     def run(number: int) -> None:
         ledger.reserve(ask(f"{number:04x}", small), sign)
@@ -214,7 +214,7 @@ def test_made_up_reports_do_not_fit_thousands_of_rounds_into_a_budget_of_four(ur
     with pytest.raises(BudgetExceeded):
         deque(map(run, range(4096)))
     settled = ledger.statement("demo").charges[ChargeState.SETTLED]
-    assert spent({small: settled}, Adjacency.STANDARD, DELTA).epsilon <= 4.0
+    assert spent({small: settled}, Adjacency.STANDARD, DELTA).certified <= 4.0
     ledger.close()
 
 
@@ -248,7 +248,7 @@ def test_a_release_gives_everything_back_once_and_the_round_never_returns(ledger
     ledger.reserve(ask("a1"), sign)
     ledger.release("a1")
     ledger.release("a1")
-    assert ledger.statement("demo").spent.epsilon == 0.0
+    assert ledger.statement("demo").spent.certified == 0.0
     assert ledger.charge("a1").state is ChargeState.RELEASED
     with pytest.raises(RoundStateError, match="cannot be run again"):
         ledger.reserve(ask("a1"), sign)
@@ -285,7 +285,7 @@ def test_a_population_without_a_budget_gets_nothing(ledger: Ledger) -> None:
 def test_populations_do_not_pay_for_each_other(ledger: Ledger) -> None:
     sign, _ = signer()
     ledger.reserve(ask("a1"), sign)
-    assert ledger.statement("other").spent.epsilon == 0.0
+    assert ledger.statement("other").spent.certified == 0.0
 
 
 def test_when_signing_fails_nothing_is_charged(ledger: Ledger) -> None:
@@ -311,7 +311,7 @@ def test_a_change_by_somebody_else_while_signing_is_taken_into_account(ledger: L
     assert [entry.round_id for entry in ledger.entries("demo")] == ["b1", "a1"]
     assert interrupted[0].position.entry == 1
     assert seen[-1].position.entry == 2
-    assert seen[-1].position.spent == pytest.approx(ledger.statement("demo").spent.epsilon)
+    assert seen[-1].position.spent == pytest.approx(ledger.statement("demo").spent.certified)
 
 
 @pytest.mark.parametrize("theirs", ["settled", "released"])
@@ -465,7 +465,7 @@ def test_a_metric_round_costs_a_standard_budget_what_the_largest_change_reveals(
     mechanism = GeoShuffle(max_value=10, epsilon_geo=Fraction(1, 2), padding=60)
     metric = Cost(mechanism, Setting(500, 500, Adjacency.METRIC, 10), 1e-7)
     per_unit = analyse(metric).bounds.certified
-    total = spent([metric], Adjacency.STANDARD, DELTA).epsilon
+    total = spent([metric], Adjacency.STANDARD, DELTA).certified
     direct = analyse(Cost(mechanism, Setting(500, 500, Adjacency.STANDARD), DELTA)).bounds.certified
     assert per_unit < total == direct
 
@@ -489,15 +489,15 @@ def test_a_round_without_a_finite_cost_cannot_be_reserved(url: str) -> None:
 @given(st.lists(st.sampled_from([50, 100, 200]), min_size=1, max_size=4))
 def test_spent_grows_with_every_round_and_does_not_depend_on_their_order(honest: list[int]) -> None:
     costs = [cost(h) for h in honest]
-    total = spent(costs, Adjacency.STANDARD, DELTA).epsilon
-    assert total == spent(costs[::-1], Adjacency.STANDARD, DELTA).epsilon
-    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).epsilon for one in costs) * (
+    total = spent(costs, Adjacency.STANDARD, DELTA).certified
+    assert total == spent(costs[::-1], Adjacency.STANDARD, DELTA).certified
+    assert total >= max(spent([one], Adjacency.STANDARD, DELTA).certified for one in costs) * (
         1 - 1e-6
     )
 
 
 def test_many_rounds_of_different_sizes_are_put_together_on_the_safe_side() -> None:
     costs = [cost(130 + number) for number in range(14)]
-    together = spent(costs, Adjacency.STANDARD, DELTA).epsilon
+    together = spent(costs, Adjacency.STANDARD, DELTA).certified
     exact = compose_epsilon([Round(MECHANISM, c.setting) for c in costs], DELTA)
     assert exact <= together <= 1.03 * exact

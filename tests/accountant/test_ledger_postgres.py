@@ -152,7 +152,7 @@ def test_processes_that_reserve_at_once_never_overspend_on_postgresql(url: str) 
     ledger.close()
     assert {c.round_id for c in entries} == {line[1] for line in lines if line[0] == "reserved"}
     assert [c.entry for c in entries] == list(range(1, len(entries) + 1))
-    assert statement.spent.epsilon <= 1.5
+    assert statement.spent.certified <= 1.5
     assert any(line[0] == "refused" for line in lines)
 
 

@@ -70,9 +70,9 @@ def test_processes_that_reserve_at_once_never_overspend_waste_nothing_and_charge
     stored = {("reserved", c.round_id, sha256(c.plan_certificate).hexdigest()) for c in charges}
     assert {line for line in answers if line[0] == "reserved"} == stored
     assert [c.entry for c in charges] == list(range(1, len(stored) + 1))
-    assert statement.spent.epsilon <= LIMIT
+    assert statement.spent.certified <= LIMIT
     one_more = [c.cost for c in charges] + [charges[0].cost]
-    assert spent_adaptively(one_more, Adjacency.STANDARD, LIMIT, DELTA).epsilon > LIMIT
+    assert spent_adaptively(one_more, Adjacency.STANDARD, LIMIT, DELTA).certified > LIMIT
     assert any(line[0] == "refused" for line in answers)
 
 
@@ -81,7 +81,7 @@ def test_a_process_killed_before_the_commit_has_charged_nothing(url: str, ledger
     worker.communicate()
     assert worker.returncode == -signal.SIGKILL
     assert ledger.find("aa") is None
-    assert ledger.statement("demo").spent.epsilon == 0.0
+    assert ledger.statement("demo").spent.certified == 0.0
 
 
 def test_a_process_killed_after_the_commit_finds_its_certificate_again(

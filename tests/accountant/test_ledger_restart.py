@@ -167,7 +167,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_and_its_charges_count(file: P
     raw.close()
     ledger = opened(file)
     assert [ledger.statement(name) for name in BUDGETS] == before
-    assert before[0].spent.epsilon > before[1].spent.epsilon == before[0].if_fixed
+    assert before[0].spent.certified > before[1].spent.certified == before[0].if_fixed
     assert before[0].charges[ChargeState.RESERVED] == 3
     ledger.close()
 

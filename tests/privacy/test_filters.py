@@ -244,26 +244,26 @@ def cost(
 
 @pytest.mark.parametrize("rounds", [1, 2, 8])
 def test_the_price_of_choosing_as_one_goes_is_below_a_tenth_and_never_negative(rounds: int) -> None:
-    fixed = spent({cost(): rounds}, Adjacency.STANDARD, 1e-6).epsilon
+    fixed = spent({cost(): rounds}, Adjacency.STANDARD, 1e-6).certified
     assert (
-        spent_adaptively({cost(): rounds}, Adjacency.STANDARD, 1.1 * fixed, 1e-6).epsilon
+        spent_adaptively({cost(): rounds}, Adjacency.STANDARD, 1.1 * fixed, 1e-6).certified
         <= 1.1 * fixed
     )
     if rounds > 1:
-        assert spent_adaptively({cost(): rounds}, Adjacency.STANDARD, fixed, 1e-6).epsilon > fixed
+        assert spent_adaptively({cost(): rounds}, Adjacency.STANDARD, fixed, 1e-6).certified > fixed
 
 
 def test_the_only_round_costs_exactly_what_it_costs_alone() -> None:
-    exact = spent([cost()], Adjacency.STANDARD, 1e-6).epsilon
-    assert spent_adaptively([cost()], Adjacency.STANDARD, exact, 1e-6).epsilon == exact
-    assert spent_adaptively([], Adjacency.STANDARD, 1.0, 1e-6).epsilon == 0.0
+    exact = spent([cost()], Adjacency.STANDARD, 1e-6).certified
+    assert spent_adaptively([cost()], Adjacency.STANDARD, exact, 1e-6).certified == exact
+    assert spent_adaptively([], Adjacency.STANDARD, 1.0, 1e-6).certified == 0.0
 
 
 def test_under_metric_adjacency_every_distance_is_covered() -> None:
     rounds, epsilon, delta = 3, 0.2, 1e-5
     total = spent_adaptively(
         {cost(SUM, 300, Adjacency.METRIC): rounds}, Adjacency.METRIC, epsilon, delta
-    ).epsilon
+    ).certified
     each = []
     for distance in range(1, SUM.domain):
         filters = Filters.of(epsilon * distance, delta)

@@ -256,14 +256,14 @@ def cost(spec: RapporHistogram | KRRHistogram, users: int = 1000) -> Cost:
 @pytest.mark.parametrize("budget", [3.0, 20.0])
 def test_the_ledger_charges_a_question_once(budget: float, adjacency: Adjacency) -> None:
     def adaptively(*costs: Cost) -> float:
-        return spent_adaptively(costs, adjacency, budget, 1e-6).epsilon
+        return spent_adaptively(costs, adjacency, budget, 1e-6).certified
 
     def fixed(*costs: Cost) -> float:
-        return spent(costs, adjacency, 1e-6).epsilon
+        return spent(costs, adjacency, 1e-6).certified
 
     limit = corrupted_bounds(TINY, ALONE, 0.0).epsilon
     for total in (adaptively, fixed):
-        assert total(cost(TINY)) == pytest.approx(alone(cost(TINY), 1e-6).epsilon)
+        assert total(cost(TINY)) == pytest.approx(alone(cost(TINY), 1e-6).certified)
         twice = total(cost(TINY), cost(TINY))
         # Never the single round's ε again, which holds of the first round alone.
         assert limit * 0.9 <= twice <= limit * 1.2
@@ -279,9 +279,10 @@ def test_a_second_round_that_does_not_fit_is_refused() -> None:
     The second shows that it was only the first.
     """
     small = 1.0
-    assert spent_adaptively([cost(TINY)], Adjacency.STANDARD, small, 1e-6).epsilon <= small
+    assert spent_adaptively([cost(TINY)], Adjacency.STANDARD, small, 1e-6).certified <= small
     assert (
-        spent_adaptively([cost(TINY), cost(TINY)], Adjacency.STANDARD, small, 1e-6).epsilon > small
+        spent_adaptively([cost(TINY), cost(TINY)], Adjacency.STANDARD, small, 1e-6).certified
+        > small
     )
 
 

@@ -179,7 +179,7 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(
     for number in range(carried):
         charge(10 + number, asked[dates[number].question].cost)
         if number % 4 == 0:
-            assert ledger.statement("demo").spent.epsilon == course.account.spent_epsilon(
+            assert ledger.statement("demo").spent.certified == course.account.spent_epsilon(
                 course.costs(number + 1)
             )
     with pytest.raises(BudgetExceeded):

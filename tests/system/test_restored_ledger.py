@@ -151,7 +151,7 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     lost = [await operator.open() for _ in range(2)]
     assert [certificate.ledger.entry for certificate in lost] == [2, 3]
     with operator.ledger() as ledger:
-        spent = ledger.statement(POPULATION).spent.epsilon
+        spent = ledger.statement(POPULATION).spent.certified
 
     operator.file.write_bytes(backup)
     operator.ahead = A_MINUTE
@@ -179,7 +179,7 @@ async def test_nodes_refuse_a_restored_ledger_until_all_that_it_forgot_is_charge
     with operator.ledger() as ledger:
         held = {entry.round_id for entry in ledger.entries(POPULATION)}
         assert {certificate.round_id for certificate in lost} <= held
-        assert ledger.statement(POPULATION).spent.epsilon > spent
+        assert ledger.statement(POPULATION).spent.certified > spent
     opened = await operator.open()
     assert opened.ledger.reconciled == 3
     final = operator.settle(lost[1], 300)

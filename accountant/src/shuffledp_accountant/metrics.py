@@ -120,7 +120,7 @@ class AccountantMetrics(ServiceMetrics):
     def _show(self, population: str, statement: Statement) -> None:
         self._limit.labels(population).set(statement.budget.epsilon)
         self._delta.labels(population).set(statement.budget.delta)
-        self._spent.labels(population).set(statement.spent.epsilon)
+        self._spent.labels(population).set(statement.spent.certified)
         self._left.labels(population).set(statement.left)
         self._if_fixed.labels(population).set(statement.if_fixed)
         for state in ChargeState:

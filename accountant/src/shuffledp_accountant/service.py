@@ -361,7 +361,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         return accountant_pb2.GetBudgetResponse(
             limit_epsilon=statement.budget.epsilon,
             delta=statement.budget.delta,
-            spent_epsilon=statement.spent.epsilon,
+            spent_epsilon=statement.spent.certified,
             left_epsilon=statement.left,
             composition=statement.budget.composition.value,
             if_fixed_epsilon=statement.if_fixed,

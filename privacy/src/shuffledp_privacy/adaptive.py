@@ -9,13 +9,14 @@ whole budget, as exactly as it can be computed.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.privacy import Adjacency, Composition
-from shuffledp_privacy.analysis import Cost, Costs, Spent, alone, charged_once, rebased, spent
-from shuffledp_privacy.bounds import Setting
+from shuffledp_privacy.analysis import Cost, Costs, alone, charged_once, rebased, spent
+from shuffledp_privacy.bounds import Bounds, Setting
 from shuffledp_privacy.rounds.composition import grows_with_distance
 from shuffledp_privacy.rounds.cover import worst_over_distances
 from shuffledp_privacy.rounds.filters import Filters, Price
@@ -24,7 +25,7 @@ from shuffledp_privacy.tabulated import TABLES
 
 def spent_of_budget(
     costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: Composition
-) -> Spent:
+) -> Bounds:
     """ε that rounds use of a budget, as its composition counts.
 
     More than `epsilon` if they do not fit.
@@ -41,7 +42,7 @@ def spent_of_budget(
     return spent(costs, adjacency, delta)
 
 
-def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Spent:
+def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: float) -> Bounds:
     """Part of a budget that the rounds have used, as ε under `adjacency` at `delta`.
 
     At most `epsilon` if and only if the budget admits all of them, in whatever order they were
@@ -60,30 +61,29 @@ def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: 
 @lru_cache(maxsize=256)
 def _spent(
     times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
-) -> Spent:
+) -> Bounds:
     if not times:
-        return Spent(0.0, ("nothing charged",))
+        return Bounds(0.0, 0.0, None, ("nothing charged",))
     try:
-        found = [_filtered(charged_once(times), adjacency, epsilon, delta)]
+        ways = [_filtered(charged_once(times), adjacency, epsilon, delta)]
     except CannotCertify as refusal:
-        found = [Spent(math.inf, (f"no filter: {refusal}",))]
+        ways = [Bounds(math.inf, -math.inf, None, (f"no filter: {refusal}",))]
     # The first round is chosen without any result, so its own exact ε may use the whole budget
     # (C15).
     if sum(count for _, count in times) == 1:
         only = alone(times[0][0], delta)
-        found.append(Spent(only.epsilon, ("C15: the only round so far", *only.basis)))
-    return min(found, key=lambda bound: bound.epsilon)
+        ways.append(replace(only, basis=("C15: the only round so far", *only.basis)))
+    return min(ways, key=lambda bounds: bounds.certified)
 
 
 def _filtered(
     times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
-) -> Spent:
+) -> Bounds:
     top = max(cost.mechanism.domain for cost, _ in times) - 1
     if adjacency is Adjacency.STANDARD:
-        value, basis = Filters.of(epsilon, delta).spent(
-            _total(times, top, Filters.of(epsilon, delta))
-        )
-        return Spent(value, (basis,))
+        filters = Filters.of(epsilon, delta)
+        value, basis = filters.spent(_total(times, top, filters))
+        return Bounds(value, 0.0, None, (basis,))
 
     def ceiling(low: int, high: int) -> float:
         # C16: the worst round of the interval, its costs counted at the far end, against the budget
@@ -92,7 +92,8 @@ def _filtered(
         return Filters.of(epsilon * low, delta).spent(total)[0] / low
 
     worst = worst_over_distances(ceiling, top)
-    return Spent(worst, (f"C14-C16: filters, the same distance in every round, worst of 1..{top}",))
+    basis = f"C14-C16: filters, the same distance in every round, worst of 1..{top}"
+    return Bounds(worst, 0.0, None, (basis,))
 
 
 def _total(times: tuple[tuple[Cost, int], ...], distance: int, filters: Filters) -> Price:

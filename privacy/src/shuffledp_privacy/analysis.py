@@ -29,6 +29,7 @@ from shuffledp_privacy.bounds import (
     standard_error,
 )
 from shuffledp_privacy.calibration.calibrate import Target, calibrate
+from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.rounds.composition import Round, compose_bounds
 from shuffledp_privacy.tabulated import Highest, Tabulated, bounds_of
 
@@ -63,16 +64,6 @@ class CostAnalysis:
     bounds: Bounds
     corrupted: CorruptedBounds
     standard_error: float
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """ε that several rounds cost together (nats, never below the truth, `math.inf` for no bound),
-    and why.
-    """
-
-    epsilon: float
-    basis: tuple[str, ...]
 
 
 def largest_distance(mechanism: Mechanism) -> int:
@@ -129,7 +120,7 @@ def analyse(cost: Cost) -> CostAnalysis:
     )
 
 
-def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Spent:
+def spent(costs: Costs, adjacency: Adjacency, delta: float) -> Bounds:
     """ε under `adjacency` at `delta` of all rounds together, had all been fixed in advance: the
     least sound bound.
 
@@ -166,14 +157,14 @@ def rebased(costs: Costs, adjacency: Adjacency) -> tuple[tuple[Cost, int], ...]:
 
 
 @lru_cache(maxsize=256)
-def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+def _spent(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
     if not times:
-        return Spent(0.0, ("nothing charged",))
+        return Bounds(0.0, 0.0, None, ("nothing charged",))
     if sum(count for _, count in times) == 1:
         return alone(times[0][0], delta)
     times = charged_once(times)
-    convolved, added = _convolved(times, delta), _added(times, delta)
-    return min(convolved, added, key=lambda bound: bound.epsilon)
+    ways = (_convolved(times, delta), _added(times, delta))
+    return min(ways, key=lambda bounds: bounds.certified)
 
 
 def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int], ...]:
@@ -187,24 +178,26 @@ def charged_once(times: tuple[tuple[Cost, int], ...]) -> tuple[tuple[Cost, int],
     return tuple(first.values())
 
 
-def alone(cost: Cost, delta: float) -> Spent:
+def alone(cost: Cost, delta: float) -> Bounds:
     """Cost of a round at `delta` when there is no other, under its setting's adjacency."""
     try:
-        bounds = bounds_of(cost.mechanism, cost.setting, delta)
+        return bounds_of(cost.mechanism, cost.setting, delta)
     except (CannotCertify, UsageError) as refusal:
-        return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(bounds.certified, bounds.basis)
+        return _no_bounds(str(refusal))
 
 
-def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
+def _no_bounds(reason: str) -> Bounds:
+    return Bounds(math.inf, -math.inf, None, (f"no finite bound: {reason}",))
+
+
+def _convolved(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
     alike: Counter[tuple[Mechanism, Setting]] = Counter()
     for cost, count in times:
         alike[cost.mechanism, cost.setting] += count
     try:
-        bounds = compose_bounds(_rounds(alike, delta), delta)
+        return compose_bounds(_rounds(alike, delta), delta)
     except (CannotCertify, UsageError) as refusal:
-        return Spent(math.inf, (f"no finite bound: {refusal}",))
-    return Spent(bounds.certified, bounds.basis)
+        return _no_bounds(str(refusal))
 
 
 def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Round]:
@@ -231,8 +224,8 @@ def _rounds(alike: Counter[tuple[Mechanism, Setting]], delta: float) -> list[Rou
     ]
 
 
-def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
-    nothing = Spent(math.inf, ("no finite bound: the rounds' deltas together exceed the budget's",))
+def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Bounds:
+    nothing = _no_bounds("the rounds' deltas together exceed the budget's")
     # Exact: a sum of floats might round down to the budget's δ.
     if sum(Fraction(cost.delta) * count for cost, count in times) > Fraction(delta):
         return nothing
@@ -244,6 +237,5 @@ def _added(times: tuple[tuple[Cost, int], ...], delta: float) -> Spent:
     except (CannotCertify, UsageError):
         return nothing
     # Every product and every partial sum is rounded once, by half a unit in the last place.
-    return Spent(
-        sum(epsilons) * (1 + 2**-51 * len(epsilons)), ("basic composition: sum of epsilons",)
-    )
+    total = up(sum(epsilons), 4 * len(epsilons))
+    return Bounds(total, 0.0, None, ("basic composition: sum of epsilons",))

@@ -21,7 +21,8 @@ from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
 from shuffledp_core.privacy import Adjacency, Composition
 from shuffledp_privacy.adaptive import spent_of_budget
-from shuffledp_privacy.analysis import Cost, Spent, alone, rebased, spent
+from shuffledp_privacy.analysis import Cost, alone, rebased, spent
+from shuffledp_privacy.bounds import Bounds
 
 
 class ChargeState(StrEnum):
@@ -132,13 +133,13 @@ class Statement:
     """
 
     budget: Budget
-    spent: Spent
+    spent: Bounds
     left: float
     if_fixed: float
     charges: Mapping[ChargeState, int]
 
 
-def total(budget: Budget, times: Mapping[Cost, int]) -> Spent:
+def total(budget: Budget, times: Mapping[Cost, int]) -> Bounds:
     """ε spent by all rounds under the budget's composition.
 
     More than the budget's ε if they do not fit.
@@ -156,18 +157,18 @@ def state_account(
     return Statement(
         budget,
         used,
-        max(0.0, budget.epsilon - used.epsilon),
+        max(0.0, budget.epsilon - used.certified),
         _if_fixed(budget, counted, used),
         charges,
     )
 
 
-def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Spent) -> float:
+def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Bounds) -> float:
     """ε if all parameters were fixed in advance.
 
     Never above the adaptive ε, which holds for such parameters, too.
     """
-    return min(used.epsilon, spent(times, budget.adjacency, budget.delta).epsilon)
+    return min(used.certified, spent(times, budget.adjacency, budget.delta).certified)
 
 
 def account_for_reservation(
@@ -182,7 +183,7 @@ def account_for_reservation(
     with_it = Counter(standing.counted) + Counter([reservation.cost])
     used = total(budget, with_it)
     # Not `>`: an ε that is not a number must be refused as well.
-    if not used.epsilon <= budget.epsilon:
+    if not used.certified <= budget.epsilon:
         _refuse(budget, standing.counted, reservation, used)
     return _account(budget, standing, standing.last_entry + 1, with_it, used)
 
@@ -226,14 +227,14 @@ def _account(
     standing: Standing,
     entry: int,
     times: Mapping[Cost, int],
-    used: Spent,
+    used: Bounds,
     *lines: str,
 ) -> Account:
     fixed = _if_fixed(budget, times, used)
     adaptive = budget.composition is Composition.ADAPTIVE
     position = LedgerPosition(
         entry=entry,
-        spent=_finite(used.epsilon),
+        spent=_finite(used.certified),
         delta=budget.delta,
         limit=budget.epsilon,
         composition=budget.composition,
@@ -256,13 +257,13 @@ def _finite(epsilon: float) -> float | None:
 
 
 def _refuse(
-    budget: Budget, before: Mapping[Cost, int], reservation: Reservation, used: Spent
+    budget: Budget, before: Mapping[Cost, int], reservation: Reservation, used: Bounds
 ) -> NoReturn:
-    already = total(budget, before).epsilon
+    already = total(budget, before).certified
     single = alone(rebased([reservation.cost], budget.adjacency)[0][0], budget.delta)
     # At this δ no ε would be enough for it, which is another answer than that the budget is used
     # up.
-    if math.isinf(single.epsilon):
+    if math.isinf(single.certified):
         raise CannotCertify(
             f"the round has no finite cost at the budget's delta {budget.delta:g} "
             f"({'; '.join(single.basis)}): ask "
@@ -273,9 +274,9 @@ def _refuse(
         f"{already:.6g} of "
         f"{budget.epsilon:g} is spent at delta {budget.delta:g}, "
         f"{max(0.0, budget.epsilon - already):.6g} is left, the "
-        f"round alone costs {single.epsilon:.6g} ({budget.adjacency} adjacency) and would bring "
+        f"round alone costs {single.certified:.6g} ({budget.adjacency} adjacency) and would bring "
         f"the total to "
-        f"{used.epsilon:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a "
+        f"{used.certified:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a "
         f"smaller delta"
     )
 

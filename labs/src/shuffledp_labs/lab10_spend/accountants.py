@@ -85,7 +85,7 @@ class SealedAccountant:
     def spent_epsilon(self, *arguments: object) -> float:
         """ε that is spent."""
         self._names(arguments, 0)
-        return self._strict.statement(POPULATION).spent.epsilon
+        return self._strict.statement(POPULATION).spent.certified
 
     def _reserve(self, ledger: Ledger, name: str) -> Reply:
         from shuffledp_accountant.ledger.charges import Reservation

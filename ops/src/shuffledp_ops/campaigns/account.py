@@ -54,7 +54,7 @@ class PopulationAccount:
         """
         costs = self.counted + (more or Counter())
         limit = self.limit if limit is None else limit
-        return spent_of_budget(costs, limit, self.delta, self.adjacency, self.composition).epsilon
+        return spent_of_budget(costs, limit, self.delta, self.adjacency, self.composition).certified
 
     def covers(self, more: Counter[Cost], limit: float | None = None) -> bool:
         """True if the ledger would accept all of these charges; arguments as of `spent_epsilon`."""

@@ -88,7 +88,7 @@ def price_question(
         together = spent_of_budget(
             {cost: times}, total, question.delta, account.adjacency, account.composition
         )
-        return together.epsilon <= total
+        return together.certified <= total
 
     largest_epsilon = largest(within, SMALLEST_EPSILON, total)
     if largest_epsilon is None:
