@@ -17,7 +17,7 @@ from simulated_round import SimulatedRound, without
 
 from shuffledp_client import cli
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import check_evidence
 from shuffledp_client.state import Kept, SubmissionStore
 from shuffledp_client.submission import prepare
@@ -78,8 +78,8 @@ def config(tmp_path: Path, deployment: Deployment) -> Path:
     return write_config(tmp_path / "user", deployment)
 
 
-def device(config: Path, clock: int = NOW) -> Device:
-    return Device(load_config(config, ClientConfig), QUICK, lambda: clock)
+def device(config: Path, clock: int = NOW) -> DeviceSteps:
+    return DeviceSteps(load_config(config, ClientConfig), QUICK, lambda: clock)
 
 
 @pytest.fixture
@@ -545,7 +545,7 @@ def test_the_command_line_writes_evidence_and_anybody_checks_it(
             ("evidence", "--config", str(config), "--out", str(out)),
         )
         async with simulated:
-            await Device(load_config(config, ClientConfig), QUICK).submit(3)
+            await DeviceSteps(load_config(config, ClientConfig), QUICK).submit(3)
             simulated.end()
             nothing = await asyncio.to_thread(run_cli, *export, "--yes")
             simulated.end(without(4))

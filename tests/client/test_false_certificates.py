@@ -17,7 +17,7 @@ from simulated_round import SimulatedRound
 
 from shuffledp_client.claims import check_claims
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.policy import Policy
 from shuffledp_client.transport import Backoff
 from shuffledp_client.verification import verify_round
@@ -89,14 +89,14 @@ async def test_a_device_refuses_a_certificate_for_no_noise_that_accountant_and_a
         assert simulated.calls == 0
 
 
-def a_device(folder: Path, deployment: Deployment) -> Device:
+def a_device(folder: Path, deployment: Deployment) -> DeviceSteps:
     write_client(folder / "keys", deployment, POPULATION)
     config = folder / "client.toml"
     config.write_text(
         f'keys = "keys"\nroster = "{deployment.roster_file}"\nroot_key = "{deployment.root_key}"\n'
         'state = "state"\n[policy]\nepsilon = 1.0\ndelta = 1e-6\nepsilon_corrupted = 1.0\n'
     )
-    return Device(
+    return DeviceSteps(
         load_config(config, ClientConfig),
         Backoff(attempts=1, first=0.01, longest=0.01),
         lambda: NOW,

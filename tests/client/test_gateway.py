@@ -28,7 +28,7 @@ from gateway_world import (
 from simulated_round import SimulatedRound
 from structlog.testing import capture_logs
 
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.gateway.app import Gateway, to_bytes
 from shuffledp_client.gateway.cli import roster_of
 from shuffledp_client.gateway.config import GatewayConfig
@@ -566,7 +566,7 @@ async def test_a_device_reads_how_long_a_gateway_asks_to_be_left_alone(
 ) -> None:
     said = answer(b"", "429 Too Many Requests", "text/plain", f"retry-after: {header}")
     async with liar(deployment, said) as elsewhere:
-        once = Device(
+        once = DeviceSteps(
             device_config(tmp_path / "user", deployment, address=elsewhere),
             backoff=Backoff(attempts=1),
         )

@@ -17,7 +17,7 @@ from commands import Shell
 from rounds_for_tests import small_plan
 
 from shuffledp_client.bundle import install, read_bundle, renew
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_core.documents.models import Credential, RoundPlan, Withdrawals
 from shuffledp_core.documents.signed import Signed, from_json, verify
 from shuffledp_core.errors import (
@@ -76,7 +76,7 @@ def test_a_client_is_enrolled_after_the_deployment_was_made_and_its_bundle_is_a_
     }
     assert {stat.S_IMODE(path.stat().st_mode) for path in (device, device / "keys")} == {0o700}
     config, roster = install(read_bundle(file), tmp_path / "fresh" / "device")
-    Device(config)
+    DeviceSteps(config)
     assert roster == deployment.roster
 
 
@@ -223,14 +223,14 @@ def test_a_device_gets_a_later_roster_and_tls_pair_and_keeps_all_else(
     file = deployment.folder / "clients" / "bob.bundle"
     old, phone = read_bundle(file), tmp_path / "phone"
     config, _ = install(old, phone)
-    Device(config)
+    DeviceSteps(config)
     before = {path: path.read_bytes() for path in phone.rglob("*") if path.is_file()}
     renewal.renew(deployment.folder, new_authority=True)
     assert shuffledp("keys", "bundle", "keys")[0] == 0
     assert {"alice.bundle", "bob.bundle", "carol.bundle"} <= clients(deployment)
     done = run_client("import", "--renew", str(file), str(phone))
     assert done.returncode == 0, done.stderr
-    Device(config)
+    DeviceSteps(config)
     changed = {path.name for path, data in before.items() if path.read_bytes() != data}
     assert changed == {"roster.json", "tls.pem", "tls-key.pem", "roster-seen"}
     assert tomllib.loads((phone / "client.toml").read_text())["policy"]["min_colluding"] == 1

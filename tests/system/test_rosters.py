@@ -15,7 +15,7 @@ from shuffledp_accountant.cli import serve
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.policy import Policy
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, StaleRosterError
@@ -80,7 +80,9 @@ def device(deployment: Deployment) -> None:
     policy = Policy(epsilon=1.0, delta=1e-6, epsilon_corrupted=10.0)
     keys, state = deployment.folder / "clients" / "alice", deployment.folder.parent / "alice"
     roster, root_key = deployment.roster_file, deployment.root_key
-    Device(ClientConfig(keys=keys, roster=roster, root_key=root_key, state=state, policy=policy))
+    DeviceSteps(
+        ClientConfig(keys=keys, roster=roster, root_key=root_key, state=state, policy=policy)
+    )
 
 
 EVERYBODY: list[Callable[[Deployment], None]] = [node, analyst, accountant, device]

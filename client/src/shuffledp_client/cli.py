@@ -19,7 +19,7 @@ from shuffledp_client.board import CheckedResult
 from shuffledp_client.bundle import CONFIG, install, read_bundle
 from shuffledp_client.bundle import renew as renew_device
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json, to_json
@@ -217,10 +217,10 @@ def _write_new(folder: Path, files: dict[str, bytes]) -> None:
         ) from error
 
 
-def _device(config: Path) -> Device:
+def _device(config: Path) -> DeviceSteps:
     loaded = load_config(config, ClientConfig)
     configure_logs(loaded.log_level)
-    return Device(loaded)
+    return DeviceSteps(loaded)
 
 
 def _parse_value(text: str) -> int:

@@ -48,7 +48,7 @@ class Submitted:
     repeated: bool
 
 
-class Device:
+class DeviceSteps:
     """A configured client. Methods raise the typed errors of the steps they run.
 
     `link` is how it reaches analyst and entry node; None: as the configuration says.

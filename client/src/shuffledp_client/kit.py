@@ -23,11 +23,11 @@ from typing import Final, Self
 import structlog
 
 from shuffledp_client.config import ClientConfig
-from shuffledp_client.device import Device as Steps
+from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_client.homes import home_of
-from shuffledp_client.noticing import Seen, pause
 from shuffledp_client.outcomes import Answered, Checked, Question, Standing
+from shuffledp_client.polling import AnnouncementMemory, poll_pause
 from shuffledp_client.transport import Backoff, announced
 from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.signed import to_json
@@ -69,7 +69,7 @@ class Device:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._steps = Steps(config, backoff, clock)
+        self._steps = DeviceSteps(config, backoff, clock)
         self._answering = asyncio.Lock()
         self._closed = False
         self._integers = RandomIntegers()
@@ -149,7 +149,7 @@ class Device:
         """
         loop = asyncio.get_running_loop()
         until = math.inf if seconds is None else loop.time() + seconds
-        seen, failures = Seen(), 0
+        seen, failures = AnnouncementMemory(), 0
         while True:
             candidate, answered = await self._newest()
             failures = 0 if answered else failures + 1
@@ -158,7 +158,7 @@ class Device:
                 and (question := self._acceptable(candidate, seen, refused)) is not None
             ):
                 yield question
-            rest = min(pause(poll_seconds, failures, self._integers), until - loop.time())
+            rest = min(poll_pause(poll_seconds, failures, self._integers), until - loop.time())
             async with aclosing(self._announced(rest)) as candidates:
                 async for data in candidates:
                     if (question := self._acceptable(data, seen, refused)) is not None:
@@ -285,15 +285,18 @@ class Device:
             return None, False
 
     def _acceptable(
-        self, data: bytes, seen: Seen, refused: Callable[[ClientPolicyRefusal], object] | None
+        self,
+        data: bytes,
+        seen: AnnouncementMemory,
+        refused: Callable[[ClientPolicyRefusal], object] | None,
     ) -> Question | None:
         """The question of an announcement, if it is one to answer now."""
-        if seen.before(data) and not self._unacknowledged(seen.round_of(data)):
+        if seen.add(data) and not self._unacknowledged(seen.round_of(data)):
             return None
         try:
             question = Question.of(self._steps.verified(data))
         except ClientPolicyRefusal as error:  # the last check: the manifest is genuine
-            if refused is not None and not seen.told(parse_announcement(data).manifest):
+            if refused is not None and not seen.add_manifest(parse_announcement(data).manifest):
                 refused(error)
             return None
         except SubmissionClosedError:  # by our clock: a round that is not open yet will be
@@ -302,12 +305,12 @@ class Device:
         except ShuffleDPError as error:  # anybody may have put it there
             structlog.get_logger().info("announcement passed over", reason=str(error))
             return None
-        seen.is_round(data, question.round_id)
+        seen.record_round(data, question.round_id)
         try:
             kept = self._steps.store.find(question.round_id)
         except RoundStateError:
             return None
-        told = seen.told(question.verified.announcement.manifest)
+        told = seen.add_manifest(question.verified.announcement.manifest)
         wanted = not told if kept is None else kept.receipt is None
         return question if wanted else None
 

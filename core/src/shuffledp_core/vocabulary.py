@@ -45,6 +45,12 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+PROTOCOL: Final = "shuffledp/v1"
+"""The protocol and its version, with which every signature, onion label and topic begins."""
+
+MIXPROOF_PROTOCOL: Final = "shuffledp/v2"
+"""The version of provable mixing, with which its signatures and hashes begin."""
+
 ROUND_ID: Final = re.compile(r"[0-9a-f]{32}")
 """Pattern of a whole round id: the 16 random bytes that the analyst drew, as hex digits."""
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.errors import ForeignDocumentError, MalformedDocumentError, SignatureError
+from shuffledp_core.vocabulary import PROTOCOL
 
 VERSION: Final = 1
 MAX_DOCUMENT_BYTES: Final = 4 * 2**20
@@ -161,7 +162,7 @@ def _machine_sized(digits: str) -> None:
 def _covered(label: str, body: str) -> bytes:
     # The label is signed too, and ended by a byte that no label has: a receipt can never pass for,
     # say, a manifest.
-    return b"shuffledp/v1/" + label.encode() + b"\x00" + body.encode()
+    return f"{PROTOCOL}/{label}\0{body}".encode()
 
 
 def _signature(text: str) -> bytes:

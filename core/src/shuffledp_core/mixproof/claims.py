@@ -33,8 +33,9 @@ from shuffledp_core.mixproof.proofs import (
 from shuffledp_core.mixproof.terms import MixTerms, split, verifies
 from shuffledp_core.mixproof.trees import root
 from shuffledp_core.sampling.randomness import RandomBytes
+from shuffledp_core.vocabulary import MIXPROOF_PROTOCOL
 
-_SIGNED: Final = b"shuffledp/v2/claim\x00"
+_SIGNED: Final = f"{MIXPROOF_PROTOCOL}/claim\0".encode()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Any, Final, NewType
 from shuffledp_core.errors import ConfigError, NotInstalledError, ProofError, UnansweredError
 from shuffledp_core.mixproof.vectors import first_failure
 from shuffledp_core.sampling.randomness import RandomBytes
+from shuffledp_core.vocabulary import MIXPROOF_PROTOCOL
 
 Element = NewType("Element", bytes)
 """32 bytes: the only encoding of an element that is not the identity.
@@ -33,7 +34,7 @@ Scalar = NewType("Scalar", bytes)
 """32 bytes, little endian, below the group's order."""
 
 WIDTH: Final = 32
-_LABEL: Final = b"shuffledp/v2/mix/"
+_LABEL: Final = f"{MIXPROOF_PROTOCOL}/mix/".encode()
 IDENTITY: Final = bytes(WIDTH)
 """How the neutral element is encoded; it is no `Element`."""
 

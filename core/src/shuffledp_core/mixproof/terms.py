@@ -17,11 +17,12 @@ from shuffledp_core.mixproof.batches import Elements
 from shuffledp_core.mixproof.group import WIDTH, Element, digested, element, number
 from shuffledp_core.mixproof.keys import Route
 from shuffledp_core.mixproof.proofs import PROOF_BYTES, knows_each
+from shuffledp_core.vocabulary import MIXPROOF_PROTOCOL
 
 TAG_BYTES: Final = 16
 """What a box adds to its content."""
 
-_SIGNED: Final = b"shuffledp/v2/mixing\x00"
+_SIGNED: Final = f"{MIXPROOF_PROTOCOL}/mixing\0".encode()
 
 # Every key comes from a fresh x and seals one box, so that a constant nonce never repeats under a
 # key.

@@ -11,13 +11,14 @@ from shuffledp_core.errors import BadBatchError, InvalidSubmissionError
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import DOES_NOT_OPEN, suite_named
 from shuffledp_core.sampling.randomness import RandomBytes, system_random
+from shuffledp_core.vocabulary import PROTOCOL
 
 
 def binding(round_id: str, position: int) -> bytes:
     """The `info` string that binds a layer to the node at `position` of round `round_id`."""
     # A layer taken to another round, or to another hop of this one, must not open there: its sender
     # would be linked.
-    return f"shuffledp/v1/onion/{round_id}/{position}".encode()
+    return f"{PROTOCOL}/onion/{round_id}/{position}".encode()
 
 
 def seal_envelope(

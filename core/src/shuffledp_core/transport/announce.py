@@ -20,6 +20,7 @@ import structlog
 from shuffledp_core.errors import BrokerError
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport.mqtt import Connection, Will, connected
+from shuffledp_core.vocabulary import PROTOCOL
 
 MAX_WAITING_BYTES: Final = 2**24
 MAX_WAITING: Final = 1000
@@ -56,17 +57,17 @@ class Pauses:
 
 def manifest_topic(deployment: str, round_id: str) -> str:
     """Topic of a round's retained announcement; "+" as round_id subscribes to all."""
-    return f"shuffledp/v1/{deployment}/rounds/{round_id}/manifest"
+    return f"{PROTOCOL}/{deployment}/rounds/{round_id}/manifest"
 
 
 def result_topic(deployment: str, round_id: str) -> str:
     """Topic of a round's retained, signed result."""
-    return f"shuffledp/v1/{deployment}/rounds/{round_id}/result"
+    return f"{PROTOCOL}/{deployment}/rounds/{round_id}/result"
 
 
 def status_topic(deployment: str, node: str) -> str:
     """Topic of a node's retained status; its last will says "offline"."""
-    return f"shuffledp/v1/{deployment}/nodes/{node}/status"
+    return f"{PROTOCOL}/{deployment}/nodes/{node}/status"
 
 
 class Announcer:

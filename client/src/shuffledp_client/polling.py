@@ -1,4 +1,4 @@
-"""Which announcements a device has looked at, and when it asks for more."""
+"""The announcements that a device has looked at, and the pause before it polls again."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.sampling.randomness import RandomIntegers
 
 LONGEST_PAUSE: Final = 900.0
-"""Longest pause in seconds while nobody answers."""
+"""Longest pause between polls, in seconds, while no party answers."""
 
 REMEMBERED: Final = 1000
-"""Announcements that are not looked at twice, and rounds that are not told of twice."""
+"""Number of announcements, and of manifests, that are remembered."""
 
 _STEPS: Final = 2**16
 
 
-class Seen:
-    """Announcements that were looked at, the latest thousand, each with its round once that is
-    known.
+class AnnouncementMemory:
+    """The latest thousand announcements that a device looked at, with their rounds once known.
 
-    And the manifests that somebody was told of: whoever passes an announcement on can write it in
+    It also holds the manifests of which the app was told: a relay can write one announcement in
     many ways.
     """
 
@@ -29,8 +28,8 @@ class Seen:
         self._rounds: dict[str, str | None] = {}
         self._told: dict[str, None] = {}
 
-    def before(self, data: bytes) -> bool:
-        """Whether these bytes were here before; from now on they were."""
+    def add(self, data: bytes) -> bool:
+        """Record these bytes; return True if they had been seen before."""
         key = digest(data)
         if key in self._rounds:
             return True
@@ -39,8 +38,8 @@ class Seen:
             del self._rounds[next(iter(self._rounds))]
         return False
 
-    def told(self, manifest: Signed) -> bool:
-        """Whether somebody was told of this genuine manifest before; from now on they were."""
+    def add_manifest(self, manifest: Signed) -> bool:
+        """Record that the app is told of this genuine manifest; return True if it was before."""
         key = document_digest(manifest)
         if key in self._told:
             return True
@@ -50,21 +49,20 @@ class Seen:
         return False
 
     def forget(self, data: bytes) -> None:
-        """These bytes are to be looked at again."""
+        """Remove these bytes, so that they are looked at again."""
         self._rounds.pop(digest(data), None)
 
-    def is_round(self, data: bytes, round_id: str) -> None:
-        """These bytes announce this round."""
+    def record_round(self, data: bytes, round_id: str) -> None:
+        """Record the round that these bytes announce."""
         self._rounds[digest(data)] = round_id
 
     def round_of(self, data: bytes) -> str | None:
-        """The round of these bytes, if it is known."""
+        """The round that these bytes announce, or None while it is unknown."""
         return self._rounds.get(digest(data))
 
 
-def pause(interval: float, failures: int, integers: RandomIntegers) -> float:
-    """Seconds until the next question: half to one and a half of `interval`, or after failures a
-    longer back-off.
+def poll_pause(interval: float, failures: int, integers: RandomIntegers) -> float:
+    """Seconds until the next poll: half to one and a half of `interval`, or longer after failures.
 
     Then the limit doubles with each failure up to a quarter of an hour, and the pause is uniform
     between 0 and it (full jitter): of a million devices that lost one gateway, none comes back in
