@@ -85,9 +85,7 @@ def test_an_honest_node_leaves_all_own_messages_in_place_with_probability_below_
     assert (
         2 * 8 * chance < check.chance <= 1e-9
     )  # at most two nodes without a log in each of eight rounds
-    assert (
-        f"all nine of {messages} in their places by chance has probability below 1e-18" in handout()
-    )
+    assert f"all nine of {messages} in their positions with probability below 1e-18" in handout()
     assert own == 9
 
 
