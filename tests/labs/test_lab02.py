@@ -115,9 +115,17 @@ def shares(board: instances.ShuffledBoard) -> tuple[float, float]:
 @pytest.mark.parametrize("number", range(6))
 def test_rounds_tell_nearly_always_or_hardly_at_all(number: int) -> None:
     own = draws(number)
-    for tells in (instances.telling_numbers(own), instances.telling_bits(own)):
+    for tells in (
+        instances.telling_numbers(own),
+        instances.telling_bits(own),
+        instances.telling_crowd_bits(own),
+    ):
         assert 1 - shares(tells)[1] < 1e-6
-    for silent in (instances.silent_numbers(own), instances.silent_bits(own)):
+    for silent in (
+        instances.silent_numbers(own),
+        instances.silent_bits(own),
+        instances.silent_few_bits(own),
+    ):
         assert shares(silent)[0] < 2 / 3
 
 
@@ -163,7 +171,7 @@ def test_the_numbers_of_the_texts() -> None:
     assert f"a record had {17 + 3 * 48} bytes" in instructor
     ratio = math.exp(-1)
     assert (
-        f"standard deviation of {math.sqrt(2 * 246 * ratio) / (1 - ratio):.0f} against"
+        f"standard deviation of {math.sqrt(2 * 1800 * ratio) / (1 - ratio):.0f} against"
         in instructor
     )
 
@@ -224,7 +232,9 @@ def test_a_round_that_tells_is_shown_with_the_number_that_tells() -> None:
     board = instances.telling_numbers(draws(6).child("numbers 0"))
     told = [
         instances.telling_numbers(draws(6).child(f"numbers {number}")).far for number in range(30)
-    ] + [instances.telling_bits(draws(6).child(f"bits {number}")).far for number in range(10)]
+    ]
+    makers = (instances.telling_bits, instances.telling_crowd_bits)
+    told += [makers[number % 2](draws(6).child(f"bits {number}")).far for number in range(10)]
     program = SimpleNamespace(call=lambda *_: told.pop(0))
     said = checks.check_far(SimpleNamespace(draws=draws(6), program=program))  # type: ignore[arg-type]
     assert f"{board.title}, largest number {max(board.board)}, the user held" in said

@@ -332,9 +332,8 @@ def check_far(attempt: CheckAttempt) -> str:
     boards = [
         instances.telling_numbers(attempt.draws.child(f"numbers {number}")) for number in range(30)
     ]
-    boards += [
-        instances.telling_bits(attempt.draws.child(f"bits {number}")) for number in range(10)
-    ]
+    makers = (instances.telling_bits, instances.telling_crowd_bits)
+    boards += [makers[number % 2](attempt.draws.child(f"bits {number}")) for number in range(10)]
     right, unsaid = dict.fromkeys(("numbers", "bits"), 0), 0
     for board in boards:
         verdict = _ask_far_user(attempt, board)
@@ -345,7 +344,7 @@ def check_far(attempt: CheckAttempt) -> str:
         raise CheckFailure(
             f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and "
             f"{right['bits']} of "
-            f"10 rounds of two users' bits, asked are {RIGHT:.0%} of all; you said None in "
+            f"10 rounds of bits, required are {RIGHT:.0%} of all; you said None in "
             f"{unsaid} of them, and each "
             "can tell; see the handout, step D"
         )
@@ -354,8 +353,8 @@ def check_far(attempt: CheckAttempt) -> str:
 
 def check_silence(attempt: CheckAttempt) -> str:
     """D-silence: None where the best rule would hardly be better than a coin."""
-    makers = (instances.silent_bits, instances.silent_numbers)
-    boards = [makers[number % 2](attempt.draws.child(f"silent {number}")) for number in range(10)]
+    makers = (instances.silent_bits, instances.silent_numbers, instances.silent_few_bits)
+    boards = [makers[number % 3](attempt.draws.child(f"silent {number}")) for number in range(10)]
     for board in boards:
         if _ask_far_user(attempt, board) is not None:
             raise CheckFailure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -156,8 +157,10 @@ class ShuffledBoard:
 
 
 CLEAR: Final = 44
-"""Far value times rate of the rounds that tell: a user's noise covers half the distance with e^-22.
-"""
+"""Far value times rate of numbers that tell: a user's noise covers half of it with e^-22."""
+
+PAIR_CLEAR: Final = 32
+"""Far value times rate of two users' bits that tell; smaller than in `silent_bits`."""
 
 
 def telling_numbers(draws: Draws) -> ShuffledBoard:
@@ -168,10 +171,16 @@ def telling_numbers(draws: Draws) -> ShuffledBoard:
 
 
 def telling_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of two users: too few to hide in."""
+    """Bits of two users: too few to hide in, although the far value is smaller than in a crowd."""
     rate = draws.choice(_RATES)
-    far = -(-CLEAR * rate.denominator // rate.numerator) + draws.below(10)
+    far = -(-PAIR_CLEAR * rate.denominator // rate.numerator) + draws.below(2)
     return _bits(draws, 2, far, rate)
+
+
+def telling_crowd_bits(draws: Draws) -> ShuffledBoard:
+    """Bits of a crowd, and a user who is too far out for its noise."""
+    rate, users = draws.choice(_RATES), 30 + draws.below(31)
+    return _bits(draws, users, math.ceil(14 * _deviation(users, rate)), rate)
 
 
 def silent_numbers(draws: Draws) -> ShuffledBoard:
@@ -181,9 +190,21 @@ def silent_numbers(draws: Draws) -> ShuffledBoard:
 
 
 def silent_bits(draws: Draws) -> ShuffledBoard:
-    """Bits of a crowd: a far value, and the noise of everybody around it."""
-    rate = draws.choice(_RATES)
-    return _bits(draws, 200 + draws.below(100), 10 * rate.denominator // rate.numerator, rate)
+    """Bits of a large crowd, whose noise hides even a far value that two users could not hide."""
+    rate, users = draws.choice(_RATES), 1750 + draws.below(100)
+    return _bits(draws, users, math.floor(0.6 * _deviation(users, rate)), rate)
+
+
+def silent_few_bits(draws: Draws) -> ShuffledBoard:
+    """Bits of a few users, and a far value within their noise."""
+    rate, users = draws.choice(_RATES), 3 + draws.below(4)
+    return _bits(draws, users, math.ceil(0.4 * _deviation(users, rate)), rate)
+
+
+def _deviation(users: int, rate: Fraction) -> float:
+    """Standard deviation of the sum of the users' noises."""
+    ratio = math.exp(-rate)
+    return math.sqrt(2 * users * ratio) / (1 - ratio)
 
 
 _RATES: Final = (Fraction(1, 2), Fraction(2, 3), Fraction(1))
