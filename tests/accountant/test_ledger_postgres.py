@@ -14,14 +14,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import pytest
+from accountant_world import PLAN, World, new_round
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from typer.testing import CliRunner
 
 from shuffledp_accountant.ledger.charges import (
     Account,
@@ -30,11 +33,15 @@ from shuffledp_accountant.ledger.charges import (
     Reservation,
     Settlement,
 )
-from shuffledp_accountant.ledger.ledger import Ledger
+from shuffledp_accountant.ledger.ledger import Entry, Ledger
 from shuffledp_accountant.ledger.schema import METADATA
+from shuffledp_accountant.ledger_app import ledger_app
+from shuffledp_accountant.service import open_accountant
+from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import LedgerAwayError, RoundStateError
 from shuffledp_core.mechanisms import KRRHistogram
 from shuffledp_core.privacy import Adjacency
+from shuffledp_ops.keys.pki import ACCOUNTANT
 from shuffledp_privacy.adaptive import spent_adaptively
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
@@ -47,7 +54,8 @@ COST = Cost(
 
 def _programs() -> Path | None:
     found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else []
+    # Links to the two programs may stand in a folder without the others.
+    folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((folder for folder in folders if (folder / "pg_ctl").exists()), None)
 
@@ -100,6 +108,33 @@ def url() -> Iterator[str]:
             yield f"postgresql://ledger@/postgres?host={folder}"
         finally:
             run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def restored_database(url: str, folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A database of its own, and a function whose second call brings back what the first saw."""
+    programs = _programs()
+    assert programs is not None
+    if not (programs / "pg_dump").exists():
+        pytest.skip("PostgreSQL's pg_dump is not installed beside its server")
+    socket_folder = url.split("host=")[1]
+    dump = folder / "ledger.dump"
+
+    def run(program: str, *arguments: str) -> None:
+        login = ["-h", socket_folder, "-U", "ledger"]
+        subprocess.run([str(programs / program), *login, *arguments], check=True)
+
+    def save_or_restore() -> None:
+        if dump.exists():
+            run("pg_restore", "--clean", "--exit-on-error", "-d", "restored", str(dump))
+        else:
+            run("pg_dump", "-Fc", "-f", str(dump), "restored")
+
+    run("createdb", "restored")
+    try:
+        yield url.replace("/postgres?", "/restored?"), save_or_restore
+    finally:
+        run("dropdb", "restored")
 
 
 def ask(round_id: str, plan: str = "{}") -> Reservation:
@@ -197,3 +232,44 @@ def test_a_frozen_server_is_away_within_a_bound_and_works_again_when_it_goes_on(
     assert ledger.reserve(first, sign) == stored
     assert len(ledger.entries("ice")) == 1
     ledger.close()
+
+
+async def test_a_restored_database_is_charged_again_from_certificates(
+    url: str, world: World, tmp_path: Path
+) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    plan = msgspec.structs.replace(PLAN, epsilon=0.3)
+    with restored_database(url, tmp_path) as (own_url, save_or_restore):
+        config = msgspec.structs.replace(world.config, ledger=own_url)
+
+        def certify(rounds: int) -> list[Entry]:
+            accountant, ledger = open_accountant(config, world.deployment.roster)
+            for round_id in [new_round() for _ in range(rounds)]:
+                data = accountant.certify(round_id, to_json(plan))
+                (documents / f"{round_id}.json").write_bytes(data)
+            entries = ledger.entries("demo")
+            ledger.close()
+            return entries
+
+        certify(1)
+        save_or_restore()
+        before = certify(2)
+        save_or_restore()
+        assert len(certify(0)) == 1
+        written = tmp_path / "accountant.toml"
+        written.write_text(
+            f'name = "{ACCOUNTANT}"\nkeys = "{config.keys}"\n'
+            f'roster = "{world.deployment.roster_file}"\n'
+            f'root_key = "{world.deployment.root_key}"\nlisten = "{config.listen}"\n'
+            f'state = "{config.state}"\nledger = "{own_url}"\n'
+            "[populations.demo]\nepsilon = 2.0\ndelta = 1e-6\n"
+        )
+        arguments = ["restore", "--config", str(written), str(documents)]
+        for again in (2, 0):
+            result = CliRunner().invoke(ledger_app, arguments)
+            assert (result.exit_code, result.output.count("charged again")) == (0, again)
+            assert "nothing is missing" in result.output
+        assert [(charge.round_id, charge.entry, charge.epsilon) for charge in certify(0)] == [
+            (charge.round_id, charge.entry, charge.epsilon) for charge in before
+        ]
