@@ -12,9 +12,12 @@ import socket
 import ssl
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import aiomqtt
 import hostile_broker as tricks
 import pytest
 from hostile_broker import DOCUMENT_TOPIC, STATUS, HostileBroker, Line, Trick, document, subscribed
@@ -88,24 +91,35 @@ def open_sockets() -> int:
     return sum("socket:" in str(entry.readlink()) for entry in descriptors)
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.01], ids=["at once", "slow thread"])
 async def test_a_connection_that_is_cancelled_at_any_step_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause: float
 ) -> None:
-    """No socket, task or file is left, nor an exception that nobody retrieves."""
+    """No socket, task or file is left, nor an exception that nobody retrieves.
+
+    The library's thread may pause between opening its socket and asking for it to be written to.
+    """
+    opened = aiomqtt.Client._on_socket_open
+
+    def open_and_pause(client: aiomqtt.Client, *arguments: Any) -> None:
+        opened(client, *arguments)
+        time.sleep(pause)
+
+    monkeypatch.setattr(aiomqtt.Client, "_on_socket_open", open_and_pause)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     async with HostileBroker([]) as broker:
         loop = asyncio.get_running_loop()
         unhandled = list[object]()
 
         def note(_: object, context: dict[str, object]) -> None:
-            # aiomqtt registers its socket from a thread of its own. If the guard has refused the
-            # client by then, the socket is closed, and asyncio reports that nothing was registered.
-            if "file descriptor" not in str(context.get("exception")):
-                unhandled.append(context)
+            unhandled.append(context)
 
         loop.set_exception_handler(note)
         before = open_sockets()
-        for steps in range(150):
+        steps = 0
+        # On a busy machine more turns of the event loop pass before the status is published.
+        while steps < 150 or STATUS not in broker.published:
+            steps += 1 + steps // 150 * 15
             announcer = Announcer.with_status(broker.config, STATUS, pauses=Pauses(0, 0))
             announcing = asyncio.ensure_future(announcer.run())
             for _ in range(steps):
@@ -116,9 +130,6 @@ async def test_a_connection_that_is_cancelled_at_any_step_leaves_nothing_behind(
             await only_this_task_is_left()
             assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - an empty folder
         gc.collect()
-        assert STATUS in broker.published, (
-            "the last connections were cancelled after they had published"
-        )
         assert open_sockets() == before
         assert unhandled == []
 

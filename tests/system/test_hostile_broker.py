@@ -32,9 +32,11 @@ from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport import announce, broker_guard
 from shuffledp_core.transport.announce import Announcer, Pauses, listening, manifest_topic
 
-GROWTH = 64 * 2**20
-"""Bytes that a broker may make a publisher's memory grow by: copies of its 8 MiB document, and what
-allocators keep.
+GROWTH = 56 * 2**20
+"""Bytes that a broker may make a publisher's memory grow by.
+
+A document has 8 MiB: 39.6 MiB were measured in three runs, 51 MiB in an earlier one. One collected
+packet of 256 MiB or an unbounded queue would take far more.
 """
 
 TAKEN = 16 * 2**20
@@ -178,9 +180,9 @@ AGAINST_LISTENERS: dict[str, Trick] = {
 async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick: Trick) -> None:
     """Each is consumed slowly, as by a device that verifies it.
 
-    The limit of ten seconds is for a busy machine.
+    The limit of a minute is for a busy machine.
     """
-    async with HostileBroker([trick]) as broker, asyncio.timeout(10):
+    async with HostileBroker([trick]) as broker, asyncio.timeout(60):
         began, found = time.monotonic(), 0
         async for payload in announced(broker.config, "demo", None, 0.5):
             assert len(payload) < broker_guard.MAX_PUBLISH_BYTES
@@ -202,7 +204,7 @@ async def drops_of_a_handshake(line: Line) -> None:
 async def test_a_device_is_done_with_a_broker_whose_handshake_never_ends() -> None:
     """Done means that the device's process could end, too: no thread is left that waits for the
     broker."""
-    async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(10):
+    async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(60):
         secret = msgspec.structs.replace(broker.config, tls=True)
         assert [found async for found in announced(secret, "demo", None, 0.5)] == []
         assert not [

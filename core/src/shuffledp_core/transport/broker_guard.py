@@ -136,8 +136,11 @@ class BrokerGuard:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the client until a side hangs up or breaks a limit, or `stop` is called."""
+        # aiomqtt registers its socket with the event loop from a thread, and sends CONNECT only
+        # afterwards. A refusal before CONNECT would close a socket that is still to be registered.
+        connect = await reader.read(1)
         pumps = [
-            asyncio.ensure_future(self._forward_requests(reader)),
+            asyncio.ensure_future(self._forward_requests(connect, reader)),
             asyncio.ensure_future(self._forward_answers(writer)),
             asyncio.ensure_future(self._stopped.wait()),
         ]
@@ -159,10 +162,13 @@ class BrokerGuard:
             await self._opened.wait()
             writer.close()
 
-    async def _forward_requests(self, client: asyncio.StreamReader) -> None:
-        """Pass the client's packets on and note their answers; withhold DISCONNECT (see `mqtt`)."""
+    async def _forward_requests(self, first: bytes, client: asyncio.StreamReader) -> None:
+        """Pass the client's packets on and note their answers; withhold DISCONNECT (see `mqtt`).
+
+        `first` is the first byte of the first packet, empty if the client has hung up.
+        """
         with contextlib.suppress(asyncio.IncompleteReadError):
-            while (first := await client.readexactly(1))[0] >> 4 != _DISCONNECT:
+            while first and first[0] >> 4 != _DISCONNECT:
                 encoded, length = await _read_length(client, _MAX_REQUEST_BYTES)
                 piece = await client.readexactly(min(length, _PIECE_BYTES))
                 self._answers.add(_answer(first[0], piece))
@@ -173,6 +179,7 @@ class BrokerGuard:
                         piece = await client.readexactly(min(length, _PIECE_BYTES))
                         self._to_broker.write(piece)
                         await self._to_broker.drain()
+                first = await client.read(1)
 
     async def _forward_answers(self, client: asyncio.StreamWriter) -> None:
         """Pass the broker's packets on, at the permitted rate; raise on any that is forbidden."""
