@@ -325,10 +325,10 @@ async def test_a_next_hop_that_takes_the_batch_and_never_answers_fails_the_round
 async def test_an_abandoned_round_loses_its_key(running: World) -> None:
     opened, prepared = await running.open(), await running.prepare_all(running.round())
     node = running.running["node-2"].node
-    await node.give_up_abandoned(1000)
+    await node.abandon_overdue_rounds(1000)
     assert (await running.status("node-2", opened.round_id)).phase == node_pb2.ROUND_PHASE_OPEN
     running.ahead = 4_000_000
-    await node.give_up_abandoned(1000)
+    await node.abandon_overdue_rounds(1000)
     for round_ in (opened, prepared):
         assert (await running.ended("node-2", round_.round_id)).error == "ExpiredDocumentError"
         assert not (

@@ -66,7 +66,7 @@ async def deleted(world: World, round_: MixproofRound) -> None:
 
 async def past_its_time(world: World, _: MixproofRound) -> None:
     world.ahead = 10**9
-    await world.running["node-1"].node.give_up_abandoned(0)
+    await world.running["node-1"].node.abandon_overdue_rounds(0)
 
 
 async def not_asked_again(_: World, __: MixproofRound) -> None:

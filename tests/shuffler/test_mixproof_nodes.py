@@ -336,7 +336,7 @@ async def test_a_deleted_round_and_one_past_its_time_answer_nothing(world: World
     accusation = await round_.accusation("node-2")
     await world.ended("node-1", round_.round.round_id)
     world.ahead = 10**9
-    await world.running["node-1"].node.give_up_abandoned(0)
+    await world.running["node-1"].node.abandon_overdue_rounds(0)
     with pytest.raises(RoundStateError, match="are erased"):
         await round_.transcript(accusation)
     await world.delete("node-2", round_.round.round_id)
@@ -376,9 +376,9 @@ async def test_what_cannot_be_erased_is_erased_at_the_next_sweep(
 
     with monkeypatch.context() as worn:
         worn.setattr(RoundFolder, "erase_consumed", refused)
-        await node.give_up_abandoned(0)
+        await node.abandon_overdue_rounds(0)
     assert (folder / "key").exists()
-    await node.give_up_abandoned(0)
+    await node.abandon_overdue_rounds(0)
     assert not {path.name for path in folder.iterdir()} & {"key", "order", "outgoing", "envelopes"}
 
 

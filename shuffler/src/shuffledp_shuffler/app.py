@@ -26,8 +26,9 @@ from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.inventory import Inventory
 from shuffledp_shuffler.metrics import NodeMetrics
-from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.peeling import PeelPool
+from shuffledp_shuffler.registry import NodeServices
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer
 from shuffledp_shuffler.store import Store

@@ -30,7 +30,8 @@ from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_labs.errors import StudentFault
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.registry import NodeServices
 from shuffledp_shuffler.work import RoundPipeline
 
 

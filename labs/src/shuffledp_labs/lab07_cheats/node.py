@@ -14,7 +14,8 @@ from shuffledp_core.documents.models import BatchHeader
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_labs.lab07_cheats.asking import ask
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.registry import NodeServices
 
 SYMBOL: Final = 1
 """The adversary wants a larger sum."""

@@ -30,7 +30,8 @@ from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.transport.receiving import Chunks
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.node import MixNode, NodeServices
+from shuffledp_shuffler.node import MixNode
+from shuffledp_shuffler.registry import NodeServices
 from shuffledp_shuffler.work import RoundPipeline
 
 RANDOM: Final = "random "
@@ -186,7 +187,7 @@ class LyingNode(MixNode):
 
     def _submissions_for(self, live: LiveRound, credential: bytes) -> Submissions:
         """When ordered to, admits one user, and then only accomplices."""
-        honest = self._parts.submissions
+        honest = self._services.submissions
         if self._orders.order != CROWD or live.require_terms().mixing is not None:
             return honest
         if self._is_accomplice(Signed.from_bytes(credential), honest.roster):
@@ -202,7 +203,7 @@ class LyingNode(MixNode):
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
         """See `MixNode.answer`; when ordered to, something else than the truth."""
-        honest, work = await super().answer(round_id, chunks), self._parts.work
+        honest, work = await super().answer(round_id, chunks), self._services.work
         cheat = work.cheats.get(round_id) if isinstance(work, TamperingWork) else None
         return honest if cheat is None else await in_thread(cheat.answer, honest)
 

@@ -1,0 +1,113 @@
+"""The rounds that a mix node has in memory, and those whose files are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shuffledp_core.documents.models import Roster
+from shuffledp_core.errors import NodeFault, UnknownRoundError
+from shuffledp_core.runtime.keys import Identity
+from shuffledp_shuffler.checks import check_round_id
+from shuffledp_shuffler.intake import Batches, Submissions
+from shuffledp_shuffler.live import LiveRound
+from shuffledp_shuffler.metrics import NodeMetrics
+from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.work import RoundPipeline
+
+
+@dataclass(frozen=True)
+class NodeServices:
+    """Components of a node. `clock` gives milliseconds since 1970.
+
+    `away_seconds`: a state folder that was idle for longer may be a restored backup.
+    `foreign`: the node runs an experiment's code instead of ours.
+    """
+
+    identity: Identity
+    roster: Roster
+    store: Store
+    work: RoundPipeline
+    submissions: Submissions
+    batches: Batches
+    clock: Callable[[], int]
+    metrics: NodeMetrics
+    away_seconds: float
+    foreign: bool = False
+
+    @property
+    def corrupt(self) -> bool:
+        """True if the node must declare itself corrupt: it logs what it learns, or its behaviour is
+        unknown.
+        """
+        return self.foreign or self.work.corruption is not None
+
+
+class RoundRegistry:
+    """The rounds of one node by their ids.
+
+    `lock` is held while a round is added or removed. `started` is when the node was started,
+    milliseconds since 1970: every round it took part in since then is here or on disk.
+    """
+
+    def __init__(self, started: int) -> None:
+        self.lock = asyncio.Lock()
+        self.started = started
+        self._rounds: dict[str, LiveRound] = {}
+        self._damaged: dict[str, NodeFault] = {}
+
+    def all(self) -> list[LiveRound]:
+        """All rounds, in no particular order. Safe from any thread."""
+        return list(self._rounds.values())
+
+    def find(self, round_id: str) -> LiveRound | None:
+        """The round; None for an unknown or damaged one."""
+        return self._rounds.get(round_id)
+
+    def get(self, round_id: str) -> LiveRound:
+        """The round; `UnknownRoundError` for an unknown one, `NodeFault` for a damaged one."""
+        live = self._rounds.get(round_id)
+        if live is not None:
+            return live
+        if round_id in self._damaged:
+            raise self._damaged[round_id]
+        raise UnknownRoundError(
+            f"round {check_round_id(round_id)} is not known here: never prepared, or deleted"
+        )
+
+    def __contains__(self, round_id: str) -> bool:
+        """True for a round that is known here, damaged or not."""
+        return round_id in self._rounds or round_id in self._damaged
+
+    def is_damaged(self, round_id: str) -> bool:
+        """True if the round's files cannot be read."""
+        return round_id in self._damaged
+
+    def add(self, live: LiveRound) -> None:
+        """Adds a round."""
+        self._rounds[live.record.round_id] = live
+
+    def add_damaged(self, round_id: str, error: NodeFault) -> None:
+        """Adds a round whose files cannot be read; `get` raises `error`."""
+        self._damaged[round_id] = error
+
+    def remove(self, round_id: str) -> None:
+        """Removes a round, if it is there."""
+        self._rounds.pop(round_id, None)
+        self._damaged.pop(round_id, None)
+
+    def start_work(self, live: LiveRound, pipeline: RoundPipeline) -> None:
+        """Starts to mix and relay a round, unless that is under way or the round is deleted."""
+        # At most one job a round: two at a time would write two orders into one file.
+        if live.job is None and not live.deleted:
+            self.forget_hops(live)
+            live.job = asyncio.create_task(pipeline.run(live))
+
+    def forget_hops(self, but: LiveRound) -> None:
+        """Erases the hops that other rounds keep for their next inquiries, to free memory for this
+        one.
+        """
+        for live in self._rounds.values():
+            if live is not but:
+                live.forget_hop()
