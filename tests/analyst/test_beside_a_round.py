@@ -19,9 +19,12 @@ async def test_a_node_that_accuses_records_of_a_plain_round_ends_it(world: World
     )
 
 
-@pytest.mark.parametrize("method", ["_trace", "_mixing"])
+@pytest.mark.parametrize(
+    "function",
+    ["shuffledp_analyst.watching._trace", "shuffledp_analyst.running.RunningRound.mixing"],
+)
 async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, method: str
+    world: World, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     """Also in what runs beside the round, which would wait for its deadline, and then say something
     else."""
@@ -30,8 +33,10 @@ async def test_a_failure_that_nobody_foresaw_ends_the_round_at_once(
         raise ZeroDivisionError
 
     world.last.faults.add("accuses")
-    monkeypatch.setattr(RunningRound, "_require_provable", lambda _self, _name: None)
-    monkeypatch.setattr(RunningRound, method, failing)
+    monkeypatch.setattr(
+        "shuffledp_analyst.watching._require_provable", lambda _running, _name: None
+    )
+    monkeypatch.setattr(function, failing)
     async with asyncio.timeout(50):  # below the round's own deadline
         result = await world.ended(await world.open())
     assert (result.error, "ZeroDivisionError" in (result.reason or "")) == ("RoundFailed", True)

@@ -161,7 +161,7 @@ async def test_a_round_is_given_up_on_a_full_disk_and_ends_when_there_is_room(
             await world.abort(NAMED)
         small_disk.make_room()
         result = await world.ended(NAMED)
-    assert "given up by the operator" in str(result.reason)
+    assert "aborted by the operator" in str(result.reason)
     assert world.accountant.ledger == {NAMED: "released"}
 
 

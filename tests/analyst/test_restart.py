@@ -18,7 +18,7 @@ from analyst_world import World, plan
 from shuffledp_analyst.app import assemble
 from shuffledp_analyst.cli import main
 from shuffledp_analyst.records import Records
-from shuffledp_analyst.running import MAX_ATTEMPTS
+from shuffledp_analyst.stages import MAX_ATTEMPTS
 from shuffledp_core import errors
 from shuffledp_core.documents.models import Announcement, Manifest
 from shuffledp_core.documents.signed import MAX_DOCUMENT_BYTES, Signed, from_json
@@ -100,7 +100,7 @@ async def test_a_batch_that_no_process_survives_is_given_up_in_the_end(world: Wo
     await deliver_late(world, round_id)
     result = await world.ended(round_id)
     assert (result.outcome, result.error) == ("failed", "RoundFailed")
-    assert "3 times while it decoded" in str(result.reason)
+    assert "3 times while decoding" in str(result.reason)
 
 
 async def written(path: Path) -> None:

@@ -273,7 +273,7 @@ def test_a_database_that_is_away_when_a_round_is_given_up_gives_the_budget_back_
     driver.submit(5)
     with system.down("ledger"):
         driver.ask("abort")
-        assert "given up by the operator" in driver.ask("finish")["reason"]
+        assert "aborted by the operator" in driver.ask("finish")["reason"]
     until(lambda: system.charges(round_id) == ["released"], "the charge is released")
 
 

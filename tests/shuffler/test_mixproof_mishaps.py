@@ -277,8 +277,7 @@ async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_be
         route=tuple(world.names), mix=Mix.VERIFIED,
     )  # fmt: skip
     running = RunningRound(SimpleNamespace(peers=None, config=config), manifest.round_id, plan)  # type: ignore[arg-type]
-    running._manifest = signed, manifest
-    running._opened(manifest)
+    running.adopt_manifest(signed, manifest)
     running.round.end_submissions()
 
     async def nothing() -> AsyncIterator[batch_pb2.AddBatchRequest]:
@@ -293,4 +292,4 @@ async def test_a_history_that_is_longer_than_the_analyst_reads_ends_the_round_be
         await running.deliver(
             world.deployment.identity_of("node-2").sign(header), header, nothing()
         )
-    assert isinstance(running._failure.result(), PolicyRefusal)
+    assert isinstance(running.failure.result(), PolicyRefusal)

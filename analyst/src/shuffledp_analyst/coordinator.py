@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import structlog
 
+from shuffledp_analyst.announcing import resume_round
 from shuffledp_analyst.disk import typed_disk_errors
 from shuffledp_analyst.ending import AnalystServices, end_failed, end_published
+from shuffledp_analyst.lifetime import run_round
 from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
 from shuffledp_analyst.opening import read_plan
@@ -127,7 +129,7 @@ class Coordinator:
         self._log.warning("interrupted round", round=round_id)
         running = RunningRound(services, round_id, plan)
         try:
-            running.resume()
+            resume_round(running)
         except ShuffleDPError as error:
             self._progress[round_id] = progress
             refused = RoundFailed(
@@ -137,7 +139,7 @@ class Coordinator:
             return end_failed(services, round_id, plan.route, refused, progress)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
-        return running.run()
+        return run_round(running)
 
     def _result(self, round_id: str) -> Result:
         signed = Signed.from_bytes(self._services.records.result(round_id))
@@ -173,7 +175,7 @@ class Coordinator:
         running = RunningRound(self._services, round_id, checked)
         self._rounds[round_id] = self._newest = running
         self._progress[round_id] = running.progress
-        self._start(round_id, running.run())
+        self._start(round_id, run_round(running))
         try:
             # Shielded: an operator who hangs up must not cancel the future that the round itself
             # will set.

@@ -1,0 +1,126 @@
+"""Opening of a round: its plan is certified, its nodes are prepared, and it is announced.
+
+Also resumes a round that an earlier process announced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from shuffledp_analyst.disk import typed_disk_errors
+from shuffledp_analyst.mixproof import check_route_keys
+from shuffledp_analyst.opening import (
+    check_corrupt,
+    check_countersignature,
+    check_plan_certificate,
+    check_round_key,
+    make_manifest,
+)
+from shuffledp_analyst.progress import ACCEPTING, Event
+from shuffledp_analyst.running import RunningRound
+from shuffledp_core.documents.models import Announcement, BatchHeader, Certificate, Manifest
+from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
+from shuffledp_core.runtime.keys import verify_from
+from shuffledp_core.transport.announce import manifest_topic
+
+
+async def open_round(running: RunningRound) -> bytes:
+    """Opens a planned round and returns its announcement; steps of docs/protocol.md, "Opening"."""
+    services, plan, round_id = running.services, running.round.plan, running.round_id
+    signed = await services.peers.certify(round_id, plan)  # 2
+    # Only now: certifying may take long, and must not shorten the time for submissions.
+    opens_at = services.clock()
+    closes_at = opens_at + round(plan.open_seconds * 1000)
+    certificate = check_plan_certificate(
+        signed, services.peers.accountant, services.deployment, round_id, plan, closes_at
+    )
+    running.certificate = signed, certificate
+    keys = await _prepare_nodes(running)  # 3
+    check_route_keys(certificate, signed, keys)
+    corrupt = check_corrupt(keys, plan)  # 5, before a manifest names such a node
+    if corrupt:
+        running.log.warning("corrupt nodes on the route, as the plan allows", nodes=corrupt)
+    manifest = make_manifest(
+        services.deployment, certificate, signed, keys, plan, (opens_at, closes_at)
+    )
+    signed_manifest = services.identity.sign(manifest)  # 4: its keys are all verified
+    countersignatures = await asyncio.gather(
+        *(_countersign(running, name, signed_manifest) for name in plan.route)
+    )
+    announcement = to_json(
+        Announcement(manifest=signed_manifest, countersignatures=tuple(countersignatures))
+    )
+    with typed_disk_errors():
+        # Before it is published: devices may submit at once.
+        services.records.keep_announcement(round_id, announcement)
+    running.adopt_manifest(signed_manifest, manifest)
+    services.publish(manifest_topic(services.deployment, round_id), announcement)
+    running.progress.report(Event(ACCEPTING, total=plan.max_reports))
+    running.log.info("round open", route=plan.route)
+    return announcement
+
+
+async def _prepare_nodes(running: RunningRound) -> list[Signed]:
+    positions = list(enumerate(running.round.plan.route, 1))
+    if not running.certified()[1].verified:
+        return await asyncio.gather(
+            *(_prepare_node(running, name, position) for position, name in positions)
+        )
+    keys: list[Signed] = []
+    # In turn: the keys of each node rest on those of all nodes before it, which it checks.
+    for position, name in positions:
+        keys.append(await _prepare_node(running, name, position, tuple(keys)))
+    return keys
+
+
+async def _prepare_node(
+    running: RunningRound, name: str, position: int, before: tuple[Signed, ...] = ()
+) -> Signed:
+    peers, suite = running.services.peers, running.round.plan.suite
+    signed = running.certified()[0]
+    key = await peers.prepare(name, position, signed, suite, before)
+    check_round_key(key, peers.node(name), position, suite, signed, running.round_id)
+    return key
+
+
+async def _countersign(running: RunningRound, name: str, manifest: Signed) -> Signed:
+    peers = running.services.peers
+    countersignature = await peers.set_manifest(name, manifest)
+    check_countersignature(countersignature, peers.node(name), manifest, running.round_id)
+    return countersignature
+
+
+def resume_round(running: RunningRound) -> None:
+    """Resumes a round that an earlier process announced, where its records leave it.
+
+    Nodes and accountant are asked again: closing, statuses, headers and the settlement are
+    idempotent, and the batch lies verified on the disk.
+
+    1. The announcement is our own, its certificate the accountant's.
+    2. Until the entry node may have been told to close, submissions stay open until their closing
+       time.
+    3. A batch that was complete is the last node's.
+
+    Raises:
+        UnknownRoundError: the round was never announced.
+        DocumentError: step 1 or 3, the files are not what was written.
+    """
+    services, round_id = running.services, running.round_id
+    data = services.records.announcement(round_id)  # 1
+    announced = from_json(data, Announcement).manifest
+    manifest = verify(announced, Manifest, services.identity.name, services.identity.public_key)
+    certificate = verify_from(services.peers.accountant, manifest.certificate, Certificate)
+    running.certificate = manifest.certificate, certificate
+    running.adopt_manifest(announced, manifest)
+    running.opened.set_result(data)
+    running.progress.report(Event(ACCEPTING, total=running.round.plan.max_reports))
+    if not services.records.is_closing(round_id):  # 2
+        # Announced again: the earlier process may have died before the broker had it.
+        services.publish(manifest_topic(services.deployment, round_id), data)
+        return
+    running.round.end_submissions()
+    header = services.records.batch_header(round_id)  # 3
+    if header is not None:
+        last = services.peers.node(running.round.plan.route[-1])
+        running.round.delivered(verify_from(last, header, BatchHeader))
+        running.delivered.set()

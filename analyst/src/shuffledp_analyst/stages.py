@@ -1,0 +1,232 @@
+"""The stages of an open round: submissions, batch, decoding, settlement, publication."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from shuffledp_analyst.disk import write_when_room
+from shuffledp_analyst.metrics import PUBLISHED
+from shuffledp_analyst.opening import check_final_certificate
+from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, Event
+from shuffledp_analyst.round import Stage
+from shuffledp_analyst.running import RunningRound
+from shuffledp_core.answering.decoding import Bytes, decode
+from shuffledp_core.answering.estimation import estimate
+from shuffledp_core.documents.digests import digest
+from shuffledp_core.documents.headers import check_headers
+from shuffledp_core.documents.losses import Losses
+from shuffledp_core.documents.models import BatchHeader, HistoryDigest, Result
+from shuffledp_core.errors import CountMismatchError, RoundFailed, UnreachableError
+from shuffledp_core.onion.geometry import Geometry
+from shuffledp_core.runtime.tasks import in_thread
+from shuffledp_core.vocabulary import Outcome
+
+MAX_ATTEMPTS: Final = 3
+"""Number of processes that try to decode a batch when none of them survives it."""
+
+
+async def accept_submissions(running: RunningRound) -> None:
+    """Waits for the closing time, then closes submissions at the entry node."""
+    services, plan = running.services, running.round.plan
+    started = time.monotonic()
+    if running.round.stage is Stage.OPEN:
+        await _await_closing_time(running)
+        # Before the call, whose answer a crash may lose: the entry node may then have closed, and
+        # sent its batch.
+        await running.write(services.records.mark_closing, running.round_id)
+        running.round.end_submissions()
+    accepted = await services.peers.persistently(
+        lambda: services.peers.close(plan.route[0], running.round_id)
+    )
+    running.round.closed(accepted)
+    services.withdraw(running.round_id)
+    seconds = time.monotonic() - started
+    running.progress.report(
+        Event(ACCEPTING, done=accepted, total=plan.max_reports, seconds=seconds)
+    )
+    running.log.info("submissions closed", accepted=accepted)
+
+
+async def _await_closing_time(running: RunningRound) -> None:
+    left = (running.announced()[1].closes_at - running.services.clock()) / 1000
+    try:
+        await asyncio.wait_for(running.close_now.wait(), max(left, 0.0))
+    except TimeoutError:
+        running.log.info("closing time")
+
+
+async def await_batch(running: RunningRound) -> float:
+    """Waits until the batch is delivered; returns the deadline of mixing, in the loop's time."""
+    services = running.services
+    seconds = services.config.mix_timeout_seconds
+    # From the disk: a round that kills this process repeatedly before it has its batch ends at some
+    # time.
+    now = services.clock()
+    closed_at = await running.write(services.records.closed_at, running.round_id, now)
+    left = seconds - max(0, now - closed_at) / 1000
+    # Perhaps delivered to an earlier process: the nodes need time to report again that they are
+    # done.
+    if running.delivered.is_set():
+        left = max(left, services.config.recovery_seconds)
+    deadline = asyncio.get_running_loop().time() + left
+    try:
+        async with asyncio.timeout_at(deadline):
+            await running.delivered.wait()
+    except TimeoutError as error:
+        raise UnreachableError(
+            f"the last node, {running.round.plan.route[-1]}, delivered nothing within {seconds} s "
+            "of the close; look at the nodes' status, or raise mix_timeout_seconds"
+        ) from error
+    return deadline
+
+
+async def await_headers(running: RunningRound, deadline: float) -> None:
+    """Waits until every node has reported the header of the batch it relayed."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await running.relayed.wait()
+    except TimeoutError as error:
+        missing = [name for name in running.round.plan.route if name not in running.headers]
+        seconds = running.services.config.mix_timeout_seconds
+        raise UnreachableError(
+            f"{', '.join(missing)}: not done within {seconds} s of the close, though the batch has "
+            "arrived; look at the nodes' status, or raise mix_timeout_seconds"
+        ) from error
+
+
+async def decode_batch(running: RunningRound) -> Result:
+    """Decodes the delivered batch and estimates the answer; returns the result, not yet settled."""
+    services, plan = running.services, running.round.plan
+    started = time.monotonic()
+    batch = running.round.decoding()[1]
+    # Counted on disk before decoding begins: an out-of-memory kill leaves no other chance.
+    attempts = await running.write(services.records.count_attempt, running.round_id)
+    if attempts > MAX_ATTEMPTS:
+        raise RoundFailed(
+            f"the analyst crashed {MAX_ATTEMPTS} times while decoding this batch; it may be out of "
+            "memory: raise its memory limit, then open a new round"
+        )
+    signed, certificate = running.certified()
+    mechanism = certificate.mechanism
+    geometry = Geometry.of(mechanism, plan.suite, len(plan.route), plan.mix)
+    running.progress.report(Event(DECODING, total=batch.records))
+    packed, board_digest, history, accepted = await _board(running, batch)
+    board = await asyncio.to_thread(
+        decode,
+        packed,
+        geometry,
+        mechanism.alphabet,
+        accepted,
+        batch.dropped,
+        mechanism.counts_of,
+    )
+    answer = await asyncio.to_thread(
+        estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid
+    )
+    if batch.dropped or board.invalid:
+        running.log.warning(
+            "messages lost",
+            dropped=batch.dropped,
+            outside_alphabet=board.outside,
+            repeated_tags=board.repeated,
+        )
+    services.records.forget_attempts(running.round_id)
+    seconds = time.monotonic() - started
+    running.progress.report(Event(DECODING, "", board.messages, board.messages, seconds))
+    services.metrics.messages.inc(board.messages)
+    return Result(
+        deployment=services.deployment,
+        round_id=running.round_id,
+        outcome=Outcome.PUBLISHED,
+        accepted=accepted,
+        messages=board.messages,
+        board_digest=board_digest,
+        estimate=answer,
+        plan_certificate=signed,
+        dropped=batch.dropped,
+        outside_alphabet=board.outside,
+        repeated_tags=board.repeated,
+        history=history,
+    )
+
+
+async def _board(
+    running: RunningRound, batch: BatchHeader
+) -> tuple[Bytes, str, HistoryDigest | msgspec.UnsetType, int]:
+    """The board, its digest, in a verified round that of its history, and the number of reports.
+
+    In a verified round the batch is decrypted first, and users whose messages fail to decrypt are
+    left out.
+    """
+    services = running.services
+    path = services.records.batch(running.round_id)
+    if not running.certified()[1].verified:
+        packed = np.memmap(path, dtype=np.uint8, mode="r")
+        return packed, batch.digest, msgspec.UNSET, batch.users
+    data = await in_thread(path.read_bytes)
+    opened = await running.mixing().open(batch, data, services.identity)
+    await running.write(
+        services.records.keep_opened, running.round_id, opened.board, opened.history
+    )
+    history = HistoryDigest(digest=digest(opened.history), length=len(opened.history))
+    return opened.board, digest(opened.board), history, opened.users
+
+
+async def settle(running: RunningRound, draft: Result) -> Result:
+    """Checks all headers, has the accountant settle the round, and adds its final certificate."""
+    peers, round_id = running.services.peers, running.round_id
+    started = time.monotonic()
+    running.round.certifying()
+    running.progress.report(Event(CERTIFYING, total=1))
+    certificate = running.certified()[1]
+    losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
+    route = running.round.plan.route
+    headers = [running.headers[name] for name in route]
+    nodes = [peers.node(name) for name in route]
+    # The accountant checks the same; here the last node's own batch is known, and its header is
+    # compared with it.
+    dropped = check_headers(
+        headers,
+        nodes,
+        round_id,
+        certificate.mechanism.messages_per_user,
+        draft.accepted,
+        excluding=certificate.verified,
+    )
+    if dropped != losses.dropped:
+        raise CountMismatchError(
+            f"the last node delivered a batch with {losses.dropped} onions dropped, and now "
+            f"reports {dropped}"
+        )
+    signed = await peers.persistently(
+        lambda: peers.settle(round_id, draft.accepted, headers, losses.invalid)
+    )
+    check_final_certificate(signed, peers.accountant, certificate, draft.accepted, losses)
+    seconds = time.monotonic() - started
+    running.progress.report(Event(CERTIFYING, "", 1, 1, seconds))
+    return msgspec.structs.replace(draft, final_certificate=signed, headers=tuple(headers))
+
+
+async def publish(running: RunningRound, result: Result) -> None:
+    """Publishes the result, the round's commit point.
+
+    An abort that was acknowledged just before still counts.
+    """
+    services = running.services
+    signed = services.identity.sign(result)
+
+    async def write_result() -> None:
+        # No `await` in here: an abort comes before, and counts, or finds the round ended.
+        if running.failure.done():
+            raise running.failure.result()
+        services.records.publish(running.round_id, signed)
+        running.round.published()
+
+    await write_when_room(write_result)
+    services.metrics.rounds.labels(PUBLISHED).inc()
+    running.log.info("published", accepted=result.accepted, messages=result.messages)
