@@ -17,10 +17,10 @@ import numpy as np
 
 from bench.shuffling import ALL_MEMORY, LAYER, STEP, measure
 from shuffledp_shuffler.cluster.config import EngineConfig
-from shuffledp_shuffler.cluster.driver import Mixing, Work, drive
+from shuffledp_shuffler.cluster.driver import ClusterJob, Mixing, drive
 from shuffledp_shuffler.cluster.engine import RayEngine
-from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, split
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, split_block
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.permutation import Records
 from shuffledp_sim.system.ray_cluster import RayCluster
 
@@ -28,19 +28,19 @@ RECORDS = 10**7
 TASK_BYTES = 2**26
 
 
-def bare(layer: Layer, packed: bytes) -> Peeled:
+def bare(layer: Layer, packed: bytes) -> PeeledChunk:
     """Opens onions whose layer is the bytes in front, as `bench.shuffling.OpenOnions` does."""
     units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-    return Peeled(units[:, -layer.geometry.record_bytes(layer.position + 1) :].tobytes(), ())
+    return PeeledChunk(units[:, -layer.geometry.record_bytes(layer.position + 1) :].tobytes(), ())
 
 
 def opened_bare(_: str, job: Job, block: int, packed: Records) -> tuple[Sum | Sealed, ...]:
-    """`tasks.opened` without public-key work: only the moving of records is measured."""
-    summed, groups, buckets = split(job, block, packed.tobytes(), bare)
+    """`tasks.open_block` without public-key work: only the moving of records is measured."""
+    summed, groups, buckets = split_block(job, block, packed.tobytes(), bare)
     return (summed, *groups, *buckets)
 
 
-def drive_bare(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
+def drive_bare(pipe: Connection, config: EngineConfig, work: ClusterJob | None) -> None:
     """`driver.drive` with that task."""
     Mixing.opens = staticmethod(
         opened_bare

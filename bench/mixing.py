@@ -17,7 +17,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.sampling.randomness import system_random
-from shuffledp_shuffler.duplicates import repeated
+from shuffledp_shuffler.duplicates import find_repeated
 from shuffledp_shuffler.mixing import mix
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool
@@ -78,7 +78,7 @@ def growth() -> None:
         width = geometry.record_bytes(2)
         records = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
         times = [time.perf_counter()]
-        repeated(records, system_random)
+        find_repeated(records, system_random)
         times.append(time.perf_counter())
         for _ in permuted_pieces(records, uniform_permutation(count, system_random), 2**20):
             pass

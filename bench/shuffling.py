@@ -19,7 +19,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.layout import MEMORY_BYTES
 from shuffledp_shuffler.mixing import mix
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
 
 RECORDS = 10**6
@@ -40,13 +40,13 @@ class OpenOnions(PeelPool):
     """
 
     async def peel(
-        self, layer: Layer, pieces: Iterable[bytes], put: Callable[[Peeled], Awaitable[None]]
+        self, layer: Layer, pieces: Iterable[bytes], store: Callable[[PeeledChunk], Awaitable[None]]
     ) -> None:
         """See `PeelPool.peel`."""
         width = layer.geometry.record_bytes(layer.position + 1)
         for piece in pieces:
             units = np.frombuffer(piece, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-            await put(Peeled(units[:, -width:].tobytes(), ()))
+            await store(PeeledChunk(units[:, -width:].tobytes(), ()))
 
 
 def _peak() -> int:

@@ -16,7 +16,7 @@ import msgspec
 from shuffledp_core.runtime.config import load_config
 from shuffledp_shuffler.app import run
 from shuffledp_shuffler.config import NodeConfig
-from shuffledp_shuffler.live import Snapshot
+from shuffledp_shuffler.live import RoundSnapshot
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import Phase
 
@@ -26,7 +26,7 @@ REASON: Final = "because " * 150_000
 class WordyNode(MixNode):
     """Honest, but for what it says of itself."""
 
-    async def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
+    async def watch(self, round_id: str) -> AsyncGenerator[RoundSnapshot, None]:
         """The first status is the last one."""
         async for snapshot in super().watch(round_id):
             record = msgspec.structs.replace(

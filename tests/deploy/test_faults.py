@@ -114,7 +114,9 @@ def test_a_node_cut_off_from_its_successor_alone_goes_on_when_the_line_is_back(
     with system.cut_off("node-1", "hop-1-2"):
         driver.submit(20)
         system.until_logged(
-            system.container("node-1"), f"next hop away|{round_id}.*round failed", began
+            system.container("node-1"),
+            f"next hop did not take the batch|{round_id}.*round failed",
+            began,
         )
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
 
@@ -357,7 +359,7 @@ def test_a_later_node_whose_disk_is_full_takes_the_batch_once_there_is_room(
     round_id, began = driver.open(), time.time()
     with system.full_disk("node-2"):
         driver.submit(20)
-        again = "No space left on device.*next hop away"
+        again = "No space left on device.*next hop did not take the batch"
         system.until_logged(system.container("node-1"), f"{again}|{round_id}.*round failed", began)
     assert driver.ask("finish") == {"accepted": 20, "verified": 20}
 

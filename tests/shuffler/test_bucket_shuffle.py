@@ -41,7 +41,7 @@ def shuffled(folder: Path, random: RandomBytes, left_out: list[int]) -> tuple[in
         out.add([addresses[left_out]])
         found = [
             int(bucket.records[place, 0])
-            for bucket in shuffle.permuted(out)
+            for bucket in shuffle.permute(out)
             for place in bucket.order
         ]
     assert not list(folder.iterdir())
@@ -158,5 +158,5 @@ def test_a_bucket_that_overflows_all_the_same_is_refused(tmp_path: Path) -> None
     ):
         shuffle.add(np.zeros((6, 1), dtype=np.uint8))
         with pytest.raises(NodeFault, match="spread"):
-            next(shuffle.permuted(out))
+            next(shuffle.permute(out))
     assert not list(tmp_path.iterdir())

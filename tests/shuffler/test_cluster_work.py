@@ -24,24 +24,24 @@ from shuffledp_shuffler.cluster.work import (
     again,
     by_buckets,
     opened_bucket,
-    ordered,
-    split,
+    order_bucket,
+    split_block,
     sum_of,
 )
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 
 RECORDS = 6000
 EACH = 20
 SUITE = suite_named("sealed-box")
 
 
-def bare(layer: Layer, packed: bytes) -> Peeled:
+def bare(layer: Layer, packed: bytes) -> PeeledChunk:
     """Opens onions whose layer is 48 bytes in front, of which none is sealed."""
     units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-    return Peeled(units[:, 48:].tobytes(), ())
+    return PeeledChunk(units[:, 48:].tobytes(), ())
 
 
-split_bare = partial(split, peel=bare)
+split_bare = partial(split_block, peel=bare)
 
 
 def job_of(position: int, units: int, memory: int, private: bytes = b"") -> Job:
@@ -94,7 +94,7 @@ def result(
         mine = [
             blocks[(bucket + number) % times][number][2][bucket] for number in range(job.blocks)
         ]
-        left, sealed = ordered(job, bucket, left_out[bucket], mine)
+        left, sealed = order_bucket(job, bucket, left_out[bucket], mine)
         records = opened_bucket(job, bucket, sealed)
         out += left
         sent += [row.tobytes() for row in records]
@@ -142,7 +142,8 @@ def test_a_task_gives_the_same_bytes_again_and_others_for_another_mixing(positio
     sealed = [part for _, _, parts in (first,) for part in parts[:1]]
     one_block = replace(job, units=job.block)
     runs = [
-        ordered(one_block, 0, np.empty(0, dtype=work.ENTRY), sealed)[1].tobytes() for _ in range(2)
+        order_bucket(one_block, 0, np.empty(0, dtype=work.ENTRY), sealed)[1].tobytes()
+        for _ in range(2)
     ]
     assert runs[0] == runs[1]
 
@@ -152,7 +153,9 @@ def test_what_machines_keep_for_each_other_holds_no_record() -> None:
     records = fresh(job)
     packed = batch_of(job, records)[: job.block * job.layer.unit_bytes]
     _, groups, parts = split_bare(job, 0, packed)
-    _, sealed = ordered(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), parts[:1])
+    _, sealed = order_bucket(
+        replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), parts[:1]
+    )
     kept = b"".join(part.tobytes() for part in [*groups, *parts, sealed])
     # 16 bytes of 2,000 random records occur by chance in half a megabyte with probability below
     # 2^-95.
@@ -162,9 +165,9 @@ def test_what_machines_keep_for_each_other_holds_no_record() -> None:
     changed = parts[0].copy()
     changed[20] ^= 1
     with pytest.raises(NodeFault, match="was changed"):
-        ordered(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [changed])
+        order_bucket(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [changed])
     with pytest.raises(NodeFault, match="was changed"):
-        ordered(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [parts[1]])
+        order_bucket(replace(job, units=job.block), 0, np.empty(0, dtype=work.ENTRY), [parts[1]])
 
 
 def test_a_sum_sees_one_lost_and_another_doubled() -> None:
@@ -200,7 +203,7 @@ def test_real_onions_are_opened_and_those_that_do_not_open_are_dropped() -> None
     onions = [seal(record) for record in records]
     onions[5] = onions[2999] = os.urandom(job.layer.unit_bytes)
     onions[1500] = onions[700]
-    sent, came, out = result(job, b"".join(onions), split=split)
+    sent, came, out = result(job, b"".join(onions), split=split_block)
     assert Counter(sent) == Counter(
         record for place, record in enumerate(records) if place not in (5, 2999, 1500)
     )
@@ -211,7 +214,7 @@ def test_an_accepted_envelope_that_does_not_open_is_the_nodes_own_damage() -> No
     private, _ = SUITE.generate()
     job = job_of(1, 2, 2**20, private)
     with pytest.raises(NodeFault, match="disk"):
-        split(job, 0, os.urandom(2 * job.layer.unit_bytes))
+        split_block(job, 0, os.urandom(2 * job.layer.unit_bytes))
 
 
 def test_real_envelopes_become_the_records_of_all_users() -> None:
@@ -224,7 +227,7 @@ def test_real_envelopes_become_the_records_of_all_users() -> None:
         seal_envelope(job.layer.geometry, "r", [public for _, public in keys], messages[user])
         for user in range(30)
     ]
-    sent, came, _ = result(job, b"".join(envelopes), split=split)
+    sent, came, _ = result(job, b"".join(envelopes), split=split_block)
     assert job.blocks > 1
     assert len(set(sent)) == came.records == 30 * EACH
 

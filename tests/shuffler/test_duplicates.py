@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_shuffler.duplicates import DuplicateIndex, repeated, tagger
+from shuffledp_shuffler.duplicates import DuplicateIndex, find_repeated, tagger
 from shuffledp_shuffler.permutation import Records
 
 MEMORY = 2**14
@@ -40,7 +40,7 @@ def indexed(
         assert spilled == (len(records) * 80 > memory)
         found = [
             int(place)
-            for part in index.repeated(lambda at: records[at.astype(np.intp)])
+            for part in index.find_repeated(lambda at: records[at.astype(np.intp)])
             for place in part
         ]
     assert not list(folder.iterdir())
@@ -54,7 +54,7 @@ def indexed(
 )
 def test_all_but_the_first_of_equal_records_are_found(records: list[bytes]) -> None:
     again = [place for place, record in enumerate(records) if record in records[:place]]
-    assert repeated(packed(records), os.urandom).tolist() == again
+    assert find_repeated(packed(records), os.urandom).tolist() == again
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
@@ -73,9 +73,9 @@ def test_colliding_tags_are_compared_byte_by_byte(
 
 def test_a_copy_far_away_in_a_large_batch_is_found() -> None:
     records = np.frombuffer(bytearray(os.urandom(200_000 * 113)), dtype=np.uint8).reshape(-1, 113)
-    assert not len(repeated(records, os.urandom))
+    assert not len(find_repeated(records, os.urandom))
     records[199_999] = records[3]
-    assert repeated(records, os.urandom).tolist() == [199_999]
+    assert find_repeated(records, os.urandom).tolist() == [199_999]
 
 
 def test_an_index_on_disk_finds_what_one_in_memory_finds(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_an_index_on_disk_finds_what_one_in_memory_finds(tmp_path: Path) -> None
         *((place, 100) for place in range(101, 5000, 7)),
     ]:
         records[place] = records[copied]
-    wanted = repeated(records, os.urandom).tolist()
+    wanted = find_repeated(records, os.urandom).tolist()
     assert len(wanted) == 3 + 700
     for _ in range(2):  # another key, other buckets
         assert indexed(tmp_path, records, tagger(os.urandom)) == wanted

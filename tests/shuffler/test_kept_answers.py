@@ -88,7 +88,7 @@ async def failed(world: World, round_: MixproofRound) -> None:
     """As while it relays, which ends before its successor's accusation or behind it."""
     live = live_of(world, round_)
     relaying = msgspec.structs.replace(live.record, phase=Phase.RELAYING)
-    live.adopt(relaying.failed(UnreachableError("the next hop is away")))
+    live.adopt(relaying.fail(UnreachableError("the next hop is away")))
 
 
 @pytest.mark.parametrize("end", [deleted, past_its_time, not_asked_again, another_batch, failed])

@@ -21,10 +21,10 @@ from shuffledp_core.errors import BadBatchError, NodeFault
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
-from shuffledp_shuffler.mixing import Mixed, mix
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.mixing import MixResult, mix
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
-from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.store import NodeStore
 
 MEMORY = 2**18
 """Bytes; a batch of 6,000 records of 65 bytes is several times as large with what work on it takes.
@@ -40,11 +40,11 @@ class OpenOnions(PeelPool):
     anything else costs."""
 
     async def peel(
-        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[PeeledChunk], Awaitable[None]]
     ) -> None:
         for piece in pieces:
             units = np.frombuffer(piece, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-            await place(Peeled(units[:, 48:].tobytes(), ()))
+            await place(PeeledChunk(units[:, 48:].tobytes(), ()))
 
 
 def layer_of(position: int, private: bytes = b"") -> Layer:
@@ -88,7 +88,7 @@ class Run:
     before_writing: Callable[[int], None] = lambda _: None
     permutation: NDArray[np.int64] | None = None
 
-    async def mix(self, packed: bytes) -> Mixed:
+    async def mix(self, packed: bytes) -> MixResult:
         (self.folder / "in").write_bytes(packed)
 
         def recorder(permutation: NDArray[np.int64], _: str) -> None:
@@ -317,11 +317,11 @@ async def test_memory_does_not_grow_with_the_batch(tmp_path: Path) -> None:
 
 def test_what_a_killed_node_left_in_a_round_is_removed_at_start(tmp_path: Path) -> None:
     round_ = tmp_path / "state" / "rounds" / ("a" * 32)
-    Store(tmp_path / "state").close()
+    NodeStore(tmp_path / "state").close()
     round_.mkdir()
     for name in ("outgoing.order-3.spill", "outgoing.part", "incoming"):
         (round_ / name).write_bytes(b"x")
-    store = Store(tmp_path / "state")
+    store = NodeStore(tmp_path / "state")
     assert store.spool_bytes()["spill"] == 0
     store.close()
     assert [path.name for path in round_.iterdir()] == ["incoming"]

@@ -29,7 +29,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.cluster.driver import ClusterFault
 from shuffledp_shuffler.cluster.engine import RayEngine
-from shuffledp_shuffler.mixing import Mixed
+from shuffledp_shuffler.mixing import MixResult
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_sim.system.ray_cluster import RayCluster, RayNode
 
@@ -93,7 +93,7 @@ class Batch:
 
     async def mix(
         self, engine: RayEngine, allowed: Callable[[int], None] = lambda _: None
-    ) -> Mixed:
+    ) -> MixResult:
         return await engine.mix(
             self.layer,
             RECORDS,

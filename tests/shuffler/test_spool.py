@@ -52,7 +52,7 @@ async def test_everything_acknowledged_is_there_after_reopening_in_any_concurren
     with spool(tmp_path) as first:
         await asyncio.gather(*(append(first, who, data) for who, data in sent.items()))
     with spool(tmp_path) as again:
-        assert again.accepted == 500
+        assert again.accepted_count == 500
         again.require_whole()
         for who, data in sent.items():
             assert await again.find(who) == digest(data)
@@ -66,7 +66,7 @@ async def test_the_same_submission_counts_once_even_in_one_group(tmp_path: Path)
     who, data = os.urandom(32).hex(), envelope()
     with spool(tmp_path) as opened:
         await asyncio.gather(*(append(opened, who, data) for _ in range(20)))
-        assert opened.accepted == 1
+        assert opened.accepted_count == 1
 
 
 async def test_of_two_different_submissions_at_once_exactly_one_is_accepted(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_of_two_different_submissions_at_once_exactly_one_is_accepted(tmp_
         )
         assert outcomes[0] is None
         assert isinstance(outcomes[1], DifferentSubmissionError)
-        assert opened.accepted == 1
+        assert opened.accepted_count == 1
 
 
 async def test_an_envelope_belongs_to_one_credential(tmp_path: Path) -> None:
@@ -170,12 +170,12 @@ async def test_a_full_disk_refuses_what_comes_and_nothing_else(
         with files_no_larger_than(SIZE * 3 // 2 if refused == "envelopes" else rows):
             with pytest.raises(NodeFault, match="send it again later"):
                 await append(opened, again, sent[again])
-            assert opened.accepted == 1
+            assert opened.accepted_count == 1
         for who in (late, again):
             await append(opened, who, sent[who])
         assert await opened.close() == 3
     with spool(tmp_path) as reopened:
-        assert reopened.accepted == 3
+        assert reopened.accepted_count == 3
         assert [await reopened.find(who) for who in sent] == [
             digest(data) for data in sent.values()
         ]
@@ -204,7 +204,7 @@ async def test_a_check_that_breaks_is_its_callers_alone_and_the_writer_goes_on(
         assert isinstance(first, KeyError)
         assert isinstance(second, ZeroDivisionError)
         assert third == who
-        assert opened.accepted == 1
+        assert opened.accepted_count == 1
 
 
 async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(
@@ -242,4 +242,4 @@ async def test_a_refused_submission_is_answered_only_if_it_was_accepted_before(
             await opened.store(
                 lambda: Submission(os.urandom(32).hex(), "other", b"", refusal=late), str, 0
             )
-        assert opened.accepted == 1
+        assert opened.accepted_count == 1

@@ -23,7 +23,7 @@ async def settled(task: asyncio.Task[None]) -> bool:
 
 
 async def hold(uploads: Uploads, length: int, leave: asyncio.Event) -> None:
-    async with uploads.place(length):
+    async with uploads.reserve(length):
         await leave.wait()
 
 
@@ -42,7 +42,7 @@ async def test_who_finds_no_room_waits_until_there_is(
     first = [asyncio.create_task(hold(uploads, length, leave)) for length in lengths[:2]]
 
     async def third() -> None:
-        async with uploads.place(lengths[2]):
+        async with uploads.reserve(lengths[2]):
             entered.set()
 
     waiting = asyncio.create_task(third())
@@ -54,7 +54,7 @@ async def test_who_finds_no_room_waits_until_there_is(
 
 
 async def test_an_envelope_longer_than_all_room_gets_in_alone() -> None:
-    async with Uploads(UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0)).place(
+    async with Uploads(UploadLimits(places=9, size=10, line=9, seconds=60.0, rate=1.0)).reserve(
         10**6
     ):
         pass

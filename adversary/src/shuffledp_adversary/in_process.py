@@ -34,7 +34,7 @@ from shuffledp_shuffler.corruption import (
     LogHeader,
     link_digests,
 )
-from shuffledp_shuffler.duplicates import repeated
+from shuffledp_shuffler.duplicates import find_repeated
 from shuffledp_shuffler.peel_worker import Layer, peel_chunk
 from shuffledp_shuffler.permutation import Records, uniform_permutation
 from shuffledp_shuffler.round_state import ENTRY
@@ -213,7 +213,7 @@ class _Node:
     def _find_duplicates(self, records: Records) -> NDArray[np.intp]:
         if self.layer.position in self.conduct.careless:
             return np.empty(0, dtype=np.intp)
-        return repeated(records, self.random)
+        return find_repeated(records, self.random)
 
     def _log(
         self,

@@ -28,7 +28,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.files import make_folder, write_atomic
 from shuffledp_core.runtime.keys import read_file
 
-_KEPT: Final = "withdrawals"
+_FOLDER: Final = "withdrawals"
 """Folder below the state folder: the newest list of every population."""
 
 Stamp = tuple[int, int, int] | None
@@ -47,8 +47,8 @@ class _List:
     stamp: Stamp = None
 
     @property
-    def named(self) -> tuple[int, str]:
-        """Serial and digest, as a verified round's keys name a list; 0 and nothing for none."""
+    def version(self) -> tuple[int, str]:
+        """Serial and digest, which a verified round's keys name; 0 and "" without a list."""
         return (self.serial, self.digest)
 
 
@@ -60,7 +60,7 @@ class Admission:
 
     `folder` holds `<population>.json`; None: none is ever withdrawn.
 
-    `refusal` may be asked from any thread.
+    `refusal` may be called from any thread.
     """
 
     def __init__(self, folder: Path | None, state: Path, roster: Roster) -> None:
@@ -69,13 +69,13 @@ class Admission:
         Raises `ConfigError` for an invalid list where none is kept from before.
         """
         self._folder = folder
-        self._kept = state / _KEPT
+        self._state = state / _FOLDER
         self._populations = {population.name: population for population in roster.populations}
         self._lists: dict[str, _List] = {}
         self._lock = threading.Lock()
         if folder is not None:
             for population in roster.populations:
-                self._lists[population.name] = self._remembered(population)
+                self._lists[population.name] = self._load_list(population)
                 self._look(population, first=not self._lists[population.name].serial)
 
     def refusal(self, credential: Credential, now: int) -> WithdrawnCredentialError | None:
@@ -90,15 +90,14 @@ class Admission:
         population = self._populations.get(credential.population)
         if self._folder is None or population is None:
             return None
-        with (
-            self._lock
-        ):  # of two threads that find a new file, the later must not put an older list back
+        # Of two threads that see a new file, the later must not put an older list back.
+        with self._lock:
             self._look(population)
             withdrawn = self._lists[population.name].credentials
         if credential_id(credential) in withdrawn:
             return WithdrawnCredentialError(
-                f"the credential was withdrawn by those who enrol users of {population.name!r}; "
-                f"ask there"
+                f"the credential was withdrawn by the enrolment authority of {population.name!r}; "
+                f"ask there for a new one"
             )
         return None
 
@@ -111,87 +110,92 @@ class Admission:
             return (0, "", b"")
         with self._lock:
             self._look(self._populations[population])
-            known = self._lists[population]
-            if not known.serial:
+            current = self._lists[population]
+            if not current.serial:
                 return (0, "", b"")
-            return (*known.named, read_file(self._kept / f"{population}.json", "withdrawals"))
+            return (*current.version, read_file(self._state / f"{population}.json", "withdrawals"))
 
-    def _remembered(self, population: Population) -> _List:
-        file = self._kept / f"{population.name}.json"
+    def _load_list(self, population: Population) -> _List:
+        file = self._state / f"{population.name}.json"
         if not file.exists():
             return _EMPTY
         try:
-            return _verified(read_file(file, "withdrawals"), population)
-        except (
-            DocumentError
-        ) as error:  # such as after a change of the enrolment key, which ends all old credentials
+            return _verify_list(read_file(file, "withdrawals"), population)
+        # Such as after a change of the enrolment key, which ends all old credentials.
+        except DocumentError as error:
             structlog.get_logger().warning(
-                "kept withdrawals are not used", file=str(file), reason=str(error)
+                "stored withdrawals ignored: they do not verify", file=str(file), reason=str(error)
             )
             return _EMPTY
 
     def _look(self, population: Population, *, first: bool = False) -> None:
-        """Takes over the list in the file if it has changed and is newer."""
+        """Adopts the list in the file if it has changed and is newer."""
         if self._folder is None:
             return
-        file, known = self._folder / f"{population.name}.json", self._lists[population.name]
+        file = self._folder / f"{population.name}.json"
+        current = self._lists[population.name]
         # Before the file is read: one that changes in between is looked at again.
         stamp = _stamp(file)
-        if stamp == known.stamp and not first:
+        if stamp == current.stamp and not first:
             return
-        found = known
+        newer = current
         if stamp is not None:
             try:
-                found = self._newer(read_file(file, "withdrawals"), population, known)
+                newer = self._newer(read_file(file, "withdrawals"), population, current)
             except (DocumentError, ConfigError) as error:
                 if first:
                     raise ConfigError(f"cannot use the withdrawals {file}: {error}") from error
                 structlog.get_logger().error(
-                    "withdrawals not taken over", file=str(file), reason=str(error)
+                    "withdrawals refused: the earlier list stays in force",
+                    file=str(file),
+                    reason=str(error),
                 )
-        elif known.serial:
+        elif current.serial:
             structlog.get_logger().warning(
-                "no withdrawals there, the last ones stay", file=str(file)
+                "withdrawals file missing: the earlier list stays in force", file=str(file)
             )
-        # The stamp of a refused file as well: it is read, and complained of, once and not at every
+        # The stamp of a refused file as well: it is read, and logged, once and not at every
         # submission.
-        self._lists[population.name] = _List(found.serial, found.digest, found.credentials, stamp)
+        self._lists[population.name] = _List(newer.serial, newer.digest, newer.credentials, stamp)
 
-    def _newer(self, data: bytes, population: Population, known: _List) -> _List:
-        found = _verified(data, population)
-        if found.serial < known.serial or (
-            found.serial == known.serial and found.digest != known.digest
+    def _newer(self, data: bytes, population: Population, current: _List) -> _List:
+        newest = _verify_list(data, population)
+        if newest.serial < current.serial or (
+            newest.serial == current.serial and newest.digest != current.digest
         ):
             raise ForeignDocumentError(
-                f"a list of serial {found.serial} does not replace the one of {known.serial}"
+                f"a list of serial {newest.serial} does not replace the one of {current.serial}"
             )
-        if found.serial > known.serial:
-            make_folder(self._kept)
+        if newest.serial > current.serial:
+            make_folder(self._state)
             # Kept before it is used: a node that refused a credential once must refuse it after a
             # crash, too.
-            write_atomic(self._kept / f"{population.name}.json", data)
+            write_atomic(self._state / f"{population.name}.json", data)
             structlog.get_logger().info(
-                "withdrawals",
+                "withdrawals updated",
                 population=population.name,
-                serial=found.serial,
-                credentials=len(found.credentials),
+                serial=newest.serial,
+                credentials=len(newest.credentials),
             )
-        return found
+        return newest
 
 
-def _verified(data: bytes, population: Population) -> _List:
+def _verify_list(data: bytes, population: Population) -> _List:
     signed = Signed.from_bytes(data)
-    found = verify(signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key))
-    if found.population != population.name or found.serial < 1:
+    withdrawals = verify(
+        signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key)
+    )
+    if withdrawals.population != population.name or withdrawals.serial < 1:
         raise ForeignDocumentError(
-            f"withdrawals {found.serial} of {found.population[:80]!r}, not of {population.name!r}"
+            f"withdrawals {withdrawals.serial} of {withdrawals.population[:80]!r}, not of "
+            f"{population.name!r}"
         )
-    return _List(found.serial, document_digest(signed), frozenset(found.credentials))
+    return _List(withdrawals.serial, document_digest(signed), frozenset(withdrawals.credentials))
 
 
 def _stamp(file: Path) -> Stamp:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -31,7 +31,7 @@ from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.registry import NodeServices
 from shuffledp_shuffler.relay import Relay
 from shuffledp_shuffler.service import NAMES, RULES, BatchSinkServicer, NodeServicer
-from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.store import NodeStore
 from shuffledp_shuffler.uploads import Uploads
 from shuffledp_shuffler.work import RoundPipeline
 
@@ -69,7 +69,7 @@ def build(
         )
     cluster = RayEngine(config.engine) if config.engine.kind == "ray" else None
     admission = Admission(config.withdrawals, config.state, roster)
-    store = Store(config.state)
+    store = NodeStore(config.state)
     relay = Relay(config.keys, roster, config.relay_seconds)
     pool = PeelPool(config.worker_count)
     parts = NodeServices(

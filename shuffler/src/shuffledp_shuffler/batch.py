@@ -66,7 +66,7 @@ class Batch:
         width = self.layer.unit_bytes
         with self.source.open("rb") as file:
             packed = b"".join(
-                os.pread(file.fileno(), width, place * width) for place in places.tolist()
+                os.pread(file.fileno(), width, index * width) for index in places.tolist()
             )
         return np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
 

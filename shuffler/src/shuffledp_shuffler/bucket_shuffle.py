@@ -33,7 +33,7 @@ _NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
-class Permuted:
+class PermutedBucket:
     """Records of one bucket: `order` lists those that go out, and `addresses` says where `add` put
     each of these.
     """
@@ -70,9 +70,9 @@ class LeftOut:
     ) -> None:
         self._buckets.close()
 
-    def add(self, found: Iterable[NDArray[np.uint64]]) -> None:
+    def add(self, pieces: Iterable[NDArray[np.uint64]]) -> None:
         """Leaves out these addresses as well, each of which comes once."""
-        for addresses in found:
+        for addresses in pieces:
             stretches = (addresses >> np.uint64(self._bits)).astype(np.uint16)
             numbers = addresses & np.uint64(2**self._bits - 1)
             self._buckets.add(stretches, numbers.view(np.uint8).reshape(-1, _NUMBER_BYTES))
@@ -120,7 +120,7 @@ class BucketShuffle:
         return int(self._buckets.sizes.sum())
 
     def left_out(self, stem: Path, memory: int) -> LeftOut:
-        """A collection of addresses of this shuffle that `permuted` may be told to leave out."""
+        """A collection of addresses of this shuffle that `permute` may leave out."""
         return LeftOut(stem, self.layout.buckets, ROW_BITS, memory)
 
     def add(self, records: Records) -> NDArray[np.uint64]:
@@ -136,8 +136,8 @@ class BucketShuffle:
         """The records at these addresses."""
         return self._buckets.rows_at(addresses)
 
-    def permuted(self, left_out: LeftOut) -> Iterator[Permuted]:
-        """All records but those left out, bucket by bucket, in a uniformly random order.
+    def permute(self, left_out: LeftOut) -> Iterator[PermutedBucket]:
+        """Yields all records but those left out, bucket by bucket, in a uniformly random order.
 
         What is left out must not depend on the labels: those of the others are then still
         independent and uniform.
@@ -152,6 +152,8 @@ class BucketShuffle:
             )
         for bucket in range(self.layout.buckets):
             records = self._buckets.take(bucket)
-            kept = np.delete(np.arange(len(records)), left_out.take(bucket))
-            order = kept[uniform_permutation(len(kept), self._random)]
-            yield Permuted(records, order, order.astype(np.uint64) | np.uint64(bucket << ROW_BITS))
+            remaining = np.delete(np.arange(len(records)), left_out.take(bucket))
+            order = remaining[uniform_permutation(len(remaining), self._random)]
+            yield PermutedBucket(
+                records, order, order.astype(np.uint64) | np.uint64(bucket << ROW_BITS)
+            )

@@ -11,7 +11,7 @@ from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.sampling.randomness import system_random
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
 
 ONIONS: Final = 1024
@@ -40,7 +40,7 @@ async def measure(pool: PeelPool) -> Capacity:
     Each is the best of some short runs, the one that was disturbed least: the rate of an idle
     machine, which a node that shares its processors does not reach.
     """
-    layer, piece = await asyncio.to_thread(_sealed)
+    layer, piece = await asyncio.to_thread(_seal_sample)
     alone = await _rate(pool, layer, [piece])
     saturated = await _rate(pool, layer, [piece] * (2 * pool.workers))
     return Capacity(alone, saturated)
@@ -55,11 +55,11 @@ async def _rate(pool: PeelPool, layer: Layer, pieces: list[bytes]) -> float:
     return best
 
 
-async def _ignore(_: Peeled) -> None:
+async def _ignore(_: PeeledChunk) -> None:
     pass
 
 
-def _sealed() -> tuple[Layer, bytes]:
+def _seal_sample() -> tuple[Layer, bytes]:
     suite = suite_named(_GEOMETRY.suite)
     private, public = suite.generate()
     seal = suite.sealer(public, binding(_ROUND, 2))

@@ -397,8 +397,10 @@ def _check_route(
         raise RoundKeyError(
             f"the route is not the certified one, {', '.join(certificate.route)[:200]}"
         )
-    own = record.own_key()
-    keys = check_round_keys(route, record.round_id, own.suite, own.certificate_digest, roster)
+    own_key = record.own_key()
+    keys = check_round_keys(
+        route, record.round_id, own_key.suite, own_key.certificate_digest, roster
+    )
     if len({key.node for key in keys}) != len(keys):
         raise RoundKeyError("a node stands twice on the route")
     return keys

@@ -156,12 +156,12 @@ class Corruption:
         def write(permutation: NDArray[np.int64], batch: str) -> None:
             units = record.accepted if record.is_entry else pool
             try:
-                incoming = _packed(source, units, layer.unit_bytes)
+                incoming = _map_rows(source, units, layer.unit_bytes)
                 width = layer.geometry.record_bytes(layer.position + 1)
                 arrays: Arrays = {
                     "permutation": permutation,
                     "incoming": link_digests(incoming),
-                    "outgoing": link_digests(_packed(folder.outgoing, len(permutation), width)),
+                    "outgoing": link_digests(_map_rows(folder.outgoing, len(permutation), width)),
                 }
                 if record.is_entry:
                     arrays["credentials"] = _senders(incoming, folder.index)
@@ -169,7 +169,7 @@ class Corruption:
                 write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
                 structlog.get_logger().error(
-                    "log not written", round=record.round_id, reason=str(error)
+                    "log of a corrupt node not written", round=record.round_id, reason=str(error)
                 )
 
         return write
@@ -189,7 +189,7 @@ class Corruption:
         )
 
 
-def _packed(path: Path, rows: int, width: int) -> Records:
+def _map_rows(path: Path, rows: int, width: int) -> Records:
     return np.memmap(path, dtype=np.uint8, mode="r", shape=(rows, width))
 
 
@@ -230,9 +230,9 @@ def read_log(path: Path) -> CorruptLog:
     try:  # 1
         # Without pickle: a log may come from somebody else, and a pickle runs what its author
         # likes.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            header = msgspec.json.decode(found[_HEADER].tobytes(), type=LogHeader)
-            arrays = {name: found[name] for name in header.arrays}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            header = msgspec.json.decode(archive[_HEADER].tobytes(), type=LogHeader)
+            arrays = {name: archive[name] for name in header.arrays}
     except _UNREADABLE as error:
         raise CorruptLogError(
             f"{path} is torn, or no log of a corrupt node: {error}; copy it again"
@@ -280,10 +280,10 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
     logs: dict[int, CorruptLog] = {}
     for path in paths:
         log = read_log(path)
-        found = (log.header.deployment, log.header.round_id)
-        if found != (deployment, round_id):  # 2
+        origin = (log.header.deployment, log.header.round_id)
+        if origin != (deployment, round_id):  # 2
             raise CorruptLogError(
-                f"{path} is of round {found[1]} of deployment {found[0]!r}, not of {round_id} of "
+                f"{path} is of round {origin[1]} of deployment {origin[0]!r}, not of {round_id} of "
                 f"{deployment!r}"
             )
         if log.header.position in logs:  # 3
@@ -296,18 +296,18 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
 
 
 def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
-    wanted: dict[str, tuple[tuple[int, ...], type]] = {
+    expected: dict[str, tuple[tuple[int, ...], type]] = {
         "permutation": ((header.records,), np.int64),
         "incoming": ((header.units, LINK_BYTES), np.uint8),
         "outgoing": ((header.records, LINK_BYTES), np.uint8),
     }
     if header.position == ENTRY:
-        wanted["credentials"] = ((header.users, CREDENTIAL_BYTES), np.uint8)
-    for name in sorted(wanted.keys() ^ arrays.keys()):
+        expected["credentials"] = ((header.users, CREDENTIAL_BYTES), np.uint8)
+    for name in sorted(expected.keys() ^ arrays.keys()):
         raise CorruptLogError(
-            f"{path}: {name} {'is missing' if name in wanted else 'does not belong there'}"
+            f"{path}: {name} {'is missing' if name in expected else 'does not belong there'}"
         )
-    for name, (shape, kind) in wanted.items():
+    for name, (shape, kind) in expected.items():
         if arrays[name].shape != shape or arrays[name].dtype != kind:
             raise CorruptLogError(
                 f"{path}: {name} has shape {arrays[name].shape}, the header's counts give {shape}"
@@ -334,20 +334,20 @@ def _check_alike(headers: Sequence[LogHeader]) -> None:
 
 
 def _senders(envelopes: Records, index: Path) -> NDArray[np.uint8]:
-    """The credential of every envelope, found in the spool's index by the envelope's digest."""
+    """The credential of every envelope, from the spool's index by the envelope's digest."""
     database = sqlite3.connect(f"{index.absolute().as_uri()}?mode=ro", uri=True)
     try:
         # By digest, since the index keeps no order of arrival.
-        found = database.execute("SELECT digest, credential FROM accepted")
-        packed = b"".join(digest + sender for digest, sender in found)
+        accepted = database.execute("SELECT digest, credential FROM accepted")
+        packed = b"".join(digest + sender for digest, sender in accepted)
     finally:
         database.close()
     rows = np.frombuffer(packed, dtype=np.uint8).reshape(-1, 32 + CREDENTIAL_BYTES)
-    known = as_keys(rows[:, :32])
-    order = np.argsort(known)
-    wanted = b"".join(hashlib.sha256(envelope.tobytes()).digest() for envelope in envelopes)
+    digests = as_keys(rows[:, :32])
+    order = np.argsort(digests)
+    searched = b"".join(hashlib.sha256(envelope.tobytes()).digest() for envelope in envelopes)
     places = np.searchsorted(
-        known[order], as_keys(np.frombuffer(wanted, dtype=np.uint8).reshape(-1, 32))
+        digests[order], as_keys(np.frombuffer(searched, dtype=np.uint8).reshape(-1, 32))
     )
     return np.ascontiguousarray(rows[order[places], 32:])
 

@@ -61,8 +61,8 @@ def wide_tagger(key: bytes) -> Tagger:
     16 bytes.
 
     The CBC-MAC of AES (Bellare, Kilian, Rogaway 2000): a pseudo-random function while all messages
-    have one length. Nobody who does not know the key can make records whose tags meet, or fall into
-    one bucket.
+    have one length. Without the key no one can make records whose tags meet, or fall into one
+    bucket.
     """
     # ECB over a column of blocks is one step of the CBC chains of all records together; no block
     # leaves this function.
@@ -71,7 +71,7 @@ def wide_tagger(key: bytes) -> Tagger:
     def tags(records: Records) -> NDArray[np.uint64]:
         count, width = records.shape
         blocks = -(-width // _BLOCK_BYTES)
-        found = np.empty((count, 2), dtype=np.uint64)
+        all_tags = np.empty((count, 2), dtype=np.uint64)
         padded = np.zeros((min(count, _ROWS), blocks * _BLOCK_BYTES), dtype=np.uint8)
         encryptor = cipher.encryptor()
         for start in range(0, count, _ROWS):
@@ -87,14 +87,14 @@ def wide_tagger(key: bytes) -> Tagger:
                 for half in (0, 1):  # by halves: long columns, where numpy is fast
                     np.bitwise_xor(state[:, half], words[:, 2 * block + half], out=mixed[:, half])
                 encryptor.update_into(mixed.view(np.uint8).reshape(-1).data, sealed.data)
-            found[start : start + len(rows)] = state
-        return found
+            all_tags[start : start + len(rows)] = state
+        return all_tags
 
     return tags
 
 
-def repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
-    """Places of the records that are equal to an earlier one, ascending.
+def find_repeated(records: Records, random: RandomBytes) -> NDArray[np.intp]:
+    """Find the places of the records that are equal to an earlier one, ascending.
 
     Exact, in memory, in O(N log N) time.
     """
@@ -146,8 +146,8 @@ class DuplicateIndex:
         )
         self._buckets.add(labels, _entries(tags, addresses).view(np.uint8).reshape(len(tags), -1))
 
-    def repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
-        """Addresses of the records that are equal to an earlier one, in arrays.
+    def find_repeated(self, fetch: Fetch) -> Iterator[NDArray[np.uint64]]:
+        """Yields the addresses of the records that are equal to an earlier one, in arrays.
 
         Which ones depends on the input alone.
 
@@ -160,13 +160,15 @@ class DuplicateIndex:
         """
         capacity = self._buckets.layout.capacity
         for bucket in range(self._buckets.layout.buckets):
-            kept = np.empty(0, dtype=_ENTRY)
+            distinct = np.empty(0, dtype=_ENTRY)
             for part in self._buckets.parts(bucket, capacity):
-                entries = np.concatenate([kept, np.ascontiguousarray(part).view(_ENTRY).ravel()])
+                entries = np.concatenate(
+                    [distinct, np.ascontiguousarray(part).view(_ENTRY).ravel()]
+                )
                 again = _again(entries, fetch)
                 yield entries["address"][again]
-                kept = entries[~again]
-                if len(kept) > capacity:
+                distinct = entries[~again]
+                if len(distinct) > capacity:
                     raise NodeFault(
                         "the tags of a batch are not spread evenly: mix again, or raise `[mixing] "
                         "memory`"
@@ -175,7 +177,8 @@ class DuplicateIndex:
 
 def _entries(tags: NDArray[np.uint64], addresses: NDArray[np.uint64]) -> NDArray[np.void]:
     entries = np.empty(len(tags), dtype=_ENTRY)
-    entries["tag"], entries["address"] = tags, addresses
+    entries["tag"] = tags
+    entries["address"] = addresses
     return entries
 
 

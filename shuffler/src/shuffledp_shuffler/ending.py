@@ -34,7 +34,7 @@ async def _close_open_round(services: NodeServices, live: LiveRound) -> None:
     # closes it again.
     accepted = await live.require_spool().close()
     try:
-        closed = live.record.closed(accepted, live.require_terms().manifest.min_reports)
+        closed = live.record.close(accepted, live.require_terms().manifest.min_reports)
     except TooFewReportsError as error:
         await live.fail(error)
         raise
@@ -116,7 +116,7 @@ async def _discard(
     if live is not None:
         # The round is stopped: this cannot turn true after it was read and signed.
         forwarded = live.record.forwarded
-        if not live.record.ended:
+        if not live.record.has_ended:
             services.metrics.rounds_ended.labels(DELETED).inc()
     discard = Discard(round_id=round_id, node=services.identity.name, forwarded=forwarded)
     signed = services.identity.sign(discard)

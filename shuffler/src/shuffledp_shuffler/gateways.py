@@ -66,7 +66,7 @@ class Gateways(Generic[Request]):
                 for too long.
             ShuffleDPError: what `requests` raised. All that came before it is answered first.
         """
-        with self._place():
+        with self._stream_slot():
             stream = _Stream(self._take, self._patience)
             reading = asyncio.create_task(stream.read(requests))
             try:
@@ -77,7 +77,7 @@ class Gateways(Generic[Request]):
                 await asyncio.gather(reading, return_exceptions=True)
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _stream_slot(self) -> Iterator[None]:
         if self._streams >= STREAMS:
             raise BusyError(
                 f"{STREAMS} streams of submissions are open here; send them in single calls, or "

@@ -263,7 +263,7 @@ class Batches:
                 return False
             # For its checks alone: a batch that the round cannot take now is refused before its
             # bytes are read.
-            live.record.received(signed, header.users)
+            live.record.receive(signed, header.users)
             # Outside the round's folder until it is verified: what a crash leaves there is never
             # taken for a batch.
             upload = self.uploads / f"{secrets.token_hex(16)}{PART}"
@@ -281,7 +281,7 @@ class Batches:
             # If it was deleted while the batch arrived, nothing of it may go on: the discard says
             # so.
             live.require_present()
-            record = live.record.received(signed, users)
+            record = live.record.receive(signed, users)
             await in_thread(live.folder.take_incoming, upload, record)
             live.adopt(record)
 

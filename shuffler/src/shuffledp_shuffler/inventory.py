@@ -15,9 +15,9 @@ from typing import Final
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from shuffledp_shuffler.live import LiveRound, Snapshot
+from shuffledp_shuffler.live import LiveRound, RoundSnapshot
 from shuffledp_shuffler.round_state import Phase
-from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.store import NodeStore
 
 WORKING: Final = (Phase.MIXING, Phase.RELAYING)
 
@@ -27,7 +27,7 @@ class Inventory(Collector):
     """A Prometheus collector over the live rounds and the disk of one node."""
 
     rounds: Callable[[], Sequence[LiveRound]]
-    store: Store
+    store: NodeStore
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """See `prometheus_client.registry.Collector`."""
@@ -51,7 +51,7 @@ class Inventory(Collector):
         )
 
 
-def _in(phase: Phase, snapshots: Sequence[Snapshot]) -> Iterable[Snapshot]:
+def _in(phase: Phase, snapshots: Sequence[RoundSnapshot]) -> Iterable[RoundSnapshot]:
     return (snapshot for snapshot in snapshots if snapshot.record.phase is phase)
 
 

@@ -77,6 +77,7 @@ def fullest(rows: int, buckets: int) -> int:
     Bernstein's inequality: P(X - mu >= t) <= exp(-t^2 / (2 (mu + t / 3))) for a binomial X of mean
     mu, whose variance is at most mu; then a union bound over the buckets. Never too small.
     """
-    mean, exponent = rows / buckets, _OVERFLOW + math.log(buckets)
+    mean = rows / buckets
+    exponent = _OVERFLOW + math.log(buckets)
     excess = exponent / 3 + math.sqrt(exponent**2 / 9 + 2 * exponent * mean)
     return min(rows, math.ceil(mean + excess))

@@ -37,7 +37,7 @@ between.
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class RoundSnapshot:
     """Status of a round for watchers: the record, and counts that change faster than it."""
 
     record: RoundRecord
@@ -159,9 +159,9 @@ class LiveRound:
             return SubmissionClosedError(
                 f"round {self.record.round_id} is closed ({self.record.phase})"
             )
-        if spool.accepted >= terms.manifest.max_reports:
+        if spool.accepted_count >= terms.manifest.max_reports:
             return SubmissionClosedError(
-                f"round {self.record.round_id} is full: it takes {spool.accepted} reports"
+                f"round {self.record.round_id} is full: it takes {spool.accepted_count} reports"
             )
         try:
             terms.require_open(now)
@@ -181,7 +181,7 @@ class LiveRound:
         """Takes over in memory a record that is on disk already."""
         if record.phase is not self.record.phase:
             self._done = self._total = 0
-            if record.ended:
+            if record.has_ended:
                 self._metrics.rounds_ended.labels(record.error or record.phase).inc()
         self.record = record
         if record.keyless:
@@ -197,7 +197,7 @@ class LiveRound:
             error=type(error).__name__,
             reason=str(error),
         )
-        record = self.record.failed(error)
+        record = self.record.fail(error)
         try:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
@@ -234,15 +234,19 @@ class LiveRound:
         self._changed.set()  # for all who wait now; those who come later wait for the next change
         self._changed = asyncio.Event()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> RoundSnapshot:
         """The present status of the round."""
         counting = self.spool is not None and self.record.phase is Phase.OPEN
         accepted = (
-            self.spool.accepted if counting and self.spool is not None else self.record.accepted
+            self.spool.accepted_count
+            if counting and self.spool is not None
+            else self.record.accepted
         )
-        return Snapshot(self.record, accepted, self._done, self._total, self.settlement.accused)
+        return RoundSnapshot(
+            self.record, accepted, self._done, self._total, self.settlement.accused
+        )
 
-    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+    async def watch(self) -> AsyncGenerator[RoundSnapshot, None]:
         """Yields the status now and at every change, at most one per `WATCH_SECONDS`, until the
         round ends.
         """
@@ -252,7 +256,7 @@ class LiveRound:
             changed = self._changed
             now = self.snapshot()
             yield now
-            if now.record.ended:
+            if now.record.has_ended:
                 return
             await changed.wait()
             await asyncio.sleep(WATCH_SECONDS)

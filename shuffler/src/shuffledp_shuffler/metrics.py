@@ -84,16 +84,16 @@ class NodeMetrics(ServiceMetrics):
             self.records.labels(phase)
 
     @contextmanager
-    def timed(self, stage: str, records: int) -> Iterator[None]:
+    def time_stage(self, stage: str, records: int) -> Iterator[None]:
         """Records the duration of the block and its rate in records.
 
         A block that fails leaves no figure.
         """
         began = time.perf_counter()
         yield
-        self.measured(stage, records, time.perf_counter() - began)
+        self.record_stage(stage, records, time.perf_counter() - began)
 
-    def measured(self, stage: str, records: int, seconds: float) -> None:
-        """Records that a stage took so long, and its rate in records."""
+    def record_stage(self, stage: str, records: int, seconds: float) -> None:
+        """Records the duration of a stage, and its rate in records."""
         self._seconds.labels(stage).set(seconds)
         self._rate.labels(stage).set(records / max(seconds, 1e-9))

@@ -2,7 +2,7 @@
 
 docs/protocol.md, section "Mixing". One path for all sizes: what does not fit into memory goes to
 buckets on disk, under keys that are held in memory only. In the clear only the permuted records are
-written: the peeled ones in their old order would tie output to input for whoever reads the disk
+written: the peeled ones in their old order would link output to input for anyone who reads the disk
 later.
 """
 
@@ -30,10 +30,10 @@ from shuffledp_shuffler.bucket_shuffle import WORKING, BucketShuffle
 from shuffledp_shuffler.duplicates import DuplicateIndex, tagger
 from shuffledp_shuffler.layout import MEMORY_BYTES, layout
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE, WRITE
-from shuffledp_shuffler.peel_worker import Layer, Peeled
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk
 from shuffledp_shuffler.peeling import PeelPool
 from shuffledp_shuffler.permutation import Records, permuted_pieces
-from shuffledp_shuffler.trace import Trace
+from shuffledp_shuffler.trace import PoolTrace
 
 Recorder: TypeAlias = Callable[[NDArray[np.int64], str], None]
 """A corrupt node's callback: for each record of the batch, in its order, the place in the pool
@@ -45,12 +45,12 @@ anywhere. """
 Measured: TypeAlias = Callable[[str, int, float], None]
 """Takes a stage that ended (`metrics.STAGES`), its number of records, and its seconds."""
 
-Dropped: TypeAlias = Callable[[int], None]
+DropCheck: TypeAlias = Callable[[int], None]
 """A callback with the number of records about to be dropped; raises where those are too many."""
 
 
 @dataclass(frozen=True)
-class Mixed:
+class MixResult:
     """Result of a mix: SHA-256 of the target in hex, number of records in it, and number of records
     dropped.
     """
@@ -70,9 +70,9 @@ async def mix(
     progress: Callable[[int], None],
     measured: Measured = lambda _stage, _records, _seconds: None,
     recorder: Recorder | None = None,
-    allowed: Dropped = lambda _: None,
+    allowed: DropCheck = lambda _: None,
     memory: int = MEMORY_BYTES,
-) -> Mixed:
+) -> MixResult:
     """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or
     absent.
 
@@ -106,13 +106,12 @@ async def mix(
     # More bytes are no fault: a crash of the spool leaves some behind the envelopes that count.
     if await in_thread(_size, source) < units * layer.unit_bytes:
         raise NodeFault(f"{source.name} of round {layer.round_id} lost data on this node's disk")
-    trace = None if recorder is None else Trace()
+    trace = None if recorder is None else PoolTrace()
     stack = ExitStack()
     try:
         work = _Mixing(Batch(layer, units, source, target), random, memory, trace, stack)
-        if (
-            layer.position > 1
-        ):  # before peeling, since equal onions peel to equal records and cost a decryption each
+        # Before peeling: equal onions peel to equal records and cost a decryption each.
+        if layer.position > 1:
             await in_thread(work.drop_repeated_units)  # 1
         await work.peel(pool, progress)  # 2
         # After peeling here: equal onions come inside different envelopes, which only this node
@@ -136,11 +135,17 @@ class _Mixing:
     """
 
     def __init__(
-        self, batch: Batch, random: RandomBytes, memory: int, trace: Trace | None, stack: ExitStack
+        self,
+        batch: Batch,
+        random: RandomBytes,
+        memory: int,
+        trace: PoolTrace | None,
+        stack: ExitStack,
     ) -> None:
         # Shares, not turns: at the entry node duplicates are looked for while the records' buckets
         # are in memory.
-        share, rest = 7 * memory // 16, memory // 16
+        share = 7 * memory // 16
+        rest = memory // 16
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._trace = trace
         self._batch = batch
@@ -165,7 +170,7 @@ class _Mixing:
         with self._stage(CHECK):
             for places, units in self._batch.pieces(0, self._batch.units):
                 self._index.add(units, places.astype(np.uint64))
-            self._units_out.add(self._index.repeated(self._batch.units_at))
+            self._units_out.add(self._index.find_repeated(self._batch.units_at))
             self._index.close()
 
     async def peel(self, pool: PeelPool, progress: Callable[[int], None]) -> None:
@@ -174,31 +179,32 @@ class _Mixing:
         at_work: deque[NDArray[np.intp]] = deque()
 
         def pieces() -> Iterator[bytes]:
-            for places, units in self._wanted():
+            for places, units in self._remaining_units():
                 at_work.append(places)
                 yield units.tobytes()
 
-        async def place(peeled: Peeled) -> None:
+        async def store(peeled: PeeledChunk) -> None:
             places = at_work.popleft()
             await in_thread(self._keep, places, peeled)
             progress(int(places[-1] + 1) * batch.layer.records_per_unit)
 
         with self._stage(PEEL):
-            await pool.peel(batch.layer, pieces(), place)
+            await pool.peel(batch.layer, pieces(), store)
         progress(batch.records)  # what was left out at the end counts, too
 
-    def _wanted(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
+    def _remaining_units(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
         batch, stretch = self._batch, 2**self._batch.stretch_bits
         for number, start in enumerate(range(0, batch.units, stretch)):
             out = start + self._units_out.take(number)
             for places, units in batch.pieces(start, min(start + stretch, batch.units)):
-                kept = ~np.isin(places, out) if len(out) else slice(None)
-                if len(places[kept]):
-                    yield places[kept], units[kept]
+                remaining = ~np.isin(places, out) if len(out) else slice(None)
+                if len(places[remaining]):
+                    yield places[remaining], units[remaining]
 
-    def _keep(self, places: NDArray[np.intp], peeled: Peeled) -> None:
-        batch, each = self._batch, self._batch.layer.records_per_unit
-        due = len(places) * each - len(peeled.closed)
+    def _keep(self, places: NDArray[np.intp], peeled: PeeledChunk) -> None:
+        batch = self._batch
+        per_unit = batch.layer.records_per_unit
+        due = len(places) * per_unit - len(peeled.closed)
         if len(peeled.data) != due * batch.record_bytes:
             raise NodeFault(
                 f"peeling gave {len(peeled.data)} bytes for {due} records of {batch.record_bytes}"
@@ -206,7 +212,7 @@ class _Mixing:
         records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, batch.record_bytes)
         addresses = self._shuffle.add(records)
         if self._trace is not None:
-            pool = (places[:, np.newaxis] * each + np.arange(each)).ravel()
+            pool = (places[:, np.newaxis] * per_unit + np.arange(per_unit)).ravel()
             self._trace.came(np.delete(pool, list(peeled.closed)), addresses)
         if batch.layer.position == 1:
             with self._stage(CHECK):
@@ -215,26 +221,26 @@ class _Mixing:
     def drop_repeated_records(self) -> None:
         """Step 3."""
         with self._stage(CHECK):
-            self._records_out.add(self._index.repeated(self._shuffle.records_at))
+            self._records_out.add(self._index.find_repeated(self._shuffle.records_at))
             self._index.close()
 
-    def write(self, allowed: Dropped) -> Mixed:
+    def write(self, allowed: DropCheck) -> MixResult:
         """Steps 4 and 5."""
         batch, digest = self._batch, hashlib.sha256()
         records = self._shuffle.count - self._records_out.count
         allowed(batch.records - records)  # 4
         with open_part(batch.target) as file:  # 5
-            for piece in self._permuted():
+            for piece in self._permute():
                 with self._stage(WRITE):
                     digest.update(piece)
                     file.write(piece)
             with self._stage(WRITE):
                 commit_part(batch.target, file)
-        return Mixed(digest.hexdigest(), records, batch.records - records)
+        return MixResult(digest.hexdigest(), records, batch.records - records)
 
-    def _permuted(self) -> Iterator[bytes]:
+    def _permute(self) -> Iterator[bytes]:
         began = time.perf_counter()
-        for bucket in self._shuffle.permuted(self._records_out):
+        for bucket in self._shuffle.permute(self._records_out):
             if self._trace is not None:
                 self._trace.went(bucket.addresses)
             for piece in permuted_pieces(bucket.records, bucket.order, CHUNK_BYTES):

@@ -22,7 +22,7 @@ from shuffledp_shuffler.checks import check_certificate, check_header, check_rou
 from shuffledp_shuffler.ending import abandon_overdue_round, close_round, delete_round
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.ledger_watch import LedgerWatch
-from shuffledp_shuffler.live import LiveRound, Snapshot
+from shuffledp_shuffler.live import LiveRound, RoundSnapshot
 from shuffledp_shuffler.mixproof.answering import accusation_of, answered
 from shuffledp_shuffler.mixproof.mixing import require_output
 from shuffledp_shuffler.mixproof.preparing import check_history_memory
@@ -195,7 +195,7 @@ class MixNode:
             live.require_present()
             await live.settlement.take(transcript)
 
-    def watch(self, round_id: str) -> AsyncGenerator[Snapshot, None]:
+    def watch(self, round_id: str) -> AsyncGenerator[RoundSnapshot, None]:
         """Yields the status of a round now and at every change, until it ends."""
         return self._rounds.get(round_id).watch()
 

@@ -117,7 +117,7 @@ async def set_manifest(services: NodeServices, live: LiveRound, signed: Signed) 
             # Only the first time: a repetition, however late, gets the same countersignature.
             check_times(terms, services.clock())
             check_memory(terms, services.work.memory)
-            opened = record.opened(signed)
+            opened = record.open(signed)
             live.terms = terms
             live.spool = live.spool or (make_spool(services, live) if record.is_entry else None)
             # On disk before it is countersigned, so that a second manifest is refused after a crash

@@ -40,7 +40,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Peeled:
+class PeeledChunk:
     """A packed chunk without one layer, and the places of the records that did not open and are
     left out.
     """
@@ -49,7 +49,7 @@ class Peeled:
     closed: tuple[int, ...]
 
 
-def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
+def peel_chunk(layer: Layer, packed: bytes) -> PeeledChunk:
     """Removes one layer from every unit of a packed chunk, order kept.
 
     Raises:
@@ -62,4 +62,4 @@ def peel_chunk(layer: Layer, packed: bytes) -> Peeled:
     if layer.position == 1 and opened.closed:
         raise NodeFault("an accepted envelope no longer opens: the disk of this node is damaged")
     # Elsewhere left out, not fatal: one bad onion of one user must not end the round.
-    return Peeled(opened.data, opened.closed)
+    return PeeledChunk(opened.data, opened.closed)

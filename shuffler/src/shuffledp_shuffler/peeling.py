@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.runtime.workers import WorkerPool, begin
-from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk, peel_chunk
 
 CHUNK_BYTES = 2**19
 """Packed bytes per task: some thousand onions, so that handing over costs nothing beside 0.1 s of
@@ -39,34 +39,34 @@ class PeelPool:
 
     async def warm(self) -> None:
         """Starts the workers now, so that the first round does not wait for them."""
-        pool, loop = self._started(), asyncio.get_running_loop()
+        pool = self._running_pool()
+        loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(pool, os.getpid) for _ in range(self.workers)))
 
     async def peel(
-        self, layer: Layer, pieces: Iterable[bytes], place: Callable[[Peeled], Awaitable[None]]
+        self, layer: Layer, pieces: Iterable[bytes], store: Callable[[PeeledChunk], Awaitable[None]]
     ) -> None:
-        """Peels every piece and passes the results to `place`, in order, one by one.
+        """Peels every piece and passes the results to `store`, in order, one by one.
 
         Memory: some pieces per worker.
 
         Raises:
             WorkersLost: a worker died. NodeFault: see `peel_chunk`.
         """
-        pool = self._started()
+        pool = self._running_pool()
         loop = asyncio.get_running_loop()
-        window: deque[asyncio.Future[Peeled]] = deque()
+        window: deque[asyncio.Future[PeeledChunk]] = deque()
         try:
             for piece in pieces:
                 window.append(loop.run_in_executor(pool, peel_chunk, layer, piece))
-                if (
-                    len(window) >= 2 * self.workers
-                ):  # one piece in work and one waiting: no worker is ever idle
+                # One piece in work and one waiting: no worker is ever idle.
+                if len(window) >= 2 * self.workers:
                     # Taken out only when it is done: a cancellation in between leaves it to the
                     # `finally` below.
-                    await place(await window[0])
+                    await store(await window[0])
                     window.popleft()
             while window:
-                await place(await window[0])
+                await store(await window[0])
                 window.popleft()
         except BrokenProcessPool as error:
             # Another round may have replaced the broken pool already; its workers are not ours to
@@ -87,10 +87,9 @@ class PeelPool:
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _started(self) -> WorkerPool:
+    def _running_pool(self) -> WorkerPool:
         if self._pool is None:
-            context = multiprocessing.get_context(
-                "spawn"
-            )  # a fork would copy gRPC's threads, locks and sockets
+            # A fork would copy gRPC's threads, locks and sockets.
+            context = multiprocessing.get_context("spawn")
             self._pool = WorkerPool(self.workers, mp_context=context, initializer=begin)
         return self._pool

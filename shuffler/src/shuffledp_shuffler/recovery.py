@@ -51,7 +51,7 @@ async def record_use(services: NodeServices) -> None:
 async def _resume(services: NodeServices, live: LiveRound, away: int) -> None:
     record = live.record
     try:
-        if not record.ended:
+        if not record.has_ended:
             _require_trusted(services, record, away)
         if record.phase not in KEYLESS or (record.answerable and live.folder.has_key):
             adopt_keys(live, live.folder.read_key(packed_key_bytes(record.own_key())))
@@ -61,7 +61,7 @@ async def _resume(services: NodeServices, live: LiveRound, away: int) -> None:
             if record.is_entry:
                 await _resume_spool(services, live)
     except ShuffleDPError as error:
-        if not record.ended:
+        if not record.has_ended:
             await live.fail(error)
     # Without its secrets it cannot answer: an earlier process ended while it erased them and the
     # rest.
@@ -76,7 +76,7 @@ async def _resume_spool(services: NodeServices, live: LiveRound) -> None:
         # Before it is read: what this disk lost is not a user's false claim.
         live.spool.require_whole()
     if live.claims is not None and phase is Phase.OPEN:
-        await in_thread(live.claims.remember, live.folder.envelopes, live.spool.accepted)
+        await in_thread(live.claims.remember, live.folder.envelopes, live.spool.accepted_count)
 
 
 def _require_trusted(services: NodeServices, record: RoundRecord, away: int) -> None:

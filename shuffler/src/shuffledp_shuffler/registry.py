@@ -13,7 +13,7 @@ from shuffledp_shuffler.checks import check_round_id
 from shuffledp_shuffler.intake import Batches, Submissions
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import NodeMetrics
-from shuffledp_shuffler.store import Store
+from shuffledp_shuffler.store import NodeStore
 from shuffledp_shuffler.work import RoundPipeline
 
 
@@ -27,7 +27,7 @@ class NodeServices:
 
     identity: Identity
     roster: Roster
-    store: Store
+    store: NodeStore
     work: RoundPipeline
     submissions: Submissions
     batches: Batches

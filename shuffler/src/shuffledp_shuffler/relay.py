@@ -95,7 +95,9 @@ class Relay:
                         "open a new round"
                     ) from error
                 structlog.get_logger().warning(
-                    "next hop away", target=target.name, reason=str(error)
+                    "next hop did not take the batch; retrying",
+                    target=target.name,
+                    reason=str(error),
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -141,7 +143,7 @@ class Relay:
         call = stub.AddBatch()
 
         async def write(request: batch_pb2.AddBatchRequest) -> None:
-            async with asyncio.timeout(self._bound(request.ByteSize())):
+            async with asyncio.timeout(self._time_limit(request.ByteSize())):
                 await call.write(request)
 
         with path.open("rb") as file:
@@ -160,9 +162,9 @@ class Relay:
                 # which
                 pass
         async with asyncio.timeout(
-            self._bound(min(total, CHUNK_BYTES))
+            self._time_limit(min(total, CHUNK_BYTES))
         ):  # the last chunk may still be on its way
             await call
 
-    def _bound(self, length: int) -> float:
+    def _time_limit(self, length: int) -> float:
         return self.patience + length / SLOWEST_LINE

@@ -2,9 +2,9 @@
 
 Legal orders of calls:
 
-    prepared --opened--> OPEN --closed (entry) or received (others)--> MIXING --mixed--> RELAYING
-    RELAYING --forwarding--> RELAYING --relayed--> DONE
-    PREPARED, OPEN, MIXING or RELAYING --failed--> FAILED
+    PREPARED --open--> OPEN --close (entry) or receive (others)--> MIXING
+    MIXING --finish_mixing--> RELAYING --begin_forwarding--> RELAYING --finish_relaying--> DONE
+    PREPARED, OPEN, MIXING or RELAYING --fail--> FAILED
 
 Every call gives a new record; an illegal one raises `RoundStateError` and changes nothing.
 `forwarded` turns true before the first byte can leave the node and never turns back: a signed
@@ -110,7 +110,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.position == ENTRY
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if this node's part is over."""
         return self.phase in ENDED
 
@@ -124,20 +124,20 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 "delete it and open a new round"
             )
 
-    def opened(self, manifest: Signed) -> RoundRecord:
-        """The record once the manifest is verified and countersigned."""
+    def open(self, manifest: Signed) -> RoundRecord:
+        """Return the record of a round whose manifest is verified and countersigned."""
         self._require(Phase.PREPARED, "take a manifest")
         return msgspec.structs.replace(self, phase=Phase.OPEN, manifest=manifest)
 
-    def closed(self, accepted: int, min_reports: int) -> RoundRecord:
-        """The entry node's record once submissions are closed.
+    def close(self, accepted: int, min_reports: int) -> RoundRecord:
+        """Return the entry node's record of a round whose submissions are closed.
 
         Raises `TooFewReportsError` when too few may go on.
         """
         self._require(Phase.OPEN, "close")
         if not self.is_entry:
             raise RoundStateError(
-                f"this node stands at position {self.position}; only the entry node can be closed"
+                f"this node is at position {self.position}; only the entry node can be closed"
             )
         # The certificate was computed for no fewer: a smaller crowd hides each report less.
         if accepted < min_reports:
@@ -148,8 +148,8 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
 
-    def received(self, header: Signed, users: int) -> RoundRecord:
-        """The record of node 2..L once the whole batch is verified and on disk."""
+    def receive(self, header: Signed, users: int) -> RoundRecord:
+        """Return the record of node 2..L once the batch is verified and on disk."""
         self._require(Phase.OPEN, "take a batch")
         if self.is_entry:
             raise RoundStateError(
@@ -157,30 +157,30 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, incoming=header, accepted=users)
 
-    def mixed(self, header: Signed, seconds: float) -> RoundRecord:
-        """The record once the permuted batch is on disk and this header commits to it."""
+    def finish_mixing(self, header: Signed, seconds: float) -> RoundRecord:
+        """Return the record once the permuted batch is on disk and this header commits to it."""
         self._require(Phase.MIXING, "commit a mixed batch")
         return msgspec.structs.replace(
             self, phase=Phase.RELAYING, outgoing=header, mixing_seconds=seconds
         )
 
-    def forwarding(self) -> RoundRecord:
-        """The record from which on bytes may have left the node."""
+    def begin_forwarding(self) -> RoundRecord:
+        """Return the record from which on bytes may have left the node."""
         self._require(Phase.RELAYING, "forward")
         return msgspec.structs.replace(self, forwarded=True)
 
-    def relayed(self, seconds: float) -> RoundRecord:
-        """The record once the next hop has the whole batch."""
+    def finish_relaying(self, seconds: float) -> RoundRecord:
+        """Return the record once the next hop has the batch."""
         self._require(Phase.RELAYING, "finish")
         if not self.forwarded:
             raise ValueError(
-                "relayed() without forwarding(): a discard would have denied what was sent"
+                "finish_relaying() without begin_forwarding(): a discard would deny what was sent"
             )
         return msgspec.structs.replace(self, phase=Phase.DONE, relaying_seconds=seconds)
 
-    def failed(self, error: ShuffleDPError) -> RoundRecord:
-        """The record of a round that ends here without (further) relaying."""
-        if self.ended:
+    def fail(self, error: ShuffleDPError) -> RoundRecord:
+        """Return the record of a round that ends here without (further) relaying."""
+        if self.has_ended:
             raise RoundStateError(f"round {self.round_id} has already ended ({self.phase})")
         return msgspec.structs.replace(
             self, phase=Phase.FAILED, error=type(error).__name__, reason=str(error)

@@ -28,7 +28,7 @@ from shuffledp_core.transport.tls import CLIENT, peer_name
 from shuffledp_core.vocabulary import Role
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2, node_pb2_grpc
 from shuffledp_shuffler.gateways import Answer, Gateways, Taken
-from shuffledp_shuffler.live import Snapshot
+from shuffledp_shuffler.live import RoundSnapshot
 from shuffledp_shuffler.node import MixNode
 from shuffledp_shuffler.round_state import Phase
 
@@ -204,7 +204,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         """See node.proto."""
         first = await anext(aiter(request_iterator), None)
         with _disk_faults():
-            data = await self._node.answer(_named(first), _pieces(request_iterator))
+            data = await self._node.answer(_read_round_id(first), _pieces(request_iterator))
         for offset, piece in chunks(data):
             yield node_pb2.AnswerResponse(chunk=batch_pb2.Chunk(offset=offset, data=piece))
 
@@ -213,7 +213,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
     ) -> node_pb2.SettleAccusationResponse:
         """See node.proto."""
         first = await anext(aiter(request_iterator), None)
-        await self._node.settle_accusation(_named(first), _pieces(request_iterator))
+        await self._node.settle_accusation(_read_round_id(first), _pieces(request_iterator))
         return node_pb2.SettleAccusationResponse()
 
 
@@ -265,7 +265,7 @@ def _require_short(length: int) -> None:
 _Asking = node_pb2.AnswerRequest | node_pb2.SettleAccusationRequest
 
 
-def _named(first: _Asking | None) -> str:
+def _read_round_id(first: _Asking | None) -> str:
     if first is None or first.WhichOneof("part") != "round_id":
         raise MalformedRequestError("the call begins with the round that it is about")
     return first.round_id
@@ -278,7 +278,7 @@ async def _pieces(requests: AsyncIterator[_Asking]) -> AsyncIterator[tuple[int, 
         yield request.chunk.offset, request.chunk.data
 
 
-def _status(snapshot: Snapshot) -> node_pb2.WatchRoundResponse:
+def _status(snapshot: RoundSnapshot) -> node_pb2.WatchRoundResponse:
     record = snapshot.record
     # Shown only then: the final certificate rests on it, and until the next hop has the batch the
     # round may fail.

@@ -97,7 +97,8 @@ class Buckets:
             # A segment that is just full stays in memory: rows that exactly fit are never written.
             for bucket in np.unique(bucket_of[~fits]).tolist():
                 self._seal(bucket)
-            waiting, bucket_of = waiting[~fits], bucket_of[~fits]
+            waiting = waiting[~fits]
+            bucket_of = bucket_of[~fits]
             slots = slots[~fits] - length
         self._open[bucket_of * length + slots] = waiting
         return (labels.astype(np.uint64) << np.uint64(ROW_BITS)) | numbers.astype(np.uint64)
@@ -106,7 +107,8 @@ class Buckets:
         """`add` of rows for which there is room in the only bucket: a copy, and no look at
         labels.
         """
-        first, end = int(self.sizes[0]), int(self.sizes[0]) + len(rows)
+        first = int(self.sizes[0])
+        end = first + len(rows)
         self._open[first:end] = rows
         self.sizes[0] = end
         return np.arange(first, end, dtype=np.uint64)
@@ -142,11 +144,11 @@ class Buckets:
         buckets = (addresses >> np.uint64(ROW_BITS)).astype(np.int64)
         numbers = (addresses & np.uint64(2**ROW_BITS - 1)).astype(np.int64)
         segments, slots = np.divmod(numbers, self.layout.segment)
-        found = np.empty((len(addresses), self._width), dtype=np.uint8)
+        rows = np.empty((len(addresses), self._width), dtype=np.uint8)
         for bucket, segment in np.unique(np.stack([buckets, segments], axis=1), axis=0).tolist():
             here = (buckets == bucket) & (segments == segment)
-            found[here] = self._read(bucket, segment, segment + 1)[slots[here]]
-        return found
+            rows[here] = self._read(bucket, segment, segment + 1)[slots[here]]
+        return rows
 
     def _read(self, bucket: int, first: int, end: int) -> Records:
         """Rows of the segments first..end-1.
@@ -158,13 +160,13 @@ class Buckets:
         tail = self._open[start : start + int(self.sizes[bucket]) - sealed * length]
         if first == sealed:
             return tail
-        whole = min(end, sealed)
+        sealed_end = min(end, sealed)
         rows = np.empty(
-            ((whole - first) * length + (len(tail) if end > sealed else 0), self._width),
+            ((sealed_end - first) * length + (len(tail) if end > sealed else 0), self._width),
             dtype=np.uint8,
         )
-        self._unseal(bucket, first, whole, rows)
-        rows[(whole - first) * length :] = tail[: len(rows) - (whole - first) * length]
+        self._unseal(bucket, first, sealed_end, rows)
+        rows[(sealed_end - first) * length :] = tail[: len(rows) - (sealed_end - first) * length]
         return rows
 
     def _seal(self, bucket: int) -> None:

@@ -173,7 +173,7 @@ class Spool:
         self._thread.start()
 
     @property
-    def accepted(self) -> int:
+    def accepted_count(self) -> int:
         """Number of committed submissions."""
         return self._accepted
 

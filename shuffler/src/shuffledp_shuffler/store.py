@@ -178,7 +178,7 @@ class RoundFolder:
             erase(self.outgoing)
 
 
-class Store:
+class NodeStore:
     """State folder of one node, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:

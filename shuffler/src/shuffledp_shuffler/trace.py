@@ -1,7 +1,4 @@
-"""A corrupt node's memory of where each record of its batch came from.
-
-An honest node keeps nothing of it.
-"""
+"""A corrupt node's record of where each record of its batch came from; honest nodes have none."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Trace:
+class PoolTrace:
     """Joins the places of records in the pool with the order in which they went out.
 
     Memory: 24 bytes a record.
@@ -31,7 +28,8 @@ class Trace:
 
     def of_output(self) -> NDArray[np.int64]:
         """The place in the pool of every record that went out, in the order of the batch."""
-        addresses, places = np.concatenate(self._addresses), np.concatenate(self._places)
+        addresses = np.concatenate(self._addresses)
+        places = np.concatenate(self._places)
         order = np.argsort(addresses)
-        found = np.searchsorted(addresses[order], np.concatenate(self._output))
-        return places[order[found]].astype(np.int64)
+        ranks = np.searchsorted(addresses[order], np.concatenate(self._output))
+        return places[order[ranks]].astype(np.int64)

@@ -80,7 +80,7 @@ class Uploads:
                 del self._turns[key]
 
     @asynccontextmanager
-    async def place(self, length: int) -> AsyncIterator[None]:
+    async def reserve(self, length: int) -> AsyncIterator[None]:
         """Reserves room for an envelope, in the order of arrival.
 
         `BusyError` when too many wait for it already.
@@ -88,7 +88,7 @@ class Uploads:
         An envelope that is longer than all bytes that are allowed gets its place when it is the
         only one.
         """
-        await self._reserve(length)
+        await self._wait_for_room(length)
         try:
             yield
         finally:
@@ -100,9 +100,9 @@ class Uploads:
     async def arriving(self, chunks: Chunks, length: int) -> AsyncIterator[bytes]:
         """Receives an envelope of this length and keeps its place until the block ends.
 
-        As `place` and `gather`.
+        As `reserve` and `gather`.
         """
-        async with self.place(length):
+        async with self.reserve(length):
             yield await self.gather(chunks, length)
 
     @contextmanager
@@ -124,7 +124,7 @@ class Uploads:
         finally:
             self._messages -= 1
 
-    async def _reserve(self, length: int) -> None:
+    async def _wait_for_room(self, length: int) -> None:
         if self._waiting >= self._bounds.line:
             raise BusyError(
                 f"{self._waiting} submissions wait for a place here; send it again later"
@@ -151,7 +151,8 @@ class Uploads:
 
         `InvalidSubmissionError` for a torn one or another length, `BusyError` if too slow.
         """
-        offsets, envelope = Offsets(total), bytearray()
+        offsets = Offsets(total)
+        envelope = bytearray()
         began = asyncio.get_running_loop().time()
         try:
             # Counted from the beginning, not from the last chunk: a byte now and then must not hold

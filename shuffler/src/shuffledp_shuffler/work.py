@@ -27,7 +27,7 @@ from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.corruption import Corruption
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
-from shuffledp_shuffler.mixing import Dropped, Mixed, mix
+from shuffledp_shuffler.mixing import DropCheck, MixResult, mix
 from shuffledp_shuffler.mixproof.mixing import mix_provably
 from shuffledp_shuffler.peel_worker import Layer
 from shuffledp_shuffler.peeling import PeelPool, WorkersLost
@@ -63,7 +63,7 @@ class RoundPipeline:
             await live.fail(error)
         except OSError as error:
             await live.fail(NodeFault(f"the disk of this node failed: {error.strerror}"))
-        except Exception as error:  # noqa: BLE001 - a bug must not leave a round that looks as if it were at work
+        except Exception as error:  # noqa: BLE001 - a bug must not leave a round that seems at work
             structlog.get_logger().exception("unexpected failure", round=live.record.round_id)
             await live.fail(
                 NodeFault(f"unexpected failure ({type(error).__name__}); see the node's log")
@@ -90,7 +90,7 @@ class RoundPipeline:
                 if now + pause >= deadline:
                     raise
                 structlog.get_logger().warning(
-                    "disk is full: the round waits for room",
+                    "disk is full: the round waits for free space",
                     round=live.record.round_id,
                     reason=str(error),
                 )
@@ -99,21 +99,23 @@ class RoundPipeline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    async def mixed(self, live: LiveRound) -> BatchHeader:
+    async def mix_batch(self, live: LiveRound) -> BatchHeader:
         """Mixes the round's input into `live.folder.outgoing`.
 
         Returns the commitment to that batch.
 
-        A step of its own, so that an experiment can put an adversary in the place of an honest
-        node.
+        A separate step, so that an experiment can replace an honest node by an adversary.
         """
         if live.require_terms().mixing is not None:
             return await mix_provably(live, self.identity, self.relay.roster, self.relay.patience)
-        record, done = live.record, await self._mixed(live)
+        record = live.record
+        done = await self._mix_with_retries(live)
         if done.dropped:
             self.metrics.dropped.inc(done.dropped)
             structlog.get_logger().warning(
-                "onions dropped", round=record.round_id, dropped=done.dropped
+                "onions dropped: repeated, or failed to decrypt",
+                round=record.round_id,
+                dropped=done.dropped,
             )
         return BatchHeader(
             round_id=record.round_id,
@@ -126,8 +128,10 @@ class RoundPipeline:
 
     async def _mix(self, live: LiveRound) -> None:
         started = time.monotonic()
-        header = await self.mixed(live)
-        await live.commit(live.record.mixed(self.identity.sign(header), time.monotonic() - started))
+        header = await self.mix_batch(live)
+        await live.commit(
+            live.record.finish_mixing(self.identity.sign(header), time.monotonic() - started)
+        )
         # After the commit, never before: a crash in between finds the batch committed and erases
         # again, while input erased without a committed batch would lose the round. Without key and
         # input nobody can link the two later.
@@ -135,7 +139,7 @@ class RoundPipeline:
             live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable
         )
 
-    async def _mixed(self, live: LiveRound) -> Mixed:
+    async def _mix_with_retries(self, live: LiveRound) -> MixResult:
         record, terms, folder = live.record, live.require_terms(), live.folder
         layer = Layer(terms.geometry, record.round_id, record.position, live.require_key())
         before = record.dropped_before
@@ -153,19 +157,22 @@ class RoundPipeline:
                 )
             except WorkersLost as error:
                 structlog.get_logger().warning(
-                    "mixing again", round=record.round_id, attempt=attempt, reason=str(error)
+                    "mixing again after a lost worker",
+                    round=record.round_id,
+                    attempt=attempt,
+                    reason=str(error),
                 )
                 lost = error
-        raise NodeFault(f"mixing was given up after {MIXING_ATTEMPTS} attempts: {lost}")
+        raise NodeFault(f"mixing was abandoned after {MIXING_ATTEMPTS} attempts: {lost}")
 
     async def _mix_once(
         self,
         live: LiveRound,
         what: tuple[Layer, int, Path, Path],
         progress: Callable[[int], None],
-        allowed: Dropped,
-    ) -> Mixed:
-        measured = self.metrics.measured
+        allowed: DropCheck,
+    ) -> MixResult:
+        measured = self.metrics.record_stage
         if self.cluster is not None:
             return await self.cluster.mix(*what, system_random, progress, measured, allowed)
         recorder = (
@@ -189,10 +196,10 @@ class RoundPipeline:
             if (
                 not live.record.forwarded
             ):  # on disk before a byte leaves: a discard must never deny what was sent
-                await live.commit(live.record.forwarding())
+                await live.commit(live.record.begin_forwarding())
 
         live.progress(0, total)
-        with self.metrics.timed(RELAY, total):
+        with self.metrics.time_stage(RELAY, total):
             await self.relay.send(
                 terms.successor(self.relay.roster),
                 record.outgoing,
@@ -202,7 +209,7 @@ class RoundPipeline:
             )
         self.metrics.batch_bytes.labels("out").inc(total * width)
         # Killed before this commit, the node sends the batch again, which does no harm.
-        await live.commit(live.record.relayed(time.monotonic() - started))
+        await live.commit(live.record.finish_relaying(time.monotonic() - started))
         await in_thread(
             live.folder.erase_consumed, live.record.phase, answerable=live.record.answerable
         )

@@ -65,8 +65,8 @@ class StudentPipeline(RoundPipeline):
     mix: Mix
     orders: Path | None = None
 
-    async def mixed(self, live: LiveRound) -> BatchHeader:
-        """See `RoundPipeline.mixed`.
+    async def mix_batch(self, live: LiveRound) -> BatchHeader:
+        """See `RoundPipeline.mix_batch`.
 
         What is missing in the student's output counts as dropped, and is signed for.
         """

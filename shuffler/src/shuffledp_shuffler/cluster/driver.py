@@ -30,8 +30,14 @@ from shuffledp_core.runtime.addresses import host_and_port
 from shuffledp_core.runtime.files import commit_part, open_part
 from shuffledp_core.runtime.workers import begin
 from shuffledp_shuffler.cluster.config import EngineConfig
-from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Peeled, Stage
-from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, opened, read, repeats
+from shuffledp_shuffler.cluster.messages import (
+    DroppedMessage,
+    EndMessage,
+    FailureMessage,
+    PeeledMessage,
+    StageMessage,
+)
+from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, open_block, read, repeats
 from shuffledp_shuffler.cluster.work import ENTRY, Job, Sum, by_buckets, opened_bucket, sum_of
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE
 from shuffledp_shuffler.peeling import WorkersLost
@@ -52,7 +58,7 @@ class ClusterFault(WorkersLost):
 
 
 @dataclass(frozen=True)
-class Work:
+class ClusterJob:
     """A job, and the files it is about: packed units, and what the records are written to."""
 
     job: Job
@@ -60,7 +66,7 @@ class Work:
     target: Path
 
 
-def drive(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
+def drive(pipe: Connection, config: EngineConfig, work: ClusterJob | None) -> None:
     """Runs in a process of its own: mixes, or without `work` only looks whether the cluster is
     there.
     """
@@ -72,11 +78,11 @@ def drive(pipe: Connection, config: EngineConfig, work: Work | None) -> None:
         os.dup2(nowhere.fileno(), 2)
     try:
         with Cluster(config) as cluster:
-            pipe.send(Ended() if work is None else Mixing(cluster, work, pipe).run())
+            pipe.send(EndMessage() if work is None else Mixing(cluster, work, pipe).run())
     except ShuffleDPError as error:
-        pipe.send(Failed(error))
+        pipe.send(FailureMessage(error))
     except OSError as error:
-        pipe.send(Failed(NodeFault(f"the disk of this node failed: {error.strerror}")))
+        pipe.send(FailureMessage(NodeFault(f"the disk of this node failed: {error.strerror}")))
 
 
 class Cluster:
@@ -89,7 +95,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         config = self._config
-        while (reason := _unanswered(config)) and time.monotonic() < self._deadline:
+        while (reason := _find_head_trouble(config)) and time.monotonic() < self._deadline:
             time.sleep(_LOOK_SECONDS)
         if reason:
             raise ClusterFault(reason)
@@ -142,10 +148,10 @@ class Cluster:
             refs, num_returns=1, timeout=self._config.stall_seconds, fetch_local=False
         )
         if not done:
-            raise self._stalled()
+            raise self._stall_fault()
         return done, others
 
-    def _stalled(self) -> ClusterFault:
+    def _stall_fault(self) -> ClusterFault:
         return ClusterFault(
             f"the Ray cluster at {self._config.address} finished nothing in "
             f"{self._config.stall_seconds:g} seconds: "
@@ -158,7 +164,7 @@ class Cluster:
         try:
             return self.ray.get(refs, timeout=self._config.stall_seconds)
         except errors.GetTimeoutError as error:
-            raise self._stalled() from error
+            raise self._stall_fault() from error
         except errors.RayTaskError as error:
             raise _task_failed(error.cause) from error
         except errors.RayError as error:
@@ -172,11 +178,12 @@ class Cluster:
 class Mixing:
     """One run of a job on a cluster: the steps of docs/protocol.md, "Mixing", each by tasks."""
 
-    opens: Callable[..., Any] = staticmethod(opened)
+    opens: Callable[..., Any] = staticmethod(open_block)
     """The task of a block; a bench has one without public-key work."""
 
-    def __init__(self, cluster: Cluster, work: Work, pipe: Connection) -> None:
-        self._cluster, self._pipe = cluster, pipe
+    def __init__(self, cluster: Cluster, work: ClusterJob, pipe: Connection) -> None:
+        self._cluster = cluster
+        self._pipe = pipe
         self._job, self._source, self._target = work.job, work.source, work.target
         self._most = 2 * cluster.processors() + 1  # one task at work and one waiting for each
         self._in = Sum()
@@ -197,21 +204,21 @@ class Mixing:
         self._again = remote(repeats).options(max_retries=RETRIES)
         self._ordered = remote(bucketful).options(num_returns=2, max_retries=RETRIES)
 
-    def run(self) -> Ended:
+    def run(self) -> EndMessage:
         """All steps; the target is whole afterwards, or absent."""
         began = time.perf_counter()
-        groups, buckets = self._opened()
-        self._pipe.send(Stage(PEEL, time.perf_counter() - began))
+        groups, buckets = self._open_blocks()
+        self._pipe.send(StageMessage(PEEL, time.perf_counter() - began))
         began = time.perf_counter()
-        left_out = self._repeated(groups)
+        left_out = self._find_repeated(groups)
         groups.clear()  # the cluster forgets them
-        self._pipe.send(Stage(CHECK, time.perf_counter() - began))
+        self._pipe.send(StageMessage(CHECK, time.perf_counter() - began))
         began = time.perf_counter()
-        digest, written = self._written(buckets, left_out)
-        self._pipe.send(Stage(PERMUTE, time.perf_counter() - began))
-        return Ended(digest, written.records, self._dropped)
+        digest, written = self._write_target(buckets, left_out)
+        self._pipe.send(StageMessage(PERMUTE, time.perf_counter() - began))
+        return EndMessage(digest, written.records, self._dropped)
 
-    def _opened(self) -> tuple[list[list[Any]], list[list[Any]]]:
+    def _open_blocks(self) -> tuple[list[list[Any]], list[list[Any]]]:
         """References to all parts, those of groups and those of buckets, by blocks."""
         job, width, release = self._job, self._job.layer.unit_bytes, version(DISTRIBUTION)
         waiting: dict[Any, int] = {}
@@ -221,15 +228,16 @@ class Mixing:
         def collect() -> None:
             nonlocal done
             (ready,), _ = self._cluster.wait(list(waiting))
-            units, found = waiting.pop(ready), self._cluster.get(ready)
-            self._in += found
+            units = waiting.pop(ready)
+            self._in += self._cluster.get(ready)
             done += units * job.layer.records_per_unit
-            self._pipe.send(Peeled(done))
+            self._pipe.send(PeeledMessage(done))
 
         for block in range(job.blocks):
             if len(waiting) >= self._most:
                 collect()
-            start, end = block * job.block, min((block + 1) * job.block, job.units)
+            start = block * job.block
+            end = min(start + job.block, job.units)
             packed = self._read.remote(str(self._source), start * width, end * width)
             summed, *parts = self._split.remote(release, job, block, packed)
             waiting[summed] = end - start
@@ -240,21 +248,21 @@ class Mixing:
         self._drop(job.records - self._in.records)
         return groups, buckets
 
-    def _repeated(self, groups: list[list[Any]]) -> list[NDArray[np.void]]:
+    def _find_repeated(self, groups: list[list[Any]]) -> list[NDArray[np.void]]:
         """The entries that are left out, by buckets."""
         job = self._job
         tasks = (
             self._again.remote(job, group, *(parts[group] for parts in groups))
             for group in range(job.groups)
         )
-        found = [np.empty(0, dtype=ENTRY)]
+        repeated = [np.empty(0, dtype=ENTRY)]
         for entries in self._in_turn(tasks):
-            found.append(entries)
+            repeated.append(entries)
             if len(entries):
                 self._drop(len(entries))
-        return by_buckets(job, np.concatenate(found))
+        return by_buckets(job, np.concatenate(repeated))
 
-    def _written(
+    def _write_target(
         self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]
     ) -> tuple[str, Sum]:
         """Writes the target; gives its digest and its records."""
@@ -268,7 +276,8 @@ class Mixing:
         with open_part(self._target) as file:
             for bucket, (dropped, sealed) in enumerate(self._in_turn(tasks)):
                 records = opened_bucket(job, bucket, sealed)
-                out, written = out + dropped, written + sum_of(job, records)
+                out += dropped
+                written += sum_of(job, records)
                 digest.update(records.data)
                 file.write(records.data)
                 for parts in buckets:
@@ -295,7 +304,7 @@ class Mixing:
     def _drop(self, more: int) -> None:
         """Asks the node whether so many may be dropped in all; it ends this process when not."""
         self._dropped += more
-        self._pipe.send(Dropped(self._dropped))
+        self._pipe.send(DroppedMessage(self._dropped))
         self._pipe.recv()
 
 
@@ -325,10 +334,10 @@ def _environment(config: EngineConfig) -> dict[str, str]:
     }
 
 
-def _unanswered(config: EngineConfig) -> str | None:
-    """Why nobody answers with TLS at the head's address; None if somebody does.
+def _find_head_trouble(config: EngineConfig) -> str | None:
+    """The reason why the head's address does not answer with TLS; None if it does.
 
-    Ray itself takes minutes to say it.
+    Ray itself takes minutes to report it.
     """
     host, port = host_and_port(config.address)
     try:
@@ -339,7 +348,7 @@ def _unanswered(config: EngineConfig) -> str | None:
             return None
     except ssl.SSLError as error:
         return (
-            f"what listens at {config.address} is no Ray head with a certificate of `[engine] "
+            f"what listens at {config.address} is not a Ray head with a certificate of `[engine] "
             f"authority` for {host} "
             f"({error.reason or error.strerror}): set RAY_USE_TLS=1 there, and compare the "
             f"certificates"

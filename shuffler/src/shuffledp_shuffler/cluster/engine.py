@@ -15,14 +15,20 @@ from shuffledp_core.errors import NodeFault
 from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.cluster.config import EngineConfig
-from shuffledp_shuffler.cluster.driver import ClusterFault, Work, drive
-from shuffledp_shuffler.cluster.messages import Dropped, Ended, Failed, Message, Peeled, Stage
+from shuffledp_shuffler.cluster.driver import ClusterFault, ClusterJob, drive
+from shuffledp_shuffler.cluster.messages import (
+    DroppedMessage,
+    EndMessage,
+    FailureMessage,
+    Message,
+    PeeledMessage,
+    StageMessage,
+)
 from shuffledp_shuffler.cluster.work import SECRET_BYTES, Job
-from shuffledp_shuffler.mixing import Dropped as Allowed
-from shuffledp_shuffler.mixing import Measured, Mixed
+from shuffledp_shuffler.mixing import DropCheck, Measured, MixResult
 from shuffledp_shuffler.peel_worker import Layer
 
-Drive: TypeAlias = Callable[[Connection, EngineConfig, Work | None], None]
+Drive: TypeAlias = Callable[[Connection, EngineConfig, ClusterJob | None], None]
 
 _POLL_SECONDS: Final = 0.2
 
@@ -44,8 +50,8 @@ class RayEngine:
 
         Raises `ClusterFault` that says what is wrong, `ConfigError` without Ray.
         """
-        async with self._driven(None) as pipe:
-            await _received(pipe)
+        async with self._driver_process(None) as pipe:
+            await _receive(pipe)
 
     async def mix(
         self,
@@ -56,8 +62,8 @@ class RayEngine:
         random: RandomBytes,
         progress: Callable[[int], None],
         measured: Measured = lambda _stage, _records, _seconds: None,
-        allowed: Allowed = lambda _: None,
-    ) -> Mixed:
+        allowed: DropCheck = lambda _: None,
+    ) -> MixResult:
         """As `mixing.mix`, but on the cluster, and without any place of a record: nobody records
         those here.
 
@@ -74,23 +80,23 @@ class RayEngine:
         # Fresh for every attempt: what an earlier one sealed and ordered has nothing to do with
         # this one.
         job = Job(layer, units, self._config.task_memory, random(SECRET_BYTES))
-        stages: list[Stage] = []
-        async with self._driven(Work(job, source, target)) as pipe:
-            while not isinstance(message := await _received(pipe), Ended):
-                if isinstance(message, Peeled):
+        stages: list[StageMessage] = []
+        async with self._driver_process(ClusterJob(job, source, target)) as pipe:
+            while not isinstance(message := await _receive(pipe), EndMessage):
+                if isinstance(message, PeeledMessage):
                     progress(message.records)
-                elif isinstance(message, Dropped):
+                elif isinstance(message, DroppedMessage):
                     allowed(message.records)
                     with suppress(OSError):  # that it died is said at the end of the pipe
                         pipe.send(None)
-                elif isinstance(message, Stage):
+                elif isinstance(message, StageMessage):
                     stages.append(message)
         for stage in stages:
             measured(stage.name, job.records, stage.seconds)
-        return Mixed(message.digest, message.records, message.dropped)
+        return MixResult(message.digest, message.records, message.dropped)
 
     @asynccontextmanager
-    async def _driven(self, work: Work | None) -> AsyncIterator[Connection]:
+    async def _driver_process(self, work: ClusterJob | None) -> AsyncIterator[Connection]:
         """A process at work, and this end of its pipe.
 
         It is ended in the end, and with it all of its tasks.
@@ -114,7 +120,7 @@ class RayEngine:
                 await in_thread(process.join)
 
 
-async def _received(pipe: Connection) -> Message:
+async def _receive(pipe: Connection) -> Message:
     try:
         # By short waits: a cancellation waits for the end of one.
         while not await in_thread(pipe.poll, _POLL_SECONDS):
@@ -126,6 +132,6 @@ async def _received(pipe: Connection) -> Message:
             "the Ray of this "
             "machine: see `ray status`, and start them again"
         ) from error
-    if isinstance(message, Failed):
+    if isinstance(message, FailureMessage):
         raise message.error
     return message

@@ -11,14 +11,14 @@ from shuffledp_core.errors import ShuffleDPError
 
 
 @dataclass(frozen=True)
-class Peeled:
+class PeeledMessage:
     """Number of records peeled so far."""
 
     records: int
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageMessage:
     """A stage that ended (`metrics.STAGES`), and its seconds."""
 
     name: str
@@ -26,15 +26,15 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedMessage:
     """Number of records dropped so far; the node answers, or ends the process."""
 
     records: int
 
 
 @dataclass(frozen=True)
-class Ended:
-    """All is done: SHA-256 of the target, number of records in it, and number dropped."""
+class EndMessage:
+    """Mixing is done: SHA-256 of the target, number of records in it, and number dropped."""
 
     digest: str = ""
     records: int = 0
@@ -42,10 +42,10 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Failed:
-    """Why nothing was written."""
+class FailureMessage:
+    """The error because of which nothing was written."""
 
     error: ShuffleDPError
 
 
-Message: TypeAlias = Peeled | Stage | Dropped | Ended | Failed
+Message: TypeAlias = PeeledMessage | StageMessage | DroppedMessage | EndMessage | FailureMessage

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import NodeFault
-from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, again, ordered, split
+from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, again, order_bucket, split_block
 
 DISTRIBUTION = "shuffledp-shuffler"
 
@@ -21,7 +21,7 @@ def read(source: str, start: int, end: int) -> NDArray[np.uint8]:
         return np.frombuffer(os.pread(file.fileno(), end - start, start), dtype=np.uint8)
 
 
-def opened(
+def open_block(
     release: str, job: Job, block: int, packed: NDArray[np.uint8]
 ) -> tuple[Sum | Sealed, ...]:
     """`split`, its results one by one: Ray keeps each where it is until somebody wants it."""
@@ -30,7 +30,7 @@ def opened(
             f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all "
             f"machines"
         )
-    summed, groups, buckets = split(job, block, packed.tobytes())
+    summed, groups, buckets = split_block(job, block, packed.tobytes())
     return (summed, *groups, *buckets)
 
 
@@ -43,4 +43,4 @@ def bucketful(
     job: Job, bucket: int, left_out: NDArray[np.void], *parts: Sealed
 ) -> tuple[Sum, Sealed]:
     """`ordered`, in the same way."""
-    return ordered(job, bucket, left_out, list(parts))
+    return order_bucket(job, bucket, left_out, list(parts))

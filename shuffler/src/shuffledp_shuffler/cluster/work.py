@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from shuffledp_core.errors import NodeFault
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.bucket_shuffle import WORKING
-from shuffledp_shuffler.duplicates import WIDE_BYTES, repeated, wide_tagger
+from shuffledp_shuffler.duplicates import WIDE_BYTES, find_repeated, wide_tagger
 from shuffledp_shuffler.layout import layout
-from shuffledp_shuffler.peel_worker import Layer, Peeled, peel_chunk
+from shuffledp_shuffler.peel_worker import Layer, PeeledChunk, peel_chunk
 from shuffledp_shuffler.permutation import Records, uniform_labels, uniform_permutation
 
 SECRET_BYTES: Final = 32
@@ -152,8 +152,8 @@ def sum_of(job: Job, records: Records) -> Sum:
     return Sum(len(records), low, high)
 
 
-def split(
-    job: Job, block: int, packed: bytes, peel: Callable[[Layer, bytes], Peeled] = peel_chunk
+def split_block(
+    job: Job, block: int, packed: bytes, peel: Callable[[Layer, bytes], PeeledChunk] = peel_chunk
 ) -> tuple[Sum, list[Sealed], list[Sealed]]:
     """Opens a block, drops what does not open or is there twice, and gives each record a random
     bucket.
@@ -166,19 +166,24 @@ def split(
     Raises:
         NodeFault: see `peel_chunk`.
     """
-    layer, each, entry = job.layer, job.layer.records_per_unit, job.layer.position == 1
+    layer = job.layer
+    per_unit = layer.records_per_unit
+    entry = layer.position == 1
     units = np.frombuffer(packed, dtype=np.uint8).reshape(-1, layer.unit_bytes)
-    kept: NDArray[np.intp] = np.arange(len(units))
+    remaining: NDArray[np.intp] = np.arange(len(units))
     # As on one machine: before peeling where units can be equal, after it where only what is inside
     # them can.
     if not entry:
-        kept = np.delete(kept, repeated(units, _stream(job, _REPEATED, block)))
-    peeled = peel(layer, units[kept].tobytes())
+        remaining = np.delete(remaining, find_repeated(units, _stream(job, _REPEATED, block)))
+    peeled = peel(layer, units[remaining].tobytes())
     records = np.frombuffer(peeled.data, dtype=np.uint8).reshape(-1, job.record_bytes)
-    rows = np.delete((kept[:, np.newaxis] * each + np.arange(each)).ravel(), list(peeled.closed))
+    rows = np.delete(
+        (remaining[:, np.newaxis] * per_unit + np.arange(per_unit)).ravel(), list(peeled.closed)
+    )
     if entry:
-        twice = repeated(records, _stream(job, _REPEATED, block))
-        records, rows = np.delete(records, twice, axis=0), np.delete(rows, twice)
+        twice = find_repeated(records, _stream(job, _REPEATED, block))
+        records = np.delete(records, twice, axis=0)
+        rows = np.delete(rows, twice)
     labels = uniform_labels(len(records), job.buckets, _stream(job, _LABELS, block))
     order, ends = _sorted_by(labels, job.buckets)
     parts = [
@@ -190,12 +195,12 @@ def split(
         entries["tag"] = wide_tagger(_key(job.secret, _MEETING)[:WIDE_BYTES])(
             records if entry else units[rows]
         )
-        entries["place"] = block * job.block * each + rows
+        entries["place"] = block * job.block * per_unit + rows
         entries["slot"][order] = np.arange(len(order)) - np.repeat(
             [0, *ends[:-1]], np.diff([0, *ends])
         )
         entries["bucket"] = labels
-    return sum_of(job, records), _grouped(job, block, entries), parts
+    return sum_of(job, records), _group_entries(job, block, entries), parts
 
 
 def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
@@ -212,11 +217,11 @@ def again(job: Job, group: int, parts: list[Sealed]) -> NDArray[np.void]:
             for block, part in enumerate(parts)
         ]
     )
-    found: NDArray[np.void] = np.ascontiguousarray(entries).view(ENTRY).ravel()
-    order = np.lexsort((found["place"], found["tag"][:, 0], found["tag"][:, 1]))
-    ranked = found["tag"][order]
+    rows: NDArray[np.void] = np.ascontiguousarray(entries).view(ENTRY).ravel()
+    order = np.lexsort((rows["place"], rows["tag"][:, 0], rows["tag"][:, 1]))
+    ranked = rows["tag"][order]
     same = (ranked[1:] == ranked[:-1]).all(axis=1)
-    repeats: NDArray[np.void] = found[order[1:][same]]
+    repeats: NDArray[np.void] = rows[order[1:][same]]
     return repeats
 
 
@@ -226,7 +231,7 @@ def by_buckets(job: Job, entries: NDArray[np.void]) -> list[NDArray[np.void]]:
     return np.split(entries[order], ends[:-1])
 
 
-def ordered(
+def order_bucket(
     job: Job, bucket: int, left_out: NDArray[np.void], parts: list[Sealed]
 ) -> tuple[Sum, Sealed]:
     """The records of one bucket, but those of the entries `left_out`, in a uniformly random order.
@@ -251,20 +256,20 @@ def ordered(
     records = np.concatenate([np.empty((0, job.record_bytes), dtype=np.uint8), *opened])
     blocks = left_out["place"] // np.uint64(job.block * job.layer.records_per_unit)
     rows = starts[blocks.astype(np.intp)] + left_out["slot"].astype(np.intp)
-    kept = np.delete(np.arange(len(records)), rows)
-    order = kept[uniform_permutation(len(kept), _stream(job, _ORDERS, bucket))]
+    remaining = np.delete(np.arange(len(records)), rows)
+    order = remaining[uniform_permutation(len(remaining), _stream(job, _ORDERS, bucket))]
     return sum_of(job, records[rows]), _seal(job, (_BUCKETS, 0, bucket), records[order])
 
 
 def opened_bucket(job: Job, bucket: int, sealed: Sealed) -> Records:
-    """The records of a bucket as `ordered` gave them.
+    """The records of a bucket as `order_bucket` gave them.
 
     Raises `NodeFault` for one that was changed.
     """
     return _unseal(job, (_BUCKETS, 0, bucket), sealed, job.record_bytes)
 
 
-def _grouped(job: Job, block: int, entries: NDArray[np.void]) -> list[Sealed]:
+def _group_entries(job: Job, block: int, entries: NDArray[np.void]) -> list[Sealed]:
     """The entries of a block by groups: equal rows have equal tags, and so meet in one group."""
     if not job.groups:
         return []

@@ -96,16 +96,16 @@ class TamperingWork(RoundPipeline):
     cheats: dict[str, RandomCheat] = field(default_factory=dict)
     earlier: dict[int, bytes] = field(default_factory=dict)
 
-    async def mixed(self, live: LiveRound) -> BatchHeader:
-        """See `RoundPipeline.mixed`; the header counts and commits to what is really sent."""
+    async def mix_batch(self, live: LiveRound) -> BatchHeader:
+        """See `RoundPipeline.mix_batch`; the header counts and commits to what is really sent."""
         cheat = self._cheat(live)
         if cheat is not None:
             await in_thread(cheat.accuse)
-            return await in_thread(cheat.output, await super().mixed(live))
+            return await in_thread(cheat.output, await super().mix_batch(live))
         if self.orders.order == FRAME:
             await in_thread(frame, live, self.identity, self.relay.roster)
-            return await super().mixed(live)
-        header = await super().mixed(live)
+            return await super().mix_batch(live)
+        header = await super().mix_batch(live)
         if live.require_terms().mixing is not None:
             return await self._tamper_provable(live, header)
         pool = self._pool_of(live)
@@ -192,7 +192,7 @@ class LyingNode(MixNode):
             return honest
         if self._is_accomplice(Signed.from_bytes(credential), honest.roster):
             return replace(honest, roster=_enrolling(honest.roster, self._orders.accomplices()))
-        if live.require_spool().accepted:
+        if live.require_spool().accepted_count:
             raise SubmissionClosedError(f"round {live.record.round_id} is full")
         return honest
 
