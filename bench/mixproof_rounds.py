@@ -15,7 +15,7 @@ from typing import Final
 from nacl import bindings
 
 from shuffledp_adversary.attacks.exchange.spoiled import spoiled_record
-from shuffledp_analyst.blame import traced
+from shuffledp_analyst.blame import trace_accusation
 from shuffledp_core.answering.decoding import decode
 from shuffledp_core.mixproof.chain import Chain, check_board
 from shuffledp_core.mixproof.claims import (
@@ -218,7 +218,7 @@ class MixproofRound:
         accused = party.accuse(os.urandom)
         if accused:
             transcript = asyncio.run(
-                traced(party.chain, party.position, accused, _Answers(hops).ask)
+                trace_accusation(party.chain, party.position, accused, _Answers(hops).ask)
             )
             party.settle(transcript)
             self._transcripts.append(transcript)

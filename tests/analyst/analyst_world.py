@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from simulated_parties import ROUTE, Happened, SimulatedAccountant, SimulatedNode
 
-from shuffledp_analyst.app import Analyst, assemble
+from shuffledp_analyst.app import AnalystServer, assemble
 from shuffledp_analyst.config import AnalystConfig
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Result, RoundPlan
@@ -80,7 +80,7 @@ class World:
             "recovery_seconds": 20.0,
             "mix_timeout_seconds": 60.0,
         } | options
-        self._analyst: Analyst | None = None
+        self._analyst: AnalystServer | None = None
         self._background: list[asyncio.Future[None]] = []
 
     @property

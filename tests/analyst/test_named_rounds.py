@@ -76,9 +76,9 @@ async def test_a_round_that_is_not_taken_up_yet_is_neither_unknown_nor_opened_ag
     await opened(world, name)
     await world.stop_analyst()
     await world.start_analyst(resumed=False)
-    with pytest.raises(errors.UnreachableError, match="not taken up yet"):
+    with pytest.raises(errors.UnreachableError, match="not resumed yet"):
         await opened(world, name)
-    with pytest.raises(errors.UnreachableError, match="not taken up yet"):
+    with pytest.raises(errors.UnreachableError, match="not resumed yet"):
         await world.events(name)
     with pytest.raises(errors.UnknownRoundError):
         await world.events(secrets.token_hex(16))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shuffledp_analyst.round import RoundLifecycle, Stage
+from shuffledp_analyst.round import RoundLifecycle, RoundStage
 from shuffledp_core.documents.models import BatchHeader, RoundPlan
 from shuffledp_core.errors import (
     BadBatchError,
@@ -42,13 +42,13 @@ def header(users: int = 6, **changes: object) -> BatchHeader:
 
 
 CALLS: dict[str, Callable[[RoundLifecycle], object]] = {
-    "opened": lambda round_: round_.opened(GEOMETRY),
+    "opened": lambda round_: round_.open(GEOMETRY),
     "end_submissions": lambda round_: round_.end_submissions(),
-    "closed": lambda round_: round_.closed(6),
-    "delivered": lambda round_: round_.delivered(header()),
-    "decoding": lambda round_: round_.decoding(),
-    "certifying": lambda round_: round_.certifying(),
-    "published": lambda round_: round_.published(),
+    "closed": lambda round_: round_.close(6),
+    "delivered": lambda round_: round_.deliver(header()),
+    "decoding": lambda round_: round_.begin_decoding(),
+    "certifying": lambda round_: round_.begin_certifying(),
+    "published": lambda round_: round_.publish(),
 }
 
 
@@ -62,11 +62,11 @@ def advanced(*calls: str) -> RoundLifecycle:
 def test_a_round_goes_from_plan_to_publication_in_both_orders() -> None:
     for middle in itertools.permutations(("closed", "delivered")):
         round_ = advanced("opened", "end_submissions", *middle)
-        assert round_.decoding() == (6, header())
-        round_.certifying()
-        round_.published()
-        assert round_.stage is Stage.PUBLISHED
-        assert round_.ended
+        assert round_.begin_decoding() == (6, header())
+        round_.begin_certifying()
+        round_.publish()
+        assert round_.stage is RoundStage.PUBLISHED
+        assert round_.has_ended
 
 
 def test_every_other_order_is_refused_and_changes_nothing() -> None:
@@ -102,27 +102,27 @@ def test_a_round_fails_once_from_every_stage_but_its_ends() -> None:
     path = list(CALLS)
     for length in range(len(path)):
         round_ = advanced(*path[:length])
-        round_.failed()
-        assert round_.stage is Stage.FAILED
+        round_.fail()
+        assert round_.stage is RoundStage.FAILED
         with pytest.raises(RoundStateError):
-            round_.failed()
+            round_.fail()
     with pytest.raises(RoundStateError):
-        advanced(*path).failed()
+        advanced(*path).fail()
 
 
 @pytest.mark.parametrize("accepted", [4, 10])
 def test_the_entry_node_cannot_accept_what_the_manifest_forbids(accepted: int) -> None:
     with pytest.raises(CountMismatchError, match="5 to 9"):
-        advanced("opened", "end_submissions").closed(accepted)
+        advanced("opened", "end_submissions").close(accepted)
 
 
 def test_a_batch_of_another_size_than_accepted_is_a_mismatch_in_both_orders() -> None:
     with pytest.raises(CountMismatchError, match="7 reports"):
         advanced("opened", "end_submissions", "closed").check_batch(header(7))
     with pytest.raises(CountMismatchError, match="7 reports"):
-        advanced("opened", "end_submissions", "closed").delivered(header(7))
+        advanced("opened", "end_submissions", "closed").deliver(header(7))
     with pytest.raises(CountMismatchError, match="accepted 7"):
-        advanced("opened", "end_submissions", "delivered").closed(7)
+        advanced("opened", "end_submissions", "delivered").close(7)
 
 
 def test_a_header_is_checked_before_a_byte_is_taken() -> None:

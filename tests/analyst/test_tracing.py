@@ -10,7 +10,7 @@ from mixing_attacks import stopped_at
 from mixing_cheats import spoiled_user
 from mixing_model import World
 
-from shuffledp_analyst.blame import traced
+from shuffledp_analyst.blame import trace_accusation
 from shuffledp_core.errors import TooFewReportsError, UnansweredError
 from shuffledp_core.mixproof.chain import Chain, follow
 from shuffledp_core.mixproof.evidence import Passage, Trace
@@ -69,7 +69,7 @@ def _question(inquiry: Inquiry, trace: Trace) -> Question:
 async def test_nodes_are_asked_backwards_for_records_and_forwards_for_keys() -> None:
     world, accused = stopped_at(ACCUSER, spoiled_user(7, ACCUSER))
     nodes = Nodes(world)
-    transcript = await traced(nodes.chain, ACCUSER, accused, nodes.ask)
+    transcript = await trace_accusation(nodes.chain, ACCUSER, accused, nodes.ask)
     assert nodes.asked == [(2, "records"), (1, "records"), (1, "keys"), (2, "keys")]
     assert len(nodes.chain.without(transcript).excluded) == 1
 
@@ -82,7 +82,7 @@ async def test_who_gives_a_question_back_as_it_is_does_not_answer(
     world, accused = stopped_at(ACCUSER, spoiled_user(7, ACCUSER))
     nodes = Nodes(world, lambda at, inquiry: at == silent and bool(inquiry.passages) == passages)
     with pytest.raises(UnansweredError, match=f"no answer: node {silent} "):
-        await traced(nodes.chain, ACCUSER, accused, nodes.ask)
+        await trace_accusation(nodes.chain, ACCUSER, accused, nodes.ask)
     assert nodes.asked[-1] == (silent, "keys" if passages else "records")
 
 
@@ -91,5 +91,5 @@ async def test_where_too_few_are_left_nobodys_keys_are_traced() -> None:
     world, accused = stopped_at(ACCUSER, *(spoiled_user(user, ACCUSER) for user in (5, 6, 7)))
     nodes = Nodes(world)
     with pytest.raises(TooFewReportsError, match="5 of at least 6 users are left after exclusions"):
-        await traced(nodes.chain, ACCUSER, accused, nodes.ask)
+        await trace_accusation(nodes.chain, ACCUSER, accused, nodes.ask)
     assert nodes.asked == [(2, "records"), (1, "records")]

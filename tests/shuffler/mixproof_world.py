@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from shuffler_world import POPULATION, Round, User, World
 
-from shuffledp_analyst.blame import traced
+from shuffledp_analyst.blame import trace_accusation
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Certificate, Credential, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json, sign
@@ -103,7 +103,9 @@ class MixproofRound:
         entry = from_json(self.round.keys[0].body, RoundKey)
         known = check_history(accused.history, manifest, self.terms, population, mixing_part(entry))
         chain = follow(self.terms, known, accused.history.headers, accused.history.transcripts)
-        return await traced(chain, len(accused.history.headers) + 1, accused.accused, self.ask)
+        return await trace_accusation(
+            chain, len(accused.history.headers) + 1, accused.accused, self.ask
+        )
 
 
 def chunked(data: bytes) -> list[batch_pb2.Chunk]:

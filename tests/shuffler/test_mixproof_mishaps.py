@@ -235,9 +235,7 @@ class Babbler(Peers):
 async def test_an_analyst_traces_no_more_than_any_node_would_accuse(world: World) -> None:
     round_ = await spoiled_round(world)
     await accused(world, round_)
-    with pytest.raises(
-        UnansweredError, match="node-2 accuses 1000 records, where nobody may trace more than"
-    ):
+    with pytest.raises(UnansweredError, match="node-2 accuses 1000 records, more than"):
         await analysts_part(round_, Babbler(config_of(world), world.roster)).settle("node-2")
 
 

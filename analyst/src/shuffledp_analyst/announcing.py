@@ -122,5 +122,5 @@ def resume_round(running: RunningRound) -> None:
     header = services.records.batch_header(round_id)  # 3
     if header is not None:
         last = services.peers.node(running.round.plan.route[-1])
-        running.round.delivered(verify_from(last, header, BatchHeader))
+        running.round.deliver(verify_from(last, header, BatchHeader))
         running.delivered.set()

@@ -21,14 +21,14 @@ from shuffledp_core.vocabulary import Role
 
 
 @dataclass(frozen=True)
-class Analyst:
+class AnalystServer:
     """A server that is not started yet, and its background tasks."""
 
     service: Service
     background: tuple[Callable[[], Awaitable[None]], ...]
 
 
-def assemble(config: AnalystConfig) -> Analyst:
+def assemble(config: AnalystConfig) -> AnalystServer:
     """Builds the analyst of a configuration.
 
     Raises `ConfigError` for unusable keys or an unusable state folder.
@@ -51,7 +51,7 @@ def assemble(config: AnalystConfig) -> Analyst:
         roster,
     )
     background = (coordinator.run,) if announcer is None else (coordinator.run, announcer.run)
-    return Analyst(make_service(config, roster, coordinator, metrics), background)
+    return AnalystServer(make_service(config, roster, coordinator, metrics), background)
 
 
 def _open_records(config: AnalystConfig) -> Records:

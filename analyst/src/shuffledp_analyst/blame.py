@@ -1,4 +1,4 @@
-"""Tracing of an accusation: every node is asked in turn, each answer judged at once.
+"""Tracing of an accusation: every node is asked in turn, and each answer is judged at once.
 docs/mixing.md, "Blame".
 """
 
@@ -19,29 +19,31 @@ from shuffledp_core.mixproof.history import Inquiry
 from shuffledp_core.runtime.tasks import in_thread
 
 Ask: TypeAlias = Callable[[int, Inquiry], Awaitable[Inquiry]]
-"""Asks the node at a position to go on; raises `UnansweredError` where it does not."""
+"""Asks the node at a position to continue; raises `UnansweredError` if it does not."""
 
 T = TypeVar("T")
 
 
-async def traced(chain: Chain, position: int, accused: Sequence[Accused], ask: Ask) -> Transcript:
-    """The transcript of an accusation by the party at `position`, behind which `chain` stands.
+async def trace_accusation(
+    chain: Chain, position: int, accused: Sequence[Accused], ask: Ask
+) -> Transcript:
+    """Trace an accusation by the party at `position` of `chain`; returns its transcript.
 
-    1. Every accused record is really one that says nothing (T1, T2).
-    2. The nodes before, the nearest first, go on with every trace, down to a claim (T3 to T5).
-       Enough users are left without those who are named, or nobody's keys are traced.
-    3. The nodes from the first on lead the keys of everybody who is named to the accuser (T6).
+    1. Every accused record really fails to decrypt (T1, T2).
+    2. The nodes before, the nearest first, continue every trace, down to a claim (T3 to T5).
+       Enough users are left without those who are named; otherwise no keys are traced.
+    3. The nodes from the first on lead the keys of every user named to the accuser (T6).
 
     Raises:
-        BadBlameError: naming the party whose word does not stand.
+        BadBlameError: naming the party whose statement does not verify.
         TooFewReportsError: step 2.
-        UnansweredError: somebody did not go on, asked twice; nobody is guilty of that.
+        UnansweredError: a node did not continue, asked twice; no party is proved guilty.
     """
     inquiry = Inquiry(
         position,
         tuple(chain.case.headers),
         chain.transcripts,
-        tuple(Trace(each) for each in accused),
+        tuple(Trace(record) for record in accused),
     )
     await in_thread(_check, chain, inquiry)  # 1
     for at in range(position - 1, 0, -1):  # 2
@@ -79,17 +81,22 @@ async def _further(chain: Chain, at: int, inquiry: Inquiry, ask: Ask) -> Inquiry
     if not all(
         _has_step(part) for part in (answer.passages if inquiry.passages else answer.traces)
     ):
-        raise UnansweredError(f"no answer: node {at} goes on with less than it was asked")
+        raise UnansweredError(f"no answer: node {at} continued fewer traces than it was asked for")
     if inquiry.passages:
         further = replace(inquiry, passages=answer.passages)
         before = replace(
-            further, passages=tuple(replace(each, hops=each.hops[:-1]) for each in further.passages)
+            further,
+            passages=tuple(
+                replace(passage, hops=passage.hops[:-1]) for passage in further.passages
+            ),
         )
     else:
         further = replace(inquiry, traces=answer.traces)
         before = replace(further, traces=tuple(_without_last(trace) for trace in further.traces))
     if before != inquiry:
-        raise UnansweredError(f"no answer: node {at} answered something else than it was asked")
+        raise UnansweredError(
+            f"no answer: node {at} answered another inquiry than the one it was sent"
+        )
     await in_thread(_check, chain, further)
     return further
 

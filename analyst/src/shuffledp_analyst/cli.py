@@ -28,8 +28,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
-    if wanted:
+def _show_version(requested: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if requested:
         typer.echo(f"shuffledp-analyst {version('shuffledp-analyst')}")
         raise typer.Exit
 

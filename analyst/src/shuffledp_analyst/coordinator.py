@@ -21,7 +21,7 @@ from shuffledp_analyst.listing import Summary, page_of_rounds
 from shuffledp_analyst.metrics import NewestRound
 from shuffledp_analyst.opening import read_plan
 from shuffledp_analyst.progress import ENDED, Event, Progress
-from shuffledp_analyst.round import Stage
+from shuffledp_analyst.round import RoundStage
 from shuffledp_analyst.running import RunningRound
 from shuffledp_core.documents.models import BatchHeader, Result, Roster, RoundPlan
 from shuffledp_core.documents.signed import Signed, verify
@@ -74,9 +74,9 @@ class Coordinator:
         the restart the record says what to do. A record that cannot be read does not: it is set
         aside. Cancelling this stops all rounds where they are.
         """
-        for round_id in self._services.records.unfinished():
+        for round_id in self._services.records.find_unfinished():
             try:
-                life = self._resumed(round_id)
+                life = self._resume(round_id)
             except (DocumentError, UnknownRoundError, OSError) as error:
                 self._log.error("unreadable record set aside", round=round_id, reason=str(error))
                 with suppress(OSError):
@@ -112,7 +112,7 @@ class Coordinator:
 
         task.add_done_callback(over)
 
-    def _resumed(self, round_id: str) -> Coroutine[Any, Any, None]:
+    def _resume(self, round_id: str) -> Coroutine[Any, Any, None]:
         """The remaining work of a round that an earlier process began.
 
         Raises:
@@ -160,13 +160,13 @@ class Coordinator:
             ConfigError: the plan is impossible.
             RoundStateError: the name stands for another plan, or for a round that was never
                 announced.
-            UnreachableError: the named round is not taken up yet after a restart; ask again.
+            UnreachableError: the named round is not resumed yet after a restart; ask again.
             DiskError: this analyst's disk refused to keep the round.
             ShuffleDPError: the opening failed, and the round with it.
         """
         checked = read_plan(plan, self._roster)
         if named and self._services.records.is_known(named):
-            return await self._opened_before(named, checked)
+            return await self._find_opened(named, checked)
         round_id = named or secrets.token_hex(16)
         # No `await` from the look above to here: of two calls at once the second finds the round of
         # the first.
@@ -189,23 +189,23 @@ class Coordinator:
                 pass
             raise
 
-    async def _opened_before(self, round_id: str, plan: RoundPlan) -> tuple[str, bytes]:
+    async def _find_opened(self, round_id: str, plan: RoundPlan) -> tuple[str, bytes]:
         """The answer to a repeated opening: the announcement of the round that exists."""
         try:
-            known = self._services.records.plan(round_id)
+            stored = self._services.records.plan(round_id)
         except (DocumentError, UnknownRoundError) as error:
             raise RoundStateError(
                 f"round {round_id} was begun here, and its record cannot be read; draw a new "
                 f"round id"
             ) from error
-        if known != plan:
+        if stored != plan:
             raise RoundStateError(
                 f"round {round_id} was opened for another plan; draw a new round id"
             )
         running = self._rounds.get(round_id)
         if running is not None:
             return round_id, await asyncio.shield(running.opened)
-        self._require_taken_up(round_id)
+        self._require_resumed(round_id)
         try:
             return round_id, self.announcement(round_id)
         except UnknownRoundError as error:
@@ -214,7 +214,7 @@ class Coordinator:
                 f"round id is needed"
             ) from error
 
-    def _require_taken_up(self, round_id: str) -> None:
+    def _require_resumed(self, round_id: str) -> None:
         """Raises `UnreachableError` for a round whose record waits for `run`.
 
         `UnknownRoundError` without a record.
@@ -222,7 +222,7 @@ class Coordinator:
         if not self._services.records.has_ended(round_id):
             self._services.records.plan(round_id)
             raise UnreachableError(
-                f"round {round_id} is not taken up yet after a restart; ask again"
+                f"round {round_id} is not resumed yet after a restart; ask again"
             )
 
     async def follow(self, round_id: str) -> AsyncIterator[Event]:
@@ -230,11 +230,11 @@ class Coordinator:
 
         Raises:
             UnknownRoundError: there is no such round.
-            UnreachableError: it is not taken up yet after a restart; ask again.
+            UnreachableError: it is not resumed yet after a restart; ask again.
         """
         progress = self._progress.get(round_id)
         if progress is None:
-            self._require_taken_up(round_id)
+            self._require_resumed(round_id)
             yield Event(ENDED, result=self.result(round_id))
             return
         async for event in progress.follow():
@@ -249,7 +249,7 @@ class Coordinator:
             self.result(round_id)
 
     def abort(self, round_id: str, reason: str) -> None:
-        """Gives a running round up; `RoundStateError` for an ended one."""
+        """Aborts a running round; `RoundStateError` for an ended one."""
         running = self._rounds.get(round_id)
         if running is not None:
             running.abort(reason)
@@ -272,7 +272,7 @@ class Coordinator:
         Raises:
             AccessDenied: the caller is not the last node of that round.
             UnknownRoundError: no such round here.
-            UnreachableError: the round is not taken up yet after a restart; the sender tries again.
+            UnreachableError: the round is not resumed yet after a restart; the sender tries again.
             ShuffleDPError: as `RunningRound.deliver`.
         """
         signed = Signed.from_bytes(await read_header(parts))
@@ -283,11 +283,11 @@ class Coordinator:
                 f"{peer!r} is not the last node of round {header.round_id}; only that one delivers"
             )
         running = self._rounds.get(header.round_id)
-        if running is not None and running.round.stage is not Stage.FAILED:
+        if running is not None and running.round.stage is not RoundStage.FAILED:
             await running.deliver(signed, header, parts)
         elif running is None and not self._services.records.has_ended(header.round_id):
             raise UnreachableError(
-                f"round {header.round_id} is not taken up yet after a restart; send the batch again"
+                f"round {header.round_id} is not resumed yet after a restart; send the batch again"
             )
         elif not self._is_delivered(header):
             raise RoundStateError(
@@ -306,15 +306,15 @@ class Coordinator:
             published and self._services.records.delivered_digest(header.round_id) == header.digest
         )
 
-    # For everybody
+    # For all callers
 
     def announcement(self, round_id: str) -> bytes:
         """The announcement of a round, or of the newest open one for an empty identifier."""
         if round_id:
             return self._services.records.announcement(round_id)
-        for known, running in reversed(self._rounds.items()):
-            if running.round.stage is Stage.OPEN:
-                return self._services.records.announcement(known)
+        for newest, running in reversed(self._rounds.items()):
+            if running.round.stage is RoundStage.OPEN:
+                return self._services.records.announcement(newest)
         raise UnknownRoundError("no round is open; name a round, or wait for the next one")
 
     def result(self, round_id: str) -> bytes:

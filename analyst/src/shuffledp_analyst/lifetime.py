@@ -7,7 +7,7 @@ from typing import Any
 
 from shuffledp_analyst.announcing import open_round
 from shuffledp_analyst.ending import end_failed, end_published
-from shuffledp_analyst.round import Stage
+from shuffledp_analyst.round import RoundStage
 from shuffledp_analyst.running import RunningRound
 from shuffledp_analyst.stages import (
     accept_submissions,
@@ -37,14 +37,14 @@ async def run_round(running: RunningRound) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
     _adopt_failure(running, life)
     services, round_id, route = running.services, running.round_id, running.round.plan.route
-    if running.round.stage is Stage.PUBLISHED:
+    if running.round.stage is RoundStage.PUBLISHED:
         await end_published(services, round_id, route, running.progress)
         return
     error = running.failure.result()
     running.log.warning(
         "round failed", error=type(error).__name__, reason=str(error), stage=running.round.stage
     )
-    running.round.failed()
+    running.round.fail()
     if not running.opened.done():
         running.opened.set_exception(error)
         running.opened.exception()  # retrieved: the caller that opened the round may be gone
@@ -52,7 +52,7 @@ async def run_round(running: RunningRound) -> None:
 
 
 async def _run_stages(running: RunningRound, watchers: list[asyncio.Task[None]]) -> None:
-    announcement = await open_round(running) if running.round.stage is Stage.PLANNED else None
+    announcement = await open_round(running) if running.round.stage is RoundStage.PLANNED else None
     watchers += [
         asyncio.ensure_future(run_beside(running, watch_node, name))
         for name in running.round.plan.route

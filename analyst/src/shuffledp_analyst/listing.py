@@ -45,36 +45,35 @@ def page_of_rounds(records: Records, after: str, limit: int) -> tuple[list[Summa
     Raises:
         UnknownRoundError: `after` is not a round of this analyst.
     """
-    known = records.newest_first()
+    rounds = records.newest_first()
     if after:
-        places = [place for place, (_, round_id) in enumerate(known, start=1) if round_id == after]
-        if not places:
+        starts = [start for start, (_, round_id) in enumerate(rounds, start=1) if round_id == after]
+        if not starts:
             raise UnknownRoundError(
                 f"{after[:40]!r} is not a round of this analyst: begin with the first page"
             )
-        known = known[places[0] :]
+        rounds = rounds[starts[0] :]
     size = min(limit or MOST_ROUNDS, MOST_ROUNDS)
-    return [_summary(records, round_id, opened // 10**6) for opened, round_id in known[:size]], len(
-        known
-    ) > size
+    page = [_summary(records, round_id, opened // 10**6) for opened, round_id in rounds[:size]]
+    return page, len(rounds) > size
 
 
 def _summary(records: Records, round_id: str, opened_at: int) -> Summary:
     try:
         plan = records.plan(round_id)
-        known = Summary(
+        summary = Summary(
             round_id, opened_at, plan.population[:MOST_LETTERS], plan.mechanism[:MOST_LETTERS]
         )
         if not records.has_ended(round_id):
-            return known
+            return summary
         result = from_json(Signed.from_bytes(records.result(round_id)).body, Result)
     except (ShuffleDPError, OSError):  # one bad record hides no other round
         return Summary(round_id, opened_at, outcome=UNREADABLE)
     return Summary(
         round_id,
         opened_at,
-        known.population,
-        known.mechanism,
+        summary.population,
+        summary.mechanism,
         result.outcome,
         (result.error or "")[:MOST_LETTERS],
         result.accepted,

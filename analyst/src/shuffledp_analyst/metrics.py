@@ -26,7 +26,7 @@ from shuffledp_analyst.progress import (
     Event,
     NodeStatus,
 )
-from shuffledp_analyst.round import RoundLifecycle, Stage
+from shuffledp_analyst.round import RoundLifecycle, RoundStage
 from shuffledp_core.errors import codes
 from shuffledp_core.transport.metrics import ServiceMetrics
 
@@ -87,7 +87,7 @@ class NewestRound(Collector):
         """See `prometheus_client.registry.Collector`."""
         stages = Counter(running.stage for running in self._running())
         rounds = GaugeMetricFamily("shuffledp_analyst_rounds", "Rounds in work", labels=["stage"])
-        for stage in Stage:
+        for stage in RoundStage:
             rounds.add_metric([stage], stages[stage])
         yield rounds
         view = self._newest()
@@ -101,7 +101,7 @@ def _round(view: RoundView) -> Iterable[GaugeMetricFamily]:
     stages = GaugeMetricFamily(
         "shuffledp_analyst_round_stage", "1 for the newest round's stage", labels=["stage"]
     )
-    for stage in Stage:
+    for stage in RoundStage:
         stages.add_metric([stage], stage is view.round.stage)
     yield stages
     counts = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shuffledp_analyst.blame import once_more, traced
+from shuffledp_analyst.blame import once_more, trace_accusation
 from shuffledp_analyst.peers import Peers
 from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, RoundKey
 from shuffledp_core.documents.signed import Signed, from_json
@@ -84,8 +84,8 @@ class ProvableMixing:
 
         Raises:
             BadBlameError, BadHopError, BadListError, TooFewReportsError: naming the party at fault.
-            UnansweredError: somebody does not go on; nobody is guilty.
-            RoundStateError: the node accuses nobody (any more).
+            UnansweredError: a node does not continue; no party is proved guilty.
+            RoundStateError: the node accuses no record (any more).
         """
         round_id = self._manifest.round_id
         data = await self._peers.persistently(
@@ -94,15 +94,14 @@ class ProvableMixing:
         accusation = await in_thread(_accusation_of, name, data)
         if len(accusation.accused) > most_accused(self._manifest):
             raise UnansweredError(
-                f"no answer: {name} accuses {len(accusation.accused)} records, where nobody may "
-                f"trace more than "
-                f"{most_accused(self._manifest)}"
+                f"no answer: {name} accuses {len(accusation.accused)} records, more than the "
+                f"{most_accused(self._manifest)} that may be traced"
             )
         chain = await in_thread(self._chain, accusation.history)
         position = len(chain.case.headers) + 1
         if position > len(self._keys) or self._keys[position - 1].node != name:
-            raise UnansweredError(f"no answer: what led to {name} is not what it shows")
-        transcript = await traced(chain, position, accusation.accused, self._ask)
+            raise UnansweredError(f"no answer: the history that {name} shows does not lead to it")
+        transcript = await trace_accusation(chain, position, accusation.accused, self._ask)
         await in_thread(
             chain.without, transcript
         )  # judged here first: it says who is named where too few are left
@@ -116,7 +115,7 @@ class ProvableMixing:
     async def open(self, header: BatchHeader, batch: bytes, identity: Identity) -> OpenedBatch:
         """Checks and opens what the last node delivered, H1 to H6 and F1 to F4.
 
-        Traces what says nothing.
+        Traces records that fail to decrypt.
 
         Args:
             header: the last node's, which says how long the history is.
@@ -124,30 +123,33 @@ class ProvableMixing:
             identity: the analyst's own.
 
         Raises:
-            BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: what came
-                does not stand; the message names the party at fault, if there is one.
+            BadListError, BadHopError, BadBlameError, UnansweredError, TooFewReportsError: the batch
+                does not verify; the message names the party at fault, if there is one.
             BadBatchError: the header counts other reports than list and exclusions leave.
         """
-        analyst, history = await in_thread(self._received, header, batch, identity)
+        analyst, history = await in_thread(self._receive, header, batch, identity)
         accused = await in_thread(analyst.accuse, system_random)
         if len(accused) > most_accused(self._manifest):
             raise TooFewReportsError(
-                f"{len(accused)} records say nothing, more than may be left out; nobody is named"
+                f"{len(accused)} records failed to decrypt, more than may be left out; no party is "
+                "named"
             )
         if accused:
-            transcript = await traced(analyst.chain, len(self._keys) + 1, accused, self._ask)
+            transcript = await trace_accusation(
+                analyst.chain, len(self._keys) + 1, accused, self._ask
+            )
             await in_thread(analyst.settle, transcript)
             history = replace(history, transcripts=(*history.transcripts, transcript))
         board, signature = await in_thread(analyst.board)
         published = replace(history, board_signature=signature).to_bytes()
         return OpenedBatch(b"".join(board), published, analyst.chain.users)
 
-    def _received(
+    def _receive(
         self, header: BatchHeader, batch: bytes, identity: Identity
     ) -> tuple[Analyst, History]:
         length = header.history if isinstance(header.history, int) else 0
         history = History.signed_by(self._keys[-1].node, batch[:length], self._manifest)
-        analyst = Analyst(self._terms, self._listed(history), identity.sign_bytes)
+        analyst = Analyst(self._terms, self._check_list(history), identity.sign_bytes)
         width = self._manifest.geometry.record_bytes(len(self._keys) + 1)
         records = [batch[at : at + width] for at in range(length, len(batch), width)]
         analyst.receive(history.headers, history.transcripts, records)
@@ -158,27 +160,25 @@ class ProvableMixing:
             )
         return analyst, history
 
-    def _listed(self, history: History) -> ClaimList:
+    def _check_list(self, history: History) -> ClaimList:
         population = self._peers.roster.population(self._certificate.population)
         return check_history(
             history, self._manifest, self._terms, population, mixing_part(self._keys[0])
         )
 
     def _chain(self, history: History) -> Chain:
-        return follow(self._terms, self._listed(history), history.headers, history.transcripts)
+        return follow(self._terms, self._check_list(history), history.headers, history.transcripts)
 
     async def _ask(self, position: int, inquiry: Inquiry) -> Inquiry:
-        name, data, round_id = (
-            self._keys[position - 1].node,
-            packed(inquiry),
-            self._manifest.round_id,
-        )
+        name = self._keys[position - 1].node
+        data = packed(inquiry)
+        round_id = self._manifest.round_id
         try:
             answer = await self._peers.persistently(
                 lambda: self._peers.answer(name, round_id, data, self._most)
             )
             return await in_thread(unpacked, answer, Inquiry)
-        except ShuffleDPError as error:  # its word alone names nobody
+        except ShuffleDPError as error:  # an unsigned answer proves no guilt
             raise UnansweredError(f"no answer from {name}: {error}") from error
 
 

@@ -108,7 +108,7 @@ def check_plan_certificate(
     _same(certificate, "deployment", certificate.deployment, deployment)
     _same(certificate, "round_id", certificate.round_id, round_id)
     _same(certificate, "stage", certificate.stage, CertificateStage.PLAN)
-    for field, found, wanted in (  # 2
+    for field, actual, expected in (  # 2
         ("population", certificate.population, plan.population),
         ("mechanism", certificate.mechanism.kind, plan.mechanism),
         ("size", certificate.mechanism.size, plan.size),
@@ -119,7 +119,7 @@ def check_plan_certificate(
         ("delta", certificate.delta, plan.delta),
         ("mix", certificate.verified, plan.mix == Mix.VERIFIED),
     ):
-        _same(certificate, field, found, wanted)
+        _same(certificate, field, actual, expected)
     if not certificate.holds:  # 3
         raise CannotCertify(
             f"the accountant's certificate for epsilon {plan.epsilon} does not hold; ask for more"
@@ -146,7 +146,7 @@ def check_final_certificate(
         DocumentError: not the accountant's, or for other parameters.
     """
     certificate = verify_from(accountant, signed, Certificate)
-    for field, found, wanted in (
+    for field, actual, expected in (
         ("deployment", certificate.deployment, plan.deployment),
         ("round_id", certificate.round_id, plan.round_id),
         ("stage", certificate.stage, CertificateStage.FINAL),
@@ -160,7 +160,7 @@ def check_final_certificate(
         ("invalid", certificate.invalid, losses.invalid),
         ("mix", certificate.mix, plan.mix),
     ):
-        _same(certificate, field, found, wanted)
+        _same(certificate, field, actual, expected)
     messages = plan.mechanism.messages_per_user
     most = honest_reports(
         accepted, plan.users, plan.honest, messages, losses, verified=plan.verified
@@ -174,11 +174,11 @@ def check_final_certificate(
     return certificate
 
 
-def _same(certificate: Certificate, field: str, found: object, wanted: object) -> None:
-    if found != wanted:
+def _same(certificate: Certificate, field: str, actual: object, expected: object) -> None:
+    if actual != expected:
         raise ForeignDocumentError(
             f"the accountant's {certificate.stage} certificate is for another round or plan: "
-            f"its {field} is {found!r}, not {wanted!r}"
+            f"its {field} is {actual!r}, not {expected!r}"
         )
 
 
@@ -194,8 +194,8 @@ def check_round_key(
         raise RoundKeyError(
             f"{node.name} did not answer with a round key of its own: {error}"
         ) from error
-    wanted = (round_id, node.name, position, suite, document_digest(certificate))
-    if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != wanted:
+    expected = (round_id, node.name, position, suite, document_digest(certificate))
+    if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != expected:
         raise RoundKeyError(
             f"the round key of {node.name} is for position {key.position} of round {key.round_id} "
             f"with suite "
@@ -258,8 +258,8 @@ def make_manifest(
 
 def check_countersignature(signed: Signed, node: Party, manifest: Signed, round_id: str) -> None:
     """Raises `DocumentError` unless this node countersigned exactly this manifest."""
-    said = verify_from(node, signed, Countersignature)
-    if (said.round_id, said.node, said.manifest_digest) != (
+    countersignature = verify_from(node, signed, Countersignature)
+    if (countersignature.round_id, countersignature.node, countersignature.manifest_digest) != (
         round_id,
         node.name,
         document_digest(manifest),

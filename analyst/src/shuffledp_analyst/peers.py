@@ -95,7 +95,7 @@ class Peers:
         Errors in this block name it, because a result shows only their text.
         """
         async with channel_to(party, self._config.keys, self._roster) as channel:
-            asked = now()
+            sent_at = now()
             try:
                 async with translated(party.name):
                     try:
@@ -105,7 +105,7 @@ class Peers:
                             party != self.accountant
                         ):  # several may share one ledger, behind one address
                             self._instances.check(
-                                party.name, error.trailing_metadata() or (), asked
+                                party.name, error.trailing_metadata() or (), sent_at
                             )
                         raise
             except ShuffleDPError as error:
@@ -162,20 +162,20 @@ class Peers:
             certificate=certificate.to_bytes(), position=position, suite=suite, route=route
         )
         async with self._nodes(name) as stub:
-            asked = now()
+            sent_at = now()
             call = stub.PrepareRound(request, timeout=self._config.call_seconds)
             response = await call
-            self._instances.check(name, await call.trailing_metadata(), asked)
+            self._instances.check(name, await call.trailing_metadata(), sent_at)
         return Signed.from_bytes(response.round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
         """Requests a node's countersignature. Not verified yet."""
         request = node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
         async with self._nodes(name) as stub:
-            asked = now()
+            sent_at = now()
             call = stub.SetManifest(request, timeout=self._config.call_seconds)
             response = await call
-            self._instances.check(name, await call.trailing_metadata(), asked)
+            self._instances.check(name, await call.trailing_metadata(), sent_at)
         return Signed.from_bytes(response.countersignature)
 
     async def close(self, name: str, round_id: str) -> int:

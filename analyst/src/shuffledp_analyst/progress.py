@@ -75,8 +75,8 @@ class Progress:
         differs.
         """
         key = (event.stage, event.node)
-        known = self._newest.get(key)
-        if known is not None and known[1] == event:
+        newest = self._newest.get(key)
+        if newest is not None and newest[1] == event:
             return
         self._version += 1
         self._newest[key] = (self._version, event)

@@ -217,12 +217,12 @@ class Records:
         Raises:
             RoundFailed: the result is longer than any document may be; nothing was changed.
         """
-        batch, data = self.batch(round_id), result.to_bytes()
+        batch = self.batch(round_id)
+        data = result.to_bytes()
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RoundFailed(
-                f"the result would have {len(data)} bytes, and nobody reads a document of more "
-                f"than "
-                f"{MAX_DOCUMENT_BYTES}; ask for fewer symbols"
+                f"the result would have {len(data)} bytes, more than the {MAX_DOCUMENT_BYTES} of "
+                "any document; ask for fewer symbols"
             )
         path = batch.with_name("result.json")
         with open_part(path) as file:
@@ -297,18 +297,17 @@ class Records:
 
     def newest_first(self) -> list[tuple[int, str]]:
         """All rounds, newest first: opening time (nanoseconds since 1970) and identifier."""
-        found = []
+        rounds = []
         for folder in self._folder.iterdir():
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # killed before the plan was written: no round
-                # Folders of rounds that were set aside lie here, too, under other names.
+            # Killed before the plan was written: not a round.
+            with contextlib.suppress(FileNotFoundError):
+                # Folders of rounds that were set aside are here, too, under other names.
                 if ROUND_ID.fullmatch(folder.name):
                     # The plan is written once, at the opening, so that its time is the round's.
-                    found.append(((folder / "plan.json").stat().st_mtime_ns, folder.name))
-        return sorted(found, reverse=True)
+                    rounds.append(((folder / "plan.json").stat().st_mtime_ns, folder.name))
+        return sorted(rounds, reverse=True)
 
-    def unfinished(self) -> Iterator[str]:
+    def find_unfinished(self) -> Iterator[str]:
         """Rounds for which something is left to do after a restart.
 
         Folders without a plan are removed.
@@ -321,7 +320,7 @@ class Records:
                 continue
             if (folder / "plan.json").exists():
                 yield folder.name
-            else:  # killed before the plan was written: nobody was asked for anything
+            else:  # killed before the plan was written: no other party knows it
                 shutil.rmtree(folder)
 
     def set_aside(self, round_id: str) -> Path:

@@ -2,10 +2,10 @@
 
 Legal orders of calls, from `Stage.PLANNED`:
 
-    opened -> end_submissions -> closed and delivered, in either order -> decoding -> certifying ->
-    published
+    open -> end_submissions -> close and deliver, in either order -> begin_decoding ->
+    begin_certifying -> publish
 
-`failed` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is
+`fail` is legal from every stage but the two last ones, PUBLISHED and FAILED. Every other order is
 a `RoundStateError` and changes nothing. docs/protocol.md, section "Rounds".
 """
 
@@ -26,7 +26,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.onion.geometry import Geometry
 
 
-class Stage(StrEnum):
+class RoundStage(StrEnum):
     """Stage of a round at the analyst."""
 
     PLANNED = "planned"
@@ -44,46 +44,46 @@ class RoundLifecycle:
     def __init__(self, round_id: str, plan: RoundPlan) -> None:
         self.round_id = round_id
         self.plan = plan
-        self.stage = Stage.PLANNED
+        self.stage = RoundStage.PLANNED
         self.geometry: Geometry | None = None
         self.accepted: int | None = None
         self.batch: BatchHeader | None = None
         self.most_history = 0
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the round is published or has failed."""
-        return self.stage in {Stage.PUBLISHED, Stage.FAILED}
+        return self.stage in {RoundStage.PUBLISHED, RoundStage.FAILED}
 
-    def _require(self, *stages: Stage) -> None:
+    def _require(self, *stages: RoundStage) -> None:
         if self.stage not in stages:
             raise RoundStateError(
                 f"round {self.round_id} is {self.stage}; this needs it to be {' or '.join(stages)}",
             )
 
-    def opened(self, geometry: Geometry, most_history: int = 0) -> None:
+    def open(self, geometry: Geometry, most_history: int = 0) -> None:
         """Records that every node countersigned; submissions are accepted. PLANNED -> OPEN.
 
         `most_history` bounds what comes in front of the records of a verified round, bytes.
         """
-        self._require(Stage.PLANNED)
+        self._require(RoundStage.PLANNED)
         self.geometry = geometry
         self.most_history = most_history
-        self.stage = Stage.OPEN
+        self.stage = RoundStage.OPEN
 
     def end_submissions(self) -> None:
         """Records that the entry node is about to be told to close. OPEN -> CLOSING."""
-        self._require(Stage.OPEN)
-        self.stage = Stage.CLOSING
+        self._require(RoundStage.OPEN)
+        self.stage = RoundStage.CLOSING
 
-    def closed(self, accepted: int) -> None:
+    def close(self, accepted: int) -> None:
         """Records that the entry node closed with `accepted` reports. Stays CLOSING.
 
         Raises:
             CountMismatchError: more or fewer than the manifest allows, or than the delivered batch
                 holds.
         """
-        self._require(Stage.CLOSING)
+        self._require(RoundStage.CLOSING)
         if not self.plan.min_reports <= accepted <= self.plan.max_reports:
             raise CountMismatchError(
                 f"the entry node reports {accepted} accepted submissions where the manifest allows "
@@ -110,7 +110,7 @@ class RoundLifecycle:
             CountMismatchError: step 2.
             BadBatchError: step 3 or 4.
         """
-        self._require(Stage.CLOSING)
+        self._require(RoundStage.CLOSING)
         if self.geometry is None:
             raise ValueError("a closing round has a geometry")
         if (header.round_id, header.position) != (self.round_id, self.geometry.hops + 1):  # 1
@@ -118,8 +118,8 @@ class RoundLifecycle:
                 f"the batch is for position {header.position} of round {header.round_id}, "
                 f"not for position {self.geometry.hops + 1} of round {self.round_id}"
             )
-        # In a verified round the list says how many there were, and evidence who was left out:
-        # whoever counts otherwise is named when the batch is opened, and not only noticed.
+        # In a verified round the list gives their number, and evidence shows who was left out: a
+        # node that counts otherwise is named when the batch is decrypted, not only noticed.
         if self.accepted is not None and not self.most_history:  # 2
             self._check_users(header.users, self.accepted)
         elif not self.plan.min_reports <= header.users <= self.plan.max_reports:
@@ -131,8 +131,8 @@ class RoundLifecycle:
         most = most_dropped(header.users, self.plan.min_reports - self.plan.colluding, messages)
         if header.dropped and self.most_history:
             raise BadBatchError(
-                f"{header.dropped} messages of a verified round were dropped, where nobody drops "
-                f"any"
+                f"{header.dropped} messages of a verified round were dropped; in such a round no "
+                "node drops any"
             )
         if (
             not 0 <= header.dropped <= most
@@ -160,40 +160,46 @@ class RoundLifecycle:
             )
         return history
 
-    def delivered(self, header: BatchHeader) -> None:
+    def deliver(self, header: BatchHeader) -> None:
         """Records that the batch of a checked header is complete and on disk. Stays CLOSING."""
-        self._require(Stage.CLOSING)
+        self._require(RoundStage.CLOSING)
         if self.batch is not None:
             raise RoundStateError(f"round {self.round_id} already has its batch")
         if self.accepted is not None and not self.most_history:
             self._check_users(header.users, self.accepted)
         self.batch = header
 
-    def decoding(self) -> tuple[int, BatchHeader]:
+    def begin_decoding(self) -> tuple[int, BatchHeader]:
         """Begins decoding: the number of accepted reports, and the batch's header.
 
         CLOSING -> DECODING.
         """
-        self._require(Stage.CLOSING)
+        self._require(RoundStage.CLOSING)
         if self.accepted is None or self.batch is None:
             raise RoundStateError(f"round {self.round_id} is not closed and delivered yet")
-        self.stage = Stage.DECODING
+        self.stage = RoundStage.DECODING
         return self.accepted, self.batch
 
-    def certifying(self) -> None:
+    def begin_certifying(self) -> None:
         """Records that the board is checked and counted. DECODING -> CERTIFYING."""
-        self._require(Stage.DECODING)
-        self.stage = Stage.CERTIFYING
+        self._require(RoundStage.DECODING)
+        self.stage = RoundStage.CERTIFYING
 
-    def published(self) -> None:
+    def publish(self) -> None:
         """Records that the result is on disk. CERTIFYING -> PUBLISHED."""
-        self._require(Stage.CERTIFYING)
-        self.stage = Stage.PUBLISHED
+        self._require(RoundStage.CERTIFYING)
+        self.stage = RoundStage.PUBLISHED
 
-    def failed(self) -> None:
+    def fail(self) -> None:
         """Ends the round without a result, from every stage but PUBLISHED and FAILED."""
-        self._require(*(stage for stage in Stage if stage not in {Stage.PUBLISHED, Stage.FAILED}))
-        self.stage = Stage.FAILED
+        self._require(
+            *(
+                stage
+                for stage in RoundStage
+                if stage not in {RoundStage.PUBLISHED, RoundStage.FAILED}
+            )
+        )
+        self.stage = RoundStage.FAILED
 
     @staticmethod
     def _check_users(delivered: int, accepted: int) -> None:

@@ -13,7 +13,7 @@ from shuffledp_analyst.ending import AnalystServices
 from shuffledp_analyst.metrics import RoundView
 from shuffledp_analyst.mixproof import ProvableMixing
 from shuffledp_analyst.progress import NodeStatus, Progress
-from shuffledp_analyst.round import RoundLifecycle, Stage
+from shuffledp_analyst.round import RoundLifecycle, RoundStage
 from shuffledp_core.documents.headers import check_size
 from shuffledp_core.documents.models import BatchHeader, Certificate, Manifest, RoundPlan
 from shuffledp_core.documents.signed import Signed
@@ -62,13 +62,13 @@ class RunningRound:
 
         Harmless when they have ended already.
         """
-        if self.round.stage is Stage.PLANNED:
+        if self.round.stage is RoundStage.PLANNED:
             raise RoundStateError(f"round {self.round_id} is not open yet")
         self.close_now.set()
 
     def abort(self, reason: str) -> None:
         """Aborts the round; `RoundStateError` when it has ended or can no longer be stopped."""
-        if self.round.ended or self.failure.done():
+        if self.round.has_ended or self.failure.done():
             raise RoundStateError(f"round {self.round_id} has ended already")
         self.fail(RoundFailed(f"aborted by the operator: {reason or 'no reason given'}"))
 
@@ -120,7 +120,7 @@ class RunningRound:
         # Again: the round may have gone on, or ended, while the batch arrived.
         self.round.check_batch(header)
         self.services.records.commit_batch(self.round_id, signed)
-        self.round.delivered(header)  # after the disk: a repetition is acknowledged from here on
+        self.round.deliver(header)  # after the disk: a repetition is acknowledged from here on
 
     def _judge(self, check: Callable[[], T]) -> T:
         try:
@@ -142,7 +142,7 @@ class RunningRound:
         """Adopts the manifest that every node countersigned; submissions are open."""
         self.manifest = signed, manifest
         most_history = most_bytes(manifest) if manifest.geometry.verified else 0
-        self.round.opened(manifest.geometry, most_history)
+        self.round.open(manifest.geometry, most_history)
 
     def certified(self) -> tuple[Signed, Certificate]:
         """The plan's certificate: as it travels, and verified."""

@@ -13,7 +13,7 @@ from shuffledp_analyst.disk import write_when_room
 from shuffledp_analyst.metrics import PUBLISHED
 from shuffledp_analyst.opening import check_final_certificate
 from shuffledp_analyst.progress import ACCEPTING, CERTIFYING, DECODING, Event
-from shuffledp_analyst.round import Stage
+from shuffledp_analyst.round import RoundStage
 from shuffledp_analyst.running import RunningRound
 from shuffledp_core.answering.decoding import Bytes, decode
 from shuffledp_core.answering.estimation import estimate
@@ -34,7 +34,7 @@ async def accept_submissions(running: RunningRound) -> None:
     """Waits for the closing time, then closes submissions at the entry node."""
     services, plan = running.services, running.round.plan
     started = time.monotonic()
-    if running.round.stage is Stage.OPEN:
+    if running.round.stage is RoundStage.OPEN:
         await _await_closing_time(running)
         # Before the call, whose answer a crash may lose: the entry node may then have closed, and
         # sent its batch.
@@ -43,7 +43,7 @@ async def accept_submissions(running: RunningRound) -> None:
     accepted = await services.peers.persistently(
         lambda: services.peers.close(plan.route[0], running.round_id)
     )
-    running.round.closed(accepted)
+    running.round.close(accepted)
     services.withdraw(running.round_id)
     seconds = time.monotonic() - started
     running.progress.report(
@@ -103,7 +103,7 @@ async def decode_batch(running: RunningRound) -> Result:
     """Decodes the delivered batch and estimates the answer; returns the result, not yet settled."""
     services, plan = running.services, running.round.plan
     started = time.monotonic()
-    batch = running.round.decoding()[1]
+    batch = running.round.begin_decoding()[1]
     # Counted on disk before decoding begins: an out-of-memory kill leaves no other chance.
     attempts = await running.write(services.records.count_attempt, running.round_id)
     if attempts > MAX_ATTEMPTS:
@@ -181,7 +181,7 @@ async def settle(running: RunningRound, draft: Result) -> Result:
     """Checks all headers, has the accountant settle the round, and adds its final certificate."""
     peers, round_id = running.services.peers, running.round_id
     started = time.monotonic()
-    running.round.certifying()
+    running.round.begin_certifying()
     running.progress.report(Event(CERTIFYING, total=1))
     certificate = running.certified()[1]
     losses = Losses(draft.dropped, draft.outside_alphabet + draft.repeated_tags)
@@ -225,7 +225,7 @@ async def publish(running: RunningRound, result: Result) -> None:
         if running.failure.done():
             raise running.failure.result()
         services.records.publish(running.round_id, signed)
-        running.round.published()
+        running.round.publish()
 
     await write_when_room(write_result)
     services.metrics.rounds.labels(PUBLISHED).inc()

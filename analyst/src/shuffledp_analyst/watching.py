@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from shuffledp_analyst.progress import ACCEPTING, DONE, FAILED, OPEN, Event
-from shuffledp_analyst.round import Stage
+from shuffledp_analyst.round import RoundStage
 from shuffledp_analyst.running import RunningRound
 from shuffledp_core.documents.headers import check_size
 from shuffledp_core.documents.signed import Signed
@@ -86,7 +86,7 @@ def _keep_header(running: RunningRound, name: str, data: bytes) -> None:
 
 def _count_reports(running: RunningRound, accepted: int) -> None:
     most = running.round.plan.max_reports
-    if running.round.stage is Stage.OPEN:
+    if running.round.stage is RoundStage.OPEN:
         running.progress.report(Event(ACCEPTING, done=accepted, total=most))
     if accepted >= most:
         running.close_now.set()
