@@ -78,6 +78,7 @@ class GeoAnalysis(PaddedAnalysis):
     """Discrete Laplace noise of every user, clamped and shuffled."""
 
     spec: GeoShuffle
+    grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -177,11 +178,6 @@ class GeoAnalysis(PaddedAnalysis):
     def error_law(self, users: int, total: int) -> ErrorLaw:  # noqa: ARG002
         """Law of the error of the debiased sum, if no noise is clamped."""
         return sgdl_error(float(users), float(self.spec.epsilon_geo))
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: a larger change of the sum is easier to see (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

@@ -54,6 +54,7 @@ class HadamardAnalysis(Analysis):
     """The Hadamard response of one user as a finite local randomiser."""
 
     spec: HadamardHistogram
+    grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -86,11 +87,6 @@ class HadamardAnalysis(Analysis):
         return np.log(
             np.where(inside, other + float(2 * (1 - self.spec.blanket) / self.spec.alphabet), other)
         )
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: all changes of a value are the same change."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

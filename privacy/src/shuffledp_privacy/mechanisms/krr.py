@@ -49,6 +49,7 @@ class KRRAnalysis(Analysis):
     """k-ary randomised response, shuffled."""
 
     spec: KRRHistogram
+    grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -118,11 +119,6 @@ class KRRAnalysis(Analysis):
         table = np.full((len(answers), self.spec.symbols), np.log(other))
         table[np.arange(len(answers)), answers] = np.log(other + float(1 - self.spec.blanket))
         return table
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: all changes of a value are the same change."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

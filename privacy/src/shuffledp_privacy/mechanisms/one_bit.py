@@ -41,6 +41,7 @@ class OneBitAnalysis(Analysis):
     """One randomised bit of every user, shuffled."""
 
     spec: OneBitShuffle
+    grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -121,11 +122,6 @@ class OneBitAnalysis(Analysis):
         ones = flip + float(1 - self.spec.randomise) * share
         zeros = flip + float(1 - self.spec.randomise) * (1 - share)
         return np.log(np.where(answers[:, None] == 1, ones, zeros))
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: a larger change of the sum is easier to see (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

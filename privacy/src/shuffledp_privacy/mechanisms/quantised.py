@@ -50,6 +50,7 @@ class QuantisedAnalysis(Analysis):
     """Flipped bits of a unary code of few bits, shuffled."""
 
     spec: QuantisedRR
+    grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -145,11 +146,6 @@ class QuantisedAnalysis(Analysis):
         above = of_steps[:, np.minimum(steps + 1, self.spec.bits)]
         with np.errstate(divide="ignore"):
             return np.log((1 - share) * of_steps[:, steps] + share * above)
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: a larger change of the sum is easier to see (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

@@ -72,6 +72,7 @@ class RapporHistogramAnalysis(Analysis):
     """One round, and all rounds that share a kept response."""
 
     spec: RapporHistogram
+    grows_with_distance = True  # all changes of a value are the same change
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -118,11 +119,6 @@ class RapporHistogramAnalysis(Analysis):
         others = np.where(set_bits == 1, math.log(low), math.log1p(-low))
         of_value = np.where(set_bits == 1, math.log(high), math.log1p(-high))
         return np.asarray(others.sum(axis=1, keepdims=True) - others + of_value)
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: all changes of a value are the same change."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

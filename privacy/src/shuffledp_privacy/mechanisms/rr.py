@@ -66,6 +66,7 @@ class RRAnalysis(Analysis):
     """Flipped bits of the unary code, shuffled."""
 
     spec: RRShuffle
+    grows_with_distance = True  # the bits of a larger change include those of a smaller one (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -171,11 +172,6 @@ class RRAnalysis(Analysis):
             table[:, value] = np.convolve(stay, turn)[answers]
         with np.errstate(divide="ignore"):
             return np.log(table)
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: the bits of a larger change include those of a smaller one (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

@@ -69,6 +69,7 @@ class SGDLAnalysis(PaddedAnalysis):
     """Shares of one discrete Laplace noise, clamped and shuffled."""
 
     spec: SGDLShuffle
+    grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -153,11 +154,6 @@ class SGDLAnalysis(PaddedAnalysis):
     def error_law(self, users: int, total: int) -> ErrorLaw:  # noqa: ARG002
         """Law of the error of the debiased sum, if no noise is clamped."""
         return sgdl_error(users / self.spec.shares, float(self.spec.noise_epsilon))
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: a larger change of the sum is easier to see (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:

@@ -52,6 +52,7 @@ class SplitMixAnalysis(Analysis):
     """Random pieces of noisy values, shuffled."""
 
     spec: SplitMix
+    grows_with_distance = True  # a larger change of the sum is easier to see (C7)
 
     def delta(self, setting: Setting, epsilon: float) -> Bounds:
         """δ of one round, from both sides."""
@@ -137,11 +138,6 @@ class SplitMixAnalysis(Analysis):
             for way in (-turn, turn):
                 log_mass = np.logaddexp(log_mass, law.mass(noise + way * self.spec.modulus).low)
         return np.asarray(log_mass, dtype=np.float64)
-
-    @property
-    def grows_with_distance(self) -> bool:
-        """True: a larger change of the sum is easier to see (C7)."""
-        return True
 
     @staticmethod
     def family(target: Target) -> Family:
