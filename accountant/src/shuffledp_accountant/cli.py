@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
-    if wanted:
+def _show_version(is_asked_for: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if is_asked_for:
         typer.echo(f"shuffledp-accountant {version('shuffledp-accountant')}")
         raise typer.Exit
 

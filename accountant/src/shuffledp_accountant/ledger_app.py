@@ -76,7 +76,7 @@ def _show(outcome: Restored) -> None:
     typer.echo(
         f"population {outcome.population}: {outcome.highest} entries are known from certificates"
     )
-    for round_id in outcome.found:
+    for round_id in outcome.rounds:
         typer.echo(f"  charged again: round {round_id}")
     if outcome.missing:
         typer.echo(f"  MISSING: entries {_ranges(outcome.missing)}")

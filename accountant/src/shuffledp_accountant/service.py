@@ -176,9 +176,9 @@ class Accountant:
         mechanism = charge.cost.mechanism
         route = [self._roster.party(name) for name in plan.route]  # 3
         signed_headers = [Signed.from_bytes(header) for header in headers]
-        each, excluding = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
+        messages, excluding = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
         dropped = check_headers(
-            signed_headers, route, round_id, each, accepted, excluding=excluding
+            signed_headers, route, round_id, messages, accepted, excluding=excluding
         )
         losses = Losses(dropped, invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4

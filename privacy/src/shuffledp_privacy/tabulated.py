@@ -101,7 +101,7 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, DeltaCurve] = {}
+        self._curves: dict[str, DeltaCurve] = {}
 
     def of(self, mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:
         """The table of a change by `distance`, whatever the setting's adjacency."""
@@ -109,7 +109,7 @@ class Tables:
             distance if mechanism.metric else 1
         )  # K7: all changes of a symbol are the same change
         key = f"{to_json(mechanism).decode()} {setting.users} {setting.honest} {distance}"
-        table = self._kept.get(key)
+        table = self._curves.get(key)
         if table is None:
             table = _tabulate(mechanism, setting, distance)
             self._keep(key, table)
@@ -130,20 +130,20 @@ class Tables:
         return {
             key: np.concatenate((curve.excess, curve.deltas)).astype("<f8").tobytes()
             # A copy: another thread may add a table meanwhile.
-            for key, curve in tuple(self._kept.items())
+            for key, curve in tuple(self._curves.items())
             if key not in stored
         }
 
     def forget(self) -> None:
         """As after a restart."""
-        self._kept.clear()
+        self._curves.clear()
         bounds_of.cache_clear()
 
     def _keep(self, key: str, curve: DeltaCurve) -> None:
-        while len(self._kept) >= MOST_KEPT:
+        while len(self._curves) >= MOST_KEPT:
             # None: another thread may have dropped the same one.
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[key] = curve
+            self._curves.pop(next(iter(self._curves)), None)
+        self._curves[key] = curve
 
 
 TABLES: Final = Tables()

@@ -108,8 +108,8 @@ for _command in (calibrate, advise, compose, verify, simulate, location):
     app.command()(_command)
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
-    if wanted:
+def _say_version(is_asked_for: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if is_asked_for:
         typer.echo(f"shuffledp {version('shuffledp')}")
         raise typer.Exit
 

@@ -53,13 +53,13 @@ class Restored:
 
     Attributes:
         population: its name.
-        found: rounds that were charged again.
+        rounds: those that were charged again.
         highest: the highest entry that a certificate shows.
         missing: entries up to it that neither the ledger nor a certificate covers.
     """
 
     population: str
-    found: tuple[str, ...]
+    rounds: tuple[str, ...]
     highest: int
     missing: tuple[int, ...]
 
@@ -162,7 +162,7 @@ def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
     Raises:
         LedgerError: the database failed.
     """
-    names = sorted({found.plan.population for found in evidence.values()} & ledger.populations)
+    names = sorted({item.plan.population for item in evidence.values()} & ledger.populations)
     return [_restore_one(ledger, name, _of_population(evidence, name)) for name in names]
 
 

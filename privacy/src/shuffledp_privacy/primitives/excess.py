@@ -120,14 +120,14 @@ class _Contour:
 
 
 def mean_excess(
-    draw: Draw, trials: int, wanted: float = 0.0, coarse: float = 1.0
+    draw: Draw, trials: int, goal: float = 0.0, coarse: float = 1.0
 ) -> tuple[float, float]:
     """E[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
 
     Args:
         draw: the law of V.
         trials: h, 1 to 1e9.
-        wanted: where both sides are below it, or both above, no more effort is made.
+        goal: where both sides are below it, or both above, no more effort is made.
         coarse: factor of the noise at the start, above 1 for a looser bound in less time.
     """
     largest = float(draw.values.max(initial=0.0))
@@ -140,7 +140,7 @@ def mean_excess(
         contour = _contour(draw, trials, shrink)
         below, above = _evaluated(draw, trials, contour)
         low, high = max(low, below), min(high, above)
-        done = high - low <= GOOD * high or coarse > 1.0 or not low <= wanted <= high
+        done = high - low <= GOOD * high or coarse > 1.0 or not low <= goal <= high
         if (
             done
             or 4 * contour.nodes > MOST_POINTS

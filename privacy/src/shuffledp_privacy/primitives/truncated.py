@@ -246,7 +246,7 @@ class TruncatedLaw:
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         unclamped = -0.5 * (np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord))
-        real, imaginary, _ = self._kept(tilt, angle)
+        real, imaginary, _ = self._remaining_mass(tilt, angle)
         remaining = 0.5 * np.log1p(
             np.maximum(2 * real + real * real + imaginary * imaginary, -1.0 + 1e-300)
         )
@@ -281,12 +281,12 @@ class TruncatedLaw:
             np.arctan2(up * sine, 1 + up * versine),
             np.arctan2(down * sine, 1 + down * versine),
         )
-        real, imaginary, size = self._kept(tilt, angle)
+        real, imaginary, size = self._remaining_mass(tilt, angle)
         turn = np.arctan2(imaginary, 1 + real)
         times = self._times(tilt)
         return times * (rising - falling + turn), times * (rising + falling + size)
 
-    def _kept(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats, Floats]:
+    def _remaining_mass(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats, Floats]:
         """(V(1) - V(z))/(1 - V(1)): real part, imaginary part, and a size that covers the roundings
         of both.
         """
