@@ -1,5 +1,6 @@
-"""Pictures of a campaign: the budget over all dates before it begins, and a question's answers over
-time.
+"""Pictures of a campaign: the planned budget over all dates, and a question's answers over time.
+
+They are as narrow as a telephone, on which their words must be readable.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -23,9 +23,7 @@ from shuffledp_ops.campaigns.state import DateOutcome
 from shuffledp_ops.rounds.picture import QUIET, hide_frame
 
 MOST_LINES: Final = 8
-"""Values of a histogram with a line of their own, the most frequent ones; of more nobody tells the
-colours apart.
-"""
+"""Values of a histogram that get a line, the most frequent ones: more colours look alike."""
 
 COLOURS: Final = (
     "#2a6f97",
@@ -39,11 +37,17 @@ COLOURS: Final = (
 )
 MARKS: Final = "osD^vP*X"
 
+_WIDTH: Final = 5.0
+"""Inches, which fill a telephone: a letter of 10 points is then about 10 pixels high."""
+
+_DPI: Final = 200
+_MOST_TICKS: Final = 6
+
 
 def draw_budget(outlook: Outlook) -> bytes:
-    """The budget of each population over the dates to come, against its limit, as PNG."""
+    """Draw each population's planned budget over the dates to come, with its limit, as PNG."""
     count = len(outlook.courses)
-    figure = Figure(figsize=(9, 3.4 * count), dpi=130, layout="constrained")
+    figure = Figure(figsize=(_WIDTH, 3.2 * count), dpi=_DPI, layout="constrained")
     for axes, course in zip(
         figure.subplots(count, squeeze=False)[:, 0], outlook.courses, strict=True
     ):
@@ -72,19 +76,18 @@ def _draw_course(axes: Axes, course: BudgetCourse) -> None:
     names = sorted({date.question for date in course.dates})
     verdict = "fits" if course.fits else "does NOT fit"
     axes.set_title(
-        f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'} "
+        f"{account.population}: {len(course.dates):,} rounds of {', '.join(names) or 'nothing'}\n"
         f"({account.composition} composition): {verdict}".replace("$", r"\$"),
         fontsize=10,
         loc="left",
     )
-    _dress(axes)
+    _dress(axes, days if points else _days([]))
+    axes.legend(loc="best", frameon=False, fontsize=9)
 
 
 def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> bytes:
-    """The answers to a question over time with their 95 % intervals, and below them the ε spent, as
-    PNG.
-    """
-    figure = Figure(figsize=(9, 5.6), dpi=130, layout="constrained")
+    """The answers to a question over time with 95% intervals, and the ε spent below, as PNG."""
+    figure = Figure(figsize=(_WIDTH, 5.2), dpi=_DPI, layout="constrained")
     above, below = figure.subplots(2, height_ratios=(3, 1), sharex=True)
     answered = [row for row in rows if row.answer is not None and row.answer.accepted > 0]
     if answered and answered[0].answer is not None:
@@ -104,8 +107,11 @@ def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> byt
     below.set_ylim(bottom=0)
     below.set_ylabel("ε spent")
     above.set_title(question.field.replace("$", r"\$"), fontsize=11, loc="left")
+    asked = _days([row.when for row in rows])
     for axes in (above, below):
-        _dress(axes)
+        _dress(axes, asked)
+    if above.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return _png(figure)
 
 
@@ -126,7 +132,7 @@ def _mark_gaps(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
 
 def _draw_means(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
     _draw_value(axes, _days([row.when for row in rows]), rows, 0, 1.0, 0, "mean")
-    axes.set_ylabel("mean, with 95 % intervals")
+    axes.set_ylabel("mean, 95% intervals")
 
 
 def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
@@ -142,7 +148,7 @@ def _draw_shares(axes: Axes, rows: Sequence[DatedAnswer]) -> None:
         _draw_value(axes, days + aside, rows, value, 100.0, index, f"value {value}")
     rest = values - len(shown)
     axes.set_ylabel(
-        "% of reports, 95 % intervals"
+        "% of reports, 95% intervals"
         + (f"\n({rest} rarer values: in the table)" if rest > 0 else "")
     )
 
@@ -185,14 +191,14 @@ def _days(moments: Sequence[datetime]) -> NDArray[np.datetime64]:
     return np.array([moment.replace(tzinfo=None) for moment in moments], dtype="datetime64[s]")
 
 
-def _dress(axes: Axes) -> None:
-    locator = AutoDateLocator(maxticks=10)  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.tick_params(labelsize=8)
-    handles, _ = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8.5)
+def _dress(axes: Axes, dates: NDArray[np.datetime64]) -> None:
+    """Put ticks at the campaign's own dates, or at some of them, and style the axes."""
+    step = -(-len(dates) // _MOST_TICKS) or 1
+    ticks = dates[::step]
+    is_one_day = len(dates) > 0 and dates[-1] - dates[0] < np.timedelta64(1, "D")
+    form = "%H:%M" if is_one_day else "%m-%d"
+    axes.set_xticks(ticks, [f"{moment:{form}}" for moment in ticks.tolist()])
+    axes.tick_params(labelsize=9)
     hide_frame(axes)
 
 

@@ -1,6 +1,4 @@
-"""What a campaign has found so far, for people: a table, a picture and a page, made again after
-each date.
-"""
+"""The results of a campaign so far: tables, pictures and a page, regenerated after each date."""
 
 from __future__ import annotations
 
@@ -60,6 +58,15 @@ class SavedAnswer(msgspec.Struct, frozen=True):
     def is_sum(self) -> bool:
         """True for a sum, False for a histogram."""
         return not isinstance(self.estimate, tuple)
+
+    def summary(self) -> str:
+        """The mean, or the most frequent value and its share, with its standard error."""
+        reports = max(self.accepted, 1)
+        errors = _as_tuple(self.standard_error)
+        if self.is_sum:
+            return f"mean {self.values[0] / reports:.4g} ± {errors[0] / reports:.2g}"
+        top = max(range(len(self.values)), key=self.values.__getitem__)
+        return f"{top}: {self.values[top] / reports:.1%} ± {errors[top] / reports:.1%}"
 
     @property
     def values(self) -> Numbers:
@@ -187,12 +194,15 @@ def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
         parts.append('<table class="numbers"><thead><tr>')
         parts += [
             f"<th>{head}</th>"
-            for head in ("date", "outcome", "reports", "ε certified", "ε spent", "")
+            for head in ("date", "outcome", "answer", "reports", "ε certified", "ε spent", "")
         ]
         parts.append("</tr></thead><tbody>")
         parts += [_html_row(row) for row in dated_answers(campaign, question, state, folder)]
         link = shown(f"{question.name}.csv")
-        parts.append(f'</tbody></table><p><a href="{link}">All numbers: {link}</a></p></section>')
+        parts.append(
+            f'</tbody></table><p class="fine">{_HINT}</p>'
+            f'<p><a href="{link}">All numbers: {link}</a></p></section>'
+        )
     return self_contained(f"Campaign {campaign.name}", _STYLE, "\n".join(parts), "; img-src data:")
 
 
@@ -206,6 +216,7 @@ def _html_row(row: DatedAnswer) -> str:
     )
     cells = (
         f"{row.entry.outcome}{error}",
+        "" if answer is None else answer.summary(),
         "" if answer is None else f"{answer.accepted:,}",
         "" if answer is None or answer.epsilon is None else f"{answer.epsilon:.4g}",
         "" if last is None or last.spent is None else f"{last.spent:.4g}",
@@ -222,11 +233,20 @@ def _picture(file: Path, words: str) -> Iterator[str]:
     yield f'<figure><img alt="{shown(words)}" src="data:image/png;base64,{data}"></figure>'
 
 
+_HINT: Final = (
+    "Answers are estimates ± one standard error; of a histogram, the most frequent value is shown. "
+    "Unbiased estimates can be negative or exceed the total; intervals are clipped to possible "
+    "values. ε certified is a proved upper bound for one round; ε spent is the bound for all "
+    "rounds of these people so far."
+)
+
 _STYLE: Final = """
-img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
+img { width: 100%; max-width: 36rem; height: auto; background: #fff; border-radius: 4px; }
+@media screen and (prefers-color-scheme: dark) { img { filter: invert(.9) hue-rotate(180deg); } }
 .numbers td, .numbers th {
   font-variant-numeric: tabular-nums; text-align: right; padding: .2rem .6rem;
 }
-.numbers tbody th { font-weight: 600; white-space: nowrap; }
+.numbers tbody th { font-weight: 600; }
+.numbers tbody * { white-space: nowrap; }
 @media screen and (max-width: 40em) { .numbers { display: block; overflow-x: auto; } }
 """

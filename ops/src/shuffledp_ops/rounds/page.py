@@ -194,8 +194,8 @@ def _remarks(report: RoundReport) -> Iterator[str]:
         )
     if not report.estimate_in_interval:
         yield (
-            "Unbiased estimates can be negative or exceed the total; intervals are clipped to "
-            "possible values."
+            "Unbiased estimates can be negative or exceed the total, because noise is corrected "
+            "only on average; intervals are clipped to possible values."
         )
     largest = report.final.mechanism.domain - 1
     if report.capped:
@@ -219,13 +219,14 @@ def _guarantee(report: RoundReport) -> Iterator[str]:
     yield '<section><h2>Guarantee</h2><div class="promise">'
     yield from (f"<p>{shown(sentence)}</p>" for sentence in sentences)
     yield "</div><dl>"
-    yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved upper bound")
-    yield _fact(
-        "ε attained",
-        final.epsilon.attained,
-        f"{unit}: reached in a known case; the true ε is in between",
-    )
-    yield _fact("δ", final.delta, "")
+    if not report.all_corrupt:
+        yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved upper bound")
+        yield _fact(
+            "ε attained",
+            final.epsilon.attained,
+            f"{unit}: reached in a known case; the true ε is in between",
+        )
+        yield _fact("δ", final.delta, "")
     delta = f", with δ = {final.corrupted.delta:g}" if final.corrupted.delta else ""
     yield _fact("ε_L", final.corrupted.epsilon, f"{unit}: remains if every node is corrupt{delta}")
     yield "</dl>"
@@ -255,6 +256,8 @@ def _corruption(report: RoundReport) -> Iterator[str]:
 
 
 def _honest(report: RoundReport) -> Iterator[str]:
+    if report.all_corrupt:  # its first assumption did not hold
+        return
     yield "<section><h2>Trust assumptions</h2><p>These had to be honest:</p><ul>"
     yield from (f"<li>{shown(words)}</li>" for words in wording.honest(report.final))
     yield (

@@ -174,20 +174,20 @@ def _guarantee_table(report: RoundReport) -> Table:
     per_unit = " per unit of distance" if final.adjacency == "metric" else ""
     table = _table("The guarantee, signed by the accountant")
     table.add_row("mechanism", f"{final.mechanism.kind}, {describe_parameters(final)}")
-    table.add_row(
-        "ε certified",
-        f"{show(final.epsilon.certified)}{per_unit}  (attained: {show(final.epsilon.attained)})",
-    )
-    table.add_row("δ", f"{final.delta:g}")
+    if not report.all_corrupt:
+        attained = f"(attained: {show(final.epsilon.attained)})"
+        table.add_row("ε certified", f"{show(final.epsilon.certified)}{per_unit}  {attained}")
+        table.add_row("δ", f"{final.delta:g}")
     table.add_row(
         "neighbours",
         f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
     )
-    table.add_row(
-        "holds while",
-        f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} "
-        f"reports are honest users'",
-    )
+    if not report.all_corrupt:
+        table.add_row(
+            "holds while",
+            f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} "
+            f"reports are honest users'",
+        )
     table.add_row(
         "ε_L, all nodes corrupt",
         f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})",
