@@ -11,12 +11,13 @@ from shuffledp_experiments.athanasiou import (
     losses,
     noise,
     planar,
+    planar_map,
     sentences,
 )
 from shuffledp_experiments.entry import Experiment
 
 ENTRIES: Final[tuple[Experiment, ...]] = tuple(
     entry
-    for module in (losses, planar, boost, corrupted, noise, claims, sentences)
+    for module in (losses, planar, planar_map, boost, corrupted, noise, claims, sentences)
     for entry in module.ENTRIES
 )
