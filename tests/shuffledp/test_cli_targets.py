@@ -87,7 +87,7 @@ def test_calibration_for_a_fully_corrupt_route_is_a_refusal(shell: Shell) -> Non
     [
         (
             f"calibrate magic {TARGET} --max-value 5",
-            "unknown mechanism 'magic'; choose one of krr-histogram",
+            "unknown mechanism 'magic'; choose one of hadamard-histogram",
         ),
         (f"calibrate geo-shuffle {TARGET}", "--max-value"),
         (f"calibrate geo-shuffle {TARGET} --symbols 4", "name --max-value"),
