@@ -16,7 +16,9 @@ POOLS = {
         "pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
     ),
     "sealing": "from shuffledp_sim.users.sealing import sealing_pool; pool = sealing_pool()",
-    "peeling": "from shuffledp_shuffler.peeling import PeelPool; pool = PeelPool(1)._started()",
+    "peeling": (
+        "from shuffledp_shuffler.peeling import PeelPool; pool = PeelPool(1)._running_pool()"
+    ),
 }
 
 

@@ -79,7 +79,7 @@ def test_the_printed_loss_is_below_the_truth_by_twelve_orders_of_magnitude() -> 
     assert bounds.certified == pytest.approx(1.150e-3, rel=1e-3)
     assert bounds.attained == pytest.approx(1.137e-3, rel=1e-3)
     assert bounds.published == pytest.approx(3.25e-22, rel=0.01)
-    assert any("no guarantee" in note for note in bounds.basis)
+    assert any("no guarantee" in note for note in bounds.lines())
 
 
 def test_for_two_symbols_the_corrected_marginal_is_a_dataset_and_so_at_most_certified() -> None:

@@ -74,7 +74,7 @@ class TimedConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         super().data_received(data)
-        if self._arrived():
+        if self._request_is_complete():
             self._relax()
         elif self._overdue is None:
             self._expect()
@@ -96,7 +96,7 @@ class TimedConnection(H11Protocol):
         self._relax()
         super().connection_lost(exc)
 
-    def _arrived(self) -> bool:
+    def _request_is_complete(self) -> bool:
         """Whether nothing is waited for under our bound: here, when the head is there."""
         return self._answering()
 

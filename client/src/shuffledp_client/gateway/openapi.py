@@ -36,6 +36,9 @@ def openapi() -> dict[str, Any]:
     (_, *_), components = msgspec.json.schema_components(
         _BODIES, ref_template="#/components/schemas/{name}"
     )
+    for component in components.values():
+        if "description" in component:  # a docstring, broken into lines and indented
+            component["description"] = " ".join(component["description"].split())
     components["SubmissionBody"]["properties"]["envelope"] = {
         "type": "string",
         "contentEncoding": "base64",

@@ -27,8 +27,8 @@ class AskingWork(TamperingWork):
 
     address: str = ""
 
-    async def tampered(self, pool: Pool) -> list[bytes] | None:
-        """See `TamperingWork.tampered`."""
+    async def tamper(self, pool: Pool) -> list[bytes] | None:
+        """See `TamperingWork.tamper`."""
         return await ask(self.address, pool)
 
     async def _tamper_provable(self, live: LiveRound, header: BatchHeader) -> BatchHeader:
