@@ -155,7 +155,7 @@ def test_at_the_door_only_the_very_same_submission_gets_its_receipt_again(
         "a stolen envelope, claimed with the thief's own credential": "InvalidSubmissionError",
         "a stolen submission with the credential exchanged": "InvalidSubmissionError",
         "a second, different submission of the same user": "DifferentSubmissionError",
-        "a credential that nobody enrolled": "UnknownCredentialError",
+        "a credential that is not enrolled": "UnknownCredentialError",
     }
     assert observed(report, "knock", 2)["public"] == "published, 11 reports"
 

@@ -47,6 +47,6 @@ def spend_work(nodes: float) -> None:
     allowance.left -= nodes
     if allowance.left < 0:
         raise CannotCertify(
-            f"computing these numbers again takes more than {allowance.limit:.3g} evaluations; no "
-            "calibrated round needs so many: do not rely on them unchecked"
+            f"recomputing these numbers takes more than {allowance.limit:.3g} evaluations, more "
+            "than a calibrated round of a million users needs: do not rely on them"
         )
