@@ -81,10 +81,10 @@ def run() -> None:
         "median)"
     )
     print(
-        f"  peel / X25519        "
+        "  peel / X25519        "
         f"{median(t[0] / t[2] for t in turns):8.2f}{median(t[0] / t[4] for t in turns):8.2f}"
     )
     print(
-        f"  seal / its own seal  "
+        "  seal / its own seal  "
         f"{median(t[1] / t[3] for t in turns):8.2f}{median(t[1] / t[5] for t in turns):8.2f}"
     )

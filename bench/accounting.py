@@ -129,7 +129,7 @@ def against_the_plain_formula() -> None:
         ratio = _seconds(plain, 1) / _seconds(ours)
         print(
             f"  {name}, h = 1e4: one plain δ takes {ratio:.1f} times as long as a whole ε from "
-            f"both sides"
+            "both sides"
         )
 
 
@@ -192,7 +192,7 @@ def composition() -> None:
     )
     print(
         f"  10-RR, h = 1e4, 1,000 rounds: {total:.3f} s with the curve, {after:.4f} s after it "
-        f"(wanted at most 0.05 s)"
+        "(wanted at most 0.05 s)"
     )
     small = _seconds(lambda: compose_curves([Repeated(curve, 1000)], 1e-12).epsilon(1e-12), 5)
     longer = _seconds(lambda: compose_curves([Repeated(curve, 10**5)], DELTA).epsilon(DELTA), 5)
@@ -202,7 +202,7 @@ def composition() -> None:
     )
     print(
         f"  dp-accounting's Gaussian, 1,000 rounds: {peer:.4f} s, {peer / after:.1f} times ours "
-        f"after the curve"
+        "after the curve"
     )
 
 

@@ -109,9 +109,8 @@ def killed(records: int = RECORDS) -> float | None:
             cluster.close()
         print(
             f"  {records:,} records: in memory {inside:.2f} processor seconds; on a cluster, one "
-            f"of two workers "
-            f"killed, {spent:.2f} in {seconds:.0f} s, {missing} missing, and the same multiset "
-            f"(or it had failed)"
+            f"of two workers killed, {spent:.2f} in {seconds:.0f} s, {missing} missing, and the "
+            "same multiset (or it had failed)"
         )
         print(f"  on a cluster / in memory: {spent / inside:.2f} (wanted at most 4.5)")
         return spent / inside

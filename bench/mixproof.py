@@ -51,7 +51,7 @@ def measure(users: int, messages: int) -> None:
     count = users * messages
     print(
         f"  {users:,} users, {messages} messages each, {NODES} nodes; microseconds of processor "
-        f"time a message"
+        "time a message"
     )
     with without_accelerator():
         alone = play_rounds(users, messages)
@@ -118,7 +118,7 @@ def print_played(library: str, times: PlayedRounds, messages: int) -> None:
     ]
     for name, was, now, then in rows:
         print(
-            f"    "
+            "    "
             f"{name:<28}{was * scale:8.1f}{now * scale:9.1f}{now / was:8.1f}{then * scale:13.1f}"
         )
     print(f"    {'verify':<36}{times.verify * scale:9.1f}")

@@ -83,7 +83,7 @@ async def memory() -> None:
             geometry = Geometry.of(report.final.mechanism, report.suite, report.final.nodes)
             print(
                 f"  {report.messages:,} messages; peak resident memory of each node and its "
-                f"workers:"
+                "workers:"
             )
             for position, name in enumerate(system.route, start=1):
                 peak = _peak(system, name)
@@ -91,8 +91,7 @@ async def memory() -> None:
                 above = peak - idle[name]
                 print(
                     f"  {name}: {peak / 1e6:,.0f} MB, of it {above / 1e6:,.0f} MB above the idle "
-                    f"node; "
-                    f"these / its {records / 1e6:,.0f} MB of records: {above / records:.1f}"
+                    f"node; these / its {records / 1e6:,.0f} MB of records: {above / records:.1f}"
                 )
 
 

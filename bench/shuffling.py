@@ -110,7 +110,7 @@ def out_of_core(records: int = RECORDS, turns: int = _TURNS) -> float:
     middle = float(np.median(ratios))
     print(
         f"  out of core / in memory: {middle:.2f} (median of {turns}; wanted at most 1.2, in at "
-        f"most 250 MB)"
+        "most 250 MB)"
     )
     return middle
 

@@ -272,8 +272,7 @@ def _show(ways: dict[str, Server], bare: Server, envelope_bytes: int) -> None:
     load = bare.load
     print(
         f"  {load.connections:,} connections, {load.users_per_way:,} users each, envelopes of "
-        f"{envelope_bytes:,} bytes; medians "
-        f"of {load.turns - 1} turns"
+        f"{envelope_bytes:,} bytes; medians of {load.turns - 1} turns"
     )
     print(
         "                       submissions/s   processor ms each   the driver's   bytes kept a "

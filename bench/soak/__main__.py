@@ -86,7 +86,7 @@ async def soak(minutes: float, attacks: Sequence[str]) -> bool:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
             print(
-                f"  waves of attacks: "
+                "  waves of attacks: "
                 f"{', '.join(f'{name} {number}' for name, number in sorted(waves.items()))}"
             )
             return watch.show()

@@ -91,10 +91,9 @@ class Growth:
             kept_bytes = [_mean_growth(part, "kept_bytes") / 2**10 for part in (middle, last)]
             print(
                 f"  {name:<18} {early / 2**20:>13,.0f} {memory[0] / 2**20:>9,.0f} "
-                f"{memory[1] / 2**20:>9,.0f} "
-                f"{descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} {files[0]:>9,.1f} "
-                f"{files[1]:>5,.1f} "
-                f"{kept_bytes[0]:>8,.0f} {kept_bytes[1]:>6,.0f}"
+                f"{memory[1] / 2**20:>9,.0f} {descriptors[0]:>7,.0f} {descriptors[1]:>5,.0f} "
+                f"{files[0]:>9,.1f} {files[1]:>5,.1f} {kept_bytes[0]:>8,.0f} "
+                f"{kept_bytes[1]:>6,.0f}"
             )
             if (
                 memory[1] > MOST * memory[0]

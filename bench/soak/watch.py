@@ -75,9 +75,8 @@ class SystemWatch:
             self._failures.append(report.failure)
         print(
             f"  round {len(self._rounds)}: {report.accepted} of {report.offered} accepted, "
-            f"{report.counted} counted, "
-            f"lost {report.lost}, refused {report.refused}, unanswered {report.unanswered}, "
-            f"{seconds:.0f} s",
+            f"{report.counted} counted, lost {report.lost}, refused {report.refused}, unanswered "
+            f"{report.unanswered}, {seconds:.0f} s",
             flush=True,
         )
 

@@ -29,8 +29,7 @@ class BudgetLedger:
         with closing(self._open()) as database:
             database.execute(
                 "CREATE TABLE IF NOT EXISTS rounds (id TEXT PRIMARY KEY, cost INTEGER NOT NULL, "
-                "state TEXT NOT NULL, "
-                "certificate BLOB NOT NULL)"
+                "state TEXT NOT NULL, certificate BLOB NOT NULL)"
             )
 
     def reserve(self, round_id: str, cost: int, sign: Callable[[int], bytes]) -> bytes:

@@ -93,7 +93,7 @@ def copy_with_other_parameters(file: Path, rounds: int) -> None:
             raw.execute(
                 """INSERT INTO charges SELECT 'free' || ?, population, ? + 1, state, plan, ?, ?, ?, adjacency,
                 max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-                FROM charges WHERE round_id = 'free0'""",  # noqa: E501, RUF100
+                FROM charges WHERE round_id = 'free0'""",  # noqa: E501
                 (
                     number,
                     number,
@@ -176,7 +176,7 @@ def test_an_account_is_added_up_from_an_index_and_not_from_its_certificates(file
     opened(file).close()
     question = """EXPLAIN QUERY PLAN SELECT mechanism, users, honest, adjacency, max_distance, delta, count(*)
         FROM charges WHERE population = 'free' AND state IN ('reserved', 'settled')
-        GROUP BY mechanism, users, honest, adjacency, max_distance, delta"""  # noqa: E501, RUF100
+        GROUP BY mechanism, users, honest, adjacency, max_distance, delta"""  # noqa: E501
     raw = sqlite3.connect(file)
     plan = " ".join(str(row) for row in raw.execute(question))
     raw.close()
@@ -191,7 +191,7 @@ def test_a_million_equal_rounds_are_one_row_and_their_entries_come_in_pages(file
             """WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
             INSERT INTO charges SELECT 'free-' || i, population, i, state, plan, mechanism, users, honest, adjacency,
             max_distance, delta, epsilon, plan_certificate, accepted, final_certificate, reserved_at, changed_at
-            FROM charges, n WHERE round_id = 'free0'"""  # noqa: E501, RUF100
+            FROM charges, n WHERE round_id = 'free0'"""  # noqa: E501
         )
     raw.close()
     _, standing = ledger._snapshot("free")

@@ -63,7 +63,7 @@ async def test_the_body_of_a_request_that_waited_behind_another_has_its_own_time
     reader, writer = await connected(deployment, f"127.0.0.1:{port}")
     writer.write(
         b"GET /healthz HTTP/1.1\r\nhost: gateway\r\n\r\n"
-        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"  # noqa: E501, RUF100
+        + f"POST /v1/rounds/{ROUND_ID}/submissions HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n"  # noqa: E501
         "content-length: 5000\r\n\r\n{".encode()
     )
     async with asyncio.timeout(120):

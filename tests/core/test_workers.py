@@ -11,9 +11,8 @@ import pytest
 POOLS = {
     "core": (
         "from concurrent.futures import ProcessPoolExecutor; from multiprocessing import "
-        "get_context; "
-        "from shuffledp_core.runtime.workers import begin; "
-        "pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
+        "get_context; from shuffledp_core.runtime.workers import begin; pool = "
+        "ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=begin)"
     ),
     "sealing": "from shuffledp_sim.users.sealing import sealing_pool; pool = sealing_pool()",
     "peeling": (
@@ -26,7 +25,7 @@ POOLS = {
 def test_a_worker_ends_when_its_parent_is_killed(made: str) -> None:
     code = (
         f"import os, sys; {made}; print(pool.submit(os.getpid).result(), flush=True); "
-        f"sys.stdin.read()"
+        "sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -280,7 +280,7 @@ class FaultySystem(Composed):
         keys = self.scratch / "containers" / "make-keys.sh"
         hasty = (
             f"sed -i 's/^relay_seconds = .*/relay_seconds = {HASTY_RELAY_SECONDS:.1f}/' "
-            f"/parties/node-2/config.toml"
+            "/parties/node-2/config.toml"
         )
         keys.write_text(keys.read_text().replace("\npassword=", f"\n{hasty}\npassword="))
 

@@ -17,7 +17,7 @@ case $1 in
     pull) echo "$image" >>"$DOCKER_HERE/pulls"; touch "$here" ;;
     image) [ -e "$here" ] && echo "${name%%:*}@sha256:$(echo "$image" | sha256sum | cut -d' ' -f1)" ;;
 esac
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_service_is_confined_bounded_and_keeps_its_log_small(
         assert service["pids_limit"] > 0
 
 
-def test_programs_are_loaded_from_the_temporary_folder_by_those_alone_who_check_verified_rounds() -> (  # noqa: E501, RUF100
+def test_programs_are_loaded_from_the_temporary_folder_by_those_alone_who_check_verified_rounds() -> (  # noqa: E501
     None
 ):
     folders = {name: service["tmpfs"] for name, service in defined()}

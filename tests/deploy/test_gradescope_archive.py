@@ -52,7 +52,7 @@ def steal():
     except OSError as error:
         raise RuntimeError(f"kept out: {type(error).__name__}")
     raise RuntimeError(f"the key is {key}")
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)

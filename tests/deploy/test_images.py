@@ -42,7 +42,7 @@ print(json.dumps({
     "programs": [p for p in ("pip", "pip3", "gcc", "cc", "make", "git", "uv", "curl") if shutil.which(p)],
     "writable": [p for p in ("/", "/opt", "/opt/shuffledp", "/usr", "/etc") if os.access(p, os.W_OK)],
 }))
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module", params=sorted(PARTS))

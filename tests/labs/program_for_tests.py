@@ -295,4 +295,4 @@ _seen = []
 def remembers(coins):
     _seen.append(1)
     return coins.below(2) + len(_seen)
-"""  # noqa: E501, RUF100
+"""  # noqa: E501

@@ -146,8 +146,7 @@ def test_the_numbers_of_the_texts_are_computed() -> None:
     pair = show.pair()
     assert (
         f"datasets is {shown(pair.epsilon, 3)}, exactly computed; "
-        f"{shown(show.certified_epsilon(), 3)} is "
-        f"certified" in HANDOUT
+        f"{shown(show.certified_epsilon(), 3)} is certified" in HANDOUT
     )
     sampler = laws.Sampler(Draws(b"x" * 16))
     medians = [

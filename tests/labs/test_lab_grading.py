@@ -303,7 +303,7 @@ time.sleep(3600)
     name = module(tmp_path, monkeypatch, code)
     waiting = (
         f"from shuffledp_labs.teaching.apart import Apart; Apart().run_module({name!r}, {{}}, "
-        f"3600.0)"
+        "3600.0)"
     )
     with subprocess.Popen([sys.executable, "-c", waiting]) as grader:
         until((tmp_path / "pid").exists)

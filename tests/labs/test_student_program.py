@@ -292,7 +292,7 @@ program = StudentProgram(Path(sys.argv[1]), Path(tempfile.mkdtemp(prefix="shuffl
 program.call("divide", 4, 2)
 print("started", flush=True)
 program.call(sys.argv[3], seconds=600)
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("name", ["endless", "forks"])

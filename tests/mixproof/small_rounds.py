@@ -188,7 +188,7 @@ class Round(Opening, Blame):
         if not 0 <= spent <= 1 or (self.forwarded and not spent and not everybody):
             raise Broken(
                 f"budget: {spent} is charged, and the honest nodes {sorted(self.forwarded)} let "
-                f"something out"
+                "something out"
             )
 
     def forget(self, position: int) -> None:

@@ -60,7 +60,7 @@ def check_crowd(game: Table, hop: Hop) -> None:
             if found != (boxes(terms, user, message)[at] if listed else None):
                 raise Broken(
                     f"P1: honest node {at} lets a batch out in which an honest user's message is "
-                    f"not as it was"
+                    "not as it was"
                 )
     left = hop._left()
     if len(left) != terms.messages_per_user * (len(claims) - len(excluded)):

@@ -59,7 +59,7 @@ print(json.dumps({
     "installed": sorted(found.metadata["Name"].lower() for found in distributions()),
     "sources": sorted(path for path in sys.path if "shuffledp" in path),
 }))
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 """Those that the library promises, and what came of them."""
 
 

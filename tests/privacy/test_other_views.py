@@ -119,7 +119,7 @@ def test_the_renyi_divergence_covers_every_dataset_of_a_small_round(order: float
     assert worst <= found <= 1.5 * worst
 
 
-def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_without_one_is_infinite() -> (  # noqa: E501, RUF100
+def test_the_renyi_divergence_rises_with_its_order_to_the_pure_epsilon_and_without_one_is_infinite() -> (  # noqa: E501
     None
 ):
     found = [views.renyi_divergence(LAPLACE, order) for order in (*ORDERS, 1e4, math.inf)]

@@ -17,14 +17,14 @@ from fractions import Fraction
 from shuffledp_core.mechanisms import GeoShuffle
 from shuffledp_privacy.bounds import Setting, epsilon_bounds
 assert epsilon_bounds(GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 2), padding=40), Setting(50, 50), 1e-3).basis
-""",  # noqa: E501, RUF100
+""",  # noqa: E501
     "composition": """
 from fractions import Fraction
 from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.rounds.composition import Round, compose_epsilon
 assert compose_epsilon([Round(RRShuffle(max_value=2, randomise=Fraction(1, 2)), Setting(50, 50), 2)], 1e-3) > 0
-""",  # noqa: E501, RUF100
+""",  # noqa: E501
 }
 
 

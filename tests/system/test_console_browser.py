@@ -340,7 +340,7 @@ CONTRAST = """() => {
     found.push([(a + 0.05) / (b + 0.05), value.trim().slice(0, 40), node.tagName + "." + node.className]);
   }
   return found;
-}"""  # noqa: E501, RUF100
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

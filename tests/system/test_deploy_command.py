@@ -105,9 +105,8 @@ def test_a_process_outlives_the_terminal_and_whoever_started_it(tmp_path: Path) 
     code = (
         "import sys, pathlib, signal; from shuffledp_sim.deploy.detached import DetachedProcess;"
         # a caller such as nohup may have had it ignored
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
-        f"DetachedProcess('one', {ENDLESS!r}, pathlib.Path({str(tmp_path)!r})).start();"
-        "signal.pause()"
+        f"signal.signal(signal.SIGHUP, signal.SIG_DFL);DetachedProcess('one', {ENDLESS!r}, "
+        f"pathlib.Path({str(tmp_path)!r})).start();signal.pause()"
     )
     starter, terminal = pty.fork()
     if starter == 0:

@@ -42,7 +42,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 """Says what it is and has drawn; then it ends, fails, or stays."""
 
 

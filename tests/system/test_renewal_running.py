@@ -90,7 +90,7 @@ async def test_services_are_restarted_one_by_one_and_rounds_work_before_between_
     assert (await small_round(system, pool)).accepted == USERS
 
 
-async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_works_when_it_is_renewed(  # noqa: E501, RUF100
+async def test_a_node_whose_certificate_has_ended_is_named_with_what_to_do_and_works_when_it_is_renewed(  # noqa: E501
     system: LocalSystem, pool: ProcessPoolExecutor
 ) -> None:
     folder, roster = system.deployment.folder, system.deployment.roster

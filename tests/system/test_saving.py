@@ -39,7 +39,7 @@ def limited(tmp_path: Path, bytes_a_file: int, *words: str) -> subprocess.Comple
     """The command where no file may be longer."""
     start = (
         f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_a_file},) * "
-        f"2); "
+        "2); "
     )
     start += "runpy.run_module('shuffledp.cli', run_name='__main__')"
     command = [sys.executable, "-c", start, *words]

@@ -124,8 +124,7 @@ DEVICE: list[tuple[str, str]] = [
     ("verify --config phone/client.toml", "no submission waits for verification here"),
     (f"verify --config phone/client.toml --round {'1' * 32}", "nothing was submitted to round"),
     ("evidence --config phone/client.toml --out new", "no submission waits for verification here"),
-    (f"evidence --config phone/client.toml --out new --yes "
-     f"--round {'1' * 32}",
+    (f"evidence --config phone/client.toml --out new --yes --round {'1' * 32}",
         "nothing was submitted to round"),
     ("check-evidence nowhere --roster a-file --root-key 0",
         "cannot read the evidence nowhere/evidence.json"),

@@ -51,8 +51,8 @@ def final_cost(
     if honest < 1:
         raise CannotCertify(
             f"the {losses.invalid} invalid messages of {accepted} reports may be those of all "
-            f"users but the "
-            f"{plan.colluding} who may collude: nothing can be certified for this round"
+            f"users but the {plan.colluding} who may collude: nothing can be certified for this "
+            "round"
         )
     cost = cost_of(plan, mechanism, accepted)
     # All reports that arrived are users, but only these are counted on to hide anybody.
@@ -166,25 +166,23 @@ def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tup
     users, honest, nodes = cost.setting.users, cost.setting.honest, len(plan.route)
     lost = (
         f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood "
-        f"in a batch again, and "
-        f"{losses.invalid} on the board are of users who do not follow the protocol"
+        f"in a batch again, and {losses.invalid} on the board are of users who do not follow the "
+        "protocol"
         if losses != NO_LOSSES
         else ""
     )
     counted = (
         f"exactly {users} reports were mixed: each of the {nodes} nodes signed that it relayed so "
-        f"many"
+        "many"
         if stage == CertificateStage.FINAL
         else f"at least {users} reports arrive, or nothing is forwarded"
     )
     return (
         counted,
         f"at least {honest} of the mixed reports are whole reports of users who follow the "
-        f"protocol, the protected "
-        f"user among them; {_not_honest(plan)}{lost}",
+        f"protocol, the protected user among them; {_not_honest(plan)}{lost}",
         f"at least one of the {nodes} nodes of the route is honest: it permutes with fresh "
-        f"randomness, and its round "
-        "key stays secret until it is erased",
+        "randomness, and its round key stays secret until it is erased",
         "the analyst, all other nodes and all other users may collude",
         "clients run the certified randomiser with exactly these parameters",
         *_of_kept_responses(cost.mechanism),
@@ -205,8 +203,8 @@ def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
         return ()
     return (
         "each person's one device drew its response to this question once and still has it: "
-        "whoever draws it n times, "
-        "after a loss of its state or under a second credential, keeps n times ε_L",
+        "whoever draws it n times, after a loss of its state or under a second credential, keeps "
+        "n times ε_L",
     )
 
 
@@ -215,12 +213,11 @@ def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]
     if dishonest > plan.colluding:
         return (
             f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding "
-            f"users, and the board shows "
-            f"at least {dishonest}",
+            f"users, and the board shows at least {dishonest}",
         )
     if honest < plan.min_reports - plan.colluding:
         return (
-            f"the plan's assumption does NOT hold: it counts on "
+            "the plan's assumption does NOT hold: it counts on "
             f"{plan.min_reports - plan.colluding} whole reports of "
             f"honest users, and {honest} may be left",
         )

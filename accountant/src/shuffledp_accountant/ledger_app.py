@@ -65,10 +65,8 @@ def restore_command(
     if incomplete:
         raise LedgerError(
             f"the account of {', '.join(incomplete)} is incomplete: find the certificates of the "
-            f"missing entries (the "
-            "analyst's state, saved results, a device that took part) and run this again; until "
-            "then nodes refuse its "
-            "rounds"
+            "missing entries (the analyst's state, saved results, a device that took part) and "
+            "run this again; until then nodes refuse its rounds"
         )
 
 

@@ -72,8 +72,8 @@ def check_messages(plan: RoundPlan, mechanism: Mechanism) -> None:
     except ValueError as error:
         raise UsageError(
             f"{plan.mechanism} with size {plan.size} at epsilon {plan.epsilon:g} needs "
-            f"{mechanism.messages_per_user} "
-            f"messages per user: {error}; take a smaller size or a larger epsilon"
+            f"{mechanism.messages_per_user} messages per user: {error}; take a smaller size or a "
+            "larger epsilon"
         ) from error
 
 
@@ -104,9 +104,8 @@ def _check_distance(plan: RoundPlan) -> None:
         return
     if plan.adjacency is Adjacency.STANDARD and plan.max_distance != largest:
         raise UsageError(
-            f"max_distance is for metric adjacency; a standard guarantee covers every change, up "
-            f"to {largest}, not "
-            f"only {plan.max_distance}: leave it out"
+            "max_distance is for metric adjacency; a standard guarantee covers every change, up "
+            f"to {largest}, not only {plan.max_distance}: leave it out"
         )
     if not 1 <= plan.max_distance <= largest:
         raise UsageError(f"max_distance must be from 1 to {largest}, not {plan.max_distance}")

@@ -121,8 +121,8 @@ class Accountant:
         if not analysis.bounds.certified <= plan.epsilon:
             raise CannotCertify(
                 f"{plan.mechanism} with {plan.min_reports} reports reaches epsilon "
-                f"{analysis.bounds.certified:.6g}, "
-                f"not {plan.epsilon:g}; ask for a larger epsilon or more reports"
+                f"{analysis.bounds.certified:.6g}, not {plan.epsilon:g}; ask for a larger epsilon "
+                "or more reports"
             )
         reservation = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
 
@@ -233,7 +233,7 @@ class Accountant:
             names = ", ".join(sorted(missing))
             raise RoundStateError(
                 f"no discard of round {round_id} from {names}: its charge stays until all have "
-                f"signed"
+                "signed"
             )
         self._ledger.release(round_id)
 
@@ -277,7 +277,7 @@ def _check_accepted(plan: RoundPlan, accepted: int) -> None:
     if accepted < plan.min_reports:
         raise TooFewReportsError(
             f"{accepted} reports are fewer than the round's minimum, {plan.min_reports}: there is "
-            f"no final certificate"
+            "no final certificate"
         )
     if accepted > plan.max_reports:
         raise RoundStateError(

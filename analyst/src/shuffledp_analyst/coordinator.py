@@ -134,7 +134,7 @@ class Coordinator:
             self._progress[round_id] = progress
             refused = RoundFailed(
                 f"the analyst was restarted and cannot go on with the round: {error}; open a new "
-                f"one"
+                "one"
             )
             return end_failed(services, round_id, plan.route, refused, progress)
         self._rounds[round_id] = self._newest = running
@@ -196,7 +196,7 @@ class Coordinator:
         except (DocumentError, UnknownRoundError) as error:
             raise RoundStateError(
                 f"round {round_id} was begun here, and its record cannot be read; draw a new "
-                f"round id"
+                "round id"
             ) from error
         if stored != plan:
             raise RoundStateError(
@@ -211,7 +211,7 @@ class Coordinator:
         except UnknownRoundError as error:
             raise RoundStateError(
                 f"round {round_id} ended before it was announced; its result says why, and a new "
-                f"round id is needed"
+                "round id is needed"
             ) from error
 
     def _require_resumed(self, round_id: str) -> None:

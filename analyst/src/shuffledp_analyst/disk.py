@@ -27,8 +27,7 @@ def typed_disk_errors() -> Iterator[None]:
         structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
         raise DiskError(
             f"the analyst cannot write to its state folder ({error.strerror or error}): make room "
-            f"or "
-            "mend the disk, then ask again"
+            "or mend the disk, then ask again"
         ) from error
 
 

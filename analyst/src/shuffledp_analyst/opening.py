@@ -129,8 +129,7 @@ def check_plan_certificate(
     if closes_at > certificate.expires_at:
         raise ExpiredDocumentError(
             f"the certificate expires {closes_at - certificate.expires_at} ms before the "
-            f"submissions would close; "
-            "ask for a shorter open_seconds"
+            "submissions would close; ask for a shorter open_seconds"
         )
     check_informative(certificate.mechanism)  # 4
     return certificate
@@ -168,8 +167,8 @@ def check_final_certificate(
     if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(
             f"the final certificate counts on {certificate.honest} honest users; with {accepted} "
-            f"reports, "
-            f"{plan.users - plan.honest} colluding users and what was lost there are at most {most}"
+            f"reports, {plan.users - plan.honest} colluding users and what was lost there are at "
+            f"most {most}"
         )
     return certificate
 
@@ -198,9 +197,8 @@ def check_round_key(
     if (key.round_id, key.node, key.position, key.suite, key.certificate_digest) != expected:
         raise RoundKeyError(
             f"the round key of {node.name} is for position {key.position} of round {key.round_id} "
-            f"with suite "
-            f"{key.suite!r}, or for another certificate; expected position {position} of "
-            f"{round_id} with {suite!r}"
+            f"with suite {key.suite!r}, or for another certificate; expected position {position} "
+            f"of {round_id} with {suite!r}"
         )
     if len(key.public_key) != 2 * suite_named(suite).public_key_bytes:
         raise RoundKeyError(f"the round key of {node.name} has the wrong length for {suite!r}")
@@ -218,8 +216,7 @@ def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
     if corrupt and not plan.allow_corrupt:
         raise PolicyRefusal(
             f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
-            f"plan a route without "
-            "it, or in a laboratory set allow_corrupt in the plan"
+            "plan a route without it, or in a laboratory set allow_corrupt in the plan"
         )
     return corrupt
 

@@ -140,8 +140,7 @@ class RoundLifecycle:
         ):
             raise BadBatchError(
                 f"{header.users} reports of {messages} messages, less {header.dropped} dropped of "
-                f"at most {most}, are "
-                f"not {header.records} records"
+                f"at most {most}, are not {header.records} records"
             )
         return self._history_bytes(header) + header.records * self.geometry.record_bytes(
             self.geometry.hops + 1

@@ -106,15 +106,14 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
     if Losses(final.dropped, final.invalid) != losses:
         raise ForeignDocumentError(
             f"the final certificate is for {final.dropped} dropped and {final.invalid} invalid "
-            f"messages, the result "
-            f"counts {losses.dropped} and {losses.invalid}"
+            f"messages, the result counts {losses.dropped} and {losses.invalid}"
         )
     per_user = prepared.geometry.messages_per_user
     if result.messages != result.accepted * per_user - result.dropped:  # 5
         raise MalformedDocumentError(
             f"the result counts {result.messages} messages, which is not {per_user} for each of "
-            f"{result.accepted} "
-            f"reports, less {result.dropped} dropped ones; keep the receipt: it is evidence"
+            f"{result.accepted} reports, less {result.dropped} dropped ones; keep the receipt: it "
+            "is evidence"
         )
     _check_headers(result, plan, roster)  # 6
     return CheckedResult(result, final, result.board_digest)
@@ -127,8 +126,7 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     if len(result.headers) != len(route):
         raise MalformedDocumentError(
             f"the result carries {len(result.headers)} batch headers, its route has {len(route)} "
-            f"nodes: without "
-            "the word of each of them nobody knows how many reports were mixed"
+            "nodes: without the word of each of them nobody knows how many reports were mixed"
         )
     try:
         dropped = check_headers(
@@ -147,8 +145,7 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     if dropped != result.dropped:
         raise FalseResultError(
             f"the analyst says that {result.dropped} messages were dropped, the nodes signed for "
-            f"{dropped}; keep the "
-            "result: it is evidence"
+            f"{dropped}; keep the result: it is evidence"
         )
     if plan.verified:
         # the last node did not deliver the board, but what the analyst opened: `shuffledp verify`
@@ -158,8 +155,8 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     if delivered != result.board_digest:
         raise FalseResultError(
             f"the board's digest is {result.board_digest} by the analyst's word, {delivered} by "
-            f"that of "
-            f"{route[-1].name}, who delivered it: one of them lies; keep the result: it is evidence"
+            f"that of {route[-1].name}, who delivered it: one of them lies; keep the result: it "
+            "is evidence"
         )
 
 
@@ -199,7 +196,7 @@ def check_board(
         raise ReceiptMissingError(
             f"{int(changed.sum())} of {changed.size} messages are not on the board unchanged, of "
             f"{int(users.sum())} of {len(submissions)} submissions; keep the receipt: it is "
-            f"evidence"
+            "evidence"
         )
     check_answer(verified.result, verified.final.mechanism, geometry, board)  # 3
 

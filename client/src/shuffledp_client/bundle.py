@@ -150,7 +150,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     if not empty:
         raise ConfigError(
             f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the "
-            f"same device"
+            "same device"
         )
     target = folder.resolve()
     check_only(bundle, target, target.parent)
@@ -184,10 +184,8 @@ def check_only(bundle: Bundle, folder: Path, *places: Path) -> None:
     if others:
         raise ConfigError(
             f"{' and '.join(others)} already holds the device of this bundle, with the answers "
-            f"that it keeps. Use that "
-            f"folder, or move it to {folder}; a second folder would draw them again, and break "
-            f"what was promised to "
-            "its user"
+            f"that it keeps. Use that folder, or move it to {folder}; a second folder would draw "
+            "them again, and break what was promised to its user"
         )
 
 
@@ -205,7 +203,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
     if (config.root_key, own) != (bundle.root_key, bundle.identity):
         raise ConfigError(
             f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root "
-            f"key"
+            "key"
         )
     files = bundle.renewed()
     parts = {name: folder / f"{name}{_NEW}" for name in files}

@@ -37,13 +37,12 @@ def check_claims(certificate: Certificate) -> None:
     if not 1 <= certificate.honest <= certificate.users:  # 1
         raise MalformedDocumentError(
             f"the certificate counts on {certificate.honest} honest users of {certificate.users}; "
-            f"do not take part"
+            "do not take part"
         )
     if not 1 <= certificate.max_distance <= largest:
         raise MalformedDocumentError(
             f"the certificate covers changes of up to {certificate.max_distance}, where the "
-            f"values allow {largest}; "
-            "do not take part"
+            f"values allow {largest}; do not take part"
         )
     _check_local(certificate)  # 2
     _check_shuffled(certificate)  # 3
@@ -80,8 +79,7 @@ def _check_shuffled(certificate: Certificate) -> None:
             _refuse(
                 certificate,
                 f"ε {claimed:.6g} at δ {certificate.delta:.6g}, and two datasets at distance "
-                f"{distance} attain "
-                f"δ {attained:.6g}",
+                f"{distance} attain δ {attained:.6g}",
             )
 
 

@@ -132,7 +132,7 @@ def import_(
     config, roster = install(bundle, folder)
     typer.echo(
         f"{bundle.name} is a device of {roster.deployment}. Compare its root key with a trusted "
-        f"copy:"
+        "copy:"
     )
     typer.echo(config.root_key)
     typer.echo(f"Its policy, yours to change in {folder / CONFIG}:")
@@ -164,8 +164,8 @@ def evidence(
     if not yes:
         typer.confirm(
             "Whoever reads this evidence learns your randomised report of this round, and that it "
-            "is yours; the mixing "
-            "does not protect it any more, the noise that you added still does. Write it?",
+            "is yours; the mixing does not protect it any more, the noise that you added still "
+            "does. Write it?",
             abort=True,
             err=True,
         )
@@ -198,9 +198,8 @@ def check_evidence_(
     )
     typer.echo(
         f"It holds. {shown.missing} of {shown.messages} messages of a submission that was "
-        f"acknowledged for round "
-        f"{shown.round_id} are not on its board. One of these did it, and nothing here says which: "
-        f"{', '.join(shown.suspects)}."
+        f"acknowledged for round {shown.round_id} are not on its board. One of these did it, and "
+        f"nothing here says which: {', '.join(shown.suspects)}."
     )
 
 
@@ -242,8 +241,7 @@ def _report(verified: CheckedResult) -> None:
     if final.dropped or final.invalid:
         typer.echo(
             f"Not counted: {final.dropped} messages that nodes dropped, {result.outside_alphabet} "
-            f"with a symbol "
-            f"outside the alphabet, {result.repeated_tags} with a repeated tag."
+            f"with a symbol outside the alphabet, {result.repeated_tags} with a repeated tag."
         )
     if not final.holds:
         typer.echo(

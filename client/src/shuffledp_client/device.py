@@ -214,7 +214,7 @@ class DeviceSteps:
             self._store.finish(round_id)
             raise SubmissionClosedError(
                 f"the submission to round {round_id} never got a receipt and is not in it: it "
-                f"came too late, or never"
+                "came too late, or never"
             ) from error
         self._store.finish(round_id)
         return verified
@@ -233,8 +233,7 @@ class DeviceSteps:
         self._keep_result(kept, signed)
         return type(error)(
             f"{error}; receipt and messages are kept for {self._config.evidence_days:g} days: "
-            f"{', '.join(missing)} did "
-            "not sign that nothing was forwarded; ask again later"
+            f"{', '.join(missing)} did not sign that nothing was forwarded; ask again later"
         )
 
     def _keep_result(self, kept: Kept, signed: Signed) -> None:

@@ -139,8 +139,7 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
     if not missing:
         raise EvidenceError(
             "every message of the submission is on the board: nobody cheated this user, as far as "
-            "others can see (one "
-            "that stands there twice an accomplice may have sent)"
+            "others can see (one that stands there twice an accomplice may have sent)"
         )
     return Shown(round_id, missing, geometry.messages_per_user, _suspects(result, documents))
 
@@ -172,15 +171,14 @@ def _check_reproducible(geometry: Geometry) -> None:
     if geometry.verified:
         raise EvidenceError(
             "a verified round needs no such evidence: list, headers and board are published, and "
-            "`shuffledp verify` "
-            "says who changed them. A receipt for a submission that is not on the list is "
-            "evidence by itself"
+            "`shuffledp verify` says who changed them. A receipt for a submission that is not on "
+            "the list is evidence by itself"
         )
     if not suite_named(geometry.suite).reproducible:
         raise EvidenceError(
             f"the round was sealed with {geometry.suite}, whose library draws ephemeral keys that "
-            f"nobody can show: "
-            "what an envelope held stays the user's word. Only a sealed-box round gives evidence"
+            "nobody can show: what an envelope held stays the user's word. Only a sealed-box "
+            "round gives evidence"
         )
 
 

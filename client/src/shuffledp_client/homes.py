@@ -97,12 +97,10 @@ def _found(bundle: Bundle, place: Path, folder: Path | None, noted: Path | None)
     if noted is not None:
         raise ConfigError(
             f"the device of {place} was installed in {noted}, and that folder is not there any "
-            f"more. If it was moved, "
-            "name the place where it is now (folder=), or load it in place of the bundle. A new "
-            "one would not know "
-            "what the device has answered, and break what was promised to its user: if it is "
-            "lost, ask the "
-            "deployment's owner for a bundle under another name"
+            "more. If it was moved, name the place where it is now (folder=), or load it in place "
+            "of the bundle. A new one would not know what the device has answered, and break what "
+            "was promised to its user: if it is lost, ask the deployment's owner for a bundle "
+            "under another name"
         )
     return None
 
@@ -139,7 +137,7 @@ def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
     if (config.root_key, identity) != (bundle.root_key, bundle.identity.encode()):
         raise ConfigError(
             f"{home} belongs to another device or deployment than the bundle of {bundle.name!r}; "
-            f"name another folder"
+            "name another folder"
         )
     return any(
         read_file(home / name, "device's file") != data for name, data in bundle.renewed().items()
@@ -160,8 +158,7 @@ def _alone_with(file: Path) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(
             f"there is no device at {file} ({error.strerror}): name its folder, or the bundle "
-            f"that the deployment's "
-            "owner made with `shuffledp keys enrol`"
+            "that the deployment's owner made with `shuffledp keys enrol`"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -62,7 +62,7 @@ class Policy(Section, frozen=True, kw_only=True):
             raise ValueError(f"policy.delta must be from 0 to below 1, not {self.delta}")
         if not self.epsilon_corrupted >= 0:
             raise ValueError(
-                f"policy.epsilon_corrupted must be 0 or more (inf: accept any), not "
+                "policy.epsilon_corrupted must be 0 or more (inf: accept any), not "
                 f"{self.epsilon_corrupted}"
             )
         if self.distance is not None and self.distance < 1:
@@ -71,7 +71,7 @@ class Policy(Section, frozen=True, kw_only=True):
             raise ValueError(f"policy.min_colluding must be 0 or more, not {self.min_colluding}")
         if not 0 <= self.min_colluding_share < 1:
             raise ValueError(
-                f"policy.min_colluding_share must be from 0 to below 1, not "
+                "policy.min_colluding_share must be from 0 to below 1, not "
                 f"{self.min_colluding_share}"
             )
 
@@ -131,8 +131,7 @@ def check_policy(
     if corrupt and not policy.allow_corrupt:  # 7
         raise ClientPolicyRefusal(
             f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
-            f"your policy allows "
-            "no such node (allow_corrupt = false): do not take part"
+            "your policy allows no such node (allow_corrupt = false): do not take part"
         )
     # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
     # single report.
@@ -141,8 +140,7 @@ def check_policy(
     if margin / max(1, certificate.users) < policy.min_colluding_share:
         raise ClientPolicyRefusal(
             f"the round's guarantee allows for {margin} colluding users of {certificate.users}, "
-            f"your policy wants a "
-            f"share of at least {policy.min_colluding_share:g}"
+            f"your policy wants a share of at least {policy.min_colluding_share:g}"
         )
 
 

@@ -99,8 +99,7 @@ class ResponseStore:
         if sum(1 for _ in self._folder.glob("*.json")) >= MOST_RESPONSES:
             raise ClientPolicyRefusal(
                 f"{MOST_RESPONSES} responses are kept in {self._folder}, as many as may be: this "
-                f"device answers no "
-                "further question of this kind"
+                "device answers no further question of this kind"
             )
         part = path.with_name(f"{path.stem}-{secrets.token_hex(8)}{PART}")
         try:
@@ -141,6 +140,6 @@ class ResponseStore:
 def _damaged(path: Path) -> RoundStateError:
     return RoundStateError(
         f"{path} is damaged, or of another question: restore it from a backup, or answer this "
-        f"question no more; "
-        "another response in its place would tell more of your value than was promised"
+        "question no more; another response in its place would tell more of your value than was "
+        "promised"
     )

@@ -203,9 +203,8 @@ class SubmissionStore:
         if used + size > self._limit:
             raise ClientPolicyRefusal(
                 f"{used} bytes of unsettled rounds are kept in {self._folder}, and your limit is "
-                f"{self._limit} "
-                "(kept_bytes): verify those rounds, or export their evidence, before you take "
-                "part in another"
+                f"{self._limit} (kept_bytes): verify those rounds, or export their evidence, "
+                "before you take part in another"
             )
 
     def _sweep(self) -> None:

@@ -56,8 +56,7 @@ def report(
     if missing:
         raise DataNeededError(
             f"{len(missing)} of {len(done)} did not run: {', '.join(missing)}; name a folder that "
-            f"has their files "
-            "with --data, or leave it out for made-up ones"
+            "has their files with --data, or leave it out for made-up ones"
         )
 
 

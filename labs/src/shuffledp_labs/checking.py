@@ -174,8 +174,7 @@ def _processor_time(seconds: float) -> Iterator[None]:
     def end(_number: int, _frame: object) -> None:
         raise StudentTimeout(
             f"checking what it returned took more than {seconds:.0f} s of processor time: return "
-            f"smaller numbers, "
-            "such as fractions with smaller denominators"
+            "smaller numbers, such as fractions with smaller denominators"
         )
 
     before = signal.signal(signal.SIGPROF, end)

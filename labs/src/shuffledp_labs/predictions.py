@@ -101,8 +101,7 @@ def _load_file(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # TOML's and UTF-8's errors are ValueErrors
         raise LabUsageError(
             f"{file} cannot be understood: {error}. Write a number without unit and comma, such "
-            f"as 0.5 or 1200, and "
-            "everything else in double quotes"
+            "as 0.5 or 1200, and everything else in double quotes"
         ) from None
     return content
 

@@ -102,7 +102,7 @@ def _total(times: tuple[tuple[Cost, int], ...], distance: int, filters: Filters)
         if not grows_with_distance(cost.mechanism):
             raise CannotCertify(
                 f"no privacy filter is known for {cost.mechanism.kind}: its worst distance is not "
-                f"known"
+                "known"
             )
         change = max(1, min(distance, cost.mechanism.domain - 1))
         total += _price(cost.mechanism, cost.setting, change, filters).times(count)

@@ -159,7 +159,7 @@ class _Registry:
                 if not (isinstance(analysis, type) and issubclass(analysis, Analysis)):
                     raise TypeError(
                         f"the entry point {point.name!r} of {GROUP} names {point.value!r}; "
-                        f"expected a class derived from Analysis (docs/extending.md)"
+                        "expected a class derived from Analysis (docs/extending.md)"
                     )
 
 

@@ -81,17 +81,17 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         claimed.mechanism
     ):
         raise DocumentError(
-            f"the certificate's guarantee is called standard but covers changes of up to "
-            f"{claimed.max_distance} only, "
-            f"of {largest_distance(claimed.mechanism)}; do not rely on it"
+            "the certificate's guarantee is called standard but covers changes of up to "
+            f"{claimed.max_distance} only, of {largest_distance(claimed.mechanism)}; do not rely "
+            "on it"
         )
     losses = Losses(claimed.dropped, claimed.invalid)
     most = claimed.users - losses.spoiled(claimed.mechanism.messages_per_user)
     if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
         raise DocumentError(
             f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which "
-            f"lost {losses.dropped} "
-            f"and {losses.invalid} messages: at most {most} are whole; do not rely on it"
+            f"lost {losses.dropped} and {losses.invalid} messages: at most {most} are whole; do "
+            "not rely on it"
         )
     setting = Setting(claimed.users, claimed.honest, claimed.adjacency, claimed.max_distance)  # 3
     with limited_work(MOST_WORK):
@@ -114,7 +114,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         if not _number(claim) >= truth * (1 - SLACK):
             raise DocumentError(
                 f"the certificate claims {name} {claim}, but its own parameters give {truth:.9g}; "
-                f"do not rely on it"
+                "do not rely on it"
             )
 
 
@@ -125,14 +125,13 @@ def _check_size(spec: Spec) -> None:
     if spec.messages_per_user > MAX_MESSAGES_PER_USER:
         raise DocumentError(
             f"the certificate is for {spec.messages_per_user:,} messages per user, and a round "
-            f"has at most "
-            f"{MAX_MESSAGES_PER_USER:,}; do not rely on it"
+            f"has at most {MAX_MESSAGES_PER_USER:,}; do not rely on it"
         )
     if isinstance(spec, PaddedSpec) and spec.noise_rate * LARGEST_SCALE < 1:
         raise DocumentError(
             f"the certificate's mechanism has noise of scale {float(1 / spec.noise_rate):.3g}; "
-            f"the largest scale that "
-            f"is checked is {LARGEST_SCALE:,}, and no round has so many messages; do not rely on it"
+            f"the largest scale that is checked is {LARGEST_SCALE:,}, and no round has so many "
+            "messages; do not rely on it"
         )
 
 

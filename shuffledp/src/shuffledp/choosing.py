@@ -61,7 +61,7 @@ def calibrate(
     spec = calibrate_spec(kind, target)
     note = (
         f"calibrated: the least noise whose certified epsilon is at most {epsilon:g} while a "
-        f"node is honest"
+        "node is honest"
     )
     return Plan(spec, setting, delta, rounds, notes=(note,), asked=(("target_epsilon", epsilon),))
 

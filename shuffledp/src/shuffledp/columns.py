@@ -119,8 +119,8 @@ def load_column(
         if users > MOST_DRAWN:
             raise UsageError(
                 f"{users:,} simulated users do not fit into memory; take at most {MOST_DRAWN:,}, "
-                f"or ask certify, "
-                "calibrate and advise, which compute for any number without a simulation"
+                "or ask certify, calibrate and advise, which compute for any number without a "
+                "simulation"
             )
         values = np.random.default_rng(DRAW_SEED).choice(values, users)
         drawn_from = len(column)
@@ -205,7 +205,7 @@ def _read(file: Path) -> str:
         if len(data) > MOST_BYTES:
             raise UsageError(
                 f"{file} is longer than {MOST_BYTES // 2**20} MiB of text; give a file with fewer "
-                f"rows"
+                "rows"
             )
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -255,8 +255,7 @@ class _Parser:
         if text not in seen and len(seen) == self._most:
             raise UsageError(
                 f"{label}, line {line}: the column has more than {self._most} different answers; "
-                f"allow more with "
-                "--max-value, or put rare ones together"
+                "allow more with --max-value, or put rare ones together"
             )
         self._seen = seen
         return seen.setdefault(text, len(seen))

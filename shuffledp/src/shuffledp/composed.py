@@ -141,7 +141,7 @@ def compose(
         if plan.all_corrupt:
             raise UsageError(
                 f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up "
-                f"its eps_L"
+                "its eps_L"
             )
         times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += (
             plan.rounds * count

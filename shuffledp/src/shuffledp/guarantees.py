@@ -289,12 +289,12 @@ def _compose_rounds(plan: Plan, single: Bounds) -> Bounds:
         )
     words = (
         f"{rounds} rounds on the same people composed: privacy loss distributions, or pure "
-        f"guarantees added"
+        "guarantees added"
     )
     if remembered_by(plan.spec) is not None:
         words = (
             f"K14: {rounds} rounds on the same people: all that the kept response can show, "
-            f"however many they are"
+            "however many they are"
         )
     return Bounds(certified, single.attained, None, (*single.basis, words, note))
 
@@ -334,9 +334,8 @@ def _nodes(plan: Plan) -> tuple[str, ...]:
     left = plan.nodes - len(plan.corrupt)
     return (
         f"node{'s' if len(plan.corrupt) > 1 else ''} {listed} of {plan.nodes} corrupt: {left} "
-        f"honest "
-        f"node{'s' if left > 1 else ''} still shuffle{'' if left > 1 else 's'}, so the shuffle "
-        f"guarantee stands",
+        f"honest node{'s' if left > 1 else ''} still shuffle{'' if left > 1 else 's'}, so the "
+        "shuffle guarantee stands",
     )
 
 
@@ -356,7 +355,7 @@ def _gain(plan: Plan, local: CorruptedBounds, bounds: Bounds) -> tuple[str, ...]
         else f"; padding = {padding} is too little for changes up to {plan.max_distance}"
     )
     return (
-        f"the certified epsilon is no better than eps_L: no gain from shuffling can be certified "
+        "the certified epsilon is no better than eps_L: no gain from shuffling can be certified "
         f"here{cure}",
     )
 

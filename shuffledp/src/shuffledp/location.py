@@ -97,15 +97,14 @@ class Grid:
         if not (-80 <= self.south < self.north <= 80 and -180 <= self.west < self.east <= 180):
             raise UsageError(
                 "a box is south, west, north, east in degrees, south below north and west below "
-                "east, at most 80 from "
-                f"the equator, not {self.south:g}, {self.west:g}, {self.north:g}, {self.east:g}"
+                f"east, at most 80 from the equator, not {self.south:g}, {self.west:g}, "
+                f"{self.north:g}, {self.east:g}"
             )
         if self.east - self.west > WIDEST:
             raise UsageError(
                 f"the map is {self.east - self.west:g} degrees wide; a map may span at most "
-                f"{WIDEST:g} degrees of "
-                "longitude, because the edges of a wider one approach each other on the far side "
-                "of the Earth"
+                f"{WIDEST:g} degrees of longitude, because the edges of a wider one approach each "
+                "other on the far side of the Earth"
             )
         if not SHORTEST <= self.side < math.inf:
             raise UsageError(
@@ -114,8 +113,7 @@ class Grid:
         if not all(2 <= count <= MAX_DOMAIN for count in (self.columns, self.rows)):
             raise UsageError(
                 f"squares of {self.side:g} m make {self.columns:,} columns and {self.rows:,} rows "
-                f"of this box; "
-                f"choose a side that makes 2 to {MAX_DOMAIN:,}"
+                f"of this box; choose a side that makes 2 to {MAX_DOMAIN:,}"
             )
 
     @property
@@ -189,7 +187,7 @@ class Grid:
             or not np.all(np.isfinite(positions))
         ):
             raise UsageError(
-                f"points must be latitude and longitude for each user, shape (users, 2), not "
+                "points must be latitude and longitude for each user, shape (users, 2), not "
                 f"{positions.shape}"
             )
         # East of the date line a longitude may be given as 181 or as -179: the one nearest the map

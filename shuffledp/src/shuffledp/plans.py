@@ -252,7 +252,7 @@ def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Pl
     if not isinstance(asked, Certificate):
         raise UsageError(
             f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
-            f"of a name"
+            "of a name"
         )
     certified = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
     return Plan(

@@ -72,8 +72,7 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
         # history.
         raise FalseResultError(
             "the plan's mixing is verified, and the result names no history that shows it; keep "
-            "the result: it is "
-            "evidence against the analyst"
+            "the result: it is evidence against the analyst"
         )
     announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))
     manifest = verify_from(roster.analyst, announced, Manifest)
@@ -86,10 +85,10 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
     users = len(chain.case.listed.claims)
     return (
         f"mixing: {users:,} claims on the list of {manifest.route[0].signer}, each enrolled, "
-        f"signed and proved",
+        "signed and proved",
         f"mixing: {chain.case.terms.hops} hops lead from it to the board of "
         f"{chain.users * manifest.geometry.messages_per_user:,} messages, each proved; the answer "
-        f"follows from it",
+        "follows from it",
         f"mixing: {len(chain.excluded):,} users excluded by evidence",
     )
 
@@ -142,10 +141,9 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
     if counted != (users, users, users * messages, 0, 0, 0):
         raise FalseResultError(
             f"list and exclusions leave {users} reports of {messages} messages; the result counts "
-            f"{result.accepted} and "
-            f"{result.messages}, the final certificate {final.users}, and {result.dropped}, "
-            f"{final.dropped} and "
-            f"{final.invalid} lost messages; keep both: they are evidence"
+            f"{result.accepted} and {result.messages}, the final certificate {final.users}, and "
+            f"{result.dropped}, {final.dropped} and {final.invalid} lost messages; keep both: "
+            "they are evidence"
         )
     route = [roster.party(name) for name in plan.route]
     check_headers(result.headers, route, result.round_id, messages, users, excluding=True)
@@ -156,7 +154,7 @@ def _named(file: Path, most: int, kind: str) -> bytes:
     if (size := size_of(file)) > most:
         raise FalseResultError(
             f"{file} has {size:,} bytes, more than the {most:,} that the manifest allows; fetch "
-            f"the round again"
+            "the round again"
         )
     data = read_file(file, "published file of a verified round", most)
     if digest(data) != kind:

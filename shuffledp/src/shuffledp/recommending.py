@@ -102,13 +102,12 @@ def _warnings(
         if target.rounds == 1 and choice.corrupted_epsilon <= choice.certified / NO_GAIN:
             near = (
                 f" (ε_L = {choice.corrupted_epsilon:.4g} against ε = {choice.certified:.4g} "
-                f"certified)"
+                "certified)"
             )
         yield (
             f"shuffling gains next to nothing here{near}: {beside.local_by} without any shuffler "
-            f"keeps the same target "
-            f"with an error of {beside.local:,.4g}; more people, or a smaller ε, make a shuffler "
-            f"worth it"
+            f"keeps the same target with an error of {beside.local:,.4g}; more people, or a "
+            "smaller ε, make a shuffler worth it"
         )
     least = min(row.error for row in rows)
     span = float(
@@ -123,6 +122,6 @@ def _warnings(
         others = "" if least >= span / 2 else "; another row's is smaller"
         yield (
             f"the error, {choice.error:,.4g}, is more than half of {what}, {span:,.0f}: the "
-            f"answer tells no more than "
-            f"a guess of the middle{others}; ask more people, or with a larger ε"
+            f"answer tells no more than a guess of the middle{others}; ask more people, or with a "
+            "larger ε"
         )

@@ -287,8 +287,8 @@ def _check_enough(plan: Plan, users: int) -> None:
     if users < plan.setting.honest:
         raise UsageError(
             f"{users:,} values are fewer than the {plan.setting.honest:,} honest users whose "
-            f"guarantee the plan "
-            "certifies; give as many values, plan for fewer users, or pass allow_fewer=True"
+            "guarantee the plan certifies; give as many values, plan for fewer users, or pass "
+            "allow_fewer=True"
         )
 
 
@@ -317,7 +317,7 @@ def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
         ) from None
     if numbers.ndim != 1 or not numbers.size:
         raise UsageError(
-            f"values must be a list with one whole number for each user, not of shape "
+            "values must be a list with one whole number for each user, not of shape "
             f"{numbers.shape}"
         )
     if not np.issubdtype(numbers.dtype, np.integer):

@@ -76,7 +76,7 @@ class Checked:
             return f"{self.title}: genuine and right"
         return (
             f"{self.title}: numbers right, origin NOT shown (name the deployment's root key: "
-            f"--root-key)"
+            "--root-key)"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class Keys:
         if self.roster is None:
             raise UsageError(
                 f"a {signed.label} is checked with a roster: name --roster and --root-key, not "
-                f"--key"
+                "--key"
             )
         return self.roster
 
@@ -190,7 +190,7 @@ def trusted_keys(file: Path, trust: Trust) -> Keys:
         root = _key_in(beside)
         words = (
             f"root key believed: {root}, only because it is in {beside}; anyone can make such a "
-            f"file"
+            "file"
         )
     roster = read_roster(path, root)
     accountant = bytes.fromhex(roster.accountant.identity_key)
@@ -286,8 +286,7 @@ def check_beside(folder: Path, result: Result, roster: Roster) -> None:
     if (manifest.deployment, manifest.round_id) != (result.deployment, result.round_id):
         raise ForeignDocumentError(
             f"{file} is of round {manifest.round_id} of {manifest.deployment!r}, and result.json "
-            f"of "
-            f"{result.round_id} of {result.deployment!r}; fetch the round again"
+            f"of {result.round_id} of {result.deployment!r}; fetch the round again"
         )
 
 
@@ -375,7 +374,7 @@ def _inside(signed: Signed, keys: Keys) -> Iterator[tuple[str, Certificate]]:
     else:
         raise ForeignDocumentError(
             f"a {signed.label!r} holds no certificate; give a certificate, manifest, announcement "
-            f"or result"
+            "or result"
         )
 
 
@@ -396,8 +395,7 @@ def _check_honest(result: Result, keys: Keys) -> None:
     if final.honest > most:
         raise DocumentError(
             f"the final certificate counts on {final.honest} honest reports; the plan and what "
-            f"was lost leave at most "
-            f"{most}; do not rely on it"
+            f"was lost leave at most {most}; do not rely on it"
         )
 
 
@@ -428,14 +426,14 @@ def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked
         f"{claimed.adjacency.value} adjacency, changes up to {claimed.max_distance:,}",
         f"{epsilon} at delta {claimed.delta:g}: computed again, not better than the truth",
         f"every node corrupt: epsilon {'none' if corrupted is None else f'{corrupted:.6g}'}, "
-        f"computed again",
+        "computed again",
         f"standard error {claimed.standard_error:.6g}: computed again",
         _period(claimed, now),
     ]
     if claimed.dropped or claimed.invalid:
         lines.append(
             f"lost: {claimed.dropped:,} messages dropped by nodes, {claimed.invalid:,} invalid on "
-            f"the board"
+            "the board"
         )
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")

@@ -97,7 +97,7 @@ class Admission:
         if credential_id(credential) in withdrawn:
             return WithdrawnCredentialError(
                 f"the credential was withdrawn by the enrolment authority of {population.name!r}; "
-                f"ask there for a new one"
+                "ask there for a new one"
             )
         return None
 

@@ -87,15 +87,13 @@ def check_certificate(
     if now >= certificate.expires_at:  # 4
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} expired at "
-            f"{certificate.expires_at}, it is {now}; "
-            "ask the accountant for a new one"
+            f"{certificate.expires_at}, it is {now}; ask the accountant for a new one"
         )
     if abs(now - certificate.issued_at) > CLOCK_MILLISECONDS:
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} was issued at "
-            f"{certificate.issued_at}, it is {now} by "
-            "the clock here; a round is opened within ten minutes: open a new one, or set the "
-            "clocks"
+            f"{certificate.issued_at}, it is {now} by the clock here; a round is opened within "
+            "ten minutes: open a new one, or set the clocks"
         )
     if not 2 <= certificate.nodes <= MAX_HOPS:  # 5
         raise MalformedDocumentError(
@@ -127,9 +125,8 @@ def check_after_start(certificate: Certificate, started: int) -> None:
     if certificate.issued_at < started:
         raise ExpiredDocumentError(
             f"the certificate of round {certificate.round_id} was issued "
-            f"{(started - certificate.issued_at) / 1000:g} "
-            "s before this node was started, and is not known here: open a new round, or set the "
-            "clocks"
+            f"{(started - certificate.issued_at) / 1000:g} s before this node was started, and is "
+            "not known here: open a new round, or set the clocks"
         )
 
 
@@ -228,8 +225,7 @@ def check_manifest(signed: Signed, record: RoundRecord, roster: Roster) -> Terms
     if not 1 <= certificate.users <= manifest.min_reports <= manifest.max_reports:  # 6
         raise MalformedDocumentError(
             f"reports from {manifest.min_reports} to {manifest.max_reports} do not fit a "
-            f"certificate for at least "
-            f"{certificate.users}"
+            f"certificate for at least {certificate.users}"
         )
     check_mix(certificate, route)  # 7
     mixing = (
@@ -265,7 +261,7 @@ def check_times(terms: Terms, now: int) -> None:
     if opens - now > CLOCK_MILLISECONDS:  # 4
         raise ExpiredDocumentError(
             f"the round opens in {(opens - now) / 1000:g} s by the clock here, now by the "
-            f"analyst's; set the clocks"
+            "analyst's; set the clocks"
         )
 
 
@@ -351,19 +347,16 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
             f"{dropped} onions of {users} reports did not open or stood in a batch again, and the "
-            f"answer of "
-            f"{terms.certificate.mechanism.kind} needs every one: nothing is forwarded, run the "
-            f"round again"
+            f"answer of {terms.certificate.mechanism.kind} needs every one: nothing is forwarded, "
+            "run the round again"
         )
     most = most_dropped(users, terms.certificate.honest, terms.geometry.messages_per_user)
     # Below 0, too: it would make room for onions that nobody sent.
     if not 0 <= dropped <= most:
         raise BadBatchError(
             f"{dropped} onions of {users} reports did not open or stood in a batch again; the "
-            f"plan, which counts on "
-            f"{terms.certificate.honest} honest reports, has room for {most}: nothing is "
-            f"forwarded, plan for more "
-            "colluding users"
+            f"plan, which counts on {terms.certificate.honest} honest reports, has room for "
+            f"{most}: nothing is forwarded, plan for more colluding users"
         )
 
 

@@ -81,7 +81,7 @@ class Gateways(Generic[Request]):
         if self._streams >= STREAMS:
             raise BusyError(
                 f"{STREAMS} streams of submissions are open here; send them in single calls, or "
-                f"later"
+                "later"
             )
         self._streams += 1
         try:
@@ -139,7 +139,7 @@ class _Stream(Generic[Request]):
     def _late(self) -> BusyError:
         return BusyError(
             f"the stream brought no submission that got a receipt for {self._patience:g} s; open "
-            f"another one"
+            "another one"
         )
 
     def _ready(self) -> Taken | None:

@@ -293,6 +293,6 @@ def _is_committed(live: LiveRound, signed: Signed) -> bool:
     if document_digest(record.incoming) != document_digest(signed):
         raise BadBatchError(
             f"round {record.round_id} already has a batch with another header; only one batch is "
-            f"mixed per round"
+            "mixed per round"
         )
     return True

@@ -66,7 +66,7 @@ def layout(rows: int, width: int, working: int, memory: int) -> Layout:
         buckets *= 2
     raise NodeFault(
         f"mixing {rows} records of {width} bytes needs more memory than this node may use: raise "
-        f"`[mixing] memory`"
+        "`[mixing] memory`"
     )
 
 

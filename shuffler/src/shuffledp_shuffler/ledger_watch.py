@@ -49,9 +49,8 @@ class LedgerWatch:
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigError(
                 f"{path} cannot be read: {error}; this node would not notice a ledger that has "
-                f"gone back. Remove the "
-                "file only if you know that the accountant's ledger was never restored from a "
-                "backup"
+                "gone back. Remove the file only if you know that the accountant's ledger was "
+                "never restored from a backup"
             ) from error
 
     def admit(self, certificate: Certificate) -> None:
@@ -89,10 +88,8 @@ class LedgerWatch:
         raise LedgerBehindError(
             f"the ledger of population {certificate.population!r} has lost charges: round "
             f"{certificate.round_id} is its entry {position.entry}, and this node has seen entry "
-            f"{seen.entry}, of "
-            f"round {seen.round_id}. It was restored from a backup: charge the lost rounds with "
-            f"`shuffledp ledger "
-            "restore`, then open a new round"
+            f"{seen.entry}, of round {seen.round_id}. It was restored from a backup: charge the "
+            "lost rounds with `shuffledp ledger restore`, then open a new round"
         )
 
     def _record(self, population: str, position: SeenPosition) -> None:

@@ -83,8 +83,8 @@ class LiveRound:
         if self.spool is None:
             raise RoundStateError(
                 f"this node stands at position {self.record.position} of round "
-                f"{self.record.round_id}; "
-                "submissions go to the entry node, once it has the manifest"
+                f"{self.record.round_id}; submissions go to the entry node, once it has the "
+                "manifest"
             )
         return self.spool
 

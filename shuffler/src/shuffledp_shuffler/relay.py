@@ -91,8 +91,7 @@ class Relay:
                 if time.monotonic() + pause >= deadline:
                     raise UnreachableError(
                         f"{target.name} did not take the batch within {self.patience:g} s: "
-                        f"{error}; start it and "
-                        "open a new round"
+                        f"{error}; start it and open a new round"
                     ) from error
                 structlog.get_logger().warning(
                     "next hop did not take the batch; retrying",

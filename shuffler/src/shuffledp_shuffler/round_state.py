@@ -120,8 +120,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if not (same and position == self.position and suite == self.own_key().suite):
             raise RoundStateError(
                 f"round {self.round_id} was already prepared here with another certificate, "
-                f"position or suite; "
-                "delete it and open a new round"
+                "position or suite; delete it and open a new round"
             )
 
     def open(self, manifest: Signed) -> RoundRecord:
@@ -143,8 +142,7 @@ class RoundRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if accepted < min_reports:
             raise TooFewReportsError(
                 f"{accepted} reports arrived where the round needs {min_reports}; nothing was "
-                f"forwarded: "
-                "ask for fewer reports, or stay open for longer"
+                "forwarded: ask for fewer reports, or stay open for longer"
             )
         return msgspec.structs.replace(self, phase=Phase.MIXING, accepted=accepted)
 

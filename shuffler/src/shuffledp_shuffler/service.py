@@ -258,7 +258,7 @@ def _require_short(length: int) -> None:
     if length > WHOLE_BYTES:
         raise InvalidSubmissionError(
             f"a submission of {length} bytes in one message, where {WHOLE_BYTES} are allowed; "
-            f"stream it"
+            "stream it"
         )
 
 

@@ -184,9 +184,8 @@ class Buckets:
         except OSError as error:
             kind = DiskError if is_disk_full(error) else NodeFault
             raise kind(
-                f"the disk of this node does not take what the mixing of a round spills "
-                f"({error.strerror}): make room "
-                "in its state folder, or raise `[mixing] memory`"
+                "the disk of this node does not take what the mixing of a round spills "
+                f"({error.strerror}): make room in its state folder, or raise `[mixing] memory`"
             ) from error
 
     def _unseal(self, bucket: int, first: int, end: int, target: Records) -> None:

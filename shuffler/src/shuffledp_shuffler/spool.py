@@ -114,7 +114,7 @@ def _trouble(error: sqlite3.Error) -> str:
         return f"the index of accepted submissions is damaged: {error}"
     return (
         f"the index of accepted submissions cannot be written ({error}): is the disk of the "
-        f"state folder full?"
+        "state folder full?"
     )
 
 
@@ -183,9 +183,8 @@ class Spool:
         if size < self._accepted * self._envelope_bytes:
             raise NodeFault(
                 f"the envelope file has {size} bytes where {self._accepted} accepted submissions "
-                f"need "
-                f"{self._accepted * self._envelope_bytes}; the disk lost data and the round "
-                f"cannot go on"
+                f"need {self._accepted * self._envelope_bytes}; the disk lost data and the round "
+                "cannot go on"
             )
 
     def store(

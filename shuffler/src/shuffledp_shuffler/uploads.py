@@ -170,9 +170,8 @@ class Uploads:
         except TimeoutError as error:
             raise BusyError(
                 f"{offsets.received} of {total} bytes of the envelope arrived, too slowly: it may "
-                f"take "
-                f"{self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a "
-                f"second; send it again"
+                f"take {self._bounds.seconds:g} s, and no less than {self._bounds.rate:g} bytes a "
+                "second; send it again"
             ) from error
         return bytes(envelope)
 

@@ -242,9 +242,8 @@ def _account(
         reconciled=standing.reconciled or UNSET,
     )
     rests = (
-        f"the parameters of a round may depend on the results of earlier rounds; epsilon "
-        f"{fixed:.6g} only if all "
-        "parameters were fixed in advance"
+        "the parameters of a round may depend on the results of earlier rounds; epsilon "
+        f"{fixed:.6g} only if all parameters were fixed in advance"
         if adaptive
         else "only if the parameters of all rounds charged were fixed in advance: they do not "
         "depend on results"
@@ -266,18 +265,15 @@ def _refuse(
     if math.isinf(single.certified):
         raise CannotCertify(
             f"the round has no finite cost at the budget's delta {budget.delta:g} "
-            f"({'; '.join(single.basis)}): ask "
-            f"for a delta of at most {budget.delta:g}"
+            f"({'; '.join(single.basis)}): ask for a delta of at most {budget.delta:g}"
         )
     raise BudgetExceeded(
         f"the budget of population {reservation.population!r} does not cover the round: epsilon "
-        f"{already:.6g} of "
-        f"{budget.epsilon:g} is spent at delta {budget.delta:g}, "
-        f"{max(0.0, budget.epsilon - already):.6g} is left, the "
-        f"round alone costs {single.certified:.6g} ({budget.adjacency} adjacency) and would bring "
-        f"the total to "
-        f"{used.certified:.6g} ({budget.composition} composition); ask for a smaller epsilon, or a "
-        f"smaller delta"
+        f"{already:.6g} of {budget.epsilon:g} is spent at delta {budget.delta:g}, "
+        f"{max(0.0, budget.epsilon - already):.6g} is left, the round alone costs "
+        f"{single.certified:.6g} ({budget.adjacency} adjacency) and would bring the total to "
+        f"{used.certified:.6g} ({budget.composition} composition); ask for a smaller epsilon, or "
+        "a smaller delta"
     )
 
 

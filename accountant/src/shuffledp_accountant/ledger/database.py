@@ -92,8 +92,7 @@ def failures() -> Iterator[None]:
             ) from error
         raise LedgerError(
             f"the ledger's database failed: {cause}; nothing was changed; check the file or "
-            f"server, and restore a "
-            "backup if it is damaged"
+            "server, and restore a backup if it is damaged"
         ) from error
 
 
@@ -228,7 +227,6 @@ def _upgrade(connection: Connection) -> None:
     except CommandError as error:
         newest = ScriptDirectory.from_config(config).get_current_head()
         raise LedgerError(
-            f"the ledger was written by another version of this software (this one knows schema "
-            f"{newest}): {error}; "
-            "run the version that wrote it, or a newer one"
+            "the ledger was written by another version of this software (this one knows schema "
+            f"{newest}): {error}; run the version that wrote it, or a newer one"
         ) from error

@@ -124,7 +124,7 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
             if count > MOST_FILES:
                 raise ConfigError(
                     f"more than {MOST_FILES:,} files below the folders; give the rounds' folders "
-                    f"alone"
+                    "alone"
                 )
             yield path
 

@@ -104,7 +104,7 @@ def run_flood(
     claim = ClaimedLimit(f"certificate that counts {honest} honest", certified)
     plan = (
         f"{histogram.kind}: the plan allows for {users - honest} colluding users, and so many "
-        f"collude"
+        "collude"
     )
     findings.append(epsilon_finding(plan, curve[honest], claim, defended=True))
     return AttackReport(

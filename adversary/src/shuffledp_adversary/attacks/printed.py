@@ -74,9 +74,8 @@ FEWEST: Final = 100
 
 LESSON: Final = (
     "Six published statements are refuted, four by counting alone. The same mechanisms with "
-    "parameters from an exact "
-    "accountant withstand the same attack: a proof on paper is no substitute for computing what "
-    "really runs."
+    "parameters from an exact accountant withstand the same attack: a proof on paper is no "
+    "substitute for computing what really runs."
 )
 
 
@@ -310,7 +309,7 @@ def _theorem_1_of_the_tables() -> Finding:
     row = (users, at_x0, symbols, epsilon0, epsilon)
     return _computed_finding(
         f"krr-histogram, n = {users}, k = {symbols}, ε0 = {epsilon0:g}, {at_x0} others at x0; its "
-        f"bin alone",
+        "bin alone",
         f"δ at ε = {epsilon:g}",
         ClaimedLimit("Biswas et al. 2023, Theorem 1", published_theorem_1(*row)),
         corrected_marginal(*row),

@@ -82,10 +82,9 @@ TRACED_USERS: Final = 100
 
 _LESSON: Final = (
     "A sum of pieces has no answer once a message is lost or doubled, and a wrong one once a node "
-    "exchanges it, which "
-    "only its sender notices. One user moves it by any number, unseen. Without an honest node "
-    "each value is read off, "
-    "because a user's own share of the noise is almost always 0."
+    "exchanges it, which only its sender notices. One user moves it by any number, unseen. "
+    "Without an honest node each value is read off, because a user's own share of the noise is "
+    "almost always 0."
 )
 
 
@@ -238,7 +237,7 @@ def _capture_round(users: int, stages: Stages) -> CapturedRound:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
             raise OutputError(
-                f"what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                "what the corrupt nodes wrote could not be kept, so nothing is traced: "
                 f"{played.lost}"
             )
         return load_captured(played.evidence)
@@ -334,7 +333,7 @@ def findings_without_honest_node(captured: CapturedRound, confidence: float) -> 
     everyone = frozenset(captured.logs)
     note = (
         f"; a user's own share of the noise is 0 with probability {_no_noise(captured):.4f} "
-        f"(computed)"
+        "(computed)"
     )
     traces = [trace_round(captured, everyone, confidence)]
     traces += [

@@ -157,7 +157,7 @@ def _capture(options: TraceOptions, stages: Stages) -> CapturedRound:
         played = play_round(demo, column, stages, folder)
         if played.evidence is None:
             raise OutputError(
-                f"what the corrupt nodes wrote could not be kept, so nothing is traced: "
+                "what the corrupt nodes wrote could not be kept, so nothing is traced: "
                 f"{played.lost}"
             )
         return load_captured(played.evidence)
@@ -276,13 +276,12 @@ def _lesson(trace: TraceResult, captured: CapturedRound) -> str:
     if trace.all_corrupt:
         return (
             f"With every node corrupt all {trace.traced:,} of {trace.users:,} users were traced, "
-            f"and only their own "
-            "noise is left to them; without the log of any one node, no user is traced."
+            "and only their own noise is left to them; without the log of any one node, no user "
+            "is traced."
         )
     return (
         f"One honest node of {trace.nodes} is enough: {trace.traced:,} of {trace.users:,} users "
-        f"were traced, and the "
-        f"certificate for {final.mechanism.kind} keeps its ε."
+        f"were traced, and the certificate for {final.mechanism.kind} keeps its ε."
     )
 
 

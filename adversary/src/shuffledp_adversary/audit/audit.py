@@ -56,7 +56,7 @@ class Effort:
     def __post_init__(self) -> None:
         if self.trials < 2:
             raise UsageError(
-                f"trials must be at least 2, one to choose the test and one to measure, not "
+                "trials must be at least 2, one to choose the test and one to measure, not "
                 f"{self.trials}"
             )
         if not 0 < self.confidence < 1:
@@ -131,11 +131,9 @@ class AuditReport:
         if self.broken:
             raise ClaimBroken(
                 f"CLAIM BROKEN: at delta {self.bound.delta:g} epsilon is at least "
-                f"{self.lower:.6g} with confidence "
-                f"{self.bound.confidence:.10g}, but {self.claim} says {self.claimed:.6g}; measure "
-                f"again with "
-                "--confidence 0.999999, and do not use this mechanism until client and accountant "
-                "agree"
+                f"{self.lower:.6g} with confidence {self.bound.confidence:.10g}, but {self.claim} "
+                f"says {self.claimed:.6g}; measure again with --confidence 0.999999, and do not "
+                "use this mechanism until client and accountant agree"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def worst_looking(spec: Mechanism, users: int, value: int, changed: int) -> Neig
     if value == changed:
         raise UsageError(
             f"the two values must differ: {value} and {changed} make one dataset, not two "
-            f"neighbours"
+            "neighbours"
         )
     if users < 1:
         raise UsageError(f"users must be at least 1, not {users}")

@@ -56,6 +56,6 @@ def log_likelihood(spec: object, answers: NDArray[np.int64]) -> Floats:
     if law is None:
         raise UsageError(
             f"no law of the answers of {type(spec).__name__} is known: nothing can be guessed "
-            f"from them"
+            "from them"
         )
     return law

@@ -364,8 +364,8 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
         ):
             raise CorruptLogError(
                 f"the log of {log.header.node} counts {log.header.records} records of "
-                f"{log.header.users} users, the "
-                f"result {result.messages} of {result.accepted}; it is of another run"
+                f"{log.header.users} users, the result {result.messages} of {result.accepted}; it "
+                "is of another run"
             )
         if position == len(route) and log.header.batch != result.board_digest:
             raise CorruptLogError(

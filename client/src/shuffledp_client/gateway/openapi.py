@@ -50,9 +50,8 @@ def openapi() -> dict[str, Any]:
             "version": "1",  # of these calls, not of the program
             "description": (
                 "Carries devices' sealed submissions to the entry node, and the analyst's signed "
-                "documents to devices. "
-                "Mutual TLS under the deployment's own authority; ask for the TLS name `gateway`. "
-                "Verify every document: the gateway is not trusted."
+                "documents to devices. Mutual TLS under the deployment's own authority; ask for "
+                "the TLS name `gateway`. Verify every document: the gateway is not trusted."
             ),
         },
         "paths": {

@@ -40,7 +40,7 @@ class Rate:
         if not allowed:
             raise BusyError(
                 f"more than {self._burst:g} requests a minute from your address; ask again in a "
-                f"minute"
+                "minute"
             )
 
 

@@ -171,6 +171,5 @@ def _listening(listen: str) -> socket.socket:
 def _taken(listen: str, error: OSError) -> str:
     return (
         f"cannot listen on {listen} ({error.strerror}): the port is in use or the address is not "
-        f"this machine's; stop "
-        "the other process or change `listen`"
+        "this machine's; stop the other process or change `listen`"
     )

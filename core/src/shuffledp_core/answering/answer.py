@@ -57,8 +57,7 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
         raise FalseResultError(
             f"the result leaves out {verified.outside_alphabet} messages outside the alphabet and "
             f"{verified.repeated_tags} with repeated tags, the board has {counted.outside} and "
-            f"{counted.repeated}; "
-            "keep the result: it is evidence"
+            f"{counted.repeated}; keep the result: it is evidence"
         )
     lost = verified.dropped + counted.invalid
     check_estimate(mechanism, counted.counts, verified.accepted, verified.estimate, lost)

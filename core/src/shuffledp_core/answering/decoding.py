@@ -83,15 +83,14 @@ def decode(
     if len(data) % geometry.plain_bytes:  # 1
         raise BadBatchError(
             f"{len(data)} bytes are not a whole number of {geometry.plain_bytes}-byte messages: "
-            f"the batch is torn"
+            "the batch is torn"
         )
     records = data.reshape(-1, geometry.plain_bytes)
     expected = accepted * geometry.messages_per_user - dropped
     if len(records) != expected:  # 2
         raise CountMismatchError(
             f"the last node delivered {len(records)} messages where {accepted} accepted reports "
-            f"make {expected}, "
-            f"{dropped} being dropped"
+            f"make {expected}, {dropped} being dropped"
         )
     symbols = _symbols(records[:, geometry.symbol_at])
     inside = symbols < alphabet  # 3

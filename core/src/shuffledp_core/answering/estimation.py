@@ -93,8 +93,8 @@ def estimate(
     if lost and not spec.bears_losses:
         raise LostMessagesError(
             f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up "
-            f"to a random number. "
-            "Run the round again; where messages are often lost, choose a mechanism that bears it"
+            "to a random number. Run the round again; where messages are often lost, choose a "
+            "mechanism that bears it"
         )
     total = spec.messages_of(counts)
     # After the shuffle nobody can tell which report is short or long: a wrong count would silently
@@ -102,8 +102,7 @@ def estimate(
     if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
         raise CountMismatchError(
             f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} "
-            f"lost ones; the round "
-            "cannot be evaluated"
+            "lost ones; the round cannot be evaluated"
         )
     present = Fraction(total, spec.messages_per_user)
     found = spec.estimate(counts, present)

@@ -140,7 +140,7 @@ def iterative_bayesian_update(
         shares *= gains
     raise UsageError(
         f"no convergence to {tolerance:g} nats after {most_steps} steps; allow more, or a larger "
-        f"tolerance"
+        "tolerance"
     )
 
 

@@ -64,8 +64,7 @@ def check_headers(
     if missing:
         raise RoundStateError(
             f"round {round_id} lacks the batch header of {', '.join(missing)}: its reports count "
-            f"only by the word of "
-            "every node of its route; wait until all are done"
+            "only by the word of every node of its route; wait until all are done"
         )
     # Exact, and in order: each header is then held against the position of its own node, and none
     # speaks for another's.
@@ -89,14 +88,13 @@ def check_headers(
         if (header.round_id, header.position) != (round_id, position + 1):  # 3
             raise ForeignDocumentError(
                 f"the batch header of {party.name} is for position {header.position} of round "
-                f"{header.round_id[:80]}, "
-                f"not for position {position + 1} of round {round_id}"
+                f"{header.round_id[:80]}, not for position {position + 1} of round {round_id}"
             )
         if header.records != header.users * messages_per_user - header.dropped:  # 4
             raise CountMismatchError(
                 f"{party.name} relayed {header.records} records where {header.users} reports of "
-                f"{messages_per_user} "
-                f"messages are {header.users * messages_per_user}, {header.dropped} of them dropped"
+                f"{messages_per_user} messages are {header.users * messages_per_user}, "
+                f"{header.dropped} of them dropped"
             )
         users = header.users if users is None else users
         if (
@@ -104,14 +102,12 @@ def check_headers(
         ):  # 5: the honest node's header is one of them, whichever it is
             raise CountMismatchError(
                 f"{party.name} signed that it relayed {header.users} reports, not {accepted}: one "
-                f"of the parties of "
-                f"round {round_id} is wrong or lies"
+                f"of the parties of round {round_id} is wrong or lies"
             )
         if excluding and header.dropped:  # 6
             raise CountMismatchError(
                 f"{party.name} signed that {header.dropped} messages of a verified round were "
-                f"dropped, where nobody "
-                "drops any"
+                "dropped, where nobody drops any"
             )
         # The last number is the result: if it could fall, a node could hide losses that cost the
         # certificate reports.

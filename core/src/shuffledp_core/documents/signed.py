@@ -209,7 +209,6 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
     except (InvalidSignature, ValueError, UnicodeEncodeError) as error:
         raise SignatureError(
             f"the {model.label} does not carry a valid signature of {signer!r}: it was altered or "
-            f"signed by "
-            "another key; fetch it again from its source and compare the roster"
+            "signed by another key; fetch it again from its source and compare the roster"
         ) from error
     return from_json(signed.body, model)  # 4

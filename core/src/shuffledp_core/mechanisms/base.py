@@ -136,7 +136,7 @@ class Spec(
         if question:
             raise UsageError(
                 f"{self.kind} keeps no response from one round to another: leave the question's "
-                f"number out"
+                "number out"
             )
         return self
 
@@ -533,5 +533,5 @@ def refuse_pure_noise(name: str, probability: Fraction) -> None:
     if probability == 1:
         raise UsageError(
             f"{name} is 1: every message would be pure noise; ask for a larger epsilon or more "
-            f"reports"
+            "reports"
         )

@@ -42,9 +42,8 @@ def _with_installed(
         except AttributeError as error:
             raise ImportError(
                 f"the mechanism {point.value!r} is not there, or its module asks for all "
-                f"mechanisms while it is one of "
-                "them: at its top let it import only shuffledp_core.mechanisms.base and what that "
-                "imports"
+                "mechanisms while it is one of them: at its top let it import only "
+                "shuffledp_core.mechanisms.base and what that imports"
             ) from error
         if not (isinstance(spec, type) and issubclass(spec, Spec)):
             raise TypeError(

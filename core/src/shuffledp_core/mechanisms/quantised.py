@@ -38,8 +38,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
     kind: ClassVar[str] = "quantised-rr"
     summary: ClassVar[str] = (
         "Sums from few unary bits that stand for many units each, randomised, shuffled "
-        "(Athanasiou et al. 2025, "
-        "Algorithm 8)."
+        "(Athanasiou et al. 2025, Algorithm 8)."
     )
     bits: Annotated[int, "r, bits of a report: each stands for k/r units."]
     randomise: Annotated[Fraction, "p, the chance that a bit is replaced by a fair coin."]

@@ -173,8 +173,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         if self.fake == 1 or self.when_zero == self.when_one:
             raise UsageError(
                 "fake is 1, or when_zero is when_one: every report would be pure noise; ask for a "
-                "larger epsilon or "
-                "more reports"
+                "larger epsilon or more reports"
             )
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:

@@ -51,8 +51,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
     kind: ClassVar[str] = "split-mix"
     summary: ClassVar[str] = (
         "Sums with one discrete Laplace noise made in shares, each value split into few random "
-        "pieces, shuffled "
-        "(Balle et al. 2020)."
+        "pieces, shuffled (Balle et al. 2020)."
     )
     bears_losses: ClassVar[bool] = False
     noise_alone: ClassVar[bool] = False
@@ -154,8 +153,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         ) > self.modulus:
             raise UsageError(
                 f"the modulus, {self.modulus}, is too small for the sum of {users} values up to "
-                f"{self.max_value} with "
-                f"its noise: it must be at least {need}"
+                f"{self.max_value} with its noise: it must be at least {need}"
             )
 
     def estimate(self, counts: Counts, users: Present) -> Estimate:

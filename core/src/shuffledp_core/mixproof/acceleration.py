@@ -64,7 +64,7 @@ def _objection(found: Any) -> str:
         return f"its ristretto255 {failure}, and is not used; {remedy}"
     if not agrees(found):
         return (
-            f"its batches in ristretto255 do not agree with libsodium on this machine and are "
+            "its batches in ristretto255 do not agree with libsodium on this machine and are "
             f"not used; {remedy}"
         )
     return ""

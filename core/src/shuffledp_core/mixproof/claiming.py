@@ -68,7 +68,7 @@ def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
     if owner.expires_at is not None and not 0 <= owner.expires_at < _NEVER:
         raise MalformedDocumentError(
             f"the credential expires at {owner.expires_at}, which does not fit into the 8 bytes "
-            f"of a claim: enrol again"
+            "of a claim: enrol again"
         )
     enrolled = EnrolledClaim(claim, owner.expires_at, bytes.fromhex(credential.signature))
     if enrolled.credential(owner.population) != credential:

@@ -216,7 +216,7 @@ def check_claim(
     if lengths != (WIDTH, PROOF_BYTES, WIDTH * terms.messages_per_user):  # C1 lengths
         raise BadClaimError(
             f"no claim: it needs a root of {WIDTH} bytes, a proof and {terms.messages_per_user} "
-            f"keys"
+            "keys"
         )
     verify_signature(terms, claim)  # C1 signed
     party = user(claim.credential)
@@ -259,7 +259,7 @@ def open_submission(
     ):  # C4
         raise BadClaimError(
             f"{user(claim.credential)}: the records are not those of the claim; send it again "
-            f"unchanged"
+            "unchanged"
         )
     return seed, records
 

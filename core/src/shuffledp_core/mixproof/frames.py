@@ -83,7 +83,7 @@ def check_frame(data: bytes) -> None:
         if values > most:
             raise MalformedDocumentError(
                 f"it has more than {most:,} values in {len(data):,} bytes, which no honest "
-                f"document has"
+                "document has"
             )
     if at > len(data):
         raise MalformedDocumentError("it ends within its last value")

@@ -64,8 +64,7 @@ def _rbcl() -> Any:
         raise ConfigError(
             f"the arithmetic of verified mixing cannot be loaded from {tempfile.gettempdir()}: "
             f"{error.strerror or error}; set TMPDIR to a folder with room for 4 MB from which "
-            f"programs may be loaded "
-            "(no `noexec`)"
+            "programs may be loaded (no `noexec`)"
         ) from error
     # It stays mapped; left behind, every process would leave a copy of it.
     Path(sys.modules["rbcl._sodium"].lib_path).unlink(missing_ok=True)
@@ -89,8 +88,8 @@ def _library() -> Any:
     if failure:
         raise ConfigError(
             f"ristretto255 of the installed rbcl {failure}; verified rounds cannot be computed "
-            f"with it: "
-            "reinstall rbcl, and if that does not help, report the machine and do not use it"
+            "with it: reinstall rbcl, and if that does not help, report the machine and do not "
+            "use it"
         )
     return library
 

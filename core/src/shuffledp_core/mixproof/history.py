@@ -102,8 +102,7 @@ class History:
         ):
             raise BadBatchError(
                 f"{signer} signed a history of {len(history.claims)} claims that are not all of "
-                f"{width} bytes, or are "
-                f"more than the {manifest.max_reports} that the round allows"
+                f"{width} bytes, or are more than the {manifest.max_reports} that the round allows"
             )
         return history
 
@@ -203,8 +202,8 @@ def check_readable(manifest: Manifest, length: int, memory: int, setting: str) -
     if most < length <= most_bytes(manifest):
         raise PolicyRefusal(
             f"the accusations in front of a batch make its history {length:,} bytes long, and "
-            f"{most:,} are read here: "
-            f"raise `{setting}`, or plan for fewer reports above `min_reports`"
+            f"{most:,} are read here: raise `{setting}`, or plan for fewer reports above "
+            "`min_reports`"
         )
 
 
@@ -233,8 +232,7 @@ def check_history(
     if len(history.claims) > terms.max_reports:
         raise UnansweredError(
             f"no answer: {len(history.claims)} claims, where the round has at most "
-            f"{terms.max_reports}: whose they "
-            "are, nobody knows"
+            f"{terms.max_reports}: whose they are, nobody knows"
         )
     withdrawn = read_withdrawals(history.withdrawals, population, key)
     claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]

@@ -66,7 +66,7 @@ def check_mix(certificate: Certificate, keys: Sequence[RoundKey]) -> None:
         if isinstance(key.mixing, MixingKey) != certificate.verified:
             raise RoundKeyError(
                 f"the round key of {key.node[:80]!r} is not for the mixing that the certificate "
-                f"names"
+                "names"
             )
 
 
@@ -86,9 +86,8 @@ def check_enrolment_key(certificate: Certificate, entry: RoundKey, roster: Roste
     if mixing_part(entry).enrolment_key != roster.population(name).enrolment_key:
         raise ForeignDocumentError(
             f"the enrolment key of {name!r} in this roster is another one than the round goes by, "
-            f"so its claims cannot "
-            "be judged here: use the roster of the round's time, or open the round again once all "
-            "have the new one"
+            "so its claims cannot be judged here: use the roster of the round's time, or open the "
+            "round again once all have the new one"
         )
 
 

@@ -112,7 +112,7 @@ class MixTerms:
         if not verifies(self.identities[position - 1], statement, signature):
             raise UnansweredError(
                 f"no answer: what should be of position {position} is not signed by it for this "
-                f"question"
+                "question"
             )
 
     def faults(self, keys: Elements, messages: Sequence[bytes]) -> list[str]:

@@ -96,8 +96,7 @@ def engine_of(path: str) -> Engine:
     if not agrees(made):
         raise ConfigError(
             f"shuffledp-accel: path {path!r} does not agree with libsodium on this machine and is "
-            f"not used; "
-            f"report it, and set {VARIABLE}=off until it is mended"
+            f"not used; report it, and set {VARIABLE}=off until it is mended"
         )
     return made
 

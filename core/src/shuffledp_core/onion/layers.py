@@ -95,8 +95,7 @@ def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelop
     if len(envelope) != geometry.envelope_bytes:
         raise InvalidSubmissionError(
             f"the envelope has {len(envelope)} bytes where this round needs "
-            f"{geometry.envelope_bytes}; "
-            "fetch the manifest again and seal for its geometry"
+            f"{geometry.envelope_bytes}; fetch the manifest again and seal for its geometry"
         )
     try:
         return suite_named(geometry.suite).opener(private_key, binding(round_id, 1))(envelope)

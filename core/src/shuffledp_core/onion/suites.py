@@ -354,6 +354,6 @@ def check_suite(name: str, mix: object) -> None:
     if mix == Mix.VERIFIED and name in POST_QUANTUM:
         raise UsageError(
             f"verified mixing does not go with the suite {name!r}: its claims and board are "
-            f"public for ever, and link "
-            "to whoever computes discrete logarithms later; take plain mixing, or another suite"
+            "public for ever, and link to whoever computes discrete logarithms later; take plain "
+            "mixing, or another suite"
         )

@@ -118,13 +118,13 @@ def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
         known = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
         raise ConfigError(
             f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check "
-            f"`name`"
+            "`name`"
         )
     # Now, not in a round: with a wrong key every document signed here would be refused elsewhere.
     if named[0].identity_key != identity.public_key.hex():
         raise ConfigError(
             f"the identity key in {folder} is not the one the roster names for {name!r}; check "
-            f"`keys`"
+            "`keys`"
         )
     return identity
 
@@ -175,16 +175,15 @@ def require_current(roster: Roster, now: int) -> None:
     if roster.serial < 1:
         raise StaleRosterError(
             f"the roster of {roster.deployment!r} has no serial number, it was made by an older "
-            f"version: make a new "
-            "one with `shuffledp keys renew --roster` where the root key is, and give it to "
-            "everybody"
+            "version: make a new one with `shuffledp keys renew --roster` where the root key is, "
+            "and give it to everybody"
         )
     if now >= roster.expires_at:
         ended = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
         raise StaleRosterError(
             f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on "
-            f"{ended:%Y-%m-%d}: get the present "
-            "one; its owner makes it with `shuffledp keys renew --roster`"
+            f"{ended:%Y-%m-%d}: get the present one; its owner makes it with `shuffledp keys "
+            "renew --roster`"
         )
 
 

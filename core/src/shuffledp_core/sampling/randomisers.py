@@ -53,7 +53,7 @@ def randomise(
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < spec.domain:
         raise UsageError(
             f"the value must be a whole number from 0 to {spec.domain - 1}: this round asks for "
-            f"no other"
+            "no other"
         )
     name = spec.remembered
     if name is None or recall is None:
@@ -88,7 +88,7 @@ def randomise_in_bulk(
     ):
         raise UsageError(
             f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no "
-            f"other"
+            "other"
         )
     flat, answers = held.ravel(), np.empty(held.size, dtype=np.int64)
     for start in range(0, held.size, PIECE):

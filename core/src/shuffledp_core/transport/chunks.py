@@ -40,7 +40,7 @@ class Offsets:
         if offset != self.received:
             raise BadBatchError(
                 f"a chunk at offset {offset} arrived where {self.received} was next; send it all "
-                f"again"
+                "again"
             )
         if self.received + length > self.total:
             raise BadBatchError(f"more than the announced {self.total} bytes arrived")

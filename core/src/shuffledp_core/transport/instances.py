@@ -71,5 +71,5 @@ class Instances:
         if last is not None and last.instance != match[1] and began < last.asked:
             raise DuplicateIdentityError(
                 f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and "
-                f"open a new round"
+                "open a new round"
             )

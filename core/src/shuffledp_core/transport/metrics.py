@@ -108,8 +108,7 @@ class MetricsPage:
         except OSError as error:
             raise PortInUseError(
                 f"cannot serve metrics on {listen} ({error.strerror}): the port is in use or the "
-                f"address is not this "
-                "machine's; stop the other process or change `metrics`"
+                "address is not this machine's; stop the other process or change `metrics`"
             ) from error
         self._server, self._thread = started
 

@@ -42,7 +42,7 @@ def answered(response: T | None, party: str) -> T:
     if response is None:
         raise NodeFault(
             f"{party} answered with bytes that are not a message of this protocol; see its "
-            f"version and log"
+            "version and log"
         )
     return response
 

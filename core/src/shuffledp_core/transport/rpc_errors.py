@@ -226,8 +226,7 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
     if _ENDED in (error.details() or ""):
         return errors.ExpiredTLSCertificateError(
             f"{party} cannot be trusted any more: its TLS certificate, or the authority above it, "
-            f"has ended; renew it "
-            "(`shuffledp keys renew`), put it in place and restart the party"
+            "has ended; renew it (`shuffledp keys renew`), put it in place and restart the party"
         )
     if error.code() in _GONE:
         return errors.UnreachableError(

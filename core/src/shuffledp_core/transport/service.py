@@ -79,8 +79,7 @@ class Service:
         except RuntimeError as error:
             raise PortInUseError(
                 f"cannot listen on {self._config.listen}: the port is in use or the address is "
-                f"not this machine's; "
-                "stop the other process or change `listen`"
+                "not this machine's; stop the other process or change `listen`"
             ) from error
         if self._config.metrics is not None:
             self._page = MetricsPage(self.metrics.registry, self._config.metrics)

@@ -65,14 +65,14 @@ class TLSFiles:
         if self.authority_end <= now:
             raise ExpiredTLSCertificateError(
                 f"the roster's TLS authority ended on {self.authority_end:%Y-%m-%d}: get the "
-                f"deployment's present "
-                "roster and TLS files; the owner makes them with `shuffledp keys renew --authority`"
+                "deployment's present roster and TLS files; the owner makes them with `shuffledp "
+                "keys renew --authority`"
             )
         if self.own_end <= now:
             raise ExpiredTLSCertificateError(
                 f"the TLS certificate {self.folder / 'tls.pem'} ended on {self.own_end:%Y-%m-%d}: "
-                f"renew it with "
-                "`shuffledp keys renew` where the authority's key is, and put it in place"
+                "renew it with `shuffledp keys renew` where the authority's key is, and put it in "
+                "place"
             )
         return self
 

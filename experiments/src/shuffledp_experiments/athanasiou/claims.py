@@ -510,8 +510,7 @@ def run_granularity(work: RunInputs) -> Results:
             "appendix G: a larger granularity decreases metric privacy",
             Verdict.OPEN,
             f"open there; at ε_Q = 1 for each step of Q = {coarse} a unit costs ln(1 + (e - 1)/Q) "
-            f"= {lost:.3g} (S14); "
-            "shuffled, quantised-rr is certified by S20",
+            f"= {lost:.3g} (S14); shuffled, quantised-rr is certified by S20",
         )
     )
     budget = Guarantee(0.15, 1e-4)

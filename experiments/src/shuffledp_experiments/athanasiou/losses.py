@@ -371,8 +371,7 @@ def _crossing(rows: Iterable[Row]) -> tuple[str, ...]:
             n = max(common)
             notes.append(
                 f"n = {n:g}: {name} certified for all changes up to {far} has "
-                f"{true[n] / published[n]:.2g} times "
-                "the error of its printed parameters"
+                f"{true[n] / published[n]:.2g} times the error of its printed parameters"
             )
     return tuple(notes)
 
@@ -500,7 +499,7 @@ def run_table(work: RunInputs) -> Results:
     )
     note = (
         f"table 2's SGDL-Shuffle is up to {times:.0f} times below what any mechanism with this "
-        f"guarantee can reach"
+        "guarantee can reach"
     )
     return Results(tuple(rows), (*digits, *truths), (note, *sampler_notes(work, 0.2, delta)))
 

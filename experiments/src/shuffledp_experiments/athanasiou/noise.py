@@ -206,7 +206,7 @@ def run_per_unit(work: RunInputs) -> Results:
                 f"appendix B: so d = 1 is the worst, {setting}",
                 Verdict.FALSE if at > 0 else Verdict.SOUND,
                 f"with the output at {-points[0]} from one end d = {distances[at]} costs more for "
-                f"each unit",
+                "each unit",
                 published=float(end[0, 0]),
                 certified=float(end[0, at]),
                 attained=float(end[0, at]),
@@ -256,7 +256,7 @@ def run_small(work: RunInputs) -> Results:
         claims.append(
             PaperClaim(
                 f"Theorem 7.2's proof, β = {shape:g}: g(r, 1) is largest at r = 0 and falls "
-                f"outward",
+                "outward",
                 Verdict.SOUND if falling else Verdict.FALSE,
                 f"g(0, 1) = {values[points == 0][0]:.4g}",
             )

@@ -75,9 +75,8 @@ def _run_n16(work: RunInputs) -> Results:
         named = {row.series: row.y for row in rows if row.settings["n"] == users and row.x == last}
         notes.append(
             f"n = {users:,}, {last:,} rounds: ε {named[_FRESH]:.3g} fresh, {named[_ANYBODY]:.3g} "
-            f"kept, "
-            f"{named[_SAME]:.3g} of the same people; "
-            f"error {named['fresh, error']:.3g} fresh, {named['kept, error']:.3g} kept"
+            f"kept, {named[_SAME]:.3g} of the same people; error {named['fresh, error']:.3g} "
+            f"fresh, {named['kept, error']:.3g} kept"
         )
     return Results(tuple(rows), notes=tuple(notes))
 

@@ -328,7 +328,7 @@ def _draw_n13(result: Results) -> Figure:
     settings = result.rows[0].settings
     panel.set_title(
         f"How often the 95 % intervals hold (k = {settings['k']}, ε = {settings['ε']:g}; shaded: "
-        f"99.9 %)"
+        "99.9 %)"
     )
     panel.set_xlabel("users n")
     panel.set_ylabel("share of intervals that hold")

@@ -96,7 +96,7 @@ def _notes_n5(rows: list[Row], shares: tuple[float, ...], epsilon: float) -> tup
     words = ", ".join(f"{name} {at(name, last):.3g}" for name in names)
     return (
         f"planned for ε = {epsilon:g}; when {last:.0%} of the users are not honest: {words} (nan: "
-        f"no certificate)",
+        "no certificate)",
     )
 
 
@@ -198,7 +198,7 @@ def _run_n10(work: RunInputs) -> Results:
         tuple(rows),
         notes=(
             f"{users} users, real onions over {hops} nodes; the corrupt ones are the first on the "
-            f"route",
+            "route",
             "with no node corrupt the guess is the most frequent value",
         ),
     )

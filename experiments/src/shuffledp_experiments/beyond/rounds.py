@@ -201,7 +201,7 @@ def _best_rate(rows: list[Row], slack: float) -> str:
     full = next(row.y for row in secret if row.x == 1.0)
     return (
         f"error {slack:g} times the least: least ε {best.y:.4g} at rate {best.x:g}, {full:.4g} "
-        f"with everybody"
+        "with everybody"
     )
 
 

@@ -447,7 +447,7 @@ def _run_n2(work: RunInputs) -> Results:
             f"Athanasiou 2025, Thm 5.1 with the c = {short} of Lemma C.1, n = {users}",
             float(noise), certified=worst.certified, attained=worst.attained,
             why={Verdict.FALSE: f"the mean of a negative binomial is wrong there; {needed[-1]:g} "
-                                f"is enough (S13)"},
+                                "is enough (S13)"},
         )
     )  # fmt: skip
     return Results(tuple(rows), tuple(claims))

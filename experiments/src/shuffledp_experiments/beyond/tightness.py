@@ -260,7 +260,7 @@ def _run_n9(work: RunInputs) -> Results:
         notes=(
             f"against the strong adversary ε is above the local ε0, or nothing, in {len(poor)} of "
             f"{len(work['n']) * len(work['ε0'])} cases: it forgoes the changed user's own noise "
-            f"(K9)",
+            "(K9)",
             "'nothing' is not a guarantee: it assumes an adversary without any knowledge",
         ),
     )

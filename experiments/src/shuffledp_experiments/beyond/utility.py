@@ -69,8 +69,7 @@ def _run_n3(work: RunInputs) -> Results:
             f"all at certified (ε, {DELTA:g}), every user honest, standard adjacency; histograms: "
             f"mean of {runs} runs",
             "INV is matrix inversion and the nearest shares that are possible; IBU the likeliest "
-            "shares, to which "
-            "iterative Bayesian updates converge",
+            "shares, to which iterative Bayesian updates converge",
         ),
     )
 
@@ -407,7 +406,7 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     return [
         f"{of}: without a curator errs least {words}; rr-shuffle sends k messages, the others one",
         f"{of}: of those with one message {other} errs less than k-RR {where} ({ends} users at "
-        f"the last)",
+        "the last)",
     ]
 
 
@@ -478,7 +477,7 @@ def _run_n6(work: RunInputs) -> Results:
     words = f"from k = {fewer[0]} on" if fewer else "nowhere here"
     notes = [
         f"split-mix sends fewer messages than a bit for each unit {words}; more users make it "
-        f"cheaper still: "
+        "cheaper still: "
         + ", ".join(_pieces(n, work["k"][-1], epsilon) for n in (10**3, 10**4, 10**5, 10**6)),
         "all of the time goes into onions, so it follows the messages",
     ]

@@ -136,8 +136,7 @@ class Contest:
             return PaperClaim(statement, Verdict.SOUND, "the guarantees are equal", published)
         why = (
             f"the histogram's δ({self.group.epsilon0:g}) is exactly 0, as no Gaussian's is; at δ "
-            f"= {DELTA:g} its ε is "
-            f"{self.epsilon.certified:.3g}; {remark}"
+            f"= {DELTA:g} its ε is {self.epsilon.certified:.3g}; {remark}"
         )
         return PaperClaim(statement, Verdict.UNEQUAL, why, published)
 

@@ -300,7 +300,7 @@ def _compare(
     )
     remark = (
         f"at n = {most} shuffle + INV errs {unfair:.0f} times as much, and {fair:.1f} times at "
-        f"equal guarantees"
+        "equal guarantees"
     )
     claims = [contest.unequal(f"{name}the Gaussian is better, more so as n grows", None, remark)]
     for how in (harness.INV, harness.PROJECTED):

@@ -107,9 +107,9 @@ def _text(work: RunInputs) -> Results:
             )
             if harness.within(published, errors_of[same]):
                 remark = (
-                    f"at equal guarantees the mean is {errors_of[harness.GAUSSIAN].mean():.2g} for "
-                    f"the Gaussian and "
-                    f"{errors_of[harness.PROJECTED].mean():.2g} for shuffle + INV"
+                    f"at equal guarantees the mean is {errors_of[harness.GAUSSIAN].mean():.2g} "
+                    f"for the Gaussian and {errors_of[harness.PROJECTED].mean():.2g} for shuffle "
+                    "+ INV"
                 )
                 claims.append(
                     contest.unequal(f"n = {users}: total variation of {name}", published, remark)
@@ -124,7 +124,7 @@ def _text(work: RunInputs) -> Results:
                 )
     changed = max(abs(row.y / errors[int(row.x)][harness.PROJECTED].mean() - 1) for row in narrow)
     note = (
-        f"if N(0, 2) has variance 2, and not standard deviation 2, shuffle + INV changes by at "
+        "if N(0, 2) has variance 2, and not standard deviation 2, shuffle + INV changes by at "
         f"most {changed:.0%}"
     )
     return Results((*rows, *narrow), tuple(claims), (*_notes(errors), note))
@@ -156,8 +156,7 @@ def _notes(errors: Mapping[int, Mapping[str, Floats]]) -> tuple[str, ...]:
     )
     return (
         f"at n = {most} shuffle + INV errs {unfair:.0f} times as much as the papers' Gaussian, "
-        f"and {fair:.1f} times as "
-        "much as the Gaussian with the same certified (ε, δ)",
+        f"and {fair:.1f} times as much as the Gaussian with the same certified (ε, δ)",
         f"the papers' Gaussian is drawn with δ = {harness.DELTA:g}: their own, at ε = ε0, is 0",
     )
 
@@ -176,7 +175,7 @@ def _by_n(work: RunInputs) -> Results:
     apart = max(row.y for row in rows if row.series == _APART)
     note = (
         f"the iterative Bayesian update, iterated, ends within {apart:.1g} users of its closed "
-        f"form in every bin"
+        "form in every bin"
     )
     return Results(tuple(rows), tuple(claims), (*_notes(errors), note))
 

@@ -83,12 +83,12 @@ def run_terms(work: RunInputs) -> Results:
               f"exactly {max(left):.2g} at most"),
         PaperClaim("Lemma 6 keeps O(n) terms", Verdict.SOUND if bounded else Verdict.FALSE,
               f"{shares[-1]:.3g} n at the largest n; the table of K3 keeps {int(rows[-3].y):,} "
-              f"entries there"),
+              "entries there"),
     )  # fmt: skip
     slowest = max(spent, key=lambda users: spent[users])
     notes = (
         f"our table for one round takes {spent[slowest]:.2g} s at most (n = {slowest:,}); the "
-        f"paper: a minute",
+        "paper: a minute",
     )
     return Results(tuple(rows), claims, notes)
 

@@ -78,7 +78,7 @@ def run_amplification(work: RunInputs) -> Results:
     claims.append(
         PaperClaim("(9.3) with constant 1", Verdict.NO_BOUND,
               f"from {min(shares):.2g} to {max(shares):.2g} of what is certified: an order of "
-              f"growth")
+              "growth")
     )  # fmt: skip
     until = ", ".join(f"{limit:.3g} at n = {users:,}" for users, limit in limits.items())
     return Results(
@@ -209,7 +209,7 @@ def run_cheu(work: RunInputs) -> Results:
         PaperClaim(f"(9.5) at n = {users}, ε = {epsilon:g}",
               Verdict.FALSE if bias > 1 / (users * epsilon) else Verdict.SOUND,
               f"p/2 is to be taken from every report, not once: the estimate is {bias:.3g} too "
-              f"large (C9)")
+              "large (C9)")
     )  # fmt: skip
     notes = (
         f"the p that is needed is {min(factors):.3g} to {max(factors):.3g} times the printed one",

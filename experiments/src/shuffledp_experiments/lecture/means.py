@@ -159,9 +159,8 @@ def _of_bits(epsilon: float, spread: list[float]) -> list[PaperClaim]:
     least = least_local_error(epsilon, 1)
     return [
         PaperClaim(f"(9.1) |μ̂ - μ| <= 1/(nε), ε = {epsilon:g}", Verdict.SOUND,
-              f"the mean absolute error of Laplace noise is exactly that; a run exceeds it with "
-              f"chance "
-              f"{math.exp(-1):.2g}"),
+              "the mean absolute error of Laplace noise is exactly that; a run exceeds it with "
+              f"chance {math.exp(-1):.2g}"),
         PaperClaim(f"local error O(1/√(nε)), ε = {epsilon:g}",
         Verdict.NO_BOUND if steady else Verdict.NOT_REPRODUCED,
               f"it is {against:.3g}/√(nε) and {spread[0] * epsilon:.3g}/(ε√n): the latter is "
@@ -277,13 +276,11 @@ def run_one_bit(work: RunInputs) -> Results:
         "exactly ε (C8)"),
         PaperClaim("Theorem 9.3: variance O(m²/(nε²))", Verdict.NO_BOUND,
               f"constant {constants[0]:.3g} at ε = {first:g}, {constants[1]:.3g} at 1, "
-              f"{constants[2]:.3g} at {last:g}: "
-              "no constant serves every ε"),
+              f"{constants[2]:.3g} at {last:g}: no constant serves every ε"),
         PaperClaim("'the exact same as the Laplace mechanism'",
         Verdict.FALSE if ratios[0] < 0.9 else Verdict.SOUND,
               f"the same rate only: {ratios[0]:.2g} of Laplace's variance at ε = {first:g}, "
-              f"{ratios[1]:.3g} of it at "
-              f"{last:g}, equal at {crossing:.3g}"),
+              f"{ratios[1]:.3g} of it at {last:g}, equal at {crossing:.3g}"),
     )  # fmt: skip
     return Results(tuple(rows), claims)
 
@@ -386,12 +383,10 @@ def run_laplace(work: RunInputs) -> Results:
         PaperClaim("'the final error is O(1/(nε)), the same as in the central model'",
               Verdict.FALSE if ratios[at] > 1 and last > 1.2 * first else Verdict.NO_BOUND,
               f"at least {ratios[at]:.3g} times the central error at ε = {at[0]:g}, δ = "
-              f"{at[1]:g}; from δ = "
-              f"{work['by δ'][0]:g} to {work['by δ'][-1]:g} it grows {last / first:.2f} times: "
-              f"the factor "
-              f"√ln(1/δ), which grows "
-              f"{math.sqrt(math.log(work['by δ'][-1]) / math.log(work['by δ'][0])):.2f} times, "
-              "is missing"),
+              f"{at[1]:g}; from δ = {work['by δ'][0]:g} to {work['by δ'][-1]:g} it grows "
+              f"{last / first:.2f} times: the factor √ln(1/δ), which grows "
+              f"{math.sqrt(math.log(work['by δ'][-1]) / math.log(work['by δ'][0])):.2f} times, is "
+              "missing"),
     )  # fmt: skip
     return Results(tuple(rows), claims)
 

@@ -18,10 +18,8 @@ LAB = Lab(
         Prediction(
             "error",
             "300 people answer by k-ary randomised response (4 symbols, ε0 = 1, a blanket of "
-            "about .70); 75 of "
-            "them hold symbol 0. By how many people is the estimate of those 75 off, typically "
-            "(one standard "
-            "deviation)?",
+            "about .70); 75 of them hold symbol 0. By how many people is the estimate of those 75 "
+            "off, typically (one standard deviation)?",
             "number",
             "people",
         ),
@@ -34,8 +32,7 @@ LAB = Lab(
         Prediction(
             "hit",
             "The same mechanism, every symbol equally likely beforehand: how many of 100 people "
-            "does the best guess "
-            "from their answer name rightly?",
+            "does the best guess from their answer name rightly?",
             "number",
             "people",
             most=100,
@@ -87,14 +84,11 @@ LAB = Lab(
     ),
     explanations=(
         "The lecture's estimate (its equation 9.5) subtracts p/2 where n p/2 belongs. What does "
-        "it say, on average, "
-        "for n = 1,000, p = .3 and 400 ones; how did you see that it cannot be right; and which "
-        "check of this lab "
-        "would have caught it?",
+        "it say, on average, for n = 1,000, p = .3 and 400 ones; how did you see that it cannot "
+        "be right; and which check of this lab would have caught it?",
         "The lecture says that 75 yeses in 100 answers have probability 1.39e-24 when the truth "
-        "is no. What is "
-        "1.39e-24 really, what is the probability, and which of the two does the guarantee of "
-        "privacy bound?",
+        "is no. What is 1.39e-24 really, what is the probability, and which of the two does the "
+        "guarantee of privacy bound?",
     ),
     show=_of("show.show"),
     folder=__name__,

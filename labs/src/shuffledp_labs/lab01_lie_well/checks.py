@@ -61,7 +61,7 @@ def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
     if not walked.exact or walked.lost:
         raise CheckFailure(
             f"{where}: these laws are rational: flip and below are enough, and every run ends; "
-            f"step B"
+            "step B"
         )
     off: dict[int, Fraction] = {
         answer: abs(expected[answer] - Fraction(walked.of.get(answer, 0))) for answer in expected
@@ -75,8 +75,7 @@ def _compare(attempt: CheckAttempt, spec: Spec, value: int) -> None:
         )
         raise CheckFailure(
             f"{where}: total variation distance {distance:.3g} to the law of the handout, most at "
-            f"answer {worst}; "
-            f"{cause}README, step B"
+            f"answer {worst}; {cause}README, step B"
         )
 
 
@@ -92,15 +91,11 @@ def others_are_refused(attempt: CheckAttempt) -> str:
                     continue
                 raise CheckFailure(
                     f"randomise, {describe_spec(spec)}: for the value {value}, outside of the "
-                    f"domain, "
-                    f"{error}; raise ValueError "
-                    "instead (README, step B)"
+                    f"domain, {error}; raise ValueError instead (README, step B)"
                 ) from None
             raise CheckFailure(
                 f"randomise, {describe_spec(spec)}: the value {value} is outside of the domain, "
-                f"and the "
-                f"answer was {answer!r}; "
-                "raise ValueError instead (README, step B)"
+                f"and the answer was {answer!r}; raise ValueError instead (README, step B)"
             )
     return "9 values outside of the domain: all refused"
 
@@ -122,8 +117,8 @@ def estimate_is_unbiased(attempt: CheckAttempt) -> str:
                 off = float(abs(mean - truth(spec, values)))
                 raise CheckFailure(
                     f"estimate, {describe_spec(spec)}, people who hold {values}: on average over "
-                    f"all "
-                    f"{len(answers(spec))}^{people} outcomes it is off by {off:.4g}; README, step C"
+                    f"all {len(answers(spec))}^{people} outcomes it is off by {off:.4g}; README, "
+                    "step C"
                 )
     return f"6 datasets, {seen} outcomes: the expectation is the truth, in rationals"
 
@@ -138,8 +133,7 @@ def _number(value: Any, function: str) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise CheckFailure(
             f"{function} gave {str(value)[:60]!r}, a {type(value).__name__}: it has to be a "
-            f"Fraction (or an int), "
-            "which is exact; README, step C"
+            "Fraction (or an int), which is exact; README, step C"
         )
     return Fraction(value)
 
@@ -160,10 +154,8 @@ def interval_covers(attempt: CheckAttempt) -> str:
             if covered < CONFIDENCE:
                 raise CheckFailure(
                     f"interval, {describe_spec(spec)}, people who hold {values}: it holds the "
-                    f"truth with "
-                    f"probability "
-                    f"{float(covered):.3f} only; README, step C (few people: which inequality "
-                    f"holds for every n?)"
+                    f"truth with probability {float(covered):.3f} only; README, step C (few "
+                    "people: which inequality holds for every n?)"
                 )
             least = min(least, float(covered))
         _width(attempt, spec)
@@ -218,8 +210,8 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
             if type(value) is not int or value not in domain(spec):
                 raise CheckFailure(
                     f"guess gave {str(value)[:60]!r} ({type(value).__name__}): it has to be an "
-                    f"int from 0 to "
-                    f"{len(domain(spec)) - 1}, a value that somebody can hold; README, step D"
+                    f"int from 0 to {len(domain(spec)) - 1}, a value that somebody can hold; "
+                    "README, step D"
                 )
             if value != best:
                 loss = 1 - prior[value] * law(spec, value)[answer] / (
@@ -227,10 +219,8 @@ def guess_is_bayes(attempt: CheckAttempt) -> str:
                 )
                 raise CheckFailure(
                     f"guess, {describe_spec(spec)}, answer {answer}, prior "
-                    f"{', '.join(map(str, prior))}: "
-                    f"another value is "
-                    f"likelier than {value}, which is right {float(loss):.0%} less often; README, "
-                    f"step D"
+                    f"{', '.join(map(str, prior))}: another value is likelier than {value}, which "
+                    f"is right {float(loss):.0%} less often; README, step D"
                 )
             seen += 1
     return f"4 specs, {seen} answers: the likeliest value each time"

@@ -93,8 +93,8 @@ def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int
         if walked[value].get(coins.transcript) != answers[-1]:
             raise CheckFailure(
                 f"person {person}: in the real round the same coins led to another answer than "
-                f"when the law of "
-                "randomise was walked: it has to behave alike wherever it runs; README, step E"
+                "when the law of randomise was walked: it has to behave alike wherever it runs; "
+                "README, step E"
             )
     if strange := [
         answer
@@ -103,7 +103,7 @@ def answers_of(attempt: CheckAttempt, spec: Spec, values: list[int]) -> list[int
     ]:
         raise CheckFailure(
             f"randomise answered {str(strange[0])[:60]!r}, which no message can carry; README, "
-            f"step B"
+            "step B"
         )
     return answers
 
@@ -140,11 +140,10 @@ def _judge(
         if abs(mine - holders[symbol]) > radius:
             raise CheckFailure(
                 f"symbol {symbol}: {holders[symbol]} people hold it, the round says {mine:.1f}; "
-                f"chance "
-                f"alone does that once "
-                f"in {1 / CHANCE:,.0f} rounds. Does every answer come from `coins`? README, step E"
+                f"chance alone does that once in {1 / CHANCE:,.0f} rounds. Does every answer come "
+                "from `coins`? README, step E"
             )
     return (
         f"{PEOPLE} people, {spec['symbols']} symbols: published, everybody found their message, "
-        f"your estimate is it"
+        "your estimate is it"
     )

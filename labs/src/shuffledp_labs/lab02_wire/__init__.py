@@ -19,8 +19,7 @@ LAB: Final = Lab(
         Prediction(
             "named",
             "Clients send one message for every one of their code. Of how many per cent can an "
-            "observer name the "
-            "answer?",
+            "observer name the answer?",
             "number",
             "percent",
             most=100,
@@ -97,11 +96,10 @@ LAB: Final = Lab(
     ),
     explanations=(
         "Every layer of your envelopes was encrypted, and you named the answers all the same. "
-        "What exactly leaked, to "
-        "whom, and which guarantee was left to the users?",
+        "What exactly leaked, to whom, and which guarantee was left to the users?",
         "Numbers and bits carry the same noisy values through the same shuffle. Why does one user "
-        "stand out among the "
-        "numbers and not among the bits? Use a round of D-far and one of D-silence.",
+        "stand out among the numbers and not among the bits? Use a round of D-far and one of "
+        "D-silence.",
     ),
     show=_of("show.show"),
     folder=__name__,

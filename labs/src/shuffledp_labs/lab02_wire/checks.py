@@ -55,8 +55,7 @@ def refuse_claims(named: dict[Any, Any], title: str) -> None:
     if named:
         raise CheckFailure(
             f"claim nothing where lengths tell nothing, {title}: {len(named)} clients were given "
-            f"an answer; see the "
-            "handout, step E"
+            "an answer; see the handout, step E"
         )
 
 
@@ -65,16 +64,13 @@ def _infer_answers(attempt: CheckAttempt, recording: Recording) -> dict[Any, Any
     if not isinstance(named, dict):
         raise CheckFailure(
             f"infer_answers gives a dict from client to answer, {recording.title}: it gave "
-            f"{kind_of(named)}; see its "
-            "docstring in work.py"
+            f"{kind_of(named)}; see its docstring in work.py"
         )
     for client, answer in named.items():
         if type(answer) is not int:
             raise CheckFailure(
                 f"an answer is a whole number, {recording.title}: infer_answers gave "
-                f"{kind_of(answer)} for "
-                f"{str(client)[:40]}; "
-                "see its docstring in work.py"
+                f"{kind_of(answer)} for {str(client)[:40]}; see its docstring in work.py"
             )
     return named
 
@@ -91,14 +87,12 @@ def check_length(attempt: CheckAttempt) -> str:
             if size != geometry.envelope_bytes:
                 raise CheckFailure(
                     f"one length for all answers, m = {messages}, answer {answer}, suite {suite}: "
-                    f"the envelope has "
-                    f"{abs(size - geometry.envelope_bytes)} bytes too "
-                    f"{_side(size, geometry.envelope_bytes)}; see the "
-                    "handout, step C"
+                    f"the envelope has {abs(size - geometry.envelope_bytes)} bytes too "
+                    f"{_side(size, geometry.envelope_bytes)}; see the handout, step C"
                 )
     return (
         f"m = {messages}: one length of an envelope for {messages + 1} answers, in {len(SUITES)} "
-        f"suites"
+        "suites"
     )
 
 
@@ -122,14 +116,14 @@ def encoded_by(
     if len(encoded) != messages:
         raise CheckFailure(
             f"one length for all answers, {where}: {len(encoded)} messages, "
-            f"{abs(len(encoded) - messages)} too "
-            f"{_side(len(encoded), messages)}; see the handout, step C"
+            f"{abs(len(encoded) - messages)} too {_side(len(encoded), messages)}; see the "
+            "handout, step C"
         )
     wrong = [len(message) for message in encoded if len(message) != PLAIN_BYTES]
     if wrong:
         raise CheckFailure(
             f"one length for all messages, {where}: one of {wrong[0]} bytes; see the handout, "
-            f"step C"
+            "step C"
         )
     return list(encoded)
 
@@ -185,7 +179,7 @@ def check_inverse(attempt: CheckAttempt) -> str:
         _check_refusal(attempt, f"decode of a board with {what}", "decode", (*mixed, wrong))
     return (
         f"m = {messages}: {messages + 1} answers there and back, mixed and together; 4 wrong "
-        f"inputs refused"
+        "inputs refused"
     )
 
 
@@ -198,9 +192,8 @@ def _check_decoding(attempt: CheckAttempt, board: Any, expected: int, title: str
     if decoded != expected:
         raise CheckFailure(
             f"decode undoes encode, {title}: off by {abs(decoded - expected)}; a message's first "
-            f"byte "
-            f"is the number 1 or "
-            "0, and the order of a board means nothing: see the handout, step C"
+            "byte is the number 1 or 0, and the order of a board means nothing: see the handout, "
+            "step C"
         )
 
 
@@ -249,19 +242,17 @@ def check_tags(attempt: CheckAttempt) -> str:
     if _tags(encoded_by(attempt, answer, messages, _Stream(material))) != first:
         raise CheckFailure(
             f"no other chance than `random`, {title}: the same bytes gave other tags; see the "
-            f"docstring of encode"
+            "docstring of encode"
         )
     if len(set(first)) != messages:
         raise CheckFailure(
             f"fresh tags, {title}: {len(set(first))} different tags on {messages} messages; see "
-            f"the handout, step C, "
-            "on what a tag is for"
+            "the handout, step C, on what a tag is for"
         )
     if stream.used < TAG_BYTES * messages:
         raise CheckFailure(
             f"fresh tags, {title}: {stream.used} random bytes for {messages} tags of {TAG_BYTES}, "
-            f"so that some tell "
-            "about others; see the handout, step C, on what a tag is for"
+            "so that some tell about others; see the handout, step C, on what a tag is for"
         )
     # A byte that changes no tag was asked for and not used; where as many as the tags are long
     # count, all are fresh.
@@ -272,13 +263,12 @@ def check_tags(attempt: CheckAttempt) -> str:
     if counting < TAG_BYTES * messages:
         raise CheckFailure(
             f"fresh tags, {title}: only {counting} of {stream.used} random bytes change any tag; "
-            f"see the "
-            "handout, step C"
+            "see the handout, step C"
         )
     _independent(attempt, answer, messages, len(material), title)
     return (
         f"{messages} tags, {counting} bytes of `random` in them; over many runs no bit follows "
-        f"from others"
+        "from others"
     )
 
 
@@ -297,17 +287,16 @@ def _independent(attempt: CheckAttempt, answer: int, messages: int, size: int, t
     if len(set(every)) < len(every):
         raise CheckFailure(
             f"fresh tags, {title}: {len(every) - len(set(every))} of {len(every)} tags of "
-            f"{len(runs)} users were there "
-            "before: they hold fewer than 128 random bits; see the handout, step C, on what a tag "
-            "is for"
+            f"{len(runs)} users were there before: they hold fewer than 128 random bits; see the "
+            "handout, step C, on what a tag is for"
         )
     first, *others = (int.from_bytes(b"".join(tags), "big") for tags in runs)
     rank = rank_over_bits([first ^ other for other in others])
     if rank < bits:
         raise CheckFailure(
             f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so "
-            f"that the messages of "
-            "one user can be told to belong together; see the handout, step C, on what a tag is for"
+            "that the messages of one user can be told to belong together; see the handout, step "
+            "C, on what a tag is for"
         )
 
 
@@ -343,10 +332,8 @@ def check_far(attempt: CheckAttempt) -> str:
     if total < RIGHT * len(boards):
         raise CheckFailure(
             f"the far user told from the near one: {right['numbers']} of 30 rounds of numbers and "
-            f"{right['bits']} of "
-            f"10 rounds of bits, required are {RIGHT:.0%} of all; you said None in "
-            f"{unsaid} of them, and each "
-            "can tell; see the handout, step D"
+            f"{right['bits']} of 10 rounds of bits, required are {RIGHT:.0%} of all; you said "
+            f"None in {unsaid} of them, and each can tell; see the handout, step D"
         )
     return f"{total} of {len(boards)} rounds told; the first: {_describe_board(boards[0])}"
 
@@ -359,8 +346,7 @@ def check_silence(attempt: CheckAttempt) -> str:
         if _ask_far_user(attempt, board) is not None:
             raise CheckFailure(
                 f"'cannot tell' is an answer, {board.title}: you claimed to know; compare how far "
-                f"the user is out "
-                "with the noise of all that is looked at: see the handout, step D"
+                "the user is out with the noise of all that is looked at: see the handout, step D"
             )
     return (
         f"{len(boards)} rounds that cannot tell: nothing claimed; the first: "

@@ -87,15 +87,14 @@ def check_round(attempt: CheckAttempt) -> str:
     if watched.missing:
         raise CheckFailure(
             f"your messages come through a real round, {title}: {watched.missing} are not on the "
-            f"board; see the "
-            "handout, step E"
+            "board; see the handout, step E"
         )
     named = attempt.program.call("infer_answers", watched.flows, watched.wire)
     refuse_claims(named if isinstance(named, dict) else {"": named}, title)
     sizes = instances.longest(watched.flows).values()
     return (
         f"published; {len(sizes)} clients sent {min(sizes):,} to {max(sizes):,} bytes, and "
-        f"nothing claimed"
+        "nothing claimed"
     )
 
 

@@ -100,11 +100,9 @@ LAB = Lab(
     ),
     explanations=(
         "Your node could have sorted its messages instead of shuffling them. Why is that as good "
-        "here, what must an "
-        "onion have for it to be so, and when would it fail?",
+        "here, what must an onion have for it to be so, and when would it fail?",
         "Every layer is authenticated. Why does a node still have to look for copies, and why "
-        "does it drop them "
-        "instead of refusing the batch? Use the numbers of your own rounds.",
+        "does it drop them instead of refusing the batch? Use the numbers of your own rounds.",
     ),
     show=_of("show.show"),
     folder=__name__,

@@ -57,12 +57,11 @@ def opens(attempt: CheckAttempt) -> str:
         if opened != message:
             raise CheckFailure(
                 f"peel opened a box of {len(layer)} bytes and returned {len(opened)} bytes that "
-                f"are not what was "
-                f"sealed; {WHERE_B}"
+                f"are not what was sealed; {WHERE_B}"
             )
     return (
         f"{len(lengths)} boxes with 0 to {max(lengths)} bytes inside, each under a key of its "
-        f"own: all opened"
+        "own: all opened"
     )
 
 
@@ -109,8 +108,8 @@ def hides_order(attempt: CheckAttempt) -> str:
     _hides_real_batches(attempt)
     return (
         f"batches of 2 to {LARGEST_WALKED} onions, every assignment of messages to onions: laws "
-        f"equal in rationals; "
-        f"{REAL_BATCHES} batches as in step D: no relation to the order of arrival"
+        f"equal in rationals; {REAL_BATCHES} batches as in step D: no relation to the order of "
+        "arrival"
     )
 
 
@@ -134,8 +133,8 @@ def _hides_real_batches(attempt: CheckAttempt) -> None:
     if relation := find_relation(orders, CHANCE):
         raise CheckFailure(
             f"the order in which messages leave is not hidden: in {REAL_BATCHES} batches of "
-            f"{REAL_BATCH} onions "
-            f"{relation}; by chance that happens once in {1 / CHANCE:,.0f} gradings; {WHERE_C}"
+            f"{REAL_BATCH} onions {relation}; by chance that happens once in {1 / CHANCE:,.0f} "
+            f"gradings; {WHERE_C}"
         )
 
 
@@ -211,9 +210,8 @@ def _walk(
         if apart:
             raise CheckFailure(
                 f"the order in which messages leave is not hidden: {what}, arrangement {number} "
-                f"of the same messages, "
-                f"total variation {_number(apart)} from the first arrangement, where 0 is asked; "
-                f"{WHERE_C}"
+                f"of the same messages, total variation {_number(apart)} from the first "
+                f"arrangement, where 0 is asked; {WHERE_C}"
             )
 
 
@@ -227,8 +225,7 @@ def _mix(attempt: CheckAttempt, keys: BoxKeys, batch: Sequence[bytes]) -> Any:
             raise  # no batch was seen, so that no word about batches would help
         raise CheckFailure(
             f"mix raised {error} for a batch of {len(batch)}: whoever sends one bad onion could "
-            f"end everybody's round; "
-            f"{WHERE_LOST}"
+            f"end everybody's round; {WHERE_LOST}"
         ) from error
 
 
@@ -243,8 +240,7 @@ def _right_messages(leaving: Any, expected: Sequence[bytes], what: str) -> None:
     if missing or often or strangers:
         raise CheckFailure(
             f"{what}: of what should leave {missing} are missing, {often} leave too often, and "
-            f"{strangers} are nothing "
-            f"that anybody sealed; {WHERE_LOST}"
+            f"{strangers} are nothing that anybody sealed; {WHERE_LOST}"
         )
 
 

@@ -104,8 +104,7 @@ def joins(attempt: CheckAttempt) -> str:
     if seen.dropped or seen.missed:
         raise CheckFailure(
             f"in a round of {USERS} honest users your node dropped {seen.dropped} onions, and "
-            f"{seen.missed} users do "
-            f"not find their messages on the board; {WHERE_D}"
+            f"{seen.missed} users do not find their messages on the board; {WHERE_D}"
         )
     if seen.traced:
         raise CheckFailure(
@@ -114,15 +113,14 @@ def joins(attempt: CheckAttempt) -> str:
         )
     if seen.by_place >= TOO_MANY_IN_PLACE:
         raise CheckFailure(
-            f"nodes 1 and 3 guessed by its place who sent a message, and were right for "
-            f"{seen.by_place} of "
-            f"{seen.messages}: your node keeps the order of a real batch; {WHERE_D}"
+            "nodes 1 and 3 guessed by its place who sent a message, and were right for "
+            f"{seen.by_place} of {seen.messages}: your node keeps the order of a real batch; "
+            f"{WHERE_D}"
         )
     judge_orders([seen.order] if seen.order else [])
     return (
         f"published; {USERS} of {USERS} users found their messages; nodes 1 and 3 traced "
-        f"{seen.traced} of "
-        f"{seen.messages}, and by place guessed {seen.by_place} right"
+        f"{seen.traced} of {seen.messages}, and by place guessed {seen.by_place} right"
     )
 
 
@@ -139,7 +137,7 @@ def withstands(attempt: CheckAttempt) -> str:
     judge_orders([seen.order for seen in rounds if len(seen.order) == USERS * MESSAGES])
     return (
         f"node 1 tried {', '.join(orders)}: your node dropped what was tampered with, no message "
-        f"was traced"
+        "was traced"
     )
 
 
@@ -147,7 +145,7 @@ def judge_orders(orders: Sequence[Order]) -> None:
     """Raises CheckFailure when the order of real batches follows from their order of arrival."""
     if orders and (relation := find_relation(orders, ORDER_CHANCE)):
         raise CheckFailure(
-            f"the order in which messages left your node follows from their order of arrival: "
+            "the order in which messages left your node follows from their order of arrival: "
             f"{relation} in "
             f"{'a real batch' if len(orders) == 1 else f'{len(orders)} real batches'}; {WHERE_D}"
         )
@@ -162,14 +160,12 @@ def judge_tampered(seen: TamperOutcome) -> None:
     if later:
         raise CheckFailure(
             f"{what}your node sent {later} of the onions on that no honest node sends on, and "
-            f"node 3 had to drop them; "
-            f"{WHERE_E}"
+            f"node 3 had to drop them; {WHERE_E}"
         )
     if dropped_here != DROPS[seen.tampering]:
         raise CheckFailure(
             f"{what}your node signed that it dropped {dropped_here} onions, which is another "
-            f"number; "
-            f"{WHERE_E}"
+            f"number; {WHERE_E}"
         )
     if seen.identified:
         raise CheckFailure(

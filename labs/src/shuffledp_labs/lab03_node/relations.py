@@ -49,7 +49,7 @@ def _same_step(orders: Sequence[Order], chance: float) -> str:
         return ""
     return (
         f"{times} of {len(orders) * (count // 2)} times the next message had stood {step} places "
-        f"further on"
+        "further on"
     )
 
 

@@ -32,8 +32,7 @@ LAB = Lab(
         Prediction(
             "guessed",
             "They have linked everybody. Each person told the truth with probability 25/27, and "
-            "the most frequent "
-            "value is held by 25%. What share of the values do they guess?",
+            "the most frequent value is held by 25%. What share of the values do they guess?",
             "number",
             "%",
             most=100,
@@ -97,11 +96,9 @@ LAB = Lab(
     ),
     explanations=(
         "Two corrupt nodes of three are worth as much as none. Say why, with the joins of your "
-        "own rounds, and what "
-        "would have to happen for the two to be worth something.",
+        "own rounds, and what would have to happen for the two to be worth something.",
         "With every node corrupt each person keeps ε_L. What did that mean for your guesses, in "
-        "your own numbers, and "
-        "what would you change in the round to keep more?",
+        "your own numbers, and what would you change in the round to keep more?",
     ),
     show=_of("show.show"),
     folder=__name__,

@@ -31,7 +31,7 @@ def real_round(attempt: CheckAttempt) -> str:
     nodes = ", ".join(map(str, corrupt))
     return (
         f"{USERS} users on real nodes, {nodes} of {NODES} corrupt: {claimed} of {len(seen.board)} "
-        f"linked"
+        "linked"
     )
 
 
@@ -52,7 +52,7 @@ async def capture(folder: Path, corrupt: Sequence[int], values: Sequence[int]) -
         if result.board_digest is None:
             raise LabError(
                 f"the round was not published, which is not your fault: {result.reason}; check "
-                f"again"
+                "again"
             )
         board = small_round.split(await small_round.board(result))
     logs = read_logs(folder / "corrupt", system.deployment.roster.deployment, small_round.round_id)

@@ -110,8 +110,7 @@ def judge_links(claims: Any, seen: AdversaryView) -> int:
     if seen.missing and claimed:
         raise CheckFailure(
             f"{seen.what}: link accuses in {claimed} of {len(claims)} cases where the logs prove "
-            f"nothing, {wrong} of them "
-            f"wrongly; {WHERE_MISSING}"
+            f"nothing, {wrong} of them wrongly; {WHERE_MISSING}"
         )
     if wrong:
         raise CheckFailure(
@@ -149,7 +148,7 @@ def sleeper_is_named(attempt: CheckAttempt) -> str:
         judge_sleeper(accused, asleep, f"{seen.what}, {len(own_trails)} messages of your own")
     return (
         f"{SLEEP_ROUNDS} rounds with one or two logs missing: the node that slept named, and "
-        f"nobody where none did"
+        "nobody where none did"
     )
 
 
@@ -190,7 +189,7 @@ def histogram_guess(attempt: CheckAttempt) -> str:
         cells += _guess(attempt, spec, prior)
     return (
         f"6 priors and blankets, {cells} cells: every guess is one of largest posterior, in "
-        f"rationals"
+        "rationals"
     )
 
 
@@ -254,8 +253,7 @@ def _guess(attempt: CheckAttempt, spec: dict[str, Any], prior: Sequence[Fraction
         answers = ", ".join("None" if answer is None else str(answer) for answer in wrong[:4])
         raise CheckFailure(
             f"{_describe(spec)}, prior {', '.join(map(str, prior))}: {len(wrong)} of {len(cells)} "
-            f"guesses are not the "
-            f"likeliest value, for the answers {answers}; {WHERE_D}"
+            f"guesses are not the likeliest value, for the answers {answers}; {WHERE_D}"
         )
     return len(cells)
 

@@ -36,7 +36,7 @@ def policy(attempt: CheckAttempt) -> str:
         judge_answer(decision, right=right, manifest=manifest, limits=limits)
     return (
         f"{MANIFESTS} manifests: {MANIFESTS - refused} accepted and {refused} refused, as the "
-        f"client does"
+        "client does"
     )
 
 
@@ -50,9 +50,8 @@ def judge_answer(
         )
     if decision is not right:
         raise CheckFailure(
-            f"accept says {decision} and the client {right}, for the manifest {manifest} under the "
-            f"limits {limits}; "
-            f"{WHERE}"
+            f"accept says {decision} and the client {right}, for the manifest {manifest} under "
+            f"the limits {limits}; {WHERE}"
         )
 
 

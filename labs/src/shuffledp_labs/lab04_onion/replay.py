@@ -104,8 +104,7 @@ def main() -> int:
         return error.exit_code
     print(  # noqa: T201 - the answer
         f"{done.messages} messages; the logs prove {done.proved} senders; link makes "
-        f"{done.claimed} claims, "
-        f"{done.alike} of them proved"
+        f"{done.claimed} claims, {done.alike} of them proved"
     )
     return 0
 

@@ -42,7 +42,7 @@ def show(showing: ShowRun) -> Path:
     for shares in all_shares:
         showing.progress(
             f"logs of {_nodes(shares.corrupt)}: {shares.linked:.0%} linked, {shares.guessed:.0%} "
-            f"guessed"
+            "guessed"
         )
     file = showing.out / PICTURE
     draw(all_shares, float(max(PRIOR)), file)

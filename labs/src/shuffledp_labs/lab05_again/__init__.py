@@ -102,11 +102,10 @@ LAB: Final = Lab(
     ),
     explanations=(
         "A certificate says ε .77, and after 100 days every guess is right. Is the certificate "
-        "wrong? Say what it "
-        "promises, what your attack did, and what the ledger's ε of 100 days says about it.",
+        "wrong? Say what it promises, what your attack did, and what the ledger's ε of 100 days "
+        "says about it.",
         "Your client answers each question once. An analyst who knows that wants the truth all "
-        "the same. What does the "
-        "analyst ask, why can your client not stop it, and who can?",
+        "the same. What does the analyst ask, why can your client not stop it, and who can?",
     ),
     show=show,
     folder="shuffledp_labs.lab05_again",

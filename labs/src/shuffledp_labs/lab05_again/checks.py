@@ -68,15 +68,13 @@ def check_guess(attempt: CheckAttempt) -> str:
         if reached < best:
             raise CheckFailure(
                 f"over all {2**days} histories of {days} days, on which the answers are true with "
-                f"probability "
-                f"{_join(truths)}, your guess is right {float(best - reached):.2%} less often "
-                f"than it could be "
-                "(README, step B: how much is one answer worth?)"
+                f"probability {_join(truths)}, your guess is right {float(best - reached):.2%} "
+                "less often than it could be (README, step B: how much is one answer worth?)"
             )
         tried.append(f"{days}")
         attempt.progress(
             f"{2**days} histories of {days} days: right with probability {float(reached):.4f}, the "
-            f"optimum"
+            "optimum"
         )
     for days in LONG:
         _long_histories(attempt, days)
@@ -98,8 +96,7 @@ def _long_histories(attempt: CheckAttempt, days: int) -> None:
             less = likelihood(1 - value, history) / likelihood(value, history)
             raise CheckFailure(
                 f"a history of {days} days: your guess is right {float(1 - less):.2%} less often "
-                f"than the other one, "
-                "because not all days count (README, step B)"
+                "than the other one, because not all days count (README, step B)"
             )
 
 
@@ -121,8 +118,8 @@ def check_same(attempt: CheckAttempt) -> str:
     if again != 1:
         raise CheckFailure(
             f"asked three times with the same value, with truth {truth}, the answers are all "
-            f"alike with probability "
-            f"{again} only; whoever averages the others still wins (README, step C)"
+            f"alike with probability {again} only; whoever averages the others still wins "
+            "(README, step C)"
         )
     _truthful(law, history, truth)
     _check_long_memory(attempt, truth)
@@ -147,8 +144,8 @@ def _check_long_memory(attempt: CheckAttempt, truth: Fraction) -> None:
             if first.setdefault(question, drawn_answer) != drawn_answer:
                 raise CheckFailure(
                     f"asked for the time number {turn + 1} between {len(QUESTIONS) - 1} other "
-                    f"questions, the answer to "
-                    f"{question!r} is another one than at first (README, step C)"
+                    f"questions, the answer to {question!r} is another one than at first (README, "
+                    "step C)"
                 )
 
 
@@ -168,10 +165,8 @@ def check_fresh(attempt: CheckAttempt) -> str:
             if distance:
                 raise CheckFailure(
                     f"the answers to {_quote_history(history)} depend on each other: two of them "
-                    f"together are off by "
-                    f"{float(abs(distance)):.4f} from the product of their chances (README, step "
-                    f"C: each question has "
-                    "a lie of its own)"
+                    f"together are off by {float(abs(distance)):.4f} from the product of their "
+                    "chances (README, step C: each question has a lie of its own)"
                 )
     return f"{len(QUESTIONS)} questions that look alike: an answer of its own for each, independent"
 
@@ -185,9 +180,8 @@ def check_restart(attempt: CheckAttempt) -> str:
     again = chance_that(law, lambda answers: answers[0] == answers[1])
     if again != 1:
         raise CheckFailure(
-            f"after a restart the answer to the same question is the same with probability "
-            f"{again} only: what you keep "
-            "in a variable is gone with the program (README, step C)"
+            "after a restart the answer to the same question is the same with probability "
+            f"{again} only: what you keep in a variable is gone with the program (README, step C)"
         )
     return "ended with SIGKILL between two days: the same answer with probability 1"
 
@@ -210,12 +204,12 @@ def check_change(attempt: CheckAttempt) -> str:
             seen = "without bound" if ratio is None else f"e^ε = {float(ratio):.4g}"
             raise CheckFailure(
                 f"values {values} against {mirror} with truth {truth}: {seen}, which is more than "
-                f"two answers may cost "
-                "(README, step C: how many different answers may one question ever get?)"
+                "two answers may cost (README, step C: how many different answers may one "
+                "question ever get?)"
             )
     return (
         f"four histories of changing values, truth {truth}: twice the ε of one answer, however "
-        f"often it changes"
+        "often it changes"
     )
 
 
@@ -248,8 +242,7 @@ def check_odds(attempt: CheckAttempt) -> str:
         ):
             raise CheckFailure(
                 f"odds returns two Fractions, not {returned!r:.80}: floats are never exact "
-                f"(README, "
-                f"step D)"
+                "(README, step D)"
             )
         for name, mine, right in zip(
             ("one report", "the kept answer"),
@@ -262,10 +255,9 @@ def check_odds(attempt: CheckAttempt) -> str:
                 off = min(abs(mine - right) / right, Fraction(10_000))
                 raise CheckFailure(
                     f"e^ε of {name} with h = {hashes}, f = {fake}, p = {when_zero}, q = "
-                    f"{when_one} is off "
-                    f"by {float(off):.3%}, "
-                    f"too {'large' if mine > right else 'small'} (README, step D: which report "
-                    f"tells most?)"
+                    f"{when_one} is off by {float(off):.3%}, too "
+                    f"{'large' if mine > right else 'small'} (README, step D: which report tells "
+                    "most?)"
                 )
     return "h = 1, 2, 3: both equal to what all reports, one by one, give away"
 
@@ -293,10 +285,8 @@ def check_campaign(attempt: CheckAttempt) -> str:
             difference = "fewer than the budget pays for" if few else "too many"
             raise CheckFailure(
                 f"{where}: the question was put on {len(door.rounds_asked)} days, "
-                f"{abs(allowed - len(door.rounds_asked))} "
-                f"{difference} "
-                f"(README, step E: "
-                "what has the ledger charged when there was no answer?)"
+                f"{abs(allowed - len(door.rounds_asked))} {difference} (README, step E: what has "
+                "the ledger charged when there was no answer?)"
             )
         if returned != len(door.rounds_asked):
             raise CheckFailure(
@@ -336,9 +326,7 @@ def _truthful(law: AnswerLaw, history: Sequence[QuestionOnDay], truth: Fraction)
         if share != truth:
             raise CheckFailure(
                 f"answer {day + 1} to {_quote_history(history)} is that day's truth with a "
-                f"probability "
-                f"that is off by "
-                f"{float(abs(share - truth)):.4f} (README, step C)"
+                f"probability that is off by {float(abs(share - truth)):.4f} (README, step C)"
             )
 
 
@@ -350,9 +338,8 @@ def _change_hidden(law: AnswerLaw, values: Sequence[int], most: Fraction) -> Non
         if shown > most:
             raise CheckFailure(
                 f"values {tuple(values)}: the change before day {day + 1} shows with probability "
-                f"{float(shown):.4f}, "
-                f"{float(shown - most):.4f} more than between two independent answers (README, "
-                f"step C)"
+                f"{float(shown):.4f}, {float(shown - most):.4f} more than between two independent "
+                "answers (README, step C)"
             )
 
 
@@ -366,7 +353,7 @@ def _same_law(
     if strange:
         raise CheckFailure(
             f"{call_text} returned {strange[0]!r:.60}, not a tuple of that many bits (README, "
-            f"step D)"
+            "step D)"
         )
     if walked.lost or not walked.exact:
         raise CheckFailure(

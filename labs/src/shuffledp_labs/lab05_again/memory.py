@@ -18,8 +18,7 @@ MOST_BRANCHES = 4_000
 
 ELSEWHERE = (
     "the same questions with the same coins went another way than before: there is randomness, or "
-    "memory, elsewhere "
-    "than in `coins` and in your file (README, step C)"
+    "memory, elsewhere than in `coins` and in your file (README, step C)"
 )
 
 REPEATED = 24
@@ -49,7 +48,7 @@ class Branch:
         if n > WIDEST:
             raise CheckFailure(
                 f"coins.below({n}) has too many branches; use coins.flip with a Fraction (README, "
-                f"step C)"
+                "step C)"
             )
         self.chance /= n
         return self._step(n)
@@ -106,7 +105,7 @@ def joint_law(play: Play, repeated: int = REPEATED) -> AnswerLaw:
             return law
     raise CheckFailure(
         f"more than {MOST_BRANCHES} ways through the coins; use coins.flip with a Fraction "
-        f"(README, step C)"
+        "(README, step C)"
     )
 
 

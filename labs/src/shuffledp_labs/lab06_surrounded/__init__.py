@@ -17,24 +17,22 @@ LAB: Final = Lab(
         Prediction(
             "alone",
             "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified ε = .30. What is left of it "
-            "for a user when the "
-            "other 999 collude?",
+            "for a user when the other 999 collude?",
             "number",
             "nats",
         ),
         Prediction(
             "two_left",
             "Three values of frequency .5, .3, .2; a message is true with probability .8. Two "
-            "honest users are left "
-            "of 20, one of them your victim. How often is the best guess at its value right?",
+            "honest users are left of 20, one of them your victim. How often is the best guess at "
+            "its value right?",
             "number",
             most=1,
         ),
         Prediction(
             "half_stays",
             "40 users share one noise that gives ε = .25 to all of them together. Half of them "
-            "stay away. "
-            "What is ε now?",
+            "stay away. What is ε now?",
             "choice",
             choices=("still .25", "about .35", "about .5", "about .8"),
         ),
@@ -49,11 +47,10 @@ LAB: Final = Lab(
     checks=CHECKS,
     explanations=(
         "The adversary's accounts sent what they liked, and it did not matter what. Why, and what "
-        "of the honest users' "
-        "messages is the victim's privacy made of?",
+        "of the honest users' messages is the victim's privacy made of?",
         "Your plan counts on fewer users than are hoped for, and a verified round on those who "
-        "are enrolled. What does "
-        "each of the two cost in your own numbers, what does neither promise, and who notices?",
+        "are enrolled. What does each of the two cost in your own numbers, what does neither "
+        "promise, and who notices?",
     ),
     show=LazyFunction(__name__, "show.show"),
     folder=__name__,

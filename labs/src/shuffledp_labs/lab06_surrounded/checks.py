@@ -113,10 +113,9 @@ def check_guess(attempt: CheckAttempt) -> str:
         if right != flood.success():
             raise CheckFailure(
                 f"with {left} honest users left, {flood.symbols} symbols, p = {flood.p} and the "
-                f"prior {_format_prior(flood)} "
-                f"your guesses are right with a probability that is "
-                f"{float(flood.success() - right):.2g} below the "
-                "best; see 'The best guess' in step B"
+                f"prior {_format_prior(flood)} your guesses are right with a probability that is "
+                f"{float(flood.success() - right):.2g} below the best; see 'The best guess' in "
+                "step B"
             )
     return "; ".join(summaries)
 
@@ -130,7 +129,7 @@ def _joint_with_guess(
     if type(answer) is not int or not 0 <= answer < flood.symbols:
         raise CheckFailure(
             f"guess must return a value from 0 to {flood.symbols - 1}, not {short(answer)}; see "
-            f"step B"
+            "step B"
         )
     return flood.joint(residual)[answer]
 
@@ -197,7 +196,7 @@ def _check_most(attempt: CheckAttempt, spec: Spec, users: int, epsilon: float) -
         if len(question) != 1 or type(question[0]) is not int or not 0 <= question[0] <= users:
             raise CheckFailure(
                 f"{instance}: certified takes one number of honest users, from 0 to {users}; see "
-                f"step C"
+                "step C"
             )
         # Nobody honest: nothing is certified.
         return certified(question[0]) if question[0] else math.inf
@@ -236,8 +235,7 @@ def check_policy(attempt: CheckAttempt) -> str:
         if answer is not right:
             raise CheckFailure(
                 f"accept says {short(answer)} for the manifest {manifest} under the limits "
-                f"{limits}, and the "
-                "client does not; see step D"
+                f"{limits}, and the client does not; see step D"
             )
     return (
         f"{policy.MANIFESTS} manifests: {refused} refused, the others accepted, as the client does"
@@ -262,8 +260,8 @@ def check_noise_plan(attempt: CheckAttempt) -> str:
         )
         summaries.append(
             f"{came} of {expected} come and {colluding} collude: standard error of the sum "
-            f"{error:.2f}, and "
-            f"{if_all_come:.2f} if all come, where a plan for all would have {for_all:.2f}"
+            f"{error:.2f}, and {if_all_come:.2f} if all come, where a plan for all would have "
+            f"{for_all:.2f}"
         )
     return "both plans run, hold, and have no needless noise; " + "; ".join(summaries)
 
@@ -301,7 +299,7 @@ def _check_noise_plan(
     if not outcome["runs"]:
         raise CheckFailure(
             f"{instance}: the round needs more reports than come, and nothing is published; see "
-            f"step E"
+            "step E"
         )
     if outcome["certified"] > rounds.EPSILON:
         raise CheckFailure(
@@ -314,7 +312,7 @@ def _check_noise_plan(
         excess = outcome["error"] / least - 1
         raise CheckFailure(
             f"{instance}: the plan holds, and its error is {excess:.1%} larger than it has to be; "
-            f"see step E"
+            "see step E"
         )
     with_all = (
         rounds.noise_plan(expected, expected, counted, rounds.EPSILON, rounds.DELTA)
@@ -348,9 +346,8 @@ def check_rounds(attempt: CheckAttempt) -> str:
     if answer not in flood.best(sent):
         raise CheckFailure(
             f"the board of the real round was {flooded.board}, your accounts sent {mine}, the "
-            f"prior is "
-            f"{_format_prior(flood)} and p = {p}: the guess is not the most probable value; see "
-            f"step B"
+            f"prior is {_format_prior(flood)} and p = {p}: the guess is not the most probable "
+            "value; see step B"
         )
     if left.reason is not None or not left.holds:
         raise CheckFailure(
@@ -359,9 +356,8 @@ def check_rounds(attempt: CheckAttempt) -> str:
             f"{'did not end well: ' + left.reason if left.reason else 'does not hold'}; see step E"
         )
     return (
-        f"the victim's message was read off the board, the guess is the best there is; "
-        f"{rounds.EXPECTED // 2} of "
-        f"{rounds.EXPECTED} users: published, certified {left.final:.3f}"
+        "the victim's message was read off the board, the guess is the best there is; "
+        f"{rounds.EXPECTED // 2} of {rounds.EXPECTED} users: published, certified {left.final:.3f}"
     )
 
 
@@ -392,8 +388,7 @@ def check_crowd(attempt: CheckAttempt) -> str:
         summaries.append(f"{mix} {left} honest and ε {certified(left):.2f}")
     return (
         f"{len(cases)} rounds; behind a corrupt node 1 with {accounts} accounts a round of "
-        f"{users} (ε "
-        f"{certified(users):.2f} if all are honest) leaves {' and '.join(summaries)}"
+        f"{users} (ε {certified(users):.2f} if all are honest) leaves {' and '.join(summaries)}"
     )
 
 

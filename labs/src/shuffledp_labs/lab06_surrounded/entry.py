@@ -168,25 +168,22 @@ def check_crowd_rounds(attempt: CheckAttempt) -> str:
     if came.error != _STOPS:
         raise LabError(
             f"a round was not played to its end, which is not your fault: {came.stopped}; check "
-            f"again"
+            "again"
         )
     for what, seen in (("plain", came.plain), ("verified", came.enrolled)):
         sent = tuple(int(symbol == seen.victim_sent) for symbol in range(spec.symbols))
         if attempt.program.call("guess", flood.plan, seen.board, mine) not in flood.best(sent):
             raise CheckFailure(
                 f"the board of the {what} round was {seen.board}, your reports were {mine}: the "
-                f"guess is not the most "
-                "probable value; see step B"
+                "guess is not the most probable value; see step B"
             )
     others = rounds.USERS - 1
     charge = "given back" if came.charge == "released" else "spent all the same"
     return (
         f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a "
-        f"person's, your guess is the "
-        f"best; verified, {others} made up: no answer, stopped by {brief(came.stopped)}, the "
-        f"round's ε is {charge}; "
-        f"verified, {others} enrolled accounts of yours: published, again one person's. Verified "
-        f"over plain: "
+        f"person's, your guess is the best; verified, {others} made up: no answer, stopped by "
+        f"{brief(came.stopped)}, the round's ε is {charge}; verified, {others} enrolled accounts "
+        "of yours: published, again one person's. Verified over plain: "
         f"{measure_price(came.geometry)}"
     )
 

@@ -199,8 +199,7 @@ def _call_submissions(program: StudentProgram, plan: dict[str, Any]) -> tuple[in
     if not valid or len(answer) != plan["accounts"]:
         raise BadAnswer(
             f"submissions must return {plan['accounts']} whole numbers from 0 to "
-            f"{plan['symbols'] - 1}, not "
-            f"{short(answer)}"
+            f"{plan['symbols'] - 1}, not {short(answer)}"
         )
     sent: tuple[int, ...] = answer
     return sent
@@ -236,8 +235,7 @@ def main() -> int:
         return error.exit_code
     print(  # noqa: T201 - the answer
         f"the board says {outcome.board}, your accounts sent {outcome.sent}, so the others sent "
-        f"{outcome.others_sent}: "
-        f"one of them holds {outcome.guess}, says guess"
+        f"{outcome.others_sent}: one of them holds {outcome.guess}, says guess"
     )
     return 0
 

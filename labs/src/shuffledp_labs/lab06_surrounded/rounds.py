@@ -63,8 +63,7 @@ def call_submissions(program: StudentProgram, flood: Flood) -> tuple[int, ...]:
     if not valid or len(answer) != flood.accounts:
         raise CheckFailure(
             f"submissions must return {flood.accounts} whole numbers from 0 to "
-            f"{flood.symbols - 1}, one for each of "
-            f"your accounts, not {short(answer)}; see step B"
+            f"{flood.symbols - 1}, one for each of your accounts, not {short(answer)}; see step B"
         )
     sent: tuple[int, ...] = answer
     return sent

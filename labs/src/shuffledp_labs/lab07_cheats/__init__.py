@@ -25,8 +25,7 @@ LAB: Final = Lab(
         Prediction(
             "copied",
             "The entry node sends an onion of the victim three times, and nobody looks for "
-            "repeats. In how many of "
-            "100 rounds does it find the victim's message on the board?",
+            "repeats. In how many of 100 rounds does it find the victim's message on the board?",
             "number",
             "rounds",
             most=100,
@@ -45,8 +44,7 @@ LAB: Final = Lab(
         Prediction(
             "alone",
             "1,000 users (k-RR, 10 symbols, δ = 1e-6) are certified for ε = .30. The entry node "
-            "turns 999 away and "
-            "makes their reports up. What ε is left for the one who is in?",
+            "turns 999 away and makes their reports up. What ε is left for the one who is in?",
             "number",
             "nats",
         ),
@@ -130,12 +128,11 @@ LAB: Final = Lab(
     ),
     explanations=(
         "Every count, length, layer and signature was right, and the answer was wrong. Why can no "
-        "node and no analyst "
-        "notice what your `tamper` does, and why could they not be told enough to notice it?",
+        "node and no analyst notice what your `tamper` does, and why could they not be told "
+        "enough to notice it?",
         "Against `crowd` a plain round has no evidence, and a verified one names the node. Why "
-        "can it? What did that "
-        "cost in your own run, what does it not promise, and what are `colluding` and the local "
-        "guarantee still for?",
+        "can it? What did that cost in your own run, what does it not promise, and what are "
+        "`colluding` and the local guarantee still for?",
     ),
     show=_of("show.show"),
     folder=__name__,

@@ -64,23 +64,21 @@ def batch_of(batch: Any, instance: Cheating, requirement: str) -> list[bytes]:
     if not is_list_of_bytes(batch):
         raise CheckFailure(
             f"{requirement}, {instance.title}: it gave {kind_of(batch)}; see its docstring in "
-            f"work.py"
+            "work.py"
         )
     if len(batch) != instance.records:
         raise CheckFailure(
             f"no node notices, {instance.title}: {abs(len(batch) - instance.records)} records too "
             f"{'many' if len(batch) > instance.records else 'few'} for the counts that all nodes "
-            f"sign; see the handout, "
-            "step B"
+            "sign; see the handout, step B"
         )
     width = instance.geometry.record_bytes(instance.position + 1)
     odd = [len(record) for record in batch if len(record) != width]
     if odd:
         raise CheckFailure(
             f"no node notices, {instance.title}: {len(odd)} records are {abs(odd[0] - width)} "
-            f"bytes too "
-            f"{'long' if odd[0] > width else 'short'} for where they go; see the handout, step B, "
-            f"on layers"
+            f"bytes too {'long' if odd[0] > width else 'short'} for where they go; see the "
+            "handout, step B, on layers"
         )
     return list(batch)
 
@@ -91,8 +89,8 @@ def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
         if dropped:
             raise CheckFailure(
                 f"no node notices, {instance.title}: node {position} drops {dropped} onions, "
-                f"which repeat or do not "
-                "open, and signs for it; see the handout, step B, on what a node checks"
+                "which repeat or do not open, and signs for it; see the handout, step B, on what "
+                "a node checks"
             )
     width = played.geometry.symbol_bytes
     outside = sum(int.from_bytes(message[:width], "big") >= ALPHABET for message in played.board)
@@ -100,8 +98,8 @@ def refuse_noticed(played: PlayedRound, instance: Cheating) -> None:
     if outside or repeated:
         raise CheckFailure(
             f"no node notices, {instance.title}: the analyst leaves out messages, {outside} with "
-            f"a symbol that is "
-            f"none, {repeated} with a tag that stands there already; see the handout, step B"
+            f"a symbol that is none, {repeated} with a tag that stands there already; see the "
+            "handout, step B"
         )
 
 
@@ -115,11 +113,9 @@ def _require_exchanged(played: PlayedRound, instance: Cheating) -> None:
     if len(exchanged) != instance.exchanges or strange:
         raise CheckFailure(
             f"the answer changes as the adversary wants, {instance.title}: "
-            f"{abs(len(exchanged) - instance.exchanges)} messages "
-            f"too {'many' if len(exchanged) > instance.exchanges else 'few'} are exchanged, "
-            f"{strange} "
-            f"carry another symbol; "
-            "see the handout, step B"
+            f"{abs(len(exchanged) - instance.exchanges)} messages too "
+            f"{'many' if len(exchanged) > instance.exchanges else 'few'} are exchanged, {strange} "
+            "carry another symbol; see the handout, step B"
         )
 
 
@@ -140,8 +136,8 @@ def check_complaints(attempt: CheckAttempt) -> str:
                     )
                     raise CheckFailure(
                         f"every wronged user complains, {instance.title}: {user}, message "
-                        f"{index}: {given_text}; look for "
-                        "its tag row by row: see the handout, step C"
+                        f"{index}: {given_text}; look for its tag row by row: see the handout, "
+                        "step C"
                     )
             total += len(due)
     return f"3 boards, {total} messages missing, changed or doubled: all found"
@@ -158,8 +154,8 @@ def check_fair(attempt: CheckAttempt) -> str:
                 if index not in instance.due.get(user, {}):
                     raise CheckFailure(
                         f"nobody complains without a reason, {instance.title}: {user}, message "
-                        f"{index!r}; who holds no "
-                        "receipt for its own envelope was promised nothing: see the handout, step C"
+                        f"{index!r}; who holds no receipt for its own envelope was promised "
+                        "nothing: see the handout, step C"
                     )
         quiet += len(instance.mine) - len(instance.due)
     return f"3 boards, {quiet} users without a reason: none complains"
@@ -186,7 +182,7 @@ def check_convict(attempt: CheckAttempt) -> str:
         if bundle is None:
             raise CheckFailure(
                 f"evidence where somebody cheated, a user of whom {case.what}: you gave none; see "
-                f"the handout, step D"
+                "the handout, step D"
             )
         missing += _count_convicted(bundle, case, cases)
     return f"{len(guilty)} cheated users, {missing} messages: the stranger convicts every time"
@@ -197,20 +193,20 @@ def _count_convicted(bundle: Any, case: DeviceCase, cases: Cases) -> int:
         raise CheckFailure(
             f"a bundle with exactly what a stranger needs, a user of whom {case.what}: it has "
             f"{sorted(bundle) if isinstance(bundle, dict) else type(bundle).__name__}; see the "
-            f"docstring of evidence"
+            "docstring of evidence"
         )
     secret = case.stored["private_key"]
     if any(part in (secret, secret.hex()) for part in bundle.values()):
         raise CheckFailure(
             f"no key in a bundle, a user of whom {case.what}: whoever reads it could act as this "
-            f"user"
+            "user"
         )
     try:
         return check_evidence(parse_bundle(bundle), cases.roster, case.board).missing
     except (DocumentError, EvidenceError) as error:
         raise CheckFailure(
             f"evidence that convicts, a user of whom {case.what}: the stranger says: {error}; see "
-            f"the handout, step D"
+            "the handout, step D"
         ) from None
 
 
@@ -221,8 +217,7 @@ def check_innocent(attempt: CheckAttempt) -> str:
         if attempt.program.call("evidence", case.stored, case.board) is not None:
             raise CheckFailure(
                 f"no evidence that falls through, a user of whom {case.what}: you accuse the "
-                f"route all the same, and "
-                "give the report away for nothing; see the handout, step D"
+                "route all the same, and give the report away for nothing; see the handout, step D"
             )
     return f"{len(innocent)} users who can show nothing: none accuses"
 
@@ -264,19 +259,17 @@ def _check_one_crowd(attempt: CheckAttempt, instance: Cheating, number: int) -> 
     if wronged:
         raise CheckFailure(
             f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; "
-            f"see the "
-            "handout, step E"
+            "see the handout, step E"
         )
     if victim not in holders or arrived.pop(victim) < per_user:
         raise CheckFailure(
             f"the victim takes part as ever, {instance.title}: it has no receipt; see the "
-            f"handout, step E"
+            "handout, step E"
         )
     if others := sum(arrived.values()):
         raise CheckFailure(
             f"the victim is alone, {instance.title}: {others} messages of other users stand "
-            f"beside its own; see the "
-            "handout, step E"
+            "beside its own; see the handout, step E"
         )
 
 
@@ -299,7 +292,7 @@ def check_price(attempt: CheckAttempt) -> str:
         if len(questions) > QUESTIONS:
             raise CheckFailure(
                 f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each "
-                f"time"
+                "time"
             )
         if (
             isinstance(price, bool)
@@ -319,9 +312,8 @@ def check_price(attempt: CheckAttempt) -> str:
                 f"the most colluding reports, {title}: {what}; see the handout, step E"
             )
         prices.append(
-            f"{accountant.users} users and ε {epsilon:.2f} allow for {price}, where nobody else is "
-            f"honest "
-            f"{accountant.epsilon(1):.2f} is left"
+            f"{accountant.users} users and ε {epsilon:.2f} allow for {price}, where nobody else "
+            f"is honest {accountant.epsilon(1):.2f} is left"
         )
     _refuse_impossible(attempt)
     return f"the most colluding reports of 3 plans: {'; '.join(prices)}"
@@ -363,20 +355,18 @@ def check_verdict(attempt: CheckAttempt) -> str:
         if verdict is not None and (type(verdict) is not int or not 0 <= verdict < case.position):
             raise CheckFailure(
                 f"verdict gives None, 0 or the place of a node before this party, {title}: it "
-                f"gave {short(verdict)}; see "
-                "its docstring in work.py"
+                f"gave {short(verdict)}; see its docstring in work.py"
             )
         if verdict != case.due:
             raise CheckFailure(
                 f"whoever is at fault is named, and nobody else, {title}: {_verdict(verdict)}; see "
-                f"the handout, step F"
+                "the handout, step F"
             )
     named = sum(case.due not in {None, 0} for case in cases)
     silent = sum(case.due == 0 for case in cases)
     return (
         f"{len(cases)} rounds of {cases[0].terms.hops} nodes: a node named in {named}, nobody in "
-        f"{silent} that were "
-        f"damaged on their way, and {len(cases) - named - silent} go on"
+        f"{silent} that were damaged on their way, and {len(cases) - named - silent} go on"
     )
 
 

@@ -110,7 +110,7 @@ class HopInput:
             or not 0 <= arguments[0] <= len(self.headers)
         ):
             raise StudentFault(
-                f"signed takes 0 for the list, or the place of a header, from 1 to "
+                "signed takes 0 for the list, or the place of a header, from 1 to "
                 f"{len(self.headers)}"
             )
         terms, digest = self.terms, list_digest(self.terms, self.claims)

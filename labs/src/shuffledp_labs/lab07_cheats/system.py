@@ -70,7 +70,7 @@ def batch_of(batch: Any, function: str) -> list[bytes]:
     if not is_list_of_bytes(batch):
         raise CheckFailure(
             f"{function} gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
-            f"docstring"
+            "docstring"
         )
     return list(batch)
 
@@ -93,7 +93,7 @@ def check_round(attempt: CheckAttempt) -> str:
     order = Order(1 + attempt.draws.below(2), 5 + attempt.draws.below(5))
     attempt.progress(
         f"starting three nodes, the one at position {order.position} with your code, for {HONEST} "
-        f"users"
+        "users"
     )
 
     def answer(pool: Pool) -> list[bytes]:
@@ -103,7 +103,7 @@ def check_round(attempt: CheckAttempt) -> str:
     if seen.error in _OUR_OWN:
         raise LabError(
             f"the round was not played to its end, which is not your fault: {seen.error}; check "
-            f"again"
+            "again"
         )
     title = f"a real round of {HONEST} users, your node at position {order.position}"
     if seen.stopped_by is not None or dropped:
@@ -120,8 +120,7 @@ def check_round(attempt: CheckAttempt) -> str:
             f"the answer changes as the adversary wants, {title}: "
             f"{abs(seen.changed - order.exchanges)} messages too "
             f"{'many' if seen.changed > order.exchanges else 'few'} are exchanged; see the "
-            f"handout, "
-            f"step B"
+            "handout, step B"
         )
     return f"published, {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
 
@@ -142,7 +141,7 @@ def check_again(attempt: CheckAttempt) -> str:
     order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
     attempt.progress(
         f"three nodes, the one at position {order.position} with your code: a plain and two "
-        f"verified rounds"
+        "verified rounds"
     )
     seen = asyncio.run(play_twice(order, attempt.program.call))
     if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
@@ -161,11 +160,9 @@ def check_again(attempt: CheckAttempt) -> str:
     charge = "given back" if seen.stopped.charge == "released" else "spent all the same"
     return (
         f"plain: {seen.plain.public}, {seen.plain.changed} messages exchanged, noticed by "
-        f"{noticed_by(seen.plain)}; "
-        f"verified: no answer, stopped by {seen.reason}, the round's ε is {charge}; verified and "
-        f"your "
-        f"node honest: published, with a history of {seen.honest.history:,} bytes. Verified over "
-        f"plain: "
+        f"{noticed_by(seen.plain)}; verified: no answer, stopped by {seen.reason}, the round's ε "
+        f"is {charge}; verified and your node honest: published, with a history of "
+        f"{seen.honest.history:,} bytes. Verified over plain: "
         f"{measure_price(seen.honest.geometry)}"
     )
 

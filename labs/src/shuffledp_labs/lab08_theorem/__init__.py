@@ -17,8 +17,7 @@ LAB: Final = Lab(
         Prediction(
             "true_delta",
             "Four users, three symbols, ε0 = 1, ε = .2: the theorem prints δ = .0916. What is the "
-            "true δ of the worst "
-            "dataset?",
+            "true δ of the worst dataset?",
             "number",
             most=1,
         ),
@@ -40,8 +39,7 @@ LAB: Final = Lab(
     checks=CHECKS,
     explanations=(
         "One bin of the histogram has a smaller δ than the whole, and yet a look at one bin "
-        "refuted the printed "
-        "theorem. Why are both possible?",
+        "refuted the printed theorem. Why are both possible?",
         'Show one of your cells where "all others at a third symbol" is not the worst dataset, '
         "and say what the worst "
         'one does for the adversary. What does this mean for a proof that begins with "without '

@@ -91,13 +91,12 @@ def _same_delta(what: str, answer: object, exact: Fraction, instance: str) -> No
     if isinstance(answer, bool) or not isinstance(answer, (int, Fraction)):
         raise CheckFailure(
             f"{what} must be a Fraction, not {type(answer).__name__} (at {instance}); a float is "
-            f"not exact, see step B"
+            "not exact, see step B"
         )
     if answer != exact:
         raise CheckFailure(
             f"{what} is off by {_distance(answer, exact)} at {instance}; read steps B and C, and "
-            f"'Background' "
-            "for what is published"
+            "'Background' for what is published"
         )
 
 
@@ -129,18 +128,16 @@ def check_worst(attempt: CheckAttempt) -> str:
         _check_values("others", others, users - 1, symbols)
         if delta_of(symbols, p, growth, others) != most:
             raise CheckFailure(
-                f"the dataset returned does not attain the largest delta at "
-                f"{describe_cell(cell)}; see "
-                f"step C"
+                "the dataset returned does not attain the largest delta at "
+                f"{describe_cell(cell)}; see step C"
             )
     # For the explanation: a cell of the student's own in which the dataset that looks worst is not.
     largest = float(worst_case(unlike)[0])
     third = float(statements.third_symbol(*unlike))
     return (
         f"{len(cells)} cells: the largest delta, attained by the dataset named; at "
-        f"{describe_cell(unlike)} "
-        f"it is {largest:.4f}, "
-        f"with all others at a third symbol {third:.4f}"
+        f"{describe_cell(unlike)} it is {largest:.4f}, with all others at a third symbol "
+        f"{third:.4f}"
     )
 
 
@@ -176,9 +173,8 @@ def check_printed(attempt: CheckAttempt) -> str:
     )
     return (
         f"refuted, and the witness verified in rationals; at {describe_cell(cell)} the theorem "
-        f"prints "
-        f"{printed:.4f}, the best "
-        f"single bin has {one_bin:.4f}, the whole histogram {exact:.4f}"
+        f"prints {printed:.4f}, the best single bin has {one_bin:.4f}, the whole histogram "
+        f"{exact:.4f}"
     )
 
 
@@ -194,7 +190,7 @@ def check_mixed(attempt: CheckAttempt) -> str:
             _check_accepted(attempt, statement, cells, name)
     return (
         f"{len(statement_list)} statements, true and false: each answered rightly, each witness "
-        f"verified"
+        "verified"
     )
 
 
@@ -244,8 +240,7 @@ def _restrict_to_cells(statement: Statement, cells: tuple[Cell, ...]) -> Callabl
         if cell not in cells:
             raise CheckFailure(
                 "statement was asked about something that is not a cell of `cells`: call it with "
-                "users, symbols, p and "
-                "growth of one of them (step D)"
+                "users, symbols, p and growth of one of them (step D)"
             )
         return statement(*cell)
 
@@ -272,8 +267,8 @@ def _check_refuted(
     if answer is None:
         raise CheckFailure(
             f"{name} is false in at least one of its {len(cells)} cells, and refute returned "
-            f"None; search every cell "
-            "and every dataset, look at whole histograms, and compare rationals (step D)"
+            "None; search every cell and every dataset, look at whole histograms, and compare "
+            "rationals (step D)"
         )
     check_witness(statement, cells, answer, name)
     cell: Cell = answer[0]
@@ -308,14 +303,13 @@ def check_witness(statement: Statement, cells: tuple[Cell, ...], answer: Any, na
         if in_second > growth * in_first + promised:
             raise CheckFailure(
                 f"{name}: the event is likelier on the second dataset than on the first at "
-                f"{describe_cell(cell)}; exchange the "
-                "two datasets, and it refutes (step D)"
+                f"{describe_cell(cell)}; exchange the two datasets, and it refutes (step D)"
             )
         lacking = float(growth * in_second + promised - in_first)
         raise CheckFailure(
             f"{name}: the witness shows nothing: its event stays {lacking:.2g} within the promise "
-            f"at {describe_cell(cell)}; "
-            "either the statement is true there, or another event tells more (step D)"
+            f"at {describe_cell(cell)}; either the statement is true there, or another event "
+            "tells more (step D)"
         )
 
 

@@ -116,12 +116,10 @@ def describe_play(witness: tuple[Any, ...], in_first: float, in_second: float) -
     one_bin = float(statements.best_bin(*witness[0]))
     return (
         f"The clients' own sampler, {TRIALS:,} rounds on each dataset: your event happened in "
-        f"{in_first:.4f} and "
-        f"{in_second:.4f} of them, so that delta is about {in_first:.4f} - {growth:.4f} * "
-        f"{in_second:.4f} = "
-        f"{in_first - growth * in_second:.4f} (e^epsilon is {growth:.4f}); Theorem 1 prints "
-        f"{promised:.4f}, and the best single "
-        f"bin has {one_bin:.4f}."
+        f"{in_first:.4f} and {in_second:.4f} of them, so that delta is about {in_first:.4f} - "
+        f"{growth:.4f} * {in_second:.4f} = {in_first - growth * in_second:.4f} (e^epsilon is "
+        f"{growth:.4f}); Theorem 1 prints {promised:.4f}, and the best single bin has "
+        f"{one_bin:.4f}."
     )
 
 

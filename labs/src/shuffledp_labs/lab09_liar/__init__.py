@@ -17,17 +17,16 @@ LAB: Final = Lab(
         Prediction(
             "audited",
             "Eight users answer by k-RR with k = 3 and ε0 = 1; of two datasets the true ε is .634 "
-            "at δ = .01. What "
-            "lower bound does an audit prove, at confidence .9 and with 20,000 rounds on each?",
+            "at δ = .01. What lower bound does an audit prove, at confidence .9 and with 20,000 "
+            "rounds on each?",
             "number",
             "nats",
         ),
         Prediction(
             "equal_laws",
             "Two laws over 500 outcomes are equal. You choose the event that tells 2,000 samples "
-            "of each apart best, "
-            "and measure it on the same samples. In how many of 100 repetitions do you 'find' ε > "
-            "0?",
+            "of each apart best, and measure it on the same samples. In how many of 100 "
+            "repetitions do you 'find' ε > 0?",
             "number",
             "repetitions",
             most=100,
@@ -43,11 +42,10 @@ LAB: Final = Lab(
     checks=CHECKS,
     explanations=(
         "Why does an audit that chooses and measures on the same samples cry wolf on equal laws, "
-        "although its interval "
-        "is exact?",
+        "although its interval is exact?",
         "An honest client was not accused, and a client that lies in one of a thousand answers "
-        "would not be, either. "
-        "What exactly has your audit shown about the clients that it did not name?",
+        "would not be, either. What exactly has your audit shown about the clients that it did "
+        "not name?",
     ),
     show=LazyFunction(__name__, "show.show"),
     folder=__name__,

@@ -104,9 +104,8 @@ def check_interval(attempt: CheckAttempt) -> str:
             if not distance <= EXACT:
                 raise CheckFailure(
                     f"the {end} end of the interval for {instance} is off by {distance:.2g} of "
-                    f"its distance to 0 or "
-                    "1; each side may err with half of what the confidence leaves, exactly: see "
-                    "step B"
+                    "its distance to 0 or 1; each side may err with half of what the confidence "
+                    "leaves, exactly: see step B"
                 )
     return f"{len(cases)} intervals, both ends"
 
@@ -134,10 +133,9 @@ def check_strong(attempt: CheckAttempt) -> str:
         if not share >= STRENGTH:
             raise CheckFailure(
                 f"on {name} ({trials:,} outcomes each, {len(pair.first)} possible, delta = "
-                f"{float(pair.delta):g}) your "
-                f"bound is on average {share:.2f} of the product's, at least {STRENGTH} is asked "
-                f"for; look at both "
-                "directions and at events of several outcomes, see step C"
+                f"{float(pair.delta):g}) your bound is on average {share:.2f} of the product's, "
+                f"at least {STRENGTH} is asked for; look at both directions and at events of "
+                "several outcomes, see step C"
             )
         shares.append(f"{share:.2f}")
     return f"on average {', '.join(shares)} of the product's bound"
@@ -201,10 +199,8 @@ def _count_excesses(
     if excesses > allowed:
         raise CheckFailure(
             f"on {name} at delta = {float(pair.delta):g} your bound was above the true epsilon in "
-            f"{excesses} of {runs} "
-            f"audits; at confidence {CONFIDENCE} that may happen in a tenth of them (more than "
-            f"{allowed} has a chance "
-            "below 1e-9): see step C"
+            f"{excesses} of {runs} audits; at confidence {CONFIDENCE} that may happen in a tenth "
+            f"of them (more than {allowed} has a chance below 1e-9): see step C"
         )
     return (
         f"{name}: above the true epsilon in {excesses} of {runs} audits, {CONFIDENCE:g} confident"
@@ -287,14 +283,13 @@ def _accuse(attempt: CheckAttempt, group: list[sealed.Client]) -> str:
     if false:
         raise CheckFailure(
             f"{len(false)} of {len(named)} clients accused although their answers do not refute "
-            f"their claims; an "
-            f"estimate above a "
-            "claim proves nothing, a lower bound at the confidence given does: see step D"
+            "their claims; an estimate above a claim proves nothing, a lower bound at the "
+            "confidence given does: see step D"
         )
     if missed:
         raise CheckFailure(
             f"{len(missed)} of {len(named)} clients lie and were not named; both directions "
-            f"count, see step D"
+            "count, see step D"
         )
     return f"{len(named)} clients: {len(answer)} named, nobody falsely"
 

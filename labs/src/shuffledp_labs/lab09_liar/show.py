@@ -115,8 +115,8 @@ def show(showing: ShowRun) -> Path:
     )
     showing.progress(
         f"two equal laws over {OUTCOMES} outcomes, the event chosen on the {SAMPLES:,} samples "
-        f"that measure it: your "
-        f"interval 'finds' epsilon > 0 in {wolves} of {REPETITIONS} repetitions"
+        f"that measure it: your interval 'finds' epsilon > 0 in {wolves} of {REPETITIONS} "
+        "repetitions"
     )
     return picture
 

@@ -83,12 +83,11 @@ LAB: Final = Lab(
     ),
     explanations=(
         "Advanced composition gave a larger ε than the plain sum. Is the theorem wrong? Say when "
-        "it helps, with your "
-        "own numbers, and why the accountant's ε is smaller than every formula in terms of the "
-        "rounds' ε.",
+        "it helps, with your own numbers, and why the accountant's ε is smaller than every "
+        "formula in terms of the rounds' ε.",
         "A ledger charges first and hands out the certificate afterwards; another does it the "
-        "other way round. What "
-        "can a crash do to each, which harm is worse, and how does yours avoid both?",
+        "other way round. What can a crash do to each, which harm is worse, and how does yours "
+        "avoid both?",
     ),
     show=show,
     folder="shuffledp_labs.lab10_spend",

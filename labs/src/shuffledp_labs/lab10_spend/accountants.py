@@ -122,7 +122,7 @@ class SealedAccountant:
         if len(names) != count or len(arguments) != count:
             raise CheckFailure(
                 f"judge called a function of {count} round ids with {arguments!r:.80} (README, "
-                f"step D)"
+                "step D)"
             )
         return names
 

@@ -65,13 +65,12 @@ def check_sound(attempt: CheckAttempt) -> str:
         if epsilon < least * (1 - ROUNDING):
             raise CheckFailure(
                 f"{title}: compose says ε {least - epsilon:.4g} below the truth: a broken promise "
-                f"(README, step B)"
+                "(README, step B)"
             )
         if epsilon > most * (1 + ROUNDING):
             raise CheckFailure(
                 f"{title}: compose says ε {epsilon - most:.4g} above the plain sum, a bound as "
-                f"well "
-                f"(README, step B)"
+                "well (README, step B)"
             )
     return f"{len(cases)} lists of rounds: between the exact value and the sum"
 
@@ -87,9 +86,7 @@ def check_sharp(attempt: CheckAttempt) -> str:
         if composed > limit * (1 + ROUNDING):
             raise CheckFailure(
                 f"{_describe_rounds(rounds, delta)}: compose says ε {composed - limit:.4g} more "
-                f"than the "
-                f"closed form does "
-                "(README, step B: the mean loss and its tail)"
+                "than the closed form does (README, step B: the mean loss and its tail)"
             )
     return "three long lists of rounds: at most the sharper closed form"
 
@@ -172,8 +169,7 @@ def check_judge(attempt: CheckAttempt) -> str:
         if verdict not in FAULTS:
             raise CheckFailure(
                 f"judge returned {verdict!r:.60}; its answers are {', '.join(FAULTS)} (README, "
-                f"step "
-                f"D)"
+                "step D)"
             )
         if verdict != fault:
             wrong = (
@@ -183,8 +179,7 @@ def check_judge(attempt: CheckAttempt) -> str:
             )
             raise CheckFailure(
                 f"budget {budget:g}, {users} users: judge {wrong}; it said {verdict!r} (README, "
-                f"step D: one experiment "
-                "for each fault, none of which spoils the next)"
+                "step D: one experiment for each fault, none of which spoils the next)"
             )
         attempt.progress(f"an accountant with budget {budget:g}: named")
     return "the real accountant and four broken ones: each named"

@@ -101,8 +101,7 @@ def check_one_place(first: Seat, second: Seat, budget: int, spent: int) -> None:
     if granted != 1:
         raise CheckFailure(
             f"two programs asked at once for {cost:,} millionths each, of {budget - spent:,} that "
-            f"were left: {granted} "
-            f"of them were granted {READ}"
+            f"were left: {granted} of them were granted {READ}"
         )
     _check_spent(first, second, spent + cost)
 
@@ -113,7 +112,7 @@ def check_same_round(first: Seat, second: Seat, spent: int, cost: int) -> None:
     answers = at_once(first, second, (call, call))
     if any(answer.no for answer in answers):
         raise CheckFailure(
-            f"two programs asked at once for one round at one cost, and one of them was refused "
+            "two programs asked at once for one round at one cost, and one of them was refused "
             f"{READ}"
         )
     if answers[0].certificate != answers[1].certificate:
@@ -131,15 +130,14 @@ def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> Non
     answers = at_once(first, second, (Call("reserve", "one", cost), Call("reserve", "two", cost)))
     if any(answer.no for answer in answers):
         raise CheckFailure(
-            f"two programs asked at once for two rounds that the budget covers; one was refused "
+            "two programs asked at once for two rounds that the budget covers; one was refused "
             f"{READ}"
         )
     totals = sorted(_total(first, second, answer.certificate) for answer in answers)
     if totals != [spent + cost, spent + 2 * cost]:
         raise CheckFailure(
             "two programs asked at once for two rounds: their certificates do not say the totals "
-            "of one charge after "
-            f"the other; one of them signed what was no longer true {READ}"
+            f"of one charge after the other; one of them signed what was no longer true {READ}"
         )
     _check_spent(first, second, spent + 2 * cost)
 

@@ -31,9 +31,8 @@ class Signer:
         """A certificate of the total that was said; different bytes each time."""
         if len(arguments) != 1 or type(arguments[0]) is not int:
             raise CheckFailure(
-                f"sign takes one whole number, what is spent with this round; not "
-                f"{arguments!r:.60} "
-                f"{READ}"
+                "sign takes one whole number, what is spent with this round; not "
+                f"{arguments!r:.60} {READ}"
             )
         certificate = (
             f"{arguments[0]} millionths spent, seal {len(self.issued)}.{self._draws.bytes(8).hex()}"
@@ -192,8 +191,6 @@ def _settle_doubt(seat: Seat, model: Model, call: Call, where: str) -> None:
     if now != before + change:
         raise CheckFailure(
             f"{where}: killed in the midst of {call} and started again, total_spent() has changed "
-            f"by "
-            f"{now - before:+,}: "
-            f"neither nothing nor all of the call {READ}"
+            f"by {now - before:+,}: neither nothing nor all of the call {READ}"
         )
     model.do(call)

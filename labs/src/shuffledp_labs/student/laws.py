@@ -15,8 +15,7 @@ WIDEST: Final = 4096
 
 ELSEWHERE: Final = (
     "the same coins led to another answer. All chance has to come from `coins`, and nothing may "
-    "be remembered "
-    "between calls"
+    "be remembered between calls"
 )
 
 REPEATED: Final = 1000
@@ -229,8 +228,7 @@ def walk(walker: Walker, floor: Fraction, most: int) -> BranchLaw:
         if tree.leaves > most:
             raise TooLarge(
                 f"more than {most:,} different runs: draw less often, or from fewer values (is "
-                f"there a loop that "
-                "almost never ends?)"
+                "there a loop that almost never ends?)"
             )
         if not tree.advance():
             break
@@ -261,8 +259,7 @@ def _refuse(coins: BranchCoins, value: Any) -> None:
     if coins.cut and kind == "below" and argument > WIDEST:
         raise TooWide(
             f"coins.below({argument}) has too many branches to walk (at most {WIDEST}): use "
-            f"coins.flip with a "
-            "Fraction where you want a probability"
+            "coins.flip with a Fraction where you want a probability"
         )
     if not coins.cut:
         try:

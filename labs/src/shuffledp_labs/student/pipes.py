@@ -257,7 +257,7 @@ class Process:
             if self._output_bytes > MAX_PRINTED and self._keeper.returncode is None:
                 raise StudentCrash(
                     f"it printed more than {MAX_PRINTED // sandbox.MIB} MiB: take the print out "
-                    f"of the loop"
+                    "of the loop"
                 )
 
     def _look(self) -> None:

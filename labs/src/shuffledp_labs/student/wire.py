@@ -196,8 +196,7 @@ def _unusual(value: Any, special: Special | None, inner: Inner) -> Any:
             return inner(kind(value))
     raise WireError(
         f"a value of type {type(value).__name__}: only None, bool, int, float, str, bytes, "
-        f"Fraction, lists, tuples and "
-        "dicts can be answers"
+        "Fraction, lists, tuples and dicts can be answers"
     )
 
 

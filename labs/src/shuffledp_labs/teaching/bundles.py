@@ -192,7 +192,7 @@ def write(bundle: LabBundle, archive: Path, most: int | None = None) -> int:
         if most is not None and size > most:
             raise OutputError(
                 f"the archive would have {size / 1e6:.0f} MB, and {most / 1e6:.0f} are taken; use "
-                f"fewer wheels"
+                "fewer wheels"
             )
         if bundle.secret & bundle.files.keys():
             part.chmod(0o600)
@@ -232,7 +232,7 @@ def _template(name: str, words: Mapping[str, str]) -> bytes:
 def _quotable(requirement: str) -> str:
     if not requirement.isprintable() or any(letter in requirement for letter in "'\"\\`$"):
         raise UsageError(
-            f"--requirement is one line without quotes, backslashes and dollars, not "
+            "--requirement is one line without quotes, backslashes and dollars, not "
             f"{requirement!r}"
         )
     return requirement
@@ -281,7 +281,7 @@ def _collect_wheels(wheels: Wheels) -> dict[str, bytes]:
             last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
             raise UsageError(
                 f"the wheels cannot be collected: {last} (--wheels names folders that have them: "
-                f"make wheels)"
+                "make wheels)"
             )
         return {file.name: file.read_bytes() for file in sorted(folder.glob("*.whl"))}
 

@@ -143,12 +143,12 @@ def load_key(path: Path) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigError(
             f"{path} holds no course key of {2 * KEY_BYTES} hex digits; `shuffledp lab course "
-            f"init` makes one"
+            "init` makes one"
         )
     if path.stat().st_mode & 0o077:
         raise ConfigError(
             f"others than its owner may read {path}: chmod 600 {path}, or begin a course with a "
-            f"new key"
+            "new key"
         )
     return key
 

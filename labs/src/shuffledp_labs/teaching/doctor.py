@@ -185,8 +185,7 @@ def _sandbox() -> DoctorFinding:
 
 _NAMESPACES: Final = (
     "to check others' programs, install it (apt install bubblewrap) and let an administrator "
-    "allow user namespaces:"
-    " `sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu `sysctl "
+    "allow user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu `sysctl "
     "kernel.apparmor_restrict_unprivileged_userns=0`"
 )
 

@@ -22,8 +22,7 @@ def guide(number: int) -> str:
     if not file.is_file():
         raise NotInstalledError(
             f"the instructor's guide of lab {number} is not in this installation, which is what "
-            f"students get: "
-            "clone the repository, run `make demo` there, and use that installation"
+            "students get: clone the repository, run `make demo` there, and use that installation"
         )
     return file.read_text(encoding="utf-8")
 

@@ -170,7 +170,7 @@ def _predictions(report: Report) -> Iterator[str]:
     for check in report.result.checks if report.result else ():
         if check.outcome in {"passed", "failed"}:
             yield (
-                f"<tr><th "
+                "<tr><th "
                 f"scope='row'>{escape(check.name)}</th><td>{_with_code(check.message)}</td></tr>"
             )
     yield "</tbody></table></div>"
@@ -346,8 +346,7 @@ def _notes(work_folder: Path, result: LabResult | None) -> list[str]:
     if result is not None and result.partial:
         notes.append(
             f"A partial run: its checks give {result.possible} of {CHECK_POINTS} points. Run all "
-            f"of them, by "
-            f"shuffledp lab check {result.lab}."
+            f"of them, by shuffledp lab check {result.lab}."
         )
     if _changed_predictions(work_folder):
         notes.append(

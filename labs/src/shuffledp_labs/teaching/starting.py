@@ -85,7 +85,7 @@ def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder
     if mark.exists():
         raise LabUsageError(
             f"{path} is there already, with your work in it: go on there, or name another with "
-            f"--folder"
+            "--folder"
         )
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
         raise LabUsageError(

@@ -22,8 +22,7 @@ _MARKS = {
 
 NO_BOX = (
     "warning: no sandbox works here, so your program runs with your own rights: check only what "
-    "you wrote yourself "
-    "(shuffledp lab doctor says why)"
+    "you wrote yourself (shuffledp lab doctor says why)"
 )
 
 
@@ -78,8 +77,8 @@ class Screen(Watcher):
             run = sum(check.outcome != "left-out" for check in result.checks)
             self._console.print(
                 f"a partial run, {run} of {len(result.checks)} checks: all of them are "
-                f"{CHECK_POINTS} points, by "
-                f"`shuffledp lab check {result.lab}`, and only a run of all counts for the report"
+                f"{CHECK_POINTS} points, by `shuffledp lab check {result.lab}`, and only a run of "
+                "all counts for the report"
             )
 
     def _stop(self) -> None:

@@ -154,10 +154,9 @@ def _about_the_code(
     names = ", ".join(check.name for check in result.checks)
     return VivaQuestion(
         f"Line {turn.line} of your work.py, in `{turn.function}`: `{line}`. What would happen if "
-        f"{turn.change}?"
-        " Which check would notice, by which observation, and could one miss it?",
+        f"{turn.change}? Which check would notice, by which observation, and could one miss it?",
         f"the effect on the answer or on its law; a check that sees it ({names}); or why nothing "
-        f"changes, if so",
+        "changes, if so",
     )
 
 

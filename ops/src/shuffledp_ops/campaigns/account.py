@@ -113,5 +113,5 @@ def _cost(entry: accountant_pb2.LedgerEntry) -> Cost:
 def _not_understood(error: Exception) -> MalformedDocumentError:
     return MalformedDocumentError(
         f"the accountant's charges cannot be composed here ({error}); install the same version at "
-        f"all parties"
+        "all parties"
     )

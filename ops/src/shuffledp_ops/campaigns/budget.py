@@ -95,7 +95,7 @@ def price_question(
         raise CannotCertify(
             f"question {question.name!r}: {times} rounds within a total epsilon of {total:g} "
             f"leave less than {SMALLEST_EPSILON:g} for each; plan fewer rounds, or a larger "
-            f"total_epsilon"
+            "total_epsilon"
         )
     return price(question, question.plan(nodes, largest_epsilon))
 
@@ -255,7 +255,7 @@ def check_outlook(outlook: Outlook) -> None:
             f"{len(course.dates)} rounds would bring it to {_number(course.after)} "
             f"({account.composition} composition); it covers the first {course.dates_covered()} of "
             f"them, and {needed}. No round was opened: plan fewer dates, a smaller epsilon, or "
-            f"total_epsilon"
+            "total_epsilon"
         )
 
 
@@ -277,7 +277,7 @@ def check_responses(questions: Iterable[PricedQuestion]) -> None:
             raise ConfigError(
                 f"questions {other!r} and {name!r} have the same number, question = "
                 f"{priced.plan.question}: devices would answer both with one memoised response; "
-                f"give each a number of its own within the population"
+                "give each a number of its own within the population"
             )
 
 
@@ -287,8 +287,7 @@ def check_plans(campaign: Campaign, populations: Sequence[str], nodes: Sequence[
         if question.population not in populations:
             raise ConfigError(
                 f"question {question.name!r}: the roster has no population "
-                f"{question.population!r}; it has "
-                f"{', '.join(populations)}"
+                f"{question.population!r}; it has {', '.join(populations)}"
             )
         unknown = [name for name in question.route or () if name not in nodes]
         if unknown:

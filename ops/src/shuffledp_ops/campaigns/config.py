@@ -154,7 +154,7 @@ class CampaignQuestion(Section, frozen=True, kw_only=True):
         if (self.epsilon is None) == (self.total_epsilon is None):
             raise ValueError(
                 f"question {self.name!r} needs either epsilon, of each round, or total_epsilon, "
-                f"of all of them"
+                "of all of them"
             )
         price = self.epsilon if self.epsilon is not None else self.total_epsilon
         if price is None or not 0 < price <= 100:

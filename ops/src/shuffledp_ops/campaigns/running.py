@@ -119,13 +119,13 @@ def check_same(campaign: Campaign, state: CampaignState) -> None:
     if state.digest != campaign.digest:
         raise ConfigError(
             f"the file of campaign {campaign.name!r} was changed after its first round, and its "
-            f"budget was planned for the former content: restore it, or give the new campaign "
-            f"another name"
+            "budget was planned for the former content: restore it, or give the new campaign "
+            "another name"
         )
     if state.plans.keys() != {question.name for question in campaign.questions}:
         raise ConfigError(
             f"state.json of campaign {campaign.name!r} is damaged: its plans are not those of the "
-            f"file's questions; restore a copy"
+            "file's questions; restore a copy"
         )
 
 
@@ -355,7 +355,7 @@ class CampaignRunner:
                 return
             words = (
                 f"the analyst has lost round {attempt.round_id}, which was open: check its state "
-                f"folder"
+                "folder"
             )
             outcome = RoundOutcome(error=UnknownRoundError(words))
         await self._keep(index, attempt, outcome)
@@ -372,7 +372,7 @@ class CampaignRunner:
                 raise OutputError(
                     f"round {attempt.round_id} is published, but its documents cannot be written "
                     f"into {folder}: {failure.strerror}; make room, and run the campaign again: it "
-                    f"repeats no round"
+                    "repeats no round"
                 ) from failure
         question = self.campaign.question(self.state.entries[index].question)
         spent, charge = await self._read_charge(question, attempt.round_id)

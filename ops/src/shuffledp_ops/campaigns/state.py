@@ -221,8 +221,8 @@ class CampaignStore:
         except MalformedDocumentError as error:
             raise ConfigError(
                 f"{self.folder / STATE} is damaged ({error}): restore a copy. Without it the "
-                f"campaign would repeat and charge dates a second time; `shuffledp results list` "
-                f"shows which rounds it has opened"
+                "campaign would repeat and charge dates a second time; `shuffledp results list` "
+                "shows which rounds it has opened"
             ) from error
 
     def save(self, state: CampaignState) -> None:
@@ -232,7 +232,7 @@ class CampaignStore:
         except OSError as error:
             raise OutputError(
                 f"cannot write {self.folder / STATE}: {error.strerror}; no round is opened before "
-                f"it is recorded there"
+                "it is recorded there"
             ) from error
 
     def round_folder(self, round_id: str) -> Path:

@@ -24,8 +24,7 @@ _ADVICE: Final = {
         "Fewer people answered than the round's minimum, so nothing was forwarded and nobody saw "
         "an answer.",
         "Nothing is lost: the budget is given back once every node has signed so. Keep the next "
-        "round open longer, or "
-        "plan for fewer reports.",
+        "round open longer, or plan for fewer reports.",
     ),
     "BudgetExceeded": OperatorAdvice(
         "The population's privacy budget does not cover this round.",
@@ -48,8 +47,7 @@ _ADVICE: Final = {
     "DiskError": OperatorAdvice(
         "The disk of a party is full, or refuses to be written.",
         "Nothing was kept of what was refused. Make room at the party that is named, then ask "
-        "again; rounds that were "
-        "open go on by themselves.",
+        "again; rounds that were open go on by themselves.",
     ),
     "BusyError": OperatorAdvice(
         "A party had no room for the call.", "Wait a moment and try again."
@@ -58,8 +56,7 @@ _ADVICE: Final = {
         "A batch was torn, or more messages were unreadable or repeated than the plan has room "
         "for.",
         "A node, or more users than “colluding”, misbehaved; the node that refused says how many. "
-        "Plan for more "
-        "colluding users, or look at that node.",
+        "Plan for more colluding users, or look at that node.",
     ),
     "CountMismatchError": OperatorAdvice(
         "Two nodes disagree about how many messages there were.",
@@ -76,8 +73,7 @@ _ADVICE: Final = {
         "The entry node signed a list of people that a verified round does not allow: it cheated, "
         "or is damaged.",
         "The sentence above says what is wrong with it. Have another node begin the route until "
-        "you know why, then "
-        "open a new round.",
+        "you know why, then open a new round.",
     ),
     "BadHopError": OperatorAdvice(
         "A node of a verified round signed what does not follow from what came in: it cheated, or "
@@ -95,8 +91,7 @@ _ADVICE: Final = {
         "A verified round lacks an answer, or has one that is not signed or disagrees; nobody can "
         "be shown guilty.",
         "The sentence above says where: start that party, or look at its log and at the line to "
-        "it, then open a new "
-        "round.",
+        "it, then open a new round.",
     ),
     "RoundKeyError": OperatorAdvice(
         "A node's key of this round is missing, is not signed by it, or is another round's.",

@@ -76,8 +76,8 @@ def _remaining(budget: PopulationBudget) -> str:
         )
     return (
         f"Left is <strong>ε = {budget.left:.4g}</strong>; as rounds compose to less than their "
-        f"sum, a little more may "
-        "fit. A round that does not fit is refused before anybody is asked, and costs nothing."
+        "sum, a little more may fit. A round that does not fit is refused before anybody is "
+        "asked, and costs nothing."
     )
 
 

@@ -113,8 +113,8 @@ class Listening:
         ):
             raise UsageError(
                 f"--host {self.host} can be reached by others, who would read everything on its "
-                f"way: give "
-                "--tls-certificate and --tls-key, or say --plaintext where something else encrypts"
+                "way: give --tls-certificate and --tls-key, or say --plaintext where something "
+                "else encrypts"
             )
 
 
@@ -158,19 +158,18 @@ def _source(folder: Path, *, operate: bool) -> DeploymentWatch | SavedRounds:
         if not (operator or viewer):
             raise ConfigError(
                 f"{folder} has no operator/ or viewer/ with TLS files, so nobody can be asked; "
-                f"name the key folder of "
-                "an operator or a viewer"
+                "name the key folder of an operator or a viewer"
             )
         if operate and not operator:
             raise UsageError(
                 f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave "
-                f"it out"
+                "it out"
             )
         return DeploymentWatch(folder)
     if operate:
         raise UsageError(
             f"--operate needs a deployment's key folder, and {folder} is none; leave it out for "
-            f"saved rounds"
+            "saved rounds"
         )
     return SavedRounds(folder)
 
@@ -196,7 +195,7 @@ def _listen(listening: Listening) -> Iterator[socket.socket]:
         except OSError as error:
             raise PortInUseError(
                 f"cannot listen on {listening.host}, port {listening.port}: {error.strerror}; "
-                f"choose another --port"
+                "choose another --port"
             ) from error
         yield bound
 
@@ -267,7 +266,7 @@ def _config(app: ASGIApp, listening: Listening) -> uvicorn.Config:
     except OSError as error:
         raise ConfigError(
             f"the TLS files cannot be used ({error.strerror or error}); give a PEM certificate "
-            f"and its unencrypted key"
+            "and its unencrypted key"
         ) from error
     return config
 

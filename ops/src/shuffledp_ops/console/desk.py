@@ -130,8 +130,7 @@ class Desk:
         if session is None:
             raise AccessDenied(
                 "this browser is not signed in as operator, or its session has ended; open the "
-                "link that the console "
-                "printed when it was started"
+                "link that the console printed when it was started"
             )
         return session
 

@@ -88,7 +88,7 @@ class SavedRounds(Changes):
         except OSError as error:
             words = (
                 f"cannot look into {self._folder}: {error.strerror}; put it back, or end the "
-                f"console"
+                "console"
             )
             trouble = Trouble(self.title, ConfigError.__name__, words)
             self.publish(replace(self.snapshot, troubles=(trouble,)))
@@ -138,8 +138,7 @@ def check_saved(folder: Path) -> None:
         if not folder.is_dir():
             raise ConfigError(
                 f"{folder} is not a folder; name a deployment's key folder (with roster.json, "
-                f"root.pub and "
-                "operator/), or a folder of saved rounds such as out"
+                "root.pub and operator/), or a folder of saved rounds such as out"
             )
         if (folder / _RESULT).exists():
             raise ConfigError(
@@ -149,8 +148,7 @@ def check_saved(folder: Path) -> None:
         if not _folders(folder):
             raise ConfigError(
                 f"{folder} has neither a deployment's roster.json, root.pub and operator/ nor "
-                f"saved rounds; `shuffledp "
-                "demo` leaves one in out"
+                "saved rounds; `shuffledp demo` leaves one in out"
             )
     except OSError as error:
         raise ConfigError(

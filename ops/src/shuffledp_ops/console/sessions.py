@@ -48,8 +48,7 @@ class Session:
         if token not in self._tokens:
             raise AccessDenied(
                 "this form was sent before, is too old, or is not from this console; nothing was "
-                "done: look at the "
-                "rounds, and open the form again if it is still wanted"
+                "done: look at the rounds, and open the form again if it is still wanted"
             )
         del self._tokens[token]
 

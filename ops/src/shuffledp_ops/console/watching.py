@@ -142,8 +142,7 @@ class DeploymentWatch(Changes):
             address = self.deployment.roster.analyst.address
             raise type(error)(
                 f"{error}. Is the deployment up, can {address} be reached from here, and are the "
-                f"keys in {self._keys} "
-                "not those of another deployment?"
+                f"keys in {self._keys} not those of another deployment?"
             ) from error
 
     async def open(self, round_id: str) -> PublishedRound:

@@ -175,7 +175,7 @@ def init(
     if not is_address(f"{host}:{first_port}"):
         raise UsageError(
             f"--host {host[:80]!r} is not a host name or address; an IPv6 address stands in "
-            f"brackets: [::1]"
+            "brackets: [::1]"
         )
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}
@@ -229,7 +229,7 @@ def renew(
     if roster:
         typer.echo(
             f"roster {done.serial} is in {folder / 'roster.json'}: put it in place of the old one "
-            f"everywhere, and"
+            "everywhere, and"
         )
         typer.echo("restart one by one: docs/operations.md, keys and their rotation")
         return
@@ -237,7 +237,7 @@ def renew(
     if done.new_authority:
         typer.echo(
             f"a new TLS authority, until {done.authority_ends:%Y-%m-%d}, is in roster.json: "
-            f"everybody needs it"
+            "everybody needs it"
         )
     if not done.bridged:
         typer.echo(

@@ -88,8 +88,7 @@ def parse_addresses(
         if where is not None and not is_address(where):
             raise UsageError(
                 f"--{name} {where[:80]!r} is not HOST:PORT, a name or address (IPv6 in brackets) "
-                f"and a port from 1 to "
-                "65535"
+                "and a port from 1 to 65535"
             )
     return Outside(given, broker, gateway)
 
@@ -168,7 +167,7 @@ def enrol(
         if taken:
             raise UsageError(
                 f"there is a client {taken[0]!r} already; choose another name, or `shuffledp keys "
-                f"bundle`"
+                "bundle`"
             )
         for name in names:
             write_client(new / name, deployment, where, expires)
@@ -249,7 +248,7 @@ def withdraw(
         if len(withdrawn) > MAX_WITHDRAWN:
             raise UsageError(
                 f"{len(withdrawn)} withdrawn credentials, {MAX_WITHDRAWN} at most: make a new "
-                f"enrolment key"
+                "enrolment key"
             )
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000)
         withdrawals = Withdrawals(

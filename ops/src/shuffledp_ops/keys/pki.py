@@ -194,7 +194,7 @@ def replace_addresses(addresses: Mapping[str, str], given: Iterable[str]) -> dic
         if not is_address(address):
             raise UsageError(
                 f"{text[:80]!r} is not PARTY=HOST:PORT, a name or address (IPv6 in brackets) and "
-                f"a port from 1 to 65535"
+                "a port from 1 to 65535"
             )
         replaced[name] = address
     return replaced

@@ -133,8 +133,7 @@ def _lasting(authority: Authority, now: dt.datetime) -> Authority:
     if authority.ends <= now + dt.timedelta(days=SOON_DAYS):
         raise ConfigError(
             f"the TLS authority ends on {authority.ends:%Y-%m-%d}, less than {SOON_DAYS} days "
-            f"from now, and nothing it "
-            "issues lives longer; make a new one with --authority"
+            "from now, and nothing it issues lives longer; make a new one with --authority"
         )
     return authority
 
@@ -206,8 +205,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
             f"cannot replace {folder} ({reason}), nothing was changed: the folder must be "
-            f"writable with its parent, no "
-            "mount point, and on a local disk"
+            "writable with its parent, no mount point, and on a local disk"
         ) from error
 
 

@@ -116,8 +116,7 @@ def _arrow(name: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             "Parquet files need pyarrow, which is not installed: `pip install "
-            "'shuffledp-ops[parquet]'`, "
-            "or name a file that ends in .csv or .json"
+            "'shuffledp-ops[parquet]'`, or name a file that ends in .csv or .json"
         ) from error
 
 

@@ -120,6 +120,5 @@ def require_round(document: Result | Manifest, deployment: str, round_id: str) -
     if (document.deployment, document.round_id) != (deployment, round_id):
         raise ForeignDocumentError(
             f"the analyst answered with a {document.label} of round {document.round_id} of "
-            f"{document.deployment!r}, "
-            f"asked for {round_id} of {deployment!r}"
+            f"{document.deployment!r}, asked for {round_id} of {deployment!r}"
         )

@@ -73,9 +73,8 @@ def save(report: RoundReport, out: Path, keys: Path, trusted: dict[str, bytes]) 
     except OSError as error:
         raise OutputError(
             f"round {report.round_id} is published, but its documents could not be written into "
-            f"{out}: "
-            f"{error.strerror}; fetch them into another folder with "
-            f"`shuffledp results show {keys} {report.round_id} --out FOLDER`"
+            f"{out}: {error.strerror}; fetch them into another folder with `shuffledp results "
+            f"show {keys} {report.round_id} --out FOLDER`"
         ) from error
     point_latest(out / report.round_id)
 

@@ -244,13 +244,12 @@ def _corruption(report: RoundReport) -> Iterator[str]:
         return
     words = (
         f"The logs of the corrupt nodes trace {trace.traced:,} of {trace.users:,} people to "
-        f"their messages"
+        "their messages"
     )
     if trace.success is not None and trace.baseline is not None:
         words += (
             f". Guesses from them are right for {trace.success:.1%} of the people, compared with "
-            f"{trace.baseline:.1%} "
-            "for always guessing the most frequent value"
+            f"{trace.baseline:.1%} for always guessing the most frequent value"
         )
     yield f'<p class="note">{words}.</p>'
 
@@ -271,9 +270,9 @@ def _numbers(report: RoundReport) -> Iterator[str]:
         return
     count = len(report.estimate.values)
     yield (
-        f"<section><h2>All "
+        "<section><h2>All "
         f"numbers</h2><details{' open' if count <= _FEW else ''}><summary>{count:,} "
-        f"values</summary>"
+        "values</summary>"
     )
     headings = ["value", "estimated people", "± standard error", "95% interval"]
     truth = [] if report.truth is None else ["true count"]
@@ -307,8 +306,7 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
     if complete:
         computed = (
             ", recomputes every number of the guarantee, and follows the messages from the list "
-            "of people through "
-            "every node to the board"
+            "of people through every node to the board"
         )
     yield (
         f"<p>A page can be forged; a signature cannot. {where}, this command verifies the "
@@ -317,9 +315,8 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
     yield f"<pre>shuffledp verify {'.' if complete else 'result.json'}</pre>"
     yield (
         "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one "
-        "published by the deployment "
-        f"“{shown(report.final.deployment)}”, or pass that one with "
-        f"<code>--root-key</code>.</p><ul>"
+        f"published by the deployment “{shown(report.final.deployment)}”, or pass that one with "
+        "<code>--root-key</code>.</p><ul>"
     )
     for name, words in _DOCUMENTS.items():
         if name in beside:
@@ -339,8 +336,7 @@ def _small(report: RoundReport) -> Iterator[str]:
         "mixing": "verified: anyone can check its correctness" if final.verified else "",
         "not counted": (
             f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} outside the "
-            f"alphabet, "
-            f"{report.repeated_tags:,} repeated"
+            f"alphabet, {report.repeated_tags:,} repeated"
         ),
         "budget": f"charge {ledger.entry:,} of this population, total spent ε = "
         f"{show(ledger.spent)}"

@@ -186,7 +186,7 @@ def _guarantee_table(report: RoundReport) -> Table:
         table.add_row(
             "holds while",
             f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} "
-            f"reports are honest users'",
+            "reports are honest users'",
         )
     table.add_row(
         "ε_L, all nodes corrupt",
@@ -202,8 +202,7 @@ def _guarantee_table(report: RoundReport) -> Table:
         table.add_row(
             "not counted",
             f"{report.dropped:,} dropped by nodes, {report.outside_alphabet:,} with a symbol "
-            f"outside the alphabet, "
-            f"{report.repeated_tags:,} with a repeated tag",
+            f"outside the alphabet, {report.repeated_tags:,} with a repeated tag",
         )
     if not final.holds:
         table.add_row("the plan's target", "does NOT hold: see the certificate's basis")

@@ -114,13 +114,12 @@ def round_folder(named: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(
             f"{named} is not a round's folder; name one that `shuffledp demo`, `round` or "
-            f"`results show --out` has "
-            "left, such as out/latest"
+            "`results show --out` has left, such as out/latest"
         )
     if not (folder / "result.json").exists():
         raise ConfigError(
             f"{folder} holds no result.json, so no published round; name the folder of a round, "
-            f"such as out/latest"
+            "such as out/latest"
         )
     return folder
 
@@ -264,7 +263,7 @@ def _read_bounded(file: Path, what: str, most: int) -> bytes:
     if not file.is_file():
         raise ConfigError(
             f"there is no {what} {file}; fetch the round again with `shuffledp results show KEYS "
-            f"--out`"
+            "--out`"
         )
     try:
         with file.open("rb") as stream:

@@ -27,7 +27,6 @@ def run_report_command(named: Path) -> None:
     except OSError as error:
         raise OutputError(
             f"cannot write the page into {folder}: {error.strerror}; copy the folder to where you "
-            f"may write, and name "
-            "the copy"
+            "may write, and name the copy"
         ) from error
     sys.stdout.write(f"documents verified; the page is {file}\n")

@@ -84,5 +84,5 @@ def _least(enough: Callable[[int], bool], largest: int) -> int:
 def _too_wide() -> CannotCertify:
     return CannotCertify(
         f"the noise would need more than {MAX_DOMAIN} messages per user; take a larger epsilon or "
-        f"fewer values"
+        "fewer values"
     )

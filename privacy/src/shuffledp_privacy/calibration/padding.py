@@ -85,7 +85,7 @@ def geo_padding_note(padding: int) -> str:
     """The chosen padding, in words."""
     return (
         f"padding = {padding} was chosen: the least that costs at most {WASTED:.0%} of epsilon, "
-        f"with little bias"
+        "with little bias"
     )
 
 
@@ -93,8 +93,7 @@ def padding_note(padding: int) -> str:
     """The chosen padding of shared noise, in words."""
     return (
         f"padding = {padding} was chosen: the least that leaves clamping {CLAMPING:.0%} of delta, "
-        f"so that "
-        "the guarantee is that of unclamped noise at the rest"
+        "so that the guarantee is that of unclamped noise at the rest"
     )
 
 
@@ -104,7 +103,7 @@ def _check(epsilon: Fraction, delta: float) -> None:
     if not 0 < delta < 1:
         raise UsageError(
             f"to choose a padding, delta must be above 0 and below 1, not {delta}; or name "
-            f"--padding"
+            "--padding"
         )
 
 

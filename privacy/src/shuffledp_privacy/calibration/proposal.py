@@ -75,8 +75,7 @@ def least_padding(noise: NoiseShares, total: float, delta: float, largest: int) 
     if largest + 2 * high > MAX_DOMAIN:
         raise CannotCertify(
             f"noise of {noise.rate:g} per unit would need about {largest + 2 * high} messages per "
-            f"user, above "
-            f"{MAX_DOMAIN}; take a larger epsilon or fewer values"
+            f"user, above {MAX_DOMAIN}; take a larger epsilon or fewer values"
         )
     return bisect_whole(lambda padding: log_clamping(noise, padding) <= goal, high, failing=-1)
 

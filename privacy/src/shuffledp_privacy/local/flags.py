@@ -172,9 +172,8 @@ class HiddenFlags:
         if cells > MOST_CELLS or len(masses) > MOST_OUTPUTS:
             raise UsageError(
                 f"{len(rows)} values and {len(masses)} outputs are too many: at most "
-                f"{MOST_OUTPUTS} outputs, and "
-                f"{MOST_CELLS:,} outputs times ordered pairs of values; merge outputs with "
-                f"proportional columns"
+                f"{MOST_OUTPUTS} outputs, and {MOST_CELLS:,} outputs times ordered pairs of "
+                "values; merge outputs with proportional columns"
             )
         self._ratios = _Ratios(rows, masses)
         self.changes = self._ratios.different()

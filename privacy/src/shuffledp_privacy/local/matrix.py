@@ -97,8 +97,7 @@ def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
     if total != 1:
         raise UsageError(
             f"{where} adds up to {float(total):.12g}, not exactly to 1: write the chances as "
-            f"fractions such as 1/3, "
-            "or as decimals that add up"
+            "fractions such as 1/3, or as decimals that add up"
         )
 
 

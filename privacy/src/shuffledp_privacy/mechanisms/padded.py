@@ -101,6 +101,6 @@ def noise_table(noise_epsilon: Fraction, shares: int) -> NoiseTable:
     if law is None:
         raise UsageError(
             f"the noise at epsilon {noise_epsilon} is too wide, or too narrow, to be tabulated "
-            f"for guessing"
+            "for guessing"
         )
     return law

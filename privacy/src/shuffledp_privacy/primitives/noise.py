@@ -275,8 +275,8 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
     if needed > LONGEST_SMALL_TABLE:
         raise CannotCertify(
             f"the noise of {shape} shares at epsilon {float(epsilon):g} per share has about "
-            f"{needed} relevant "
-            f"values, above {LONGEST_SMALL_TABLE}; take a larger epsilon or more honest users"
+            f"{needed} relevant values, above {LONGEST_SMALL_TABLE}; take a larger epsilon or "
+            "more honest users"
         )
     return build_table(size, ratio, needed)
 

@@ -177,7 +177,7 @@ class Filters:
         if delta < SMALLEST_DELTA:
             raise CannotCertify(
                 f"a filter resolves delta from {SMALLEST_DELTA:g}, not {delta:g}; take a larger "
-                f"delta"
+                "delta"
             )
         parts = among_filters(delta)
         without_leak = parts.gaussian - parts.leak

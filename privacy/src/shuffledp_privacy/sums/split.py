@@ -63,8 +63,7 @@ def mixing_security(total: float, delta: float, rounds: int) -> float:
     if needed > MOST_SECURITY:
         raise CannotCertify(
             f"{SplitMix.kind} does not reach that far: the largest change may cost {total:.6g}; "
-            f"cover a smaller "
-            "distance, or take another mechanism"
+            "cover a smaller distance, or take another mechanism"
         )
     return max(float(SECURITY), needed)
 
@@ -80,8 +79,7 @@ def wide_modulus(max_value: int, noise_epsilon: Fraction, shares: int, users: in
     if modulus > MAX_MODULUS:
         raise CannotCertify(
             f"{SplitMix.kind} needs a modulus of 2^{modulus.bit_length() - 1} for {users} values "
-            f"up to {max_value} and "
-            f"their noise, above 2^{MAX_MODULUS.bit_length() - 1}; take fewer users or smaller "
-            f"values"
+            f"up to {max_value} and their noise, above 2^{MAX_MODULUS.bit_length() - 1}; take "
+            "fewer users or smaller values"
         )
     return modulus

@@ -232,7 +232,7 @@ def split_question(
         notes = (
             *notes,
             f"modulus = {modulus} was chosen: the least power of two with room for the sum and "
-            f"its noise",
+            "its noise",
         )
     if pieces is None:
         reach = min(scenario.max_distance or max_value, max_value)
@@ -241,7 +241,7 @@ def split_question(
         notes = (
             *notes,
             f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{security:.4g} "
-            f"of the sum alone",
+            "of the sum alone",
         )
     spec = checked(
         lambda: SplitMix(

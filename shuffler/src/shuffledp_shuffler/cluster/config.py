@@ -74,7 +74,7 @@ class EngineConfig(Section, frozen=True, kw_only=True):
             self.tls()
         except OSError as error:  # of which SSLError is one
             raise ConfigError(
-                f"engine.certificate, key and authority cannot be used "
+                "engine.certificate, key and authority cannot be used "
                 f"({error.strerror or error}): each must be a PEM "
                 "file, and the key the certificate's"
             ) from error

@@ -115,13 +115,12 @@ class Cluster:
             if "ersion mismatch" in str(error):
                 raise ClusterFault(
                     f"the Ray head at {config.address} is of another version than this node, "
-                    f"which has Ray "
-                    f"{ray.__version__}: install the same Ray and Python on all machines"
+                    f"which has Ray {ray.__version__}: install the same Ray and Python on all "
+                    "machines"
                 ) from error
             raise ClusterFault(
                 f"the Ray head at {config.address} does not let this node in: compare the token, "
-                f"and start Ray on this "
-                "machine, too (docs/operations.md, `Several machines`)"
+                "and start Ray on this machine, too (docs/operations.md, `Several machines`)"
             ) from error
         return self
 
@@ -170,8 +169,8 @@ class Cluster:
         except errors.RayError as error:
             raise ClusterFault(
                 f"the Ray cluster at {self._config.address} lost work for good "
-                f"({type(error).__name__}): see `ray "
-                "status` there; a machine that is short of memory needs less `[engine] task_memory`"
+                f"({type(error).__name__}): see `ray status` there; a machine that is short of "
+                "memory needs less `[engine] task_memory`"
             ) from error
 
 
@@ -285,8 +284,8 @@ class Mixing:
             if written + out != self._in or out.records != sum(map(len, left_out)):
                 raise ClusterFault(
                     f"the Ray cluster gave back {written.records} records, which are not those "
-                    f"{self._in.records} that "
-                    f"it was given less {out.records} repeated ones: nothing of it goes out"
+                    f"{self._in.records} that it was given less {out.records} repeated ones: "
+                    "nothing of it goes out"
                 )
             commit_part(self._target, file)
         return digest.hexdigest(), written
@@ -349,13 +348,11 @@ def _find_head_trouble(config: EngineConfig) -> str | None:
     except ssl.SSLError as error:
         return (
             f"what listens at {config.address} is not a Ray head with a certificate of `[engine] "
-            f"authority` for {host} "
-            f"({error.reason or error.strerror}): set RAY_USE_TLS=1 there, and compare the "
-            f"certificates"
+            f"authority` for {host} ({error.reason or error.strerror}): set RAY_USE_TLS=1 there, "
+            "and compare the certificates"
         )
     except OSError as error:
         return (
             f"no Ray head answers at {config.address} ({error.strerror or error}): start it, or "
-            f"correct "
-            "`[engine] address`"
+            "correct `[engine] address`"
         )

@@ -129,8 +129,7 @@ async def _receive(pipe: Connection) -> Message:
     except (EOFError, OSError) as error:
         raise ClusterFault(
             "the process that directs the Ray cluster died; Ray ends it when the head is gone, or "
-            "the Ray of this "
-            "machine: see `ray status`, and start them again"
+            "the Ray of this machine: see `ray status`, and start them again"
         ) from error
     if isinstance(message, FailureMessage):
         raise message.error

@@ -28,7 +28,7 @@ def open_block(
     if (here := version(DISTRIBUTION)) != release:
         raise NodeFault(
             f"a worker has shuffledp-shuffler {here}, its node {release}: install the same on all "
-            f"machines"
+            "machines"
         )
     summed, groups, buckets = split_block(job, block, packed.tobytes())
     return (summed, *groups, *buckets)

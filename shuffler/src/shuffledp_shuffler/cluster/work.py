@@ -78,8 +78,7 @@ class Job:
         if self.blocks * (self.buckets + self.groups) > _MOST_PARTS:
             raise NodeFault(
                 f"{self.records} records are {self.blocks * (self.buckets + self.groups)} parts, "
-                f"more than one process "
-                "can direct: raise `[engine] task_memory`"
+                "more than one process can direct: raise `[engine] task_memory`"
             )
 
     @property

@@ -77,8 +77,7 @@ def _accused(live: LiveRound, hop: Hop) -> int:
     if len(accused) > most:
         raise TooFewReportsError(
             f"{len(accused)} records do not open at position {hop.position}, more than the {most} "
-            f"that may be left "
-            "out: nothing is forwarded, and nobody is named"
+            "that may be left out: nothing is forwarded, and nobody is named"
         )
     if accused:
         write_atomic(file, packed(Accusation(_history_of(live), accused)))
@@ -92,7 +91,7 @@ def _release(live: LiveRound, hop: Hop, history: History) -> BatchHeader:
     if len(passed_on) > most:
         raise BadBatchError(
             f"the history would have {len(passed_on)} bytes, the next party takes {most}: not "
-            f"forwarded"
+            "forwarded"
         )
     batch = passed_on + b"".join(records)
     # The order first: a batch that is committed can then be answered for after every crash.

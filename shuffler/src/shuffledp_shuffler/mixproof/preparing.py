@@ -120,13 +120,12 @@ def _check_newest(entry: MixingKey, serial: int, digest: str) -> None:
     if entry.withdrawals < serial:
         raise BusyError(
             f"the entry node goes by list {entry.withdrawals} of withdrawn credentials, number "
-            f"{serial} is known here: "
-            "give all nodes the newest one, then open the round again"
+            f"{serial} is known here: give all nodes the newest one, then open the round again"
         )
     if entry.withdrawals == serial and entry.withdrawals_digest != digest:
         raise NodeFault(
             f"the entry node's list {serial} of withdrawn credentials is another one than the one "
-            f"here"
+            "here"
         )
 
 
@@ -141,8 +140,8 @@ def check_memory(terms: Terms, memory: int) -> None:
     if need > memory:
         raise PolicyRefusal(
             f"a verified round of up to {records:,} messages takes up to {need:,} bytes of "
-            f"memory, and this node may "
-            f"use {memory:,}: raise `[mixing] memory`, or plan for fewer reports"
+            f"memory, and this node may use {memory:,}: raise `[mixing] memory`, or plan for "
+            "fewer reports"
         )
 
 

@@ -57,8 +57,7 @@ class Settlement:
         except TimeoutError as error:
             raise UnansweredError(
                 f"no answer: {accused} records do not open here, and within {patience:g} s nobody "
-                f"brought a transcript "
-                "that leads all of them to users"
+                "brought a transcript that leads all of them to users"
             ) from error
         finally:
             self._show(0)

@@ -36,7 +36,7 @@ def init(
     typer.echo(f"  {sample_round(folder, devices)}")
     typer.echo(
         f"  shuffledp-client submit --config {folder}/device-1.toml --value 3        # and so on, "
-        f"each device"
+        "each device"
     )
 
 

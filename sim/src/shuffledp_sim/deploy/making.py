@@ -72,8 +72,8 @@ def sample_round(folder: Path, devices: int) -> str:
     """
     return (
         f"shuffledp round {folder}/keys --mechanism krr-histogram --max-value {MAX_VALUE} "
-        f"--epsilon {EPSILON:g} "
-        f"--delta {DELTA:g} --min-reports {devices} --max-reports {devices} --out {folder}/out"
+        f"--epsilon {EPSILON:g} --delta {DELTA:g} --min-reports {devices} --max-reports {devices} "
+        f"--out {folder}/out"
     )
 
 

@@ -116,6 +116,6 @@ async def drive(
     if not all(outcomes):  # a task group passes over tasks that were cancelled from inside
         raise RuntimeError(
             f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by "
-            f"nobody here"
+            "nobody here"
         )
     return Timeline(intended, started, finished, tuple(outcomes))

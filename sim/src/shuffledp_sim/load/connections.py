@@ -55,8 +55,8 @@ def allow_open_files(connections: int) -> None:
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise UsageError(
             f"{connections} connections need {needed} open files, this process may have {hard}; "
-            f"raise the hard limit "
-            "(ulimit -Hn, or LimitNOFILE of the service) or ask for fewer --connections"
+            "raise the hard limit (ulimit -Hn, or LimitNOFILE of the service) or ask for fewer "
+            "--connections"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

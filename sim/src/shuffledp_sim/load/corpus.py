@@ -116,18 +116,18 @@ class Corpus:
             if self.about.round_id != round_id:
                 raise UsageError(
                     f"{folder} was sealed for round {self.about.round_id}, not {round_id}; round "
-                    f"keys differ"
+                    "keys differ"
                 )
             if self.about.users < users:
                 raise UsageError(
                     f"{folder} holds {self.about.users} users; ask for at most that many with "
-                    f"--users"
+                    "--users"
                 )
             self._offsets = np.load(folder / _OFFSETS, mmap_mode="r", allow_pickle=False)
             if self._offsets.shape != (self.about.users + 1,):
                 raise UsageError(
                     f"{folder} is damaged: {_OFFSETS} is not for {self.about.users} users; seal "
-                    f"it anew"
+                    "it anew"
                 )
             self._file = os.open(
                 folder / _RECORDS, os.O_RDONLY

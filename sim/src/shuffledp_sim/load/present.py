@@ -58,7 +58,7 @@ def rows(report: LoadReport) -> list[tuple[str, str]]:
         (
             "submission",
             f"{report.mechanism}: {report.messages_per_user} messages, {report.envelope_bytes:,} "
-            f"bytes",
+            "bytes",
         ),
         ("sealing", f"before the arrivals, {report.suite}, {report.nodes} nodes"),
         ("memory of the entry node, collecting", _mebibytes(report.collecting_bytes)),
@@ -88,8 +88,7 @@ def _spread(spread: Spread | None) -> str:
         return "nothing to measure"
     return (
         f"p50 {spread.p50:,.1f}, p90 {spread.p90:,.1f}, p99 {spread.p99:,.1f}, p99.9 "
-        f"{spread.p99_9:,.1f}, "
-        f"max {spread.max:,.1f} ms"
+        f"{spread.p99_9:,.1f}, max {spread.max:,.1f} ms"
     )
 
 
@@ -135,15 +134,12 @@ def write_report(report: LoadReport, timeline: Timeline, file: Path) -> None:
     source = base64.b64encode(picture.getvalue()).decode()
     file.write_text(
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>Load on the entry "
-        "node</title><style>"
-        "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}"
-        "th{text-align:left;font-weight:600;padding:.2em 1.5em .2em "
+        "node</title><style>body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em "
+        "auto;padding:0 1em;color:#222}th{text-align:left;font-weight:600;padding:.2em 1.5em .2em "
         "0;vertical-align:top;white-space:nowrap}"
         "td{font-variant-numeric:tabular-nums}img{width:100%}</style></head><body><h1>Load on the "
-        "entry node</h1>"
-        f"<p>Round {report.round_id}</p><img alt='latency and throughput' "
-        f"src='data:image/png;base64,{source}'>"
-        f"<table>{body}</table></body></html>\n"
+        f"entry node</h1><p>Round {report.round_id}</p><img alt='latency and throughput' "
+        f"src='data:image/png;base64,{source}'><table>{body}</table></body></html>\n"
     )
 
 
@@ -158,8 +154,7 @@ def draw(report: LoadReport, timeline: Timeline) -> Figure:
     lost = _UNKNOWN if report.lost is None else f"{report.lost:,}"
     figure.suptitle(
         f"{report.offered:,} users, {report.connections:,} connections, {report.rate:,g} arrivals "
-        f"a second "
-        f"({report.mechanism}): {report.accepted:,} accepted, {lost} lost"
+        f"a second ({report.mechanism}): {report.accepted:,} accepted, {lost} lost"
     )
     return figure
 

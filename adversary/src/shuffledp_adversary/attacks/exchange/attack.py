@@ -111,12 +111,10 @@ _IDENTIFIED: Final = "identified, as a share of the victim's messages"
 
 _LESSON: Final = (
     "Whatever a node repeats, replays, marks, loses or exchanges is noticed; copied and marked "
-    "onions reach no board. "
-    "But an entry node that drops everybody else takes away the victim's crowd: receipts tell of "
-    "that only afterwards, "
-    "and of reports that the entry node makes up not at all. Such reports count as colluding "
-    "users. "
-    "Plain rounds accuse no one; with --mix verified a node also tries to frame a user."
+    "onions reach no board. But an entry node that drops everybody else takes away the victim's "
+    "crowd: receipts tell of that only afterwards, and of reports that the entry node makes up "
+    "not at all. Such reports count as colluding users. Plain rounds accuse no one; with --mix "
+    "verified a node also tries to frame a user."
 )
 
 

@@ -102,8 +102,7 @@ def counts(users: int, culprits: str) -> tuple[int, ...]:
     if not all(part in numbers for part in parts) or len(set(parts)) != len(parts):
         raise UsageError(
             f"--culprits takes different numbers from 1 to {most}, such as 1,10, where a round "
-            f"has {users} users, "
-            f"not {culprits!r}"
+            f"has {users} users, not {culprits!r}"
         )
     return tuple(numbers[part] for part in parts)
 

@@ -75,12 +75,10 @@ _GOAL: Final = "mixing: P1, P2 and P3"
 
 _LESSON: Final = (
     "In a verified round a node that repeats, marks, loses, exchanges or makes up messages is "
-    "named by the next party "
-    "before anything of the victim is shown, also where it takes away the victim's crowd. A user "
-    "whose message does "
-    "not open is named, and the others get their answer. A node that accuses a message that does "
-    "open, by a second "
-    "spelling of the share that opens it, is named itself, and no user is."
+    "named by the next party before anything of the victim is shown, also where it takes away the "
+    "victim's crowd. A user whose message does not open is named, and the others get their "
+    "answer. A node that accuses a message that does open, by a second spelling of the share that "
+    "opens it, is named itself, and no user is."
 )
 
 
