@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from shuffledp_experiments.athanasiou import ENTRIES
-from shuffledp_experiments.athanasiou.claims import exact_padding, right_by_largest, right_by_sum
+from shuffledp_experiments.athanasiou.claims import exact_padding
+from shuffledp_experiments.athanasiou.grid import SquareGrid, metres
 from shuffledp_experiments.athanasiou.guarantees import least_error
-from shuffledp_experiments.athanasiou.losses import TABLE_2, chi_square, rounding
+from shuffledp_experiments.athanasiou.laws import rounding
+from shuffledp_experiments.athanasiou.losses import TABLE_2
 from shuffledp_experiments.athanasiou.noise import log_g, outward
-from shuffledp_experiments.athanasiou.planar import TABLE_3, SquareGrid, metres
+from shuffledp_experiments.athanasiou.outliers import right_by_largest, right_by_sum
+from shuffledp_experiments.athanasiou.planar import TABLE_3
 from shuffledp_experiments.athanasiou.printed import (
     expected_random_bits,
     fewest_users,
@@ -25,6 +28,7 @@ from shuffledp_experiments.athanasiou.printed import (
     rational,
     rr_spec,
 )
+from shuffledp_experiments.athanasiou.samplers import chi_square
 from shuffledp_experiments.athanasiou.sentences import bit_variance, revealing_delta, tails
 from shuffledp_experiments.entry import Kind, Results, Verdict
 from shuffledp_experiments.registry import experiment

@@ -19,6 +19,14 @@ import shuffledp_core.mixproof
 
 PACKAGE = Path(shuffledp_core.mixproof.__file__).parent
 TESTS = Path(__file__).parent
+PARTS = (
+    "mixing_model",
+    "mixing_cheats",
+    "mixing_couriers",
+    "mixing_false_claims",
+    "mixing_spellings",
+)
+"""Modules of this folder that the attacks consist of."""
 
 
 @pytest.fixture
@@ -34,7 +42,13 @@ def without(
         if file == PACKAGE / f"{where}.py":
             text = without_check(text, old, new)
         text = text.replace("shuffledp_core.mixproof", name)
-        for module in ("mixing_model", "mixing_cheats", "mixing_couriers", "mixing_spellings"):
+        for module in (
+            "mixing_model",
+            "mixing_cheats",
+            "mixing_couriers",
+            "mixing_false_claims",
+            "mixing_spellings",
+        ):
             text = text.replace(f"from {module} import", f"from {name}.{module} import")
             text = text.replace(f"import {module} as", f"import {name}.{module} as")
         (tmp_path / name / file.name).write_text(text)

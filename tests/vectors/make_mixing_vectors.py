@@ -14,8 +14,8 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mixing_attacks
 import mixing_couriers
+import mixing_false_claims
 from mixing_cheats import spoiled_user
 from mixing_model import (
     ALPHABET,
@@ -73,9 +73,9 @@ def defects(world: World) -> list[dict[str, Any]]:
     root, proof = claim.root + claim.proof[:1], claim.proof[1:]
     claims: list[tuple[str, Claim]] = [
         ("signature of another claim", replace(claim, signature=other.signature)),
-        ("another credential", mixing_attacks.resigned(claim, 7)),
+        ("another credential", mixing_false_claims.resigned(claim, 7)),
         ("the same bytes, cut elsewhere", replace(claim, root=root, proof=proof)),
-        *((what, mixing_attacks.resigned(value, owner)) for what, value in own),
+        *((what, mixing_false_claims.resigned(value, owner)) for what, value in own),
     ]
     return [
         *(

@@ -14,7 +14,8 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import NAMES, calibrated_spec
-from shuffledp_experiments.athanasiou.losses import COLOUR, printed_spec
+from shuffledp_experiments.athanasiou.laws import printed_spec
+from shuffledp_experiments.athanasiou.losses import COLOUR
 from shuffledp_experiments.entry import (
     Experiment,
     Kind,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from scipy.stats import chi2
 
-from shuffledp_core.answering.estimation import estimate
-from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.sampling.randomisers import randomise
-from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
 from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated_spec, least_error
+from shuffledp_experiments.athanasiou.laws import (
+    CENTRAL,
+    HALF,
+    LOCAL,
+    printed_law,
+    printed_spec,
+    rounding,
+    spec_law,
+)
+from shuffledp_experiments.athanasiou.samplers import sampler_notes
 from shuffledp_experiments.entry import (
     Experiment,
     Kind,
@@ -29,16 +32,11 @@ from shuffledp_experiments.entry import (
     Verdict,
     judge,
 )
-from shuffledp_privacy.sums.errors import ErrorLaw, error_law, sgdl_error
+from shuffledp_privacy.sums.errors import ErrorLaw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-HALF: Final = printed.LARGEST // 2
-"""Mean of uniform integers 0..1000, which the error of additive noise does not depend on, and that
-of bits hardly.
-"""
 
 USERS: Final = (*range(2, 50), *range(50, 141, 15), *range(150, 301, 30))
 """n of figures 4 and 15 to 21."""
@@ -51,7 +49,6 @@ STANDARD_ERRORS: Final = 4.0
 reproduced.
 """
 
-LOCAL, CENTRAL = "Geo-Local", "Geo-Central"
 MECHANISMS: Final = (LOCAL, *NAMES, CENTRAL)
 COLOUR: Final = {name: drawing.CYCLE[i] for i, name in enumerate((LOCAL, *NAMES))} | {
     CENTRAL: "#333333"
@@ -68,49 +65,6 @@ TABLE_2: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
 """Table 2 as printed: mean absolute error by (n, ε), of Geo-Local, RR-, Geo- and SGDL-Shuffle; δ =
 1e-4.
 """
-
-
-def rounding(digits: str) -> float:
-    """Half a unit of the last printed digit."""
-    return 0.5 * 10.0 ** int(Decimal(digits).as_tuple().exponent)
-
-
-@cache
-def local_law(epsilon: float, users: int) -> ErrorLaw:
-    """Geo-Local: every user adds noise of ε, and the analyst adds up."""
-    return sgdl_error(float(users), epsilon)
-
-
-@cache
-def spec_law(spec: Mechanism, users: int, largest: int, share: float) -> ErrorLaw:
-    """Law of the error of the sum, the true sum being a share of the largest possible one."""
-    return error_law(spec, users, round(users * largest * share))
-
-
-@cache
-def printed_spec(
-    name: str, epsilon: float, delta: float, users: int, largest: int
-) -> Mechanism | None:
-    """A mechanism with the parameters that the paper's statements give for ε."""
-    make: Mapping[str, Callable[[float, float, int, int], Mechanism | None]] = {
-        "RR-Shuffle": printed.rr_spec,
-        "Geo-Shuffle": printed.geo_spec,
-        "SGDL-Shuffle": printed.sgdl_spec,
-    }
-    return make[name](epsilon, delta, users, largest)
-
-
-def printed_law(name: str, epsilon: float, delta: float, users: int) -> ErrorLaw | None:
-    """Law of the error as the paper runs a mechanism.
-
-    None where its statements have no plan for these users.
-    """
-    if name == LOCAL:
-        return local_law(epsilon, users)
-    if name == CENTRAL:
-        return sgdl_error(1.0, epsilon)
-    spec = printed_spec(name, epsilon, delta, users, printed.LARGEST)
-    return None if spec is None else spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,49 +248,6 @@ def guarantees(
     pairs = [guarantee(name, epsilon, delta, n) for name in NAMES for n in users]
     stated = [pair for pair in pairs if pair is not None]
     return [claim for claim, _ in stated], [row for _, rows in stated for row in rows]
-
-
-def agreement(spec: Mechanism, users: int, rounds: int, law: ErrorLaw) -> float:
-    """p-value of a chi-square test of the clients' samplers against the law of the sum's error.
-
-    All users hold half of the largest value, which the law must be for. Randomness is the operating
-    system's: another p in every run, below 1e-9 once in a billion.
-    """
-    value = (spec.domain - 1) // 2
-    integers = RandomIntegers()
-    reports = np.array(
-        [randomise(spec, value, integers) for _ in range(users * rounds)], dtype=np.int64
-    )
-    counts = spec.count(reports.reshape(rounds, users))
-    sums = np.array([estimate(spec, row, users).values[0] for row in counts.tolist()])
-    return chi_square(sums - users * value, law)
-
-
-def chi_square(errors: Any, law: ErrorLaw, cells: int = 10) -> float:
-    """p-value of errors against a law, in cells of about equal probability."""
-    reached = np.cumsum(law.mass)
-    cuts = np.unique(np.searchsorted(reached, np.arange(1, cells) / cells))
-    edges = (law.errors[cuts] + law.errors[np.minimum(cuts + 1, law.errors.size - 1)]) / 2
-    expected = np.diff(np.concatenate([[0.0], reached[cuts], [1.0]])) * len(errors)
-    counts = np.bincount(np.searchsorted(edges, errors), minlength=expected.size)
-    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), expected.size - 1))
-
-
-def sampler_notes(work: RunInputs, epsilon: float, delta: float) -> tuple[str, ...]:
-    """Notes on how the clients' samplers agree with the laws, if requested."""
-    if not work.exact_sampler:
-        return ()
-    notes, users, rounds = [], 20, work.runs or 200
-    for name in NAMES:
-        spec = calibrated_spec(name, epsilon, delta, users, 1)
-        if spec is not None:
-            law = spec_law(spec, users, printed.LARGEST, HALF / printed.LARGEST)
-            p = agreement(spec, users, rounds, law)
-            notes.append(
-                f"the clients' sampler of {name} against the law, {rounds} rounds of {users}: p = "
-                f"{p:.2g}" + ("" if p > 1e-9 else ", they DISAGREE")
-            )
-    return tuple(notes)
 
 
 def run_figure(work: RunInputs) -> Results:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,19 +19,18 @@ from numpy.typing import NDArray
 
 from shuffledp_experiments import drawing
 from shuffledp_experiments.athanasiou import printed
+from shuffledp_experiments.athanasiou.grid import SquareGrid, metres
 from shuffledp_experiments.athanasiou.guarantees import NAMES, bounds, calibrated_spec, least_error
-from shuffledp_experiments.athanasiou.losses import (
+from shuffledp_experiments.athanasiou.laws import (
     CENTRAL,
-    COLOUR,
     LOCAL,
-    STANDARD_ERRORS,
-    WHY,
     local_law,
     printed_spec,
     rounding,
     spec_law,
 )
-from shuffledp_experiments.data import load
+from shuffledp_experiments.athanasiou.losses import COLOUR, STANDARD_ERRORS, WHY
+from shuffledp_experiments.athanasiou.places import addresses, share_of_ones
 from shuffledp_experiments.entry import (
     Experiment,
     Kind,
@@ -51,17 +48,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-BOX: Final = ((30.091, 30.95534), (-98.27048, -97.3819))
-"""Latitudes and longitudes of the paper's rectangle (footnote 4)."""
-
-SUBURBS: Final = ((30.16737, 30.45908), (-97.877248, -97.627248))
-"""The rectangle whose addresses the "dispersed" data leave out (footnote 6)."""
-
-SIDE: Final = 100.0
-"""Metres of a square's side in a grid of 1000 x 1000, as the paper says."""
-
-CELLS: Final = 400
-"""Cells of each axis' law where a distance in the plane is averaged or its quartiles are taken."""
 
 TABLE_3: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
     (1000, 0.15): ("300", "120", "40", "2"),
@@ -75,116 +61,6 @@ TABLE_3: Final[Mapping[tuple[int, float], tuple[str, str, str, str]]] = {
 
 RELEASED_LOOSENESS: Final = 9 / 7
 """The released script takes the first λ whose ε is within 2ε/7 of the target."""
-
-
-@dataclass(frozen=True, slots=True)
-class SquareGrid:
-    """Split a guarantee of the plane into one for each axis.
-
-    Attributes:
-        squares: of one side of the grid, k.
-        radius: r in metres, within which ε holds.
-    """
-
-    squares: int
-    radius: float
-
-    @property
-    def side(self) -> float:
-        """Metres of a square's side: the same city in fewer squares has larger ones."""
-        return SIDE * 1000 / self.squares
-
-    def per_square(self, epsilon: float) -> float:
-        """ε of the plane for each square of distance."""
-        return epsilon * self.side / self.radius
-
-    def axis(self, epsilon: float) -> float:
-        """ε of each axis for each square, `epsilon_run` of the paper."""
-        return self.per_square(epsilon) / math.sqrt(2)
-
-
-def metres(
-    law: ErrorLaw, users: int, side: float, *, manhattan: bool
-) -> tuple[float, float, float]:
-    """Mean, lower and upper quartile of the distance between true and reported centroid.
-
-    Both axes by one law.
-
-    The Manhattan mean is exact. Others are of the law in `CELLS` cells, each at its mean: by
-    convexity a Euclidean mean is not above the true one, and less than a thousandth below it.
-    """
-    first, mass = _cells(law)
-    size = np.abs(first)
-    distance = (
-        size[:, None] + size[None, :] if manhattan else np.hypot(size[:, None], size[None, :])
-    )
-    weight = mass[:, None] * mass[None, :]
-    mean = 2 * law.mean_absolute() if manhattan else float((distance * weight).sum())
-    order = np.argsort(distance, axis=None)
-    reached = np.cumsum(weight.ravel()[order])
-    quartiles = distance.ravel()[order][
-        np.searchsorted(reached, [0.25 * reached[-1], 0.75 * reached[-1]])
-    ]
-    scale = side / users
-    return mean * scale, float(quartiles[0]) * scale, float(quartiles[1]) * scale
-
-
-def _cells(law: ErrorLaw) -> tuple[Floats, Floats]:
-    """The law of |error| in cells of equal probability at most, each at its mean.
-
-    Empty ones left out.
-    """
-    size = np.abs(law.errors)
-    order = np.argsort(size, kind="stable")
-    size, mass = size[order], law.mass[order]
-    # Half of the cells by probability, half by size, so that the tail is resolved, too.
-    by_mass = np.floor(np.cumsum(mass) * CELLS / 2)
-    by_size = np.floor(size / size[-1] * CELLS / 2)
-    starts = np.flatnonzero(np.diff(by_mass, prepend=-1) + np.diff(by_size, prepend=-1))
-    total = np.add.reduceat(mass, starts)
-    means = np.add.reduceat(mass * size, starts) / np.maximum(total, 1e-300)
-    return means[total > 0], total[total > 0]
-
-
-@cache
-def addresses(folder: Path | None, *, dispersed: bool = False) -> tuple[Floats, str]:
-    """(lat, lon) of the addresses, shape (rows, 2), and what to say of them.
-
-    Args:
-        folder: with the paper's file, which has the dispersed addresses only; None for a stand-in.
-        dispersed: whether the stand-in leaves out the rectangle that the paper's dispersed data
-            leave out.
-    """
-    if folder is None:
-        generator = np.random.default_rng(22)
-        centre = np.array([(low + high) / 2 for low, high in BOX])
-        spread = np.array([(high - low) / 8 for low, high in BOX])
-        points = centre + spread * generator.normal(size=(20_000, 2))
-        inside = _within(points, BOX)
-        if dispersed:
-            inside &= ~_within(points, SUBURBS)
-        return points[
-            inside
-        ], "stand-in: a Gaussian cloud for the addresses; give --data for those outside the centre"
-    return load(
-        folder, "austin"
-    ), "only the dispersed addresses are to be had; figures 5, 22 to 25 and 27 used all"
-
-
-def _within(
-    places: Floats, box: tuple[tuple[float, float], tuple[float, float]]
-) -> NDArray[np.bool_]:
-    inside = [(places[:, i] >= box[i][0]) & (places[:, i] <= box[i][1]) for i in (0, 1)]
-    return np.asarray(np.all(inside, axis=0))
-
-
-@cache
-def share_of_ones(folder: Path | None, *, dispersed: bool = False) -> float:
-    """Mean coordinate of the addresses over both axes, as a share of the grid."""
-    points, _ = addresses(folder, dispersed=dispersed)
-    parts = [(points[:, i] - BOX[i][0]) / (BOX[i][1] - BOX[i][0]) for i in (0, 1)]
-    # Squares are counted from the upper left.
-    return float(np.clip((1 - parts[0].mean() + parts[1].mean()) / 2, 0.01, 0.99))
 
 
 @cache

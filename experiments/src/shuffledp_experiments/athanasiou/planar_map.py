@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_experiments import drawing
-from shuffledp_experiments.athanasiou.planar import BOX, SUBURBS, addresses
+from shuffledp_experiments.athanasiou.places import BOX, SUBURBS, addresses
 from shuffledp_experiments.entry import (
     Experiment,
     Kind,
