@@ -1,6 +1,5 @@
-"""Koskela et al.
-
-2021 drawn again: verdicts, both sides of every number, and laws against a second computation.
+"""Koskela et al. 2021 drawn again: verdicts, both sides of every number, and laws against a second
+computation.
 """
 
 from __future__ import annotations

@@ -86,9 +86,8 @@ def test_tilted_shares_show_what_a_large_change_costs(
 def test_attained_reaches_the_truth_of_table_2(
     users: int, rate: str, padding: int, known: float
 ) -> None:
-    """Plans of Athanasiou et al.
-
-    2025, table 2, k = 1000: at least `known` is true, all others holding 500.
+    """Plans of Athanasiou et al. 2025, table 2, k = 1000: at least `known` is true, all others
+    holding 500.
     """
     spec = GeoShuffle(max_value=1000, epsilon_geo=Fraction(rate), padding=padding)
     found = epsilon_bounds(spec, Setting(users, users, Adjacency.METRIC), PAPER_DELTA)

@@ -78,9 +78,8 @@ def test_the_numeric_anchors_are_met(epsilon0: float, users: int, expected: floa
 
 
 def test_fewer_clones_than_of_2021_are_needed() -> None:
-    """The bracket that the authors of Feldman et al.
-
-    2021 print for their theorem starts at .16753856.
+    """The bracket that the authors of Feldman et al. 2021 print for their theorem starts at
+    .16753856.
     """
     assert epsilon_bounds(LocalRandomiser(4), Setting(10**5, 10**5), 1e-6).certified < 0.16753856
 

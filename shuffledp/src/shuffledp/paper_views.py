@@ -49,9 +49,9 @@ def adversaries(
     setting: Setting | None = None,
     epsilons: ArrayLike | None = None,
 ) -> View:
-    """δ(ε) against the weak and the strong adversary of Koskela et al.
+    """δ(ε) against the weak and the strong adversary of Koskela et al. 2021.
 
-    2021; both are upper bounds for every dataset.
+    Both are upper bounds for every dataset.
 
     The weak one knows which of the other users reported at random, the strong one knows it of every
     user (docs/accounting.md, K9). Columns: `epsilon`, `weak`, `strong`.

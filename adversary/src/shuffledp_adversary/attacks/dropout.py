@@ -1,6 +1,6 @@
-"""Dropout: users who leave after the plan was made (Athanasiou et al.
+"""Dropout: users who leave after the plan was made.
 
-2025, section 5: SGDL-Shuffle).
+Source: Athanasiou et al. 2025, section 5: SGDL-Shuffle.
 
 What the adversary knows: what leaves the last node, that is the shuffled sum, and all values but
 one.

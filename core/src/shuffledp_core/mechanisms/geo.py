@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
-    """Discrete Laplace noise per user, shifted, clamped and unary-coded (Athanasiou et al.
+    """Discrete Laplace noise per user, shifted, clamped and unary-coded.
 
-    2025, Algorithm 3).
+    Source: Athanasiou et al. 2025, Algorithm 3.
 
     N ~ discrete Laplace, P(N = j) = (1-φ)/(1+φ) φ^|j| with φ = exp(-epsilon_geo); the user sends
     clamp(x + N + c, 0, k + 2c) ones among k + 2c bits, c = padding.

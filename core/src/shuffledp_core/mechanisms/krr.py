@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"):
-    """k-ary randomised response, one message: a histogram over {0..k-1} (Biswas et al.
+    """k-ary randomised response, one message: a histogram over {0..k-1}.
 
-    2023; Koskela et al. 2021).
+    Source: Biswas et al. 2023; Koskela et al. 2021.
 
     With probability `blanket` (γ) the symbol is uniform over all k, otherwise the true one, so that
     p = 1 - γ + γ/k, q = γ/k and ε0 = ln(p/q).

@@ -1,6 +1,6 @@
-"""RR-Shuffle on the quantised unary code (Athanasiou et al.
+"""RR-Shuffle on the quantised unary code. docs/accounting.md, r and Q.
 
-2025, Algorithms 8 and 2). docs/accounting.md, r and Q.
+Source: Athanasiou et al. 2025, Algorithms 8 and 2.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
-    """A unary code of few bits, each randomised (Athanasiou et al.
+    """A unary code of few bits, each randomised.
 
-    2025, Algorithm 8 in the place of Algorithm 1).
+    Source: Athanasiou et al. 2025, Algorithm 8 in the place of Algorithm 1.
 
     A bit stands for Q = k/r units, k = max_value, r = `bits`: x = Q (q + s) with 0 <= s < 1 is
     rounded at random to q + 1 with probability s, else to q, and so many ones are sent among r bits

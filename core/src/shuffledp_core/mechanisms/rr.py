@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
-    """Bitwise randomised response on the unary code of length k = max_value (Athanasiou et al.
+    """Bitwise randomised response on the unary code of length k = max_value.
 
-    2025, Algorithm 2).
+    Source: Athanasiou et al. 2025, Algorithm 2.
 
     With probability `randomise` (p) a bit is replaced by a fair coin, so it is flipped with
     probability p/2.

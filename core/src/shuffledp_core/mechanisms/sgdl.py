@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
-    """Symmetric generalised discrete Laplace noise, a share per user (Athanasiou et al.
+    """Symmetric generalised discrete Laplace noise, a share per user.
 
-    2025, Algorithm 4).
+    Source: Athanasiou et al. 2025, Algorithm 4.
 
     N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares`
     honest users together add exactly one discrete Laplace noise. Shift, clamp and code as in

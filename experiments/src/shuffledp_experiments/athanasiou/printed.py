@@ -1,7 +1,6 @@
-"""Formulas of Athanasiou et al.
+"""Formulas that Athanasiou et al. 2025 print, and those of the scripts released with the paper.
 
-2025 print, and what the scripts released with it do instead: to compare, never a guarantee.
-
+They are for comparison and never a guarantee.
 Every function names the statement it evaluates. "Released" ones follow what those scripts compute,
 in code of our own.
 """

@@ -123,9 +123,9 @@ def traffic(users: int, largest: int, epsilon: float) -> dict[str, tuple[int, in
 
 
 def pieces(users: int, largest: int, epsilon: float) -> tuple[int, int]:
-    """Messages of a split-mix user as certified, and by the formula of Balle et al.
+    """Messages of a split-mix user as certified, and by the formula of Balle et al. 2020.
 
-    2020 for as much security.
+    Both for the same security.
     """
     spec = cast("SplitMix", calibrated_spec("split-mix", users, largest, epsilon))
     security = mixing_security(epsilon, DELTA, 1)

@@ -15,17 +15,17 @@ Formula = Callable[[Group, float], float]
 
 
 def erlingsson_form(group: Group, epsilon: float) -> float:
-    """δ of ε = 12 ε0 √(ln(1/δ)/n), Erlingsson et al.
+    """δ of ε = 12 ε0 √(ln(1/δ)/n): Erlingsson et al. 2019, Theorem 7.
 
-    2019, Theorem 7, outside its range: no bound here.
+    Outside of its range, and so no bound here.
     """
     return math.exp(-group.users * (epsilon / (12 * group.epsilon0)) ** 2)
 
 
 def balle_form(group: Group, epsilon: float) -> float:
-    """δ of ε = ε0 e^ε0 √(ln(1/δ)/n): the order of growth in Balle et al.
+    """δ of ε = ε0 e^ε0 √(ln(1/δ)/n), the order of growth in Balle et al. 2019 for ε0 <= 1.
 
-    2019 for ε0 <= 1, with constant 1.
+    The constant is 1.
     """
     return math.exp(-group.users * (epsilon / (group.epsilon0 * math.exp(group.epsilon0))) ** 2)
 
@@ -36,9 +36,9 @@ def balle_form_above_1(group: Group, epsilon: float) -> float:
 
 
 def feldman_form_base_2(group: Group, epsilon: float) -> float:
-    """δ of ε = (1 - e^-ε0) √(e^ε0 log2(1/δ)/n): the order in Feldman et al.
+    """δ of ε = (1 - e^-ε0) √(e^ε0 log2(1/δ)/n), the order of growth in Feldman et al. 2021.
 
-    2021, constant 1, a logarithm to base 2.
+    The constant is 1 and the logarithm to base 2.
     """
     return math.exp2(
         -group.users * (epsilon / -math.expm1(-group.epsilon0)) ** 2 * math.exp(-group.epsilon0)

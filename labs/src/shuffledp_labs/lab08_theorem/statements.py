@@ -21,10 +21,7 @@ ZERO = Fraction(0)
 
 
 def printed_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """Theorem 1 of Biswas et al.
-
-    2023 as printed, at the most favourable number of others that hold x0.
-    """
+    """Theorem 1 of Biswas et al. 2023 as printed, at the most favourable number of holders of x0."""
     return max(printed_at(at_x0, users, symbols, p, growth) for at_x0 in range(users))
 
 
@@ -60,9 +57,9 @@ def lowered_in_one_cell(cell: Cell, part: Fraction) -> Statement:
 
 
 def blanket(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """The privacy blanket of Balle et al.
+    """The privacy blanket of Balle et al. 2019 with its exact law.
 
-    2019 with its exact law: each other user sends noise with probability kq.
+    Each other user sends noise with probability kq.
     """
     share = symbols * (1 - p) / (symbols - 1)
     noisy = (

@@ -123,9 +123,9 @@ def _convolve(left: Floats, right: Floats) -> Floats:
 
 
 def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float | None:
-    """ε of k-RR by Balle et al. 2019, Theorem 3.1 (Koskela et al.
+    """ε of k-RR by Balle et al. 2019, Theorem 3.1; None outside its range, ε > 1.
 
-    2021, section 4); None outside its range, ε > 1.
+    Source: Koskela et al. 2021, section 4.
 
     γ >= max(14 k ln(2/δ) / ((n-1) ε²), 27 k / ((n-1) ε)) gives (ε, δ) for ε <= 1. A true bound,
     very loose.
@@ -140,9 +140,9 @@ def balle_2019(symbols: int, blanket: float, users: int, delta: float) -> float 
 
 
 def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the weak adversary of Koskela et al.
+    """δ(ε) against the weak adversary of Koskela et al. 2021, who knows the others' flags.
 
-    2021, who knows the others' flags: the blanket (K1, K9).
+    It is the blanket's (K1, K9).
 
     Never below the truth: a certificate. ε >= 0 nats, honest 1..1e9.
     """
@@ -150,9 +150,9 @@ def weak_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> flo
 
 
 def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> float:
-    """δ(ε) against the strong adversary of Koskela et al.
+    """δ(ε) against the strong adversary of Koskela et al. 2021, who knows this user's flag, too.
 
-    2021, who knows this user's flag too (K9). Sound, loose.
+    Sound but loose (K9).
 
     Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) E[(a - e^ε b)_+] / (h
     q).

@@ -132,9 +132,9 @@ _BASIS = (
 
 
 def erlingsson_2019(epsilon0: float, users: int, delta: float) -> float | None:
-    """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al.
+    """Published ε = 12 ε0 √(ln(1/δ)/n) of Erlingsson et al. 2019, Theorem 7.
 
-    2019, Theorem 7; never below the truth where valid.
+    Never below the truth where valid.
 
     None outside its range: n >= 1000, 0 < ε0 < 1/2, 0 < δ < 1/100.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,14 @@ from shuffledp_privacy.calibration.target import (
     composed_epsilon,
     excess_of_delta,
 )
-from shuffledp_privacy.mechanisms.padded import PaddedAnalysis
+from shuffledp_privacy.mechanisms.padded import PaddedAnalysis, attained_delta, attained_epsilon
 from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import rounded_ratio, sum_noise
 from shuffledp_privacy.rounds.loss_distribution import Repeated, compose_curves
 from shuffledp_privacy.rounds.shifts import Farthest
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
+from shuffledp_privacy.sums.attained_tilted import Compared, Reports, two_datasets
 from shuffledp_privacy.sums.common import (
     check_epsilon,
     distances,
@@ -84,40 +84,24 @@ class GeoAnalysis(PaddedAnalysis):
         """δ of one round, from both sides."""
         check_epsilon(epsilon)
         item = noisy_sum(self.spec, setting)
-        exact, clamped = (
-            _exact(self.spec, setting.honest, item.d_max),
-            any_clamped(self.spec, setting),
-        )
-        low = max(
-            attained.attained_delta(
-                exact, item.noise, clamped, d, epsilon * (d if item.metric else 1)
-            )
-            for d in item.tried()
-        )
-        total = epsilon * (item.d_max if item.metric else 1)
-        pairs = _compared(self.spec, setting.honest, item.d_max) if total > FROM else ()
-        low = max(low, *(pair.delta(total) for pair in pairs), 0.0)
+        exact = _exact(self.spec, setting.honest, item.d_max)
+        clamped = any_clamped(self.spec, setting)
+        compare = partial(_compared, self.spec, setting.honest)
+        low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        exact, clamped = (
-            _exact(self.spec, setting.honest, item.d_max),
-            any_clamped(self.spec, setting),
-        )
         certified, low = item.epsilon(delta), 0.0
         if delta > 0.0:
-            steps = item.tried()
-            totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
-            low = max(
-                total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True)
-            )
+            exact = _exact(self.spec, setting.honest, item.d_max)
+            clamped = any_clamped(self.spec, setting)
+            compare = partial(_compared, self.spec, setting.honest)
             units = item.d_max if item.metric else 1
             near = min(certified * units, item.local(item.d_max))
-            pairs = _compared(self.spec, setting.honest, item.d_max) if near > FROM else ()
-            low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
+            low = attained_epsilon(item, exact, clamped, compare, delta, near)
         published = (
             published_epsilon(self.spec.epsilon_geo, setting.users, delta)
             if item.metric and delta > 0

@@ -1,8 +1,9 @@
-"""The analyses of geo- and sgdl-shuffle have their likelihood and a quick estimate in common."""
+"""Code that the analyses of geo-shuffle and sgdl-shuffle share: attained bounds, likelihood."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,9 @@ from shuffledp_privacy.calibration.target import (
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.table import NoiseTable
 from shuffledp_privacy.rounds.subsampling import Curve
+from shuffledp_privacy.sums import attained
+from shuffledp_privacy.sums.attained_tilted import FROM, Compared
+from shuffledp_privacy.sums.common import NoisySum
 from shuffledp_privacy.sums.sgdl import share_law
 
 
@@ -80,6 +84,51 @@ class PaddedAnalysis(Analysis):
         table[answers == 0] = law.at_least(shifted).low
         table[answers == last] = law.at_least(last - shifted).low
         return table
+
+
+def attained_delta(
+    item: NoisySum,
+    exact: attained.ClampedSum | None,
+    clamped: float,
+    compare: Callable[[int], Sequence[Compared]],
+    epsilon: float,
+) -> float:
+    """Lower bound of δ at `epsilon` (per unit under metric adjacency): the best dataset tried.
+
+    Args:
+        item: the round.
+        exact: the exact law of the clamped sum; None where it is too wide (S9).
+        clamped: δ1, the probability that some honest noise is clamped, rounded up.
+        compare: tilted laws of a change by a distance, which resolve δ at large totals.
+        epsilon: nats, at least 0.
+    """
+    low = max(
+        attained.attained_delta(exact, item.noise, clamped, d, epsilon * (d if item.metric else 1))
+        for d in item.tried()
+    )
+    total = epsilon * (item.d_max if item.metric else 1)
+    pairs = compare(item.d_max) if total > FROM else ()
+    return max(low, *(pair.delta(total) for pair in pairs), 0.0)
+
+
+def attained_epsilon(
+    item: NoisySum,
+    exact: attained.ClampedSum | None,
+    clamped: float,
+    compare: Callable[[int], Sequence[Compared]],
+    delta: float,
+    near: float,
+) -> float:
+    """Lower bound of ε at `delta` > 0, per unit under metric adjacency; see `attained_delta`.
+
+    `near` is an upper bound of the total ε: tilted laws are compared where it is large.
+    """
+    steps = item.tried()
+    totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
+    low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
+    units = item.d_max if item.metric else 1
+    pairs = compare(item.d_max) if near > FROM else ()
+    return max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
 
 
 def _probes(target: Target) -> list[int]:

@@ -1,6 +1,6 @@
-"""Bounds for sgdl-shuffle (Athanasiou et al.
+"""Bounds for sgdl-shuffle: every user adds a share of one discrete Laplace noise.
 
-2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
+Source: Athanasiou et al. 2025, Algorithm 4.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, also where too few honest users are
 left, plus clamping (docs/accounting.md, Propositions S1-S9). Published: Theorem 5.1 claims ε =
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -32,14 +32,14 @@ from shuffledp_privacy.calibration.proposal import NoiseShares, least_padding, t
 from shuffledp_privacy.calibration.target import (
     Target,
 )
-from shuffledp_privacy.mechanisms.padded import PaddedAnalysis
+from shuffledp_privacy.mechanisms.padded import PaddedAnalysis, attained_delta, attained_epsilon
 from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.table import build_table
 from shuffledp_privacy.rounds.shifts import Farthest
 from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
 from shuffledp_privacy.sums import attained
-from shuffledp_privacy.sums.attained_tilted import FROM, Compared, Reports, two_datasets
+from shuffledp_privacy.sums.attained_tilted import Compared, Reports, two_datasets
 from shuffledp_privacy.sums.clamping import sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
@@ -75,19 +75,10 @@ class SGDLAnalysis(PaddedAnalysis):
         """δ of one round, from both sides."""
         check_epsilon(epsilon)
         item = noisy_sum(self.spec, setting)
-        exact, clamped = (
-            _exact(self.spec, setting.honest, item.d_max),
-            any_clamped(self.spec, setting),
-        )
-        low = max(
-            attained.attained_delta(
-                exact, item.noise, clamped, d, epsilon * (d if item.metric else 1)
-            )
-            for d in item.tried()
-        )
-        total = epsilon * (item.d_max if item.metric else 1)
-        pairs = _compared(self.spec, setting.honest, item.d_max) if total > FROM else ()
-        low = max(low, *(pair.delta(total) for pair in pairs), 0.0)
+        exact = _exact(self.spec, setting.honest, item.d_max)
+        clamped = any_clamped(self.spec, setting)
+        compare = partial(_compared, self.spec, setting.honest)
+        low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(
             _certified_delta(self.spec, setting, item, epsilon),
             downward(low),
@@ -99,22 +90,13 @@ class SGDLAnalysis(PaddedAnalysis):
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        exact, clamped = (
-            _exact(self.spec, setting.honest, item.d_max),
-            any_clamped(self.spec, setting),
-        )
         certified, low = _certified_epsilon(self.spec, setting, item, delta), 0.0
         if delta > 0.0:
-            steps = item.tried()
-            totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
-            low = max(
-                total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True)
-            )
-            units = item.d_max if item.metric else 1
-            pairs = (
-                _compared(self.spec, setting.honest, item.d_max) if certified * units > FROM else ()
-            )
-            low = max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
+            exact = _exact(self.spec, setting.honest, item.d_max)
+            clamped = any_clamped(self.spec, setting)
+            compare = partial(_compared, self.spec, setting.honest)
+            near = certified * (item.d_max if item.metric else 1)
+            low = attained_epsilon(item, exact, clamped, compare, delta, near)
         published = float(self.spec.noise_epsilon) * (1 if item.metric else item.d_max)
         return Bounds(certified, downward(low), published, _basis(self.spec, setting), _FORMULA)
 

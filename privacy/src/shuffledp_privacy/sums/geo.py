@@ -1,6 +1,6 @@
-"""Bounds for geo-shuffle (Athanasiou et al.
+"""Bounds for geo-shuffle: every user's discrete Laplace noise, clamped, unary.
 
-2025, Algorithm 3): every user's discrete Laplace noise, clamped, unary.
+Source: Athanasiou et al. 2025, Algorithm 3.
 
 Certified: the exact law SGDL(h, φ) of the honest noise, plus clamping (docs/accounting.md,
 Propositions S1-S8). Published: Theorem 4.1 at d = 1, as printed, which is its best case and no
@@ -51,9 +51,9 @@ def any_clamped(spec: GeoShuffle, setting: Setting) -> float:
 
 
 def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
-    """Padding c as printed in Algorithm 3 of Athanasiou et al.
+    """Padding c as printed in Algorithm 3 of Athanasiou et al. 2025.
 
-    2025; sound for δ1 <= δ/2 (its Proposition 2).
+    Sound for δ1 <= δ/2 (its Proposition 2).
     """
     rate = float(epsilon_geo)
     share = -math.expm1(math.log1p(-delta / 2) / users)
@@ -63,9 +63,9 @@ def published_padding(epsilon_geo: Fraction, users: int, delta: float) -> int:
 def published_epsilon(
     epsilon_geo: Fraction, users: int, delta: float, steepness: float = 2.0
 ) -> float | None:
-    """ε of Theorem 4.1 of Athanasiou et al.
+    """ε of Theorem 4.1 of Athanasiou et al. 2025 as evaluated there, at d = 1.
 
-    2025 as evaluated there, at d = 1; NO guarantee (docs/accounting.md, S12).
+    NO guarantee (docs/accounting.md, S12).
 
     ln P(r)/P(r + 1) at r = ceil(α), α the Chernoff quantile with t = 2 ε_geo/sqrt(n); None where
     the formula has no value: t >= ε_geo, that is n <= 4, or none in double precision. `steepness`

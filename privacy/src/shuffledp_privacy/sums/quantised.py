@@ -1,6 +1,6 @@
-"""Unary codes in steps of Q (Athanasiou et al.
+"""Unary codes in steps of Q: what rounding at random to a step does to privacy.
 
-2025, Algorithm 8): what rounding at random to a step does to privacy.
+Source: Athanasiou et al. 2025, Algorithm 8.
 
 x = Q (q + s) is rounded to q + 1 with probability s, to q otherwise, and the result is made
 private. A change of x by d = Q (a + b), 0 <= b < 1, is then one by a + 1 steps with probability b,

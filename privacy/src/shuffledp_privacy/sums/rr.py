@@ -1,6 +1,6 @@
-"""Bounds for rr-shuffle (Athanasiou et al.
+"""Bounds for rr-shuffle: each bit of each unary code is randomised by itself.
 
-2025, Algorithm 2): each bit of each unary code is randomised by itself.
+Source: Athanasiou et al. 2025, Algorithm 2.
 
 With the other bits known to hold j ones, the two neighbours differ by d bits that are 0 or 1, and
 the sum of all bits has an exact divergence; the certificate takes the worst j and the worst d
@@ -291,9 +291,9 @@ def pure_randomise(epsilon: float) -> float:
 
 
 def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None:
-    """ε of Theorem 3.1 of Athanasiou et al.
+    """ε of Theorem 3.1 of Athanasiou et al. 2025 where nk >= λ >= 14 ln(4/δ), λ = pnk.
 
-    2025 where nk >= λ >= 14 ln(4/δ), λ = pnk; None elsewhere (S11).
+    None elsewhere (S11).
     """
     expected = float(spec.randomise) * users * spec.max_value
     if expected < 14 * math.log(4 / delta):

@@ -1,6 +1,6 @@
-"""Bounds for sgdl-shuffle (Athanasiou et al.
+"""Bounds for sgdl-shuffle: every user adds a share of one discrete Laplace noise.
 
-2025, Algorithm 4): every user adds a share of one discrete Laplace noise.
+Source: Athanasiou et al. 2025, Algorithm 4.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, also where too few honest users are
 left, plus clamping (docs/accounting.md, Propositions S1-S9). Published: Theorem 5.1 claims ε =
@@ -109,9 +109,9 @@ def any_clamped(spec: SGDLShuffle, setting: Setting) -> float:
 
 
 def published_padding(noise_epsilon: Fraction, users: int, delta: float) -> int:
-    """Padding c as printed in Lemma C.1 of Athanasiou et al.
+    """Padding c as printed in Lemma C.1 of Athanasiou et al. 2025.
 
-    2025; too small (docs/accounting.md, S13), to compare.
+    Too small (docs/accounting.md, S13), to compare.
     """
     w = 2 * users * math.log(-math.expm1(math.log1p(-delta) / users) / 2)
     u = 1 + (math.sqrt(w * (w - 4)) - w) / 2

@@ -1,6 +1,6 @@
-"""Bounds for split-mix (Balle et al.
+"""Bounds for split-mix: a sum with one discrete Laplace noise that nothing clamps, seen alone.
 
-2020): a sum with one discrete Laplace noise that nothing clamps, seen alone.
+Source: Balle et al. 2020.
 
 Certified: the exact law SGDL(h/shares, φ) of the honest noise, as for sgdl-shuffle, and, where
 clamping has its cost there, the distance τ of the shuffled pieces from uniform ones of the same sum
