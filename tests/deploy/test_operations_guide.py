@@ -68,6 +68,18 @@ def test_the_guide_explains_no_alert_that_does_not_exist() -> None:
     }
 
 
+def test_every_log_line_of_the_guide_is_written_by_a_party_that_it_names() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| (node|analyst|both) \|", GUIDE, flags=re.MULTILINE)
+    assert len(rows) >= 10
+    for line, party in rows:
+        folders = {"node": ["shuffler"], "analyst": ["analyst"], "both": ["shuffler", "analyst"]}
+        for folder in folders[party]:
+            # Code that all services share writes some of the lines.
+            sources = [*(REPOSITORY / folder / "src").rglob("*.py")]
+            sources += (REPOSITORY / "core" / "src").rglob("*.py")
+            assert any(f'"{line}"' in file.read_text() for file in sources), (line, folder)
+
+
 def test_there_are_rows_to_check() -> None:
     assert len(rows()) >= 5
 

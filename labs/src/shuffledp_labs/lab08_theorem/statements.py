@@ -21,7 +21,7 @@ ZERO = Fraction(0)
 
 
 def printed_theorem(users: int, symbols: int, p: Fraction, growth: Fraction) -> Fraction:
-    """Theorem 1 of Biswas et al. 2023 as printed, at the most favourable number of holders of x0."""
+    """Theorem 1 of Biswas et al. 2023 as printed, for the most favourable number of x0 holders."""
     return max(printed_at(at_x0, users, symbols, p, growth) for at_x0 in range(users))
 
 
