@@ -22,6 +22,7 @@ import httpx
 import msgspec
 import pytest
 from commands import Shell
+from matplotlib.figure import Figure
 from rounds_for_tests import small_round
 
 from shuffledp_core.documents.models import Result
@@ -33,7 +34,8 @@ from shuffledp_ops.console.web import Pages, application
 from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.operate import save, trusted_files
 from shuffledp_ops.rounds.page import page
-from shuffledp_ops.rounds.report import RoundReport
+from shuffledp_ops.rounds.picture import draw_report
+from shuffledp_ops.rounds.report import RoundReport, show
 from shuffledp_ops.rounds.saving import LATEST, point_latest
 from shuffledp_sim.system.processes import LocalSystem
 
@@ -227,6 +229,22 @@ def test_what_does_not_hold_is_not_promised(reports: dict[str, RoundReport]) -> 
     assert "no guarantee remains" in text
     assert "All nodes of this round declared themselves corrupt" in text
     assert "times as likely" not in text
+
+
+def test_the_picture_states_the_guarantee_that_holds(
+    reports: dict[str, RoundReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+    monkeypatch.setattr(Figure, "suptitle", lambda _, title, **__: titles.append(title))
+    before = reports["histogram"]
+    epsilon = msgspec.structs.replace(before.final.epsilon, certified=0.125)
+    honest = replace(before, final=msgspec.structs.replace(before.final, epsilon=epsilon))
+    for report in (honest, replace(honest, corrupt=tuple(range(1, honest.final.nodes + 1)))):
+        draw_report(report, tmp_path / "plot.png")
+    certified = "ε = 0.125"
+    remaining = f"all nodes corrupt, ε = {show(honest.final.corrupted.epsilon)}"
+    assert (certified in titles[0], remaining in titles[0]) == (True, False)
+    assert (certified in titles[1], remaining in titles[1]) == (False, True)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 1.0, 2.302, 5.0, 13.0, 20.0, 300.0])

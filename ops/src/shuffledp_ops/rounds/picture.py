@@ -25,10 +25,14 @@ def draw_report(report: RoundReport, file: Path) -> None:
         draw_seconds(seconds, figure.axes[1])
     final = report.final
     unit = " per unit" if final.adjacency == "metric" else ""
+    guarantee = f"ε = {show(report.epsilon_here)}{unit}, δ = {report.delta_here:g}"
+    if report.all_corrupt:
+        guarantee = f"all nodes corrupt, {guarantee}"
+    else:
+        guarantee += f"  (all nodes corrupt: ε = {show(final.corrupted.epsilon)}{unit})"
     figure.suptitle(
         f"{final.mechanism.kind}, {report.accepted:,} users, {report.messages:,} messages: "
-        f"ε = {show(final.epsilon.certified)}{unit}, δ = {final.delta:g}  "
-        f"(all nodes corrupt: ε = {show(final.corrupted.epsilon)}{unit})",
+        f"{guarantee}",
         fontsize=11,
     )
     figure.savefig(file)
