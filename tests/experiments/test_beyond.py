@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from shuffledp.vectorised import randomise_all
+from shuffledp_core.answering.estimates import Present
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
 from shuffledp_experiments.beyond import ENTRIES
 from shuffledp_experiments.beyond.common import DELTA, both_sides, standard
@@ -179,7 +180,8 @@ def deviation_of_a_count(spec: Mechanism, holders: int, rounds: int) -> float:
         np.bincount(randomise_all(spec, values, generator), minlength=spec.alphabet)
         for _ in range(rounds)
     ]
-    return float(np.std([spec.estimate(row, Fraction(10_000)).values[5] for row in counts]))
+    present = Present(Fraction(10_000))
+    return float(np.std([spec.estimate(row, present).values[5] for row in counts]))
 
 
 def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from shuffledp_core.answering.estimates import Present
 from shuffledp_core.mechanisms import GeoShuffle, SGDLShuffle
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import (
@@ -436,7 +437,7 @@ def test_an_interval_reaches_over_the_bias_of_clamping() -> None:
         for ones, mass in enumerate(total):
             if mass > 1e-12:
                 answer = spec.estimate(
-                    [users * spec.messages_per_user - ones, ones], Fraction(users)
+                    [users * spec.messages_per_user - ones, ones], Present(Fraction(users))
                 )
                 covered += float(mass) * (answer.lows[0] - 1e-9 <= truth <= answer.highs[0] + 1e-9)
         assert covered >= 0.95

@@ -54,6 +54,7 @@ from shuffledp_adversary.attacks.measuring import share_finding
 from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE
 from shuffledp_adversary.tracing.trace import CapturedRound, TraceResult, load_captured, trace_round
 from shuffledp_core.answering.decoding import decode
+from shuffledp_core.answering.estimates import Present
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import OutputError, UsageError
 from shuffledp_core.mechanisms import RRShuffle, SplitMix
@@ -210,7 +211,7 @@ async def _judge(
     ).counts
 
     def estimate(seen: Sequence[int]) -> float:
-        return spec.estimate(seen, Fraction(users)).values[0]
+        return spec.estimate(seen, Present(Fraction(users))).values[0]
 
     return SpoiledRound(
         mechanism=spec.kind,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -26,8 +26,18 @@ COVERAGE: Final = 0.95
 """Of every interval; a histogram's intervals hold for each symbol by itself, not for all at once.
 """
 
-Present: TypeAlias = Fraction
-"""n: reports that count, a lost message being the m-th part of one. At least one message counts."""
+
+class Present(NamedTuple):
+    """The messages that count, by their origin.
+
+    Attributes:
+        reports: n, users' reports; a lost message is the m-th part of one. At least one message of
+            a user counts.
+        nodes: nodes that added their dummies (`Spec.dummies_per_node`), all of which count.
+    """
+
+    reports: Fraction
+    nodes: int = 0
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -47,7 +57,7 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     mean_standard_error: float | None = None
 
 
-def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Estimate:
+def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> Estimate:
     """A histogram by matrix inversion: (c_s - n q) / (p - q), unbiased for every symbol.
 
     For every mechanism whose report names its user's symbol with probability p, and any other with
@@ -80,7 +90,7 @@ def histogram_of(counts: Counts, users: Present, p: Fraction, q: Fraction) -> Es
     )
 
 
-def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Estimate:
+def sum_of_bits(ones: int, users: Fraction, max_value: int, flip: Fraction) -> Estimate:
     """A sum from unary bits, each flipped with probability `flip`: (ones - n k f) / (1 - 2 f).
 
     With f = p/2 it is Algorithm 2 of Athanasiou et al. 2025, with its λ = p n k. Every bit is
@@ -104,7 +114,7 @@ def sum_of_bits(ones: int, users: Present, max_value: int, flip: Fraction) -> Es
 
 
 def sum_of_quantised_bits(
-    ones: int, users: Present, max_value: int, bits: int, flip: Fraction, rounding: Fraction
+    ones: int, users: Fraction, max_value: int, bits: int, flip: Fraction, rounding: Fraction
 ) -> Estimate:
     """A sum from unary codes in steps of Q = k/r, each bit flipped with probability f: Q (ones - n
     r f)/(1 - 2 f).
@@ -137,7 +147,7 @@ def sum_of_quantised_bits(
 
 
 def sum_of_one_bit_reports(
-    ones: int, users: Present, max_value: int, randomise: Fraction
+    ones: int, users: Fraction, max_value: int, randomise: Fraction
 ) -> Estimate:
     """A sum from one bit a user, 1 with probability p/2 + (1 - p) x/k: k (ones - n p/2)/(1 - p).
 
@@ -163,7 +173,12 @@ def sum_of_one_bit_reports(
 
 
 def sum_with_noise(
-    total: Fraction, users: Present, max_value: int, shape: float, epsilon: float, bias: float = 0.0
+    total: Fraction,
+    users: Fraction,
+    max_value: int,
+    shape: float,
+    epsilon: float,
+    bias: float = 0.0,
 ) -> Estimate:
     """A sum to which noise of the law `noise` was added: A - B with A, B ~ NB(shape, 1 -
     exp(-epsilon)).
@@ -184,7 +199,7 @@ def sum_with_noise(
 
 
 def _sum(
-    value: float, error: float, ends: tuple[float, float], users: Present, max_value: int
+    value: float, error: float, ends: tuple[float, float], users: Fraction, max_value: int
 ) -> Estimate:
     largest, n = float(users * max_value), float(users)
     return Estimate(

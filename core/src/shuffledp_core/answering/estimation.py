@@ -18,7 +18,8 @@ count / messages per user, not always whole. A report that is lost whole then ne
 lost d of its m messages, whichever, counts for the share 1 - d/m of its value on average over
 which; what a user can do to a sum by spoiling some of its own messages, it could do by sending
 others, for its share of a sum stays within -c .. k + c. A mechanism whose answer needs every
-message (`Spec.bears_losses`) has none after a loss, however small.
+message (`Spec.bears_losses`) has none after a loss, however small. Lost messages are those of
+users: a round of which a node's dummy is missing has no answer.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def estimate(
     users: int,
     lost: int = 0,
     estimator: Estimator = Estimator.INVERTED,
+    nodes: int = 0,
 ) -> Estimate:
     """The debiased answer to a round: a histogram or sum over the reports that count, and a mean of
     them.
@@ -76,6 +78,7 @@ def estimate(
         lost: messages of theirs that do not count.
         estimator: of a histogram; what is signed is inverted. Whichever it is, standard errors and
             intervals are those of the inverted counts, about which alone they speak.
+        nodes: number of nodes that added their dummies, all of which count.
 
     Raises:
         CountMismatchError: the counts are not those of so many users, or nothing is left to count.
@@ -99,17 +102,20 @@ def estimate(
     total = spec.messages_of(counts)
     # After the shuffle nobody can tell which report is short or long: a wrong count would silently
     # bias the rest.
-    if users < 1 or total < 1 or total != users * spec.messages_per_user - lost:
+    dummies = nodes * spec.dummies_per_node
+    remaining = users * spec.messages_per_user - lost
+    if users < 1 or remaining < 1 or total != remaining + dummies:
         raise CountMismatchError(
-            f"{total} messages are not {users} reports of {spec.messages_per_user}, less {lost} "
-            "lost ones; the round cannot be evaluated"
+            f"{total} messages are not {users} reports of {spec.messages_per_user}"
+            + (f" and {dummies} dummies of {nodes} nodes" if dummies else "")
+            + f", less {lost} lost ones; the round cannot be evaluated"
         )
-    present = Fraction(total, spec.messages_per_user)
+    present = Present(Fraction(remaining, spec.messages_per_user), nodes)
     found = spec.estimate(counts, present)
     return (
         found
         if estimator is Estimator.INVERTED
-        else _possible(spec, counts, int(present), found, estimator)
+        else _possible(spec, counts, int(present.reports), found, estimator)
     )
 
 

@@ -70,6 +70,8 @@ class Spec(
             answer needs them all.
         noise_alone: whether each user's noise is whole; False where it is made in shares, and
             absent users leave a gap.
+        needs_crowd: whether the guarantee rests on other users' reports; False where the noise of
+            one honest node is enough.
     """
 
     kind: ClassVar[str]
@@ -79,6 +81,7 @@ class Spec(
     least_size: ClassVar[int]
     bears_losses: ClassVar[bool] = True
     noise_alone: ClassVar[bool] = True
+    needs_crowd: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         # Another law for one user, and the inherited one for all of them, would be two mechanisms
@@ -117,6 +120,21 @@ class Spec(
     def alphabet(self) -> int:
         """Number of different symbols a message can carry."""
         raise NotImplementedError
+
+    @property
+    def dummies_per_node(self) -> int:
+        """T, the number of messages that every node adds to a round; 0 where nodes add none."""
+        return 0
+
+    def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:  # noqa: ARG002
+        """The symbols of one node's dummies, shape (dummies_per_node,), by the certified law.
+
+        Their order tells nothing. A node draws them once in a round: a second draw for the same
+        round would be noise that is not certified.
+        """
+        import numpy as np
+
+        return np.zeros(0, dtype=np.int64)
 
     @property
     def remembered(self) -> str | None:
@@ -252,10 +270,10 @@ class Spec(
         would be learnt.
         """
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
-        """The debiased answer to a round with these counts, shape (alphabet,), of so many reports.
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
+        """The debiased answer to a round with these counts, shape (cells,), of these messages.
 
-        N > 0.
+        At least one message of a user is present.
         """
         raise NotImplementedError
 
@@ -481,8 +499,9 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
             return beyond * math.expm1(-rate * self.max_value) / math.expm1(-2 * rate)
         return beyond / math.expm1(-rate) ** 2 / self.noise_shares
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Σ B - n c; noise of shape n/shares, and what clamping may have moved every report by."""
+        users = present.reports
         total = int(counts[1]) - users * self.padding
         shape = float(users / self.noise_shares)
         return sum_with_noise(

@@ -118,12 +118,12 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         """Raises `UsageError` where γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """By how many indices lie in each symbol's half: Bin(n_s, 1 - γ/2) + Bin(n - n_s, 1/2) of
         them.
         """
         inside = in_halves(counts)[1 : self.symbols + 1]
-        return histogram_of(inside, users, 1 - self.blanket / 2, Fraction(1, 2))
+        return histogram_of(inside, present.reports, 1 - self.blanket / 2, Fraction(1, 2))
 
 
 def in_halves(counts: Counts) -> NDArray[np.int64]:

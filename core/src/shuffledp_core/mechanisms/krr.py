@@ -94,10 +94,10 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         """Raises `UsageError` where γ = 1."""
         refuse_pure_noise("blanket", self.blanket)
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """By inversion of p and q for every symbol."""
         q = self.blanket / self.symbols
-        return histogram_of(counts, users, 1 - self.blanket + q, q)
+        return histogram_of(counts, present.reports, 1 - self.blanket + q, q)
 
     def most_likely(self, counts: Counts) -> NDArray[np.float64]:
         """In closed form, for every number of symbols."""

@@ -78,6 +78,8 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         """Raises `UsageError` where p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum k (ones - n q)/(1 - p), unbiased for all values."""
-        return sum_of_one_bit_reports(int(counts[1]), users, self.max_value, self.randomise)
+        return sum_of_one_bit_reports(
+            int(counts[1]), present.reports, self.max_value, self.randomise
+        )

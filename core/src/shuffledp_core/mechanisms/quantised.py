@@ -109,8 +109,13 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         """Raises `UsageError` where p = 1."""
         refuse_pure_noise("randomise", self.randomise)
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum, Q for every one, every bit being flipped with probability p/2."""
         return sum_of_quantised_bits(
-            int(counts[1]), users, self.max_value, self.bits, self.randomise / 2, self.rounding
+            int(counts[1]),
+            present.reports,
+            self.max_value,
+            self.bits,
+            self.randomise / 2,
+            self.rounding,
         )

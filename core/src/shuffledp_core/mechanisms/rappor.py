@@ -176,12 +176,12 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
                 "larger epsilon or more reports"
             )
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """A symbol's bit is set in Bin(n_s, q*) + Bin(n - n_s, p*) reports of users who were asked
         independently.
         """
         low, high = self.reported
-        return histogram_of(counts[1:], users, high, low)
+        return histogram_of(counts[1:], present.reports, high, low)
 
 
 def _bits(chances: Iterable[Fraction], integers: RandomIntegers) -> int:

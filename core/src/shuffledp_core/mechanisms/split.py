@@ -156,7 +156,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
                 f"{self.max_value} with its noise: it must be at least {need}"
             )
 
-    def estimate(self, counts: Counts, users: Present) -> Estimate:
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
         """The sum modulo q, of the numbers that are so the ones around what n values may add up to.
 
         Noise of n/shares.
@@ -164,6 +164,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         Raises:
             UsageError: the modulus is too small for so many users.
         """
+        users = present.reports
         self.check_room(int(users))
         below = (self.modulus - 1 - int(users) * self.max_value) // 2
         total = (int(counts[1]) + below) % self.modulus - below
