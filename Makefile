@@ -184,9 +184,9 @@ lab-server: images
 lab-round:
 	@sh deploy/class.sh round $(OPTIONS)
 
-# The handouts of the labs on paper: out/handouts. Chromium prints them.
+# The handouts of the labs on paper: out/handouts. Chromium prints them, with COURSE and DATE (today) at the foot.
 handouts: docs
-	$(RUN) python docs/site/paper.py out/site/labs out/handouts
+	$(RUN) python docs/site/paper.py out/site/labs out/handouts --course "$(COURSE)" --date "$(DATE)"
 
 format: .venv/synced
 	$(RUN) ruff check --fix

@@ -11,9 +11,11 @@ import typer
 from typer.main import get_command
 
 import handouts
+import paper
 from shuffledp.cli import app
 from shuffledp_labs.installed import all_labs
 from shuffledp_labs.lab import Lab
+from shuffledp_labs.teaching.starting import HANDED_OUT
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDES = ("labs.md", "how-to/teach-with-labs.md")
@@ -49,6 +51,22 @@ def test_the_points_in_the_handout_are_those_of_the_checks(lab: Lab) -> None:
         step: sum(check.points for check in lab.checks if check.step == step) for step, _ in stated
     }
     assert dict(stated) == {step: str(points) for step, points in sums.items()}
+
+
+@pytest.mark.parametrize("lab", list(all_labs()), ids=lambda lab: str(lab.number))
+def test_what_students_get_points_at_no_page_that_they_lack(lab: Lab) -> None:
+    for name in HANDED_OUT:
+        text = lab.file(name).read_text()
+        pointers = re.findall(r"[\w./-]+\.md\b", text)
+        assert set(pointers) <= set(HANDED_OUT.values()), (name, pointers)
+
+
+def test_the_foot_of_a_printed_page_names_course_and_date_and_counts_pages() -> None:
+    foot = paper.footer("Security & privacy", "2026-10-05")
+    assert "Security &amp; privacy" in foot
+    assert "2026-10-05" in foot
+    assert 'class="pageNumber"' in foot
+    assert 'class="totalPages"' in foot
 
 
 def test_what_has_not_changed_keeps_its_time(tmp_path: Path) -> None:
