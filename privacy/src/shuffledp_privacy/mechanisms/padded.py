@@ -28,6 +28,9 @@ from shuffledp_privacy.sums.attained_tilted import FROM, Compared
 from shuffledp_privacy.sums.common import NoisySum
 from shuffledp_privacy.sums.sgdl import share_law
 
+DEEP = 20.0
+"""Total ε plus -ln δ from which a transform without a tilt has too few digits left."""
+
 
 class PaddedAnalysis(Analysis):
     """An analysis of noise that is added to a value, clamped, and unary-coded."""
@@ -127,7 +130,7 @@ def attained_epsilon(
     totals = attained.attained_totals(exact, item.noise, clamped, steps, delta)
     low = max(total / (d if item.metric else 1) for total, d in zip(totals, steps, strict=True))
     units = item.d_max if item.metric else 1
-    pairs = compare(item.d_max) if near > FROM else ()
+    pairs = compare(item.d_max) if near > FROM or near - math.log(delta) > DEEP else ()
     return max(low, *(pair.epsilon(delta) / units for pair in pairs), 0.0)
 
 

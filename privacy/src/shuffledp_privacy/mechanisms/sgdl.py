@@ -11,7 +11,7 @@ wrong padding (S13): no guarantee.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -40,16 +40,13 @@ from shuffledp_privacy.rounds.shifts import Farthest
 from shuffledp_privacy.splitting import among_rounds, between_clamping_and_noise, own_tail
 from shuffledp_privacy.sums import attained
 from shuffledp_privacy.sums.attained_tilted import Compared, Reports, two_datasets
-from shuffledp_privacy.sums.clamping import sgdl_tail
 from shuffledp_privacy.sums.common import (
-    NoisySum,
     check_epsilon,
     distances,
     downward,
     is_metric,
 )
 from shuffledp_privacy.sums.errors import ErrorLaw, sgdl_error
-from shuffledp_privacy.sums.kept_shares import LARGE, KeptShares, kept_shares
 from shuffledp_privacy.sums.sgdl import (
     any_clamped,
     local_total,
@@ -80,7 +77,7 @@ class SGDLAnalysis(PaddedAnalysis):
         compare = partial(_compared, self.spec, setting.honest)
         low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(
-            _certified_delta(self.spec, setting, item, epsilon),
+            item.delta(epsilon),
             downward(low),
             None,
             _basis(self.spec, setting),
@@ -90,7 +87,8 @@ class SGDLAnalysis(PaddedAnalysis):
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        certified, low = _certified_epsilon(self.spec, setting, item, delta), 0.0
+        certified = item.epsilon(delta)
+        low = 0.0
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
             clamped = any_clamped(self.spec, setting)
@@ -130,8 +128,9 @@ class SGDLAnalysis(PaddedAnalysis):
     def farthest(self, setting: Setting) -> Farthest | None:
         """The noise of the round at its largest distance, where that is the worst."""
         noise = noisy_sum(self.spec, setting)
-        # Less than one whole noise has a spike at 0: its largest distance need not be the worst.
-        return noise if noise.log_concave else None
+        # Less than one whole noise has a spike at 0, and so has what clamping leaves of shares:
+        # their largest distance need not be the worst.
+        return replace(noise, kept=None) if noise.log_concave else None
 
     def error_law(self, users: int, total: int) -> ErrorLaw:  # noqa: ARG002
         """Law of the error of the debiased sum, if no noise is clamped."""
@@ -154,30 +153,6 @@ class SGDLAnalysis(PaddedAnalysis):
             )
 
         return Family(build, guess_of_whole_noise(target, safest), safest, rising=False)
-
-
-@lru_cache(maxsize=8)
-def _kept(spec: SGDLShuffle, honest: int) -> KeptShares | None:
-    law = share_law(spec.noise_epsilon, spec.shares)
-    if law is None or honest == 1:
-        return None
-    return kept_shares(
-        law, spec.padding, honest, sgdl_tail(spec.noise_epsilon, spec.shares, spec.padding)
-    )
-
-
-def _certified_delta(spec: SGDLShuffle, setting: Setting, item: NoisySum, epsilon: float) -> float:
-    found = item.delta(epsilon)
-    kept = _kept(spec, setting.honest) if found >= LARGE else None
-    return (
-        found if kept is None else min(found, kept.delta(item.d_max, epsilon, metric=item.metric))
-    )
-
-
-def _certified_epsilon(spec: SGDLShuffle, setting: Setting, item: NoisySum, delta: float) -> float:
-    found = item.epsilon(delta)
-    kept = _kept(spec, setting.honest) if delta >= LARGE else None
-    return found if kept is None else kept.epsilon(item.d_max, delta, found, metric=item.metric)
 
 
 def _basis(spec: SGDLShuffle, setting: Setting) -> tuple[str, ...]:

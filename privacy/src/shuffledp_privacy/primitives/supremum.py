@@ -21,7 +21,7 @@ Integers: TypeAlias = NDArray[np.int64]
 _AT_ONCE = 512
 """Boxes bounded in one call."""
 
-_FEW = 256
+FEW = 256
 """Number of points up to which all are evaluated, without any slack."""
 
 _MOST = 1_500
@@ -119,6 +119,7 @@ def certified_maximum(
     holds: Callable[[Boxes, float], NDArray[np.bool_]],
     needed: Callable[[Boxes], Floats],
     compositions: int = 0,
+    few: int = FEW,
 ) -> float:
     """Upper bound of max f, hardly above max(f, start (1 + slack)).
 
@@ -129,8 +130,9 @@ def certified_maximum(
         holds: mask of the boxes on all of which f <= target is certain; monotone in the target.
         needed: a bound of f on each box, tight where it is one point.
         compositions: range of j, for deciding how to cut.
+        few: up to so many points `needed` is asked at each.
     """
-    if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= _FEW:
+    if int(((boxes.d_high - boxes.d_low + 1) * (boxes.j_high - boxes.j_low + 1)).sum()) <= few:
         while not boxes.points.all():
             boxes = boxes.take(boxes.points).joined(boxes.take(~boxes.points).cut(compositions))
         return float(needed(boxes).max())

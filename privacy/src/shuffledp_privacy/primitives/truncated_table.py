@@ -36,10 +36,14 @@ _MOST_PIECES = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptTable:
-    """ln P(0), .., ln P(W) of W_m, which is symmetric, with one common error `margin`."""
+    """ln P(0), .., ln P(W) of W_m, which is symmetric, with one common error `margin`.
+
+    `lost` is the mass beyond the table, rounded up.
+    """
 
     logs: Floats
     margin: float
+    lost: float = TINY
 
     def divergence(self, distance: int, epsilon: Floats) -> Floats:
         """HS_E(W_m‖W_m+d) at each E >= 0, never below the truth."""
@@ -49,12 +53,19 @@ class KeptTable:
         moved = np.abs(points - distance)
         # What is moved to a point from beyond the table counts as nothing.
         far = np.where(moved <= last, self.logs[np.minimum(moved, last)], -np.inf)
-        gain = far - near - 2 * self.margin
-        gap = np.minimum(down(epsilon[:, None]) + gain, 0.0)
-        above = -np.expm1(gap) @ np.exp(near + self.margin)
-        return np.asarray(
-            np.minimum(above * (1 + 4 * UNIT * points.size) + TINY, 1.0), dtype=np.float64
-        )
+        loss = near - far + 2 * self.margin
+        order = np.argsort(-loss)
+        # Sums over the points of largest loss: of the upper and of the lower law.
+        first = np.append(0.0, np.cumsum(np.exp(near[order] + self.margin)))
+        second = np.append(0.0, np.cumsum(np.exp(far[order] - self.margin)))
+        # The cap only avoids an overflow; δ falls with E.
+        total = down(np.minimum(epsilon, 700.0))
+        # Losses are known up to this: points in doubt are taken, and paid for.
+        doubt = 16 * UNIT * (float(np.abs(self.logs).max()) + total + 8)
+        count = np.searchsorted(-loss[order], doubt - total, side="right")
+        above = first[count] - np.exp(total) * second[count]
+        above += first[count] * (8 * UNIT * points.size + 2 * doubt)
+        return np.asarray(np.minimum(above + self.lost, 1.0), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)

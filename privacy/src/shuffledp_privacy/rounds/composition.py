@@ -237,11 +237,12 @@ def _by_distribution(
     # C12: for log-concave noise alone one composition, at the largest distance, takes the place of
     # all.
     shifts = _shifts(rounds, d_max)
-    if shifts is not None:
+    if shifts is not None and not shifts.is_costly(delta):
         return shifts.epsilon(delta, steps)
     # The cover is looser than the grid: a coarser one is good enough for each of its many
     # intervals.
     coarse = min(steps, METRIC_STEPS)
+    near, settled = _near_distance(rounds, d_max, delta, coarse)
     totals: dict[tuple[int, int], float] = {}
 
     def ceiling(low: int, high: int) -> float:
@@ -250,7 +251,29 @@ def _by_distribution(
             totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
         return totals[key] / low
 
-    return worst_over_distances(ceiling, d_max)
+    return worst_over_distances(ceiling, d_max, near, settled)
+
+
+def _near_distance(
+    rounds: Sequence[Round], d_max: int, delta: float, steps: int
+) -> tuple[int, float]:
+    """A distance, below d_max, up to which C12 is good, and ε per unit there; 0 and 0 for none."""
+
+    def is_cheap(distance: int) -> bool:
+        shifts = _shifts(rounds, distance)
+        return shifts is not None and not shifts.is_costly(delta)
+
+    if _shifts(rounds, d_max) is None or not is_cheap(1):
+        return 0, 0.0
+    low, high = 1, d_max
+    while high - low > max(1, low // 16):
+        middle = (low + high) // 2
+        if is_cheap(middle):
+            low = middle
+        else:
+            high = middle
+    shifts = _shifts(rounds, low)
+    return (0, 0.0) if shifts is None else (low, shifts.epsilon(delta, steps))
 
 
 def _shifts(rounds: Sequence[Round], d_max: int) -> Shifts | None:
@@ -421,7 +444,7 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
     shifts = _shifts(rounds, d_max) if adjacency is Adjacency.METRIC else None
 
     def resolved_at(scale: float) -> float:
-        if shifts is not None:
+        if shifts is not None and not shifts.is_costly(scale):
             return shifts.delta(epsilon, scale, STEPS)
         if adjacency is Adjacency.STANDARD:
             return _composed(rounds, 1, d_max, scale).delta(epsilon)

@@ -15,17 +15,19 @@ ACCEPTED = 0.002
 """Relative excess over a single distance at which an interval is left as it is."""
 
 
-def worst_over_distances(ceiling: Callable[[int, int], float], d_max: int) -> float:
+def worst_over_distances(
+    ceiling: Callable[[int, int], float], d_max: int, near: int = 0, settled: float = 0.0
+) -> float:
     """Upper bound of max over d in 1..d_max of v(d), from bounds on intervals (proposition C7).
 
     `ceiling(low, high)` bounds v on all of low..high. Intervals are split, the worst first, until
     the worst one is a single distance, too short for a split to gain more than `COVER_TOLERANCE`,
     or hardly above what some single distance has: the rest would cost many compositions and gain
-    less than `ACCEPTED`.
+    less than `ACCEPTED`. Up to the distance `near` the bound `settled` is known.
     """
     heap: list[tuple[float, int, int]] = []
-    single = ceiling(d_max, d_max)
-    low = 1
+    single = max(settled, ceiling(d_max, d_max))
+    low = near + 1
     while low <= d_max:
         # Each interval bounds E(d)/d by E_b/a, which is loose by less than 2 here (C7).
         high = min(2 * low - 1, d_max)

@@ -27,6 +27,9 @@ NOTHING: Final = 1e-3
 whole one.
 """
 
+COSTLY: Final = 0.4
+"""Share of δ from which on what clamping costs is too much: a calibrated plan leaves a quarter."""
+
 
 class Farthest(Protocol):
     """A round at its largest distance, as C12 composes it; `NoisySum` says more of the members."""
@@ -69,6 +72,10 @@ class Shifts:
             lost = up(times * item.least_delta())
             losses.append(lost if item.kept is None or lost <= most else 0.0)
         return tuple(losses)
+
+    def is_costly(self, delta: float) -> bool:
+        """True if clamping takes so much of δ that other bounds may be far smaller."""
+        return math.fsum(self._losses(delta)) > COSTLY * delta
 
     def compose(self, delta: float, losses: tuple[float, ...], steps: int) -> Composed:
         """Compose the noises at d_max, resolved well at δ: the unclamped ones where clamping is

@@ -22,8 +22,15 @@ from shuffledp_privacy.bounds import Setting
 from shuffledp_privacy.numerics.rounding import up
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.noise import SumNoise
-from shuffledp_privacy.primitives.supremum import Boxes, Integers, certified_maximum, distance_boxes
+from shuffledp_privacy.primitives.supremum import (
+    FEW,
+    Boxes,
+    Integers,
+    certified_maximum,
+    distance_boxes,
+)
 from shuffledp_privacy.sums.clamping import LARGEST_TOTAL, clamping_delta, log_clamping_delta
+from shuffledp_privacy.sums.kept import KeptNoise
 
 NODES = 320
 """Number of points at which a long δ curve is computed; chords in e^E between them are upper bounds
@@ -86,7 +93,7 @@ class NoisySum:
     pure: float
     d_max: int
     metric: bool
-    kept: SumNoise | None = None
+    kept: KeptNoise | None = None
     log_clamped: float = math.inf
 
     def tried(self) -> list[int]:
@@ -103,22 +110,31 @@ class NoisySum:
         bound as well.
         """
         # One clamped report is `own`-DP by itself, purely (S8): from there on no δ is needed.
-        own = np.array([self.local(int(d)) for d in distance])
-        found = np.zeros(epsilon.shape)
-        rows = np.flatnonzero(epsilon < own)
+        alone = np.array([self.local(int(d)) for d in distance])
+        upper = np.zeros(epsilon.shape)
+        rows = np.flatnonzero(epsilon < alone)
         if rows.size:
-            found[rows] = self._shuffled(distance[rows], epsilon[rows])
-        return found
+            upper[rows] = self._shuffled(distance[rows], epsilon[rows])
+        return upper
 
     def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""
-        total = self._coupled(distance, epsilon)
-        if self.kept is not None:
+        if self.kept is None:
+            return self._coupled(distance, epsilon)
+        if not self.kept.log_concave:
+            # What clamping leaves of shares comes from tables, which are quick.
+            left = self.kept.divergence(distance, epsilon)[0]
             with np.errstate(over="ignore"):
-                rows = np.flatnonzero(self.clamped * (1.0 + np.exp(epsilon)) > UNNOTICED * total)
-            total[rows] = np.minimum(
-                total[rows], self.kept.divergence(distance[rows], epsilon[rows])[0]
-            )
+                least = self.clamped * (1.0 + np.exp(np.minimum(epsilon, self.pure * distance)))
+            rows = np.flatnonzero(least < left)
+            left[rows] = np.minimum(left[rows], self._coupled(distance[rows], epsilon[rows]))
+            return left
+        total = self._coupled(distance, epsilon)
+        with np.errstate(over="ignore"):
+            rows = np.flatnonzero(self.clamped * (1.0 + np.exp(epsilon)) > UNNOTICED * total)
+        total[rows] = np.minimum(
+            total[rows], self.kept.divergence(distance[rows], epsilon[rows])[0]
+        )
         return total
 
     def _coupled(self, distance: Integers, epsilon: Floats) -> Floats:
@@ -180,8 +196,8 @@ class NoisySum:
             return 1.0
         if self.clamped == 0.0:  # from the pure ε of a whole noise on nothing is left
             return 0.0
-        found = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
-        return min(1.0, found, self._pure_cost())
+        smallest = float(self._smallest(self._largest(np.ones(1)), np.array([700.0]))[0])
+        return min(1.0, smallest, self._pure_cost())
 
     def _smallest(self, distance: Integers, epsilon: Floats) -> Floats:
         """Smallest value of the bound over 0..ε, by golden section.
@@ -212,6 +228,11 @@ class NoisySum:
             return float(self.curve(np.array([self.d_max]), np.array([epsilon]))[0])
         if epsilon >= self.local(1):
             return 0.0
+        if self.kept is not None and not self.kept.log_concave:
+            # What clamping leaves need not be the worst at the largest distance.
+            coupled = replace(self, kept=None).delta(epsilon)
+            costly = self._costs(epsilon * self.d_max, coupled)
+            return min(coupled, self._searched_delta(epsilon, coupled)) if costly else coupled
         most = self._pure_cost() if epsilon >= self.pure else 1.0
         total = math.nextafter(epsilon * self.d_max, 0.0)  # down: the δ of a smaller ε is larger
         # From local(d_max) on S8 cuts the curve at d_max, and a smaller distance may be worse: all
@@ -219,6 +240,10 @@ class NoisySum:
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
             return min(most, float(self._shuffled(np.array([self.d_max]), np.array([total]))[0]))
+        return min(most, self._searched_delta(epsilon, most))
+
+    def _searched_delta(self, epsilon: float, coupled: float) -> float:
+        """Certified δ at ε per unit, from all distances; `coupled` is a bound already."""
 
         def bound(boxes: Boxes) -> Floats:
             # δ rises with the distance and falls with ε: the farthest change at the smallest total
@@ -227,30 +252,43 @@ class NoisySum:
 
         probe = np.array(probes(self.d_max))
         start = float(self.curve(probe, epsilon * probe).max())
+        if start >= coupled:
+            return coupled
         boxes = distance_boxes(1, self.d_max)
-        return min(
-            most,
-            certified_maximum(boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound),
+        return certified_maximum(
+            boxes, start, 1e-3, lambda box, target: bound(box) <= target, bound
         )
+
+    def _near_distance(self, delta: float) -> int:
+        """A distance below d_max up to which S6 costs little of δ; 0 for none."""
+        if self.kept is None or not self.log_concave or self.clamped <= 0.0:
+            return 0
+        room = 0.1 * delta / self.clamped - 1.0
+        farthest = math.floor(math.log(room) / self.pure) if room > 1.0 else 0
+        return min(farthest, self.d_max - 1)
+
+    def _costs(self, total: float, delta: float) -> bool:
+        """True if clamping costs a share of δ at the total ε that is worth another bound."""
+        return self.clamped * (1.0 + math.exp(min(total, 700.0))) > UNNOTICED * delta
 
     def _least(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E certified for δ, row by row."""
-        own = np.array([self.local(int(d)) for d in distance])
+        alone = np.array([self.local(int(d)) for d in distance])
         if delta == 0.0:
-            return own
-        return np.asarray(np.minimum(self._needed(distance, delta), own), dtype=np.float64)
+            return alone
+        return np.asarray(np.minimum(self._needed(distance, delta), alone), dtype=np.float64)
 
     def _needed(self, distance: Integers, delta: float) -> Floats:
         """Smallest total E by S6 or S6b, row by row."""
-        found = self.noise.least(distance, delta, self.clamped)[0]
+        totals = self.noise.least(distance, delta, self.clamped)[0]
         if self.kept is None:
-            return found
+            return totals
         with np.errstate(over="ignore"):
-            costs = self.clamped * (1.0 + np.exp(found)) > UNNOTICED * delta
+            costs = self.clamped * (1.0 + np.exp(totals)) > UNNOTICED * delta
         rows = np.flatnonzero(costs)
         if rows.size:
-            found[rows] = np.minimum(found[rows], self.kept.least(distance[rows], delta, 0.0)[0])
-        return found
+            totals[rows] = np.minimum(totals[rows], self.kept.least(distance[rows], delta, 0.0)[0])
+        return totals
 
     def epsilon(self, delta: float) -> float:
         """Certified ε at δ (per unit under metric adjacency)."""
@@ -258,6 +296,15 @@ class NoisySum:
             return float(self._least(np.array([self.d_max]), delta)[0])
         if delta == 0.0:
             return self.local(1)
+        if self.kept is None or self.kept.log_concave:
+            return self._farthest_epsilon(delta)
+        # What clamping leaves need not be the worst at the largest distance.
+        coupled = replace(self, kept=None).epsilon(delta)
+        costly = self._costs(coupled * self.d_max, delta)
+        return min(coupled, self._searched_epsilon(delta, coupled)) if costly else coupled
+
+    def _farthest_epsilon(self, delta: float) -> float:
+        """Certified ε per unit at δ > 0, from the largest distance where that is the worst."""
         if self.log_concave:
             total = float(self._needed(np.array([self.d_max]), delta)[0])
             if total < self.local(self.d_max):
@@ -269,6 +316,10 @@ class NoisySum:
             if math.isinf(total) and math.isfinite(pure := self._pure(delta)):
                 # Beyond every float S6 has this much to say, and no distance less.
                 return min(self.local(1), pure)
+        return self._searched_epsilon(delta, math.inf)
+
+    def _searched_epsilon(self, delta: float, coupled: float) -> float:
+        """Certified ε per unit at δ, from all distances; `coupled` is a bound already."""
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             # local(d)/d falls (S8): what covers distance 1 covers every distance.
@@ -282,8 +333,17 @@ class NoisySum:
 
         probe = np.array(probes(self.d_max))
         start = float((self._least(probe, delta) / probe).max())
-        found = certified_maximum(distance_boxes(1, self.d_max), start, 2e-4, holds, needed)
-        return min(found, self.local(1), self._pure(delta))
+        settled = self._near_distance(delta)
+        near = replace(self, kept=None, d_max=settled).epsilon(delta) if settled else 0.0
+        start = max(start, near)
+        if start >= coupled:
+            return coupled
+        boxes = distance_boxes(settled + 1, self.d_max)
+        # Points of tables are cheap, and inverting them is not.
+        slack, few = (2e-4, FEW) if self.kept is None else (1e-3, 0)
+        certified = certified_maximum(boxes, start, slack, holds, needed, few=few)
+        certified = max(near, certified)
+        return min(certified, self.local(1), self._pure(delta))
 
     def _pure(self, delta: float) -> float:
         """Pure ε per unit where clamping alone costs at most δ, else inf."""

@@ -11,6 +11,7 @@ smallest of a cell.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -102,15 +103,26 @@ def cells(honest: int, tail: float) -> Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptNoise:
+class KeptNoise(ABC):
     """`SumNoise` of the noises that are not clamped, M of them known: what Proposition S6b bounds δ
     by.
     """
 
-    noise: TruncatedNoise
     cells: Cells
-    whole: SumNoise
-    short: ShortLaws | None
+    unclamped: SumNoise
+
+    @abstractmethod
+    def _mean(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        """Σ w HS_E(W_m‖W_m+d) over the cells, row by row, never below the truth."""
+
+    @abstractmethod
+    def _largest(self, distance: int) -> float:
+        """E up to which the search looks."""
+
+    @property
+    @abstractmethod
+    def log_concave(self) -> bool:
+        """True if the laws are log-concave, so that the largest distance is the worst (S5)."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """Σ w HS_E(W_m‖W_m+d), row by row, never below the truth; from below nothing is claimed."""
@@ -118,39 +130,8 @@ class KeptNoise:
         step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
         for start in range(0, epsilon.size, step):
             part = slice(start, start + step)
-            upper[part] += self._tabulated(distance[part], epsilon[part])
+            upper[part] += self._mean(distance[part], epsilon[part])
         return np.minimum(upper * (1.0 + 1e-13), 1.0), np.zeros_like(epsilon)
-
-    def _tabulated(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        if self.short is None:
-            return self._long(distance, epsilon)
-        found = np.zeros_like(epsilon)
-        for step in np.unique(distance).tolist():
-            rows = distance == step
-            for index, mass in enumerate(self.cells.masses.tolist()):
-                found[rows] += mass * self.short.divergence(index, step, epsilon[rows])
-        return found
-
-    def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        """Whole curves at one distance from tables, a few points by sums."""
-        far = int(distance.max(initial=1))
-        if epsilon.size >= CURVE and (distance == far).all():
-            reach = 1 << (far - 1).bit_length()
-            tables = [kept_table(self.noise, int(count), reach) for count in self.cells.counts]
-            known = [table for table in tables if table is not None]
-            if len(known) == len(tables):
-                curves = [table.divergence(far, epsilon) for table in known]
-                return np.asarray(self.cells.masses @ np.array(curves), dtype=np.float64)
-        return self._summed(distance.astype(np.float64), epsilon)
-
-    def _summed(self, distance: Floats, epsilon: Floats) -> Floats:
-        size = self.cells.counts.size
-        law = TruncatedLaw(self.noise, np.repeat(self.cells.counts, epsilon.size))
-        pair = TruncatedPair.of(law, np.tile(distance, size))
-        # δ falls: beyond the tilts at which digits are left, that of a smaller E is taken.
-        inside = np.minimum(epsilon, REACH * self.noise.widest_tilt * distance)
-        found = hockey_stick(pair, np.tile(inside, size)).upper
-        return np.asarray(self.cells.masses @ found.reshape(size, epsilon.size), dtype=np.float64)
 
     def least(
         self, distance: NDArray[np.int64], delta: Floats | float, clamped: float
@@ -162,8 +143,8 @@ class KeptNoise:
         if clamped != 0.0:
             raise ValueError("clamping is inside this noise, it does not cost a second time")
         goals = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
-        found = [self._least(int(d), float(goal)) for d, goal in zip(distance, goals, strict=True)]
-        return np.array(found), np.zeros(distance.shape)
+        totals = [self._least(int(d), float(goal)) for d, goal in zip(distance, goals, strict=True)]
+        return np.array(totals), np.zeros(distance.shape)
 
     def _least(self, distance: int, delta: float) -> float:
         """Certified is a point whose bound was seen to be small enough.
@@ -177,9 +158,9 @@ class KeptNoise:
             upper = self.divergence(np.full(epsilons.shape, distance), epsilons)[0]
             return np.asarray(np.log(upper / delta), dtype=np.float64)
 
-        roof = distance * (self.noise.rate if self.short else REACH * self.noise.widest_tilt)
+        roof = self._largest(distance)
         # Without clamping a little less is needed: there the search begins.
-        hint = max(float(self.whole.least(np.array([distance]), delta, 0.0)[0][0]), 1e-9 * roof)
+        hint = max(float(self.unclamped.least(np.array([distance]), delta, 0.0)[0][0]), 1e-9 * roof)
         grid = np.unique(np.minimum(np.append(_TRIED * min(hint, roof), 0.0), roof))
         values = excess(grid)
         if not (values <= 0.0).any():
@@ -204,6 +185,53 @@ class KeptNoise:
             else:
                 good, low, high, last = middle, value, high / (2 if last < 0 else 1), -1
         return good
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLaplace(KeptNoise):
+    """Whole discrete Laplace noises, which geo-shuffle adds."""
+
+    noise: TruncatedNoise
+    short: ShortLaws | None
+
+    @property
+    def log_concave(self) -> bool:
+        """Always: the weights φ^|j| are."""
+        return True
+
+    def _largest(self, distance: int) -> float:
+        return distance * (self.noise.rate if self.short else REACH * self.noise.widest_tilt)
+
+    def _mean(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        if self.short is None:
+            return self._long(distance, epsilon)
+        mean = np.zeros_like(epsilon)
+        for step in np.unique(distance).tolist():
+            rows = distance == step
+            for index, mass in enumerate(self.cells.masses.tolist()):
+                mean[rows] += mass * self.short.divergence(index, step, epsilon[rows])
+        return mean
+
+    def _long(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
+        """Whole curves at one distance from tables, a few points by sums."""
+        far = int(distance.max(initial=1))
+        if epsilon.size >= CURVE and (distance == far).all():
+            reach = 1 << (far - 1).bit_length()
+            tables = [kept_table(self.noise, int(count), reach) for count in self.cells.counts]
+            complete = [table for table in tables if table is not None]
+            if len(complete) == len(tables):
+                curves = [table.divergence(far, epsilon) for table in complete]
+                return np.asarray(self.cells.masses @ np.array(curves), dtype=np.float64)
+        return self._summed(distance.astype(np.float64), epsilon)
+
+    def _summed(self, distance: Floats, epsilon: Floats) -> Floats:
+        size = self.cells.counts.size
+        law = TruncatedLaw(self.noise, np.repeat(self.cells.counts, epsilon.size))
+        pair = TruncatedPair.of(law, np.tile(distance, size))
+        # δ falls: beyond the tilts at which digits are left, that of a smaller E is taken.
+        inside = np.minimum(epsilon, REACH * self.noise.widest_tilt * distance)
+        upper = hockey_stick(pair, np.tile(inside, size)).upper
+        return np.asarray(self.cells.masses @ upper.reshape(size, epsilon.size), dtype=np.float64)
 
 
 def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
@@ -235,5 +263,5 @@ def kept_noise(spec: GeoShuffle, honest: int) -> KeptNoise | None:
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
         return None
     parts = cells(honest, geo_tail(spec.epsilon_geo, spec.padding))
-    whole = sum_noise(Fraction(honest), spec.epsilon_geo)
-    return KeptNoise(noise, parts, whole, ShortLaws.of(noise, parts.counts))
+    unclamped = sum_noise(Fraction(honest), spec.epsilon_geo)
+    return KeptLaplace(parts, unclamped, noise, ShortLaws.of(noise, parts.counts))

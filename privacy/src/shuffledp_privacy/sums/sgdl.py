@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -29,12 +30,13 @@ from shuffledp_privacy.primitives.noise import (
     table_length,
 )
 from shuffledp_privacy.primitives.table import NoiseTable, build_table
-from shuffledp_privacy.sums.clamping import log_any_clamped, sgdl_any_clamped
+from shuffledp_privacy.sums.clamping import log_any_clamped, sgdl_any_clamped, sgdl_tail
 from shuffledp_privacy.sums.common import (
     NoisySum,
     distances,
     is_metric,
 )
+from shuffledp_privacy.sums.kept_shares import KeptShares, kept_shares
 
 
 def share_law(noise_epsilon: Fraction, shares: int) -> NoiseTable | None:
@@ -89,17 +91,35 @@ def noise_basis(shares: int, honest: int) -> str:
 
 def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
     """Parameters of an sgdl-shuffle round for the analysis."""
+    d_max = distances(spec.max_value, setting)
     return NoisySum(
         noise=honest_noise(spec.noise_epsilon, spec.shares, setting.honest),
         # What one user alone reports is a function of x + N: clamping costs nothing (S6).
         clamped=0.0 if setting.honest == 1 else any_clamped(spec, setting),
         local=lambda d: local_total(spec.noise_epsilon, spec.shares, d),
         pure=pure_unit(spec.noise_epsilon, spec.shares, setting.honest),
-        d_max=distances(spec.max_value, setting),
+        d_max=d_max,
         metric=is_metric(setting),
         log_clamped=log_any_clamped(
             spec.noise_epsilon, -(-setting.honest // spec.shares), spec.padding
         ),
+        kept=_kept(spec, setting.honest, d_max),
+    )
+
+
+@lru_cache(maxsize=16)
+def _kept(spec: SGDLShuffle, honest: int, farthest: int) -> KeptShares | None:
+    law = share_law(spec.noise_epsilon, spec.shares)
+    if law is None or honest == 1:
+        return None
+    return kept_shares(
+        law,
+        spec.padding,
+        honest,
+        sgdl_tail(spec.noise_epsilon, spec.shares, spec.padding),
+        unclamped=honest_noise(spec.noise_epsilon, spec.shares, honest),
+        local=partial(local_total, spec.noise_epsilon, spec.shares),
+        farthest=farthest,
     )
 
 
