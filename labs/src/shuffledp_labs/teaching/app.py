@@ -31,7 +31,7 @@ course_app = typer.Typer(no_args_is_help=True, help="Manage a course's key and s
 
 def add_to(app: typer.Typer) -> None:
     """Puts the commands of this module into an app."""
-    for command in (report, viva, doctor, grade, bundle, instructor):
+    for command in (report, viva, doctor, grade, gradebook, bundle, instructor):
         app.command()(command)
     app.add_typer(course_app, name="course")
 
@@ -129,6 +129,49 @@ def grade(
     )
     if not grade_class(request, typer.echo):
         raise typer.Exit(code=1)
+
+
+def gradebook(
+    lab: Number,
+    *,
+    gradebook: Annotated[Path, typer.Option(help="CSV file exported by Canvas or Moodle.")],
+    column: Annotated[str, typer.Option(help="Column for the points; added if it is not there.")],
+    results: Annotated[Path, typer.Option(help="Table of `lab grade`.")] = Path(
+        "graded/results.csv"
+    ),
+    to: Annotated[Path, typer.Option(help="CSV file to write, for the import.")] = Path(
+        "gradebook.csv"
+    ),
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column with the names of the submissions' folders."),
+    ] = None,
+    course: Annotated[
+        Path | None, typer.Option(help="The course's folder, for due dates and late days.")
+    ] = None,
+    submitted: Annotated[
+        Path | None,
+        typer.Option(help="CSV file with the columns student and submitted, for late days."),
+    ] = None,
+) -> None:
+    """Fill a gradebook of Canvas or Moodle with the points of a graded class."""
+    from shuffledp_core.errors import UsageError
+    from shuffledp_labs.teaching import gradebook as books
+    from shuffledp_labs.teaching.course import load_course
+
+    if (course is None) != (submitted is None):
+        raise UsageError("late days need both --course and --submitted")
+    points = books.points_of_class(
+        books.read_table(results),
+        load_course(course) if course else None,
+        lab,
+        books.read_submission_days(submitted) if submitted else {},
+    )
+    filled = books.fill_gradebook(books.read_table(gradebook), points, column, id_column)
+    books.write_gradebook(to, filled)
+    for student in filled.missing:
+        typer.echo(f"{student}: not in the gradebook")
+    typer.echo(f"{filled.filled} of {len(points)} students: {to}")
 
 
 def instructor(

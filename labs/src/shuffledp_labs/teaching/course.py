@@ -48,16 +48,35 @@ class PlannedLab(Section, frozen=True, kw_only=True):
 
 
 class LabCourse(Section, frozen=True, kw_only=True):
-    """The contents of `course.toml`. `key` is relative to that file."""
+    """The contents of `course.toml`. `key` is relative to that file.
+
+    `late_points` are lost for each day after a lab is due, and later than `late_days` after it a
+    submission gets none.
+    """
 
     name: str
     key: Path = Path(KEY_FILE)
+    late_days: int = 0
+    late_points: int = 0
     labs: tuple[PlannedLab, ...] = ()
 
     def __post_init__(self) -> None:
+        if not (0 <= self.late_days <= 366 and 0 <= self.late_points <= 100):
+            raise ValueError("late_days is from 0 to 366, and late_points from 0 to 100")
         numbers = [lab.number for lab in self.labs]
         if len(set(numbers)) < len(numbers):
             raise ValueError("a lab is listed twice")
+
+    def points_when_late(self, number: int, points: int, submitted: date) -> int:
+        """The points of a submission of one lab, less those for days after it was due.
+
+        Raises:
+            UsageError: the course does not do this lab.
+        """
+        late = (submitted - self.lab(number).due).days
+        if late <= 0:
+            return points
+        return 0 if late > self.late_days else max(0, points - late * self.late_points)
 
     def lab(self, number: int) -> PlannedLab:
         """The plan of one lab. `UsageError` for one that the course does not do."""
@@ -161,6 +180,8 @@ def _as_toml(name: str, labs: tuple[PlannedLab, ...]) -> str:
     lines = [
         f'name = "{name}"',
         f'key = "{KEY_FILE}"  # secret: whoever reads it knows every instance before it is drawn',
+        "late_days = 0  # days after `due` on which a lab may still be handed in",
+        "late_points = 0  # of 100, lost for each of these days",
         "",
         "# The day on which a lab is handed out, and the last one on which it may be handed in.",
     ]

@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,11 +28,13 @@ from shuffledp_labs.instance import KEY_BYTES, NONCE_BYTES
 from shuffledp_labs.lab import PREDICTION_POINTS, Lab
 from shuffledp_labs.results import LabResult
 from shuffledp_labs.student.pipes import working_box
+from shuffledp_labs.student.source import WORK, read_source
 from shuffledp_labs.teaching.apart import Apart
 from shuffledp_labs.teaching.course import load_key
 from shuffledp_labs.teaching.exports.gradescope import results_json
 from shuffledp_labs.teaching.exports.table import TableRow, table
 from shuffledp_labs.teaching.report import page, report_of
+from shuffledp_labs.teaching.similarity import similar_programs
 from shuffledp_labs.teaching.submissions import StudentSubmission, find_submissions
 
 RESULT: Final = "result.json"
@@ -73,13 +75,34 @@ def grade_class(request: GradeRequest, say: Callable[[str], None]) -> bool:
         rows = grade(
             grading, submissions, request.jobs, lambda done, of: stages.update("graded", done, of)
         )
+    rows = _with_similar_programs(lab, submissions, rows)
+    _write_table(grading, rows)
     if request.reports:
         _write_reports(lab, grading.out, submissions, rows, say)
     troubled = [row for row in rows if row.trouble]
     for row in sorted(troubled, key=lambda row: row.student):
         say(f"{row.student}: {row.trouble}")
+    alike = sum(bool(row.similar) for row in rows)
+    if alike:
+        say(f"{alike} programs are equal or nearly equal to another: column similar of the table")
     say(f"{len(rows) - len(troubled)} of {len(rows)} graded: {grading.out / TABLE}")
     return not troubled
+
+
+def _with_similar_programs(
+    lab: Lab, submissions: Sequence[StudentSubmission], rows: Sequence[TableRow]
+) -> tuple[TableRow, ...]:
+    """The rows, with a note on programs that are equal or nearly equal."""
+    sources = {}
+    for submission in submissions:
+        if submission.folder is None:
+            continue
+        try:
+            sources[submission.student] = read_source(submission.folder / WORK).listing
+        except LabUsageError:  # its row says why it cannot be read
+            continue
+    similar = similar_programs(sources, lab.file(WORK).read_text(encoding="utf-8"))
+    return tuple(replace(row, similar=similar.get(row.student, "")) for row in rows)
 
 
 def require_sandbox() -> None:

@@ -16,25 +16,29 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class TableRow:
-    """One submission: its result if there is one, points of predictions, and errors."""
+    """One submission: its result if there is one, points of predictions, errors, similar ones."""
 
     student: str
     result: LabResult | None
     predictions: int = 0
     trouble: str = ""
+    similar: str = ""
 
 
 def table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
-    """The file: student, points, those of predictions and of each check, nonce, digest, trouble.
+    """The CSV file of a class, with one row a submission.
+
+    The columns are student, points, explanations, predictions, each check, nonce, digest, trouble,
+    and similar: students whose programs are equal or nearly equal.
 
     `points` are of 80. The explanations, of 20, have an empty column for the person who judges
     them.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        ["student", "points", "explanations", "predictions", *checks, "nonce", "digest", "trouble"]
-    )
+    first = ("student", "points", "explanations", "predictions")
+    last = ("nonce", "digest", "trouble", "similar")
+    writer.writerow([*first, *checks, *last])
     for row in sorted(rows, key=lambda row: row.student):
         by_name = {check.name: check.points for check in row.result.checks} if row.result else {}
         writer.writerow(
@@ -47,6 +51,7 @@ def table(rows: Sequence[TableRow], checks: Sequence[str]) -> str:
                 row.result.nonce if row.result else "",
                 row.result.digest if row.result else "",
                 _cell(row.trouble),
+                _cell(row.similar),
             ]
         )
     return file.getvalue()
