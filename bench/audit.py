@@ -20,6 +20,7 @@ from shuffledp.vectorised import randomise_all
 from shuffledp_adversary.audit.audit import Effort, neighbours_of, spec_of
 from shuffledp_adversary.audit.sampling import Dataset, shuffled_counts
 from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.sampling.arrays import RandomArrays
 from shuffledp_sim.users.sealing import WORKERS, run_chunks, sealing_pool
 
 USERS = 8
@@ -37,7 +38,9 @@ TURNS = 3
 def _bare(spec: Mechanism, dataset: Dataset) -> NDArray[np.int64]:
     """One task in a worker: the counts of `PIECE` trials."""
     values = np.broadcast_to(np.array(dataset, dtype=np.int64), (PIECE, len(dataset)))
-    return spec.count(randomise_all(spec, values, np.random.default_rng()))
+    generator = np.random.default_rng()
+    answers = randomise_all(spec, values, generator)
+    return spec.count_sent(answers, RandomArrays(generator.bytes))
 
 
 def _rate(work: Callable[[], object], trials: int) -> float:

@@ -21,6 +21,7 @@ from shuffledp_core.bounds import noise
 from shuffledp_core.errors import CountMismatchError, FalseResultError, UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -68,6 +69,7 @@ def expectation_and_coverage(
 
 def test_every_mechanism_has_an_estimator() -> None:
     examples: dict[str, Mechanism] = {
+        "dummy-histogram": DummyHistogram(symbols=3, slots=2, fill=Fraction(1, 2)),
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
         "rappor-histogram": RapporHistogram(

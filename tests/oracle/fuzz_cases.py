@@ -13,6 +13,7 @@ import shuffle_oracle as oracle
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import (
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -33,6 +34,7 @@ from shuffledp_privacy.local.matrix import LocalMatrix
 KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
+    "dummy-histogram",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -222,6 +224,21 @@ def _hadamard(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     wanted = None if target is None else target.epsilon
     complete = len(pairs) == len(others)  # of many users some datasets are too much to sum
     return Case(_name("hadamard-histogram", wanted), spec, setting, delta, wanted, pairs, complete)
+
+
+def _dummies(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    symbols = int(numbers.choice([2, 3, 4, 7, 12, 100, 1000]))
+    target = _target(numbers, setting, delta, symbols - 1) if numbers.random() < 0.3 else None
+    if target is None:
+        slots = int(numbers.integers(1, 6))
+        spec: Any = DummyHistogram(symbols=symbols, slots=slots, fill=_chance(numbers))
+    else:
+        spec = calibrate("dummy-histogram", target)
+    pairs = oracle.dummy_pairs(symbols, spec.slots, spec.fill, setting.honest)
+    if not pairs:
+        return None
+    goal = None if target is None else target.epsilon
+    return Case(_name("dummy-histogram", goal), spec, setting, delta, goal, pairs, complete=True)
 
 
 def _rappor(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
@@ -470,6 +487,7 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "geo-shuffle": _geo,
     "sgdl-shuffle": _sgdl,
     "local-matrix": _matrix,
+    "dummy-histogram": _dummies,
     "hadamard-histogram": _hadamard,
     "one-bit-mean": _one_bit,
     "split-mix": _split,

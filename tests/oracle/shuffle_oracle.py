@@ -267,6 +267,30 @@ def krr_rows(symbols: int, blanket: Fraction) -> list[Row]:
     return [(*row, rare * (symbols - 3)) if symbols > 3 else tuple(row) for row in rows]
 
 
+def dummy_pairs(symbols: int, slots: int, fill: Fraction, honest: int) -> list[Pair]:
+    """A value that changes among dummies of users: the counts of the old and the new symbol, slot
+    by slot.
+
+    Nothing if they are too many. What all others hold is a constant."""
+    number = honest * slots
+    if (number + 2) ** 2 > MOST_CELLS:
+        return []
+    symbol = _exact(fill / symbols)
+    neither = 1 - 2 * symbol
+    law = np.zeros((number + 2, number + 2), dtype=np.longdouble)
+    law[0, 0] = 1
+    for _ in range(number):
+        after = neither * law
+        after[1:] += symbol * law[:-1]
+        after[:, 1:] += symbol * law[:, :-1]
+        law = after
+    before = np.zeros_like(law)
+    changed = np.zeros_like(law)
+    before[1:] = law[:-1]
+    changed[:, 1:] = law[:, :-1]
+    return [Pair(before.ravel(), changed.ravel())]
+
+
 def hadamard_rows(symbols: int, blanket: Fraction) -> list[Row]:
     """Hadamard response of the first four symbols: indices that are alike for all of them tell the
     same, one outcome.

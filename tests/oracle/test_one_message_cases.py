@@ -10,7 +10,13 @@ import pytest
 import shuffle_oracle as oracle
 from fuzz_cases import Case, judge
 
-from shuffledp_core.mechanisms import HadamardHistogram, OneBitShuffle, RapporHistogram, SplitMix
+from shuffledp_core.mechanisms import (
+    DummyHistogram,
+    HadamardHistogram,
+    OneBitShuffle,
+    RapporHistogram,
+    SplitMix,
+)
 from shuffledp_core.privacy import Adjacency
 from shuffledp_privacy.bounds import Setting
 
@@ -58,6 +64,20 @@ def test_a_hadamard_round_costs_what_is_between_its_sides(number: int) -> None:
     found = judge(Case(spec.kind, spec, setting, delta, None, pairs, complete=True))
     assert found.violations == ()
     assert found.ratio is None or found.ratio <= 2.5
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_a_round_with_dummies_costs_what_is_certified(number: int) -> None:
+    numbers, setting, delta, fill = drawn(300 + number)
+    symbols = int(numbers.choice([2, 3, 4, 7, 12]))
+    slots = 1 + number % 3
+    spec = DummyHistogram(symbols=symbols, slots=slots, fill=fill)
+    pairs = oracle.dummy_pairs(symbols, slots, fill, setting.honest)
+    if not pairs:
+        pytest.skip("too many users for the oracle")
+    verdict = judge(Case(spec.kind, spec, setting, delta, None, pairs, complete=True))
+    assert verdict.violations == ()
+    assert verdict.ratio is None or verdict.ratio <= 1 + 2e-6
 
 
 @pytest.mark.parametrize("number", range(CASES))

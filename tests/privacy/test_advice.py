@@ -45,6 +45,7 @@ def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) 
 
 def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
     assert {row.kind for row in rows if row.estimates != "sum"} == {
+        "dummy-histogram",
         "krr-histogram",
         "hadamard-histogram",
         "rappor-histogram",
@@ -71,6 +72,7 @@ def test_a_histogram_target_gets_histograms_only() -> None:
         "krr-histogram",
         "rappor-histogram",
         "hadamard-histogram",
+        "dummy-histogram",
     ]
 
 

@@ -18,6 +18,7 @@ from msgspec import structs
 from shuffledp_core.errors import CannotCertify, UsageError
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -52,6 +53,7 @@ def demo(kind: str) -> Mechanism:
 
 def parameter(spec: Mechanism) -> Fraction:
     names: dict[type[Mechanism], str] = {
+        DummyHistogram: "fill",
         KRRHistogram: "blanket",
         HadamardHistogram: "blanket",
         RapporHistogram: "when_zero",
@@ -71,6 +73,8 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
     match spec:
         case KRRHistogram() | HadamardHistogram():
             return structs.replace(spec, blanket=spec.blanket * (1 - share))
+        case DummyHistogram():
+            return structs.replace(spec, fill=spec.fill * (1 - share))
         case RapporHistogram():
             less = spec.when_zero * (1 - share)
             return structs.replace(spec, when_zero=less, when_one=1 - less)

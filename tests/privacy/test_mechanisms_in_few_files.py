@@ -24,6 +24,7 @@ PRODUCT = [
 ]
 
 OWN = {
+    "DummyHistogram": "dummies",
     "HadamardHistogram": "hadamard",
     "QuantisedRR": "quantised",
     "SplitMix": "split",
@@ -38,6 +39,7 @@ PUBLIC_NAMES = {
 """Lists of all mechanisms: public names, and quick samplers."""
 
 ELSEWHERE = {
+    "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
     "QuantisedRR": {"privacy/src/shuffledp_privacy/sums/quantised.py"},
     "SplitMix": {

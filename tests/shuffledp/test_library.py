@@ -25,6 +25,7 @@ from shuffledp_privacy import bounds
 
 GROUP = sdp.Setting(users=2000, honest=1900)
 KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+DUMMIES = sdp.DummyHistogram(symbols=6, slots=2, fill=Fraction(1, 3))
 HADAMARD = sdp.HadamardHistogram(symbols=6, blanket=Fraction(1, 2))
 RAPPOR = sdp.RapporHistogram(
     symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
@@ -233,10 +234,12 @@ def test_a_curve_of_repeated_rappor_is_of_the_kept_response_once() -> None:
     assert not any("privacy loss distributions" in line for line in found.basis)
 
 
-def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - a law each
+def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: C901, PLR0911 - a law each
     """P(answer = 0), P(answer = 1), .. of one user, from the definitions, by scipy."""
     from scipy import linalg, stats
 
+    if isinstance(spec, sdp.DummyHistogram):
+        return np.asarray(np.arange(spec.symbols) == value, dtype=np.float64)
     if isinstance(spec, sdp.KRRHistogram):
         uniform = float(spec.blanket) / spec.symbols
         return np.array(
@@ -285,7 +288,7 @@ def law(spec: Mechanism, value: int) -> NDArray[np.float64]:  # noqa: PLR0911 - 
 
 @pytest.mark.parametrize(
     "spec",
-    [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT],
+    [DUMMIES, KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT],
     ids=lambda spec: spec.kind,
 )
 @pytest.mark.parametrize("value", [0, 2, 3])

@@ -19,6 +19,7 @@ from scipy.linalg import hadamard
 from shuffledp_adversary.attacks.trace import local_claim, local_epsilon
 from shuffledp_adversary.tracing.likelihood import guess_values, log_likelihood
 from shuffledp_core.mechanisms import (
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -39,16 +40,19 @@ RR = RRShuffle(max_value=4, randomise=Fraction(2, 5))
 GEO = GeoShuffle(max_value=3, epsilon_geo=Fraction(3, 4), padding=2)
 SGDL = SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, padding=4)
 HADAMARD = HadamardHistogram(symbols=4, blanket=Fraction(1, 3))
+DUMMIES = DummyHistogram(symbols=4, slots=2, fill=Fraction(1, 3))
 RAPPOR = RapporHistogram(
     symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 5), when_one=Fraction(3, 4)
 )
 ONE_BIT = OneBitShuffle(max_value=4, randomise=Fraction(2, 5))
 QUANTISED = QuantisedRR(max_value=4, bits=3, randomise=Fraction(2, 5))
 SPLIT = SplitMix(max_value=3, noise_epsilon=Fraction(1, 2), shares=5, modulus=29, pieces=3)
-SPECS: list[Mechanism] = [KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT]
+SPECS: list[Mechanism] = [DUMMIES, KRR, HADAMARD, RAPPOR, ONE_BIT, QUANTISED, RR, GEO, SGDL, SPLIT]
 
 
 def answers_of(spec: Mechanism) -> int:
+    if isinstance(spec, DummyHistogram):  # "empty" is a symbol and no answer
+        return spec.symbols
     return spec.largest_answer + 1 if isinstance(spec, SumSpec) else spec.alphabet
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
     from shuffledp_core.mechanisms import (
+        DummyHistogram,
         GeoShuffle,
         HadamardHistogram,
         KRRHistogram,
@@ -61,6 +62,7 @@ __all__ = [
     "Comparison",
     "Composition",
     "Curve",
+    "DummyHistogram",
     "GeoShuffle",
     "Grid",
     "Guarantee",
@@ -130,6 +132,7 @@ _HOMES: Final = {
     "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
     "shuffledp_core.mechanisms": (
+        "DummyHistogram",
         "GeoShuffle",
         "HadamardHistogram",
         "KRRHistogram",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -192,7 +193,7 @@ def advise(
     >>> people = sdp.Setting(users=1000, honest=1000)
     >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=people, symbols=4)
     >>> [row.kind for row in found]
-    ['krr-histogram', 'rappor-histogram', 'hadamard-histogram']
+    ['krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
     """
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     return Comparison(target, tuple(advise_all(target, max_error, max_messages)))
@@ -215,6 +216,7 @@ def _beside_to_dict(row: Advice, recommendation: Recommendation) -> dict[str, An
 
 
 def _row_to_dict(row: Advice) -> dict[str, Any]:
+    epsilon_left = row.corrupted_epsilon if math.isfinite(row.corrupted_epsilon) else None
     return {
         "mechanism": row.kind,
         "parameters": exact(row.mechanism),
@@ -222,5 +224,5 @@ def _row_to_dict(row: Advice) -> dict[str, Any]:
         "standard_error": row.error,
         "messages_per_user": row.messages,
         "epsilon": {"certified": row.certified, "attained": row.attained},
-        "corrupted": {"epsilon": row.corrupted_epsilon, "delta": row.corrupted_delta},
+        "corrupted": {"epsilon": epsilon_left, "delta": row.corrupted_delta},
     }

@@ -133,8 +133,8 @@ def bound_rows(guarantee: Guarantee) -> list[Row]:
 
 
 def number(value: float | None) -> str:
-    """A bound for people; None is "none"."""
-    return "none" if value is None else f"{value:.4g}"
+    """A bound for people; "none" where there is none, or an infinite one."""
+    return "none" if value is None or math.isinf(value) else f"{value:.4g}"
 
 
 def certify(

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -108,6 +109,11 @@ def _warnings(
             f"shuffling gains next to nothing here{near}: {beside.local_by} without any shuffler "
             f"keeps the same target with an error of {beside.local:,.4g}; more people, or a "
             "smaller ε, make a shuffler worth it"
+        )
+    if math.isinf(choice.corrupted_epsilon):
+        yield (
+            f"if every node is corrupt, nothing hides the values of {choice.kind}; where that "
+            "matters, take a row with a finite ε_L"
         )
     least = min(row.error for row in rows)
     span = float(

@@ -262,7 +262,7 @@ def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
     too many to hold.
     """
     rng = None if seed is None else np.random.default_rng(seed)
-    arrays = RandomArrays()
+    arrays = RandomArrays() if rng is None else RandomArrays(rng.bytes)
     total = np.zeros(0, dtype=np.int64)
     for start in range(0, len(values), BLOCK):
         block = values[start : start + BLOCK]
@@ -271,7 +271,7 @@ def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
             if rng is None
             else randomise_all(spec, block, rng)
         )
-        counts = spec.count(answers[np.newaxis])[0]
+        counts = spec.count_sent(answers[np.newaxis], arrays)[0]
         total = total + counts if total.size else counts
     return total
 

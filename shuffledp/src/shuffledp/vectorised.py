@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.mechanisms import (
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -53,6 +54,13 @@ def randomise_all(spec: Mechanism, values: Integers, generator: np.random.Genera
 def _(spec: KRRHistogram, values: Integers, generator: np.random.Generator) -> Integers:
     blanket = generator.random(values.shape) < float(spec.blanket)
     return np.where(blanket, generator.integers(spec.symbols, size=values.shape), values)
+
+
+@randomise_all.register
+def _(spec: DummyHistogram, values: Integers, generator: np.random.Generator) -> Integers:
+    """The values themselves: dummies are drawn beside them, in `Spec.count_sent`."""
+    del spec, generator
+    return values.copy()
 
 
 @randomise_all.register

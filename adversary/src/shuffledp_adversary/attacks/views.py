@@ -21,6 +21,7 @@ from shuffledp_core.mechanisms import Answers, GeoShuffle, KRRHistogram, Mechani
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
+from shuffledp_core.sampling.arrays import RandomArrays
 from shuffledp_core.sampling.exact import bernoulli
 from shuffledp_core.sampling.randomisers import randomise
 from shuffledp_core.sampling.randomness import RandomIntegers, system_random
@@ -128,23 +129,26 @@ def flooded_rounds(
     others = min(2, spec.domain - 1) if histogram else 0
     # Whatever they send, the adversary knows it and takes it away again, so that zeros are as good
     # as anything.
-    forged = _board(spec, [0] * (users - honest))
+    arrays = RandomArrays()
+    forged = _board(spec, [0] * (users - honest), arrays)
     views = []
     for _ in range(count):
         reports = [randomise(spec, victim, integers)]
         reports += [randomise(spec, others, integers) for _ in range(honest - 1)]
+        sent = _board(spec, reports, arrays)
         shuffled = [
             honest_count + forged_count
-            for honest_count, forged_count in zip(_board(spec, reports), forged, strict=True)
+            for honest_count, forged_count in zip(sent, forged, strict=True)
         ]
         left = [total - forged_count for total, forged_count in zip(shuffled, forged, strict=True)]
         views.append((left[1] - left[0] if histogram else left[1],))
     return views
 
 
-def _board(spec: Mechanism, answers: Sequence[int]) -> list[int]:
-    """Counts of every symbol among the messages that encode `answers`."""
-    counts: list[int] = spec.count(np.array([answers], dtype=np.int64))[0].tolist()
+def _board(spec: Mechanism, answers: Sequence[int], arrays: RandomArrays) -> list[int]:
+    """Counts of every symbol among the messages of users with these answers."""
+    sent = spec.count_sent(np.array([answers], dtype=np.int64), arrays)
+    counts: list[int] = sent[0].tolist()
     return counts
 
 

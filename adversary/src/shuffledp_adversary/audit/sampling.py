@@ -108,5 +108,6 @@ def _run_chunk(
 ) -> NDArray[np.integer[Any]]:
     """Run one task in a worker, with its own source of randomness; return narrow integers."""
     tiled = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
-    counts = spec.count(sampler(spec, tiled, RandomArrays()))
+    arrays = RandomArrays()
+    counts = spec.count_sent(sampler(spec, tiled, arrays), arrays)
     return counts.astype(np.min_scalar_type(int(counts.max())))

@@ -256,12 +256,14 @@ def _rebuild_answers(
     linked &= (
         symbols < captured.final.mechanism.alphabet
     )  # an invalid symbol gives no answer to guess from
-    count = np.bincount(senders[linked], minlength=users)
-    sums = np.zeros(users, dtype=np.int64)
-    np.add.at(sums, senders[linked], captured.final.mechanism.weigh(symbols[linked]))
-    # A sum over some of a user's messages is no answer, and the likelihood knows whole answers
-    # only.
-    return count == geometry.messages_per_user, captured.final.mechanism.joined(sums)
+    # Some of a user's messages are no answer, and the likelihood knows whole answers only.
+    traced = np.bincount(senders[linked], minlength=users) == geometry.messages_per_user
+    linked[linked] = traced[senders[linked]]
+    by_user = np.argsort(senders[linked], kind="stable")
+    messages = symbols[linked][by_user].reshape(-1, geometry.messages_per_user)
+    answers = np.zeros(users, dtype=np.int64)
+    answers[traced] = captured.final.mechanism.read_answers(messages)
+    return traced, answers
 
 
 def _priors(captured: CapturedRound) -> Sequence[NDArray[np.float64]]:

@@ -90,6 +90,39 @@ def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> E
     )
 
 
+def histogram_with_dummies(
+    counts: Counts, users: Fraction, slots: Fraction, rate: Fraction
+) -> Estimate:
+    """A histogram to which Bin(slots, rate) dummies of each symbol were added: c_s - slots rate.
+
+    Unbiased; the standard error does not depend on the values, and the interval inverts the exact
+    law.
+
+    Args:
+        counts: c_s, messages that carry each symbol; shape (k,).
+        users: n, whose values are counted.
+        slots: messages that may be dummies, rounded down to whole ones.
+        rate: probability that a slot is a dummy of one given symbol.
+    """
+    import numpy as np
+
+    from shuffledp_core.answering.intervals import binomial_interval
+
+    trials = int(slots)
+    most = float(users)
+    observed = np.asarray(counts, dtype=np.int64)
+    values = observed - float(trials * rate)
+    error = math.sqrt(trials * float(rate * (1 - rate)))
+    fewest, largest = binomial_interval(trials, rate)
+    return Estimate(
+        quantity="histogram",
+        values=tuple(values.tolist()),
+        standard_errors=(error,) * observed.size,
+        lows=tuple(np.clip(observed - largest, 0.0, most).tolist()),
+        highs=tuple(np.clip(observed - fewest, 0.0, most).tolist()),
+    )
+
+
 def sum_of_bits(ones: int, users: Fraction, max_value: int, flip: Fraction) -> Estimate:
     """A sum from unary bits, each flipped with probability `flip`: (ones - n k f) / (1 - 2 f).
 

@@ -164,6 +164,27 @@ def _largest_counts(observed: Integers, users: int, own: Fraction, other: Fracti
     ]
 
 
+@lru_cache(maxsize=64)
+def binomial_interval(trials: int, chance: Fraction) -> tuple[int, int]:
+    """Numbers (low, high) between which Bin(trials, chance) lies with probability 95% or more.
+
+    Each is passed with probability 2.5% at most.
+    """
+    low = _fewest(trials, float(chance), float(1 - chance))
+    high = trials - _fewest(trials, float(1 - chance), float(chance))
+    return low, high
+
+
+def _fewest(trials: int, chance: float, rest: float) -> int:
+    """The largest number of ones that Bin(trials, chance) is rarely below."""
+
+    def holds(ones: Integers) -> NDArray[np.bool_]:
+        is_rare = lower_tail(ones - 1, [Bits(trials, chance, rest)]) <= TAIL
+        return np.asarray(is_rare | (ones == 0))
+
+    return int(_find_largest(holds, trials, 1)[0])
+
+
 @lru_cache(maxsize=16)
 def _known(users: int, own: Fraction, other: Fraction) -> dict[int, int]:
     """Ends that were computed before: simulations repeat the same counts."""

@@ -25,6 +25,11 @@ MOST_POINTS: Final = 2**18
 MOST_BITS: Final = 1024
 """Most changed bits that are convolved."""
 
+MOST_DEVIATION: Final = 100.0
+"""Largest standard deviation of a count of dummies whose bound is computed: 2,000 rows of as many
+points.
+"""
+
 ROUNDING: Final = 1e-9
 """Relative error allowed for a computed probability; a window of `MOST_POINTS` logarithms makes
 less than 1e-10.
@@ -69,7 +74,7 @@ class BitCounts:
 
         if epsilon > _LARGEST_EPSILON:
             return 0.0
-        base = _binomial(self.others, self.chance)
+        base = _near_mean(self.others, self.chance)
         if base is None:
             return 0.0
         size = self.bits + 1
@@ -167,6 +172,48 @@ class ReportSum:
         return None if points > MOST_POINTS else 1 << math.ceil(points).bit_length()
 
 
+@dataclass(frozen=True, slots=True)
+class DummyCounts:
+    """Counts (a, b) of two symbols: (1 + M_a, M_b) before the change and (M_a, 1 + M_b) after it.
+
+    M is multinomial, the dummies of the two symbols among all slots.
+
+    Attributes:
+        slots: messages that may be dummies.
+        rate: probability that a slot is a dummy of one given symbol, in (0, 1/2].
+    """
+
+    slots: int
+    rate: Fraction
+
+    def attained_delta(self, epsilon: float) -> float:
+        """δ of these two datasets at total ε >= 0.
+
+        Never above the truth, 0 where no bound is computed. Summed as E[(a - e^ε b)_+] over one
+        more slot, divided by the mean of a (docs/accounting.md, K15).
+        """
+        import numpy as np
+
+        trials = self.slots + 1
+        deviation = math.sqrt(trials * float(self.rate * (1 - self.rate)))
+        if epsilon > _LARGEST_EPSILON or deviation > MOST_DEVIATION:
+            return 0.0
+        first_a, masses = _binomial(trials, self.rate)
+        growth = math.exp(epsilon) * (1 + ROUNDING)
+        among_others = self.rate / (1 - self.rate)
+        total = 0.0
+        for a, mass in enumerate(masses.tolist(), start=first_a):
+            if among_others == 1:  # every slot is a dummy of one of the two
+                first_b = trials - a
+                law = np.ones(1)
+            else:
+                first_b, law = _binomial(trials - a, among_others)
+            b = np.arange(first_b, first_b + law.size)
+            total += mass * float(law @ np.maximum(a - growth * b, 0.0))
+        # A window's masses are above the true ones by what lies outside, far less than `ROUNDING`.
+        return max(0.0, min(1.0, total * (1 - 4 * ROUNDING) / float(trials * self.rate)))
+
+
 def _excess(
     before: NDArray[np.float64], after: NDArray[np.float64], epsilon: float, error: float
 ) -> float:
@@ -180,17 +227,28 @@ def _excess(
     return max(0.0, min(1.0, float(terms.sum()) - (1 + growth) * error))
 
 
-def _binomial(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
+def _near_mean(trials: int, chance: Fraction) -> NDArray[np.float64] | None:
     """Probabilities of Bin(trials, chance) in a window around the mean.
 
     None where it is too wide.
     """
     deviation = math.sqrt(trials * float(chance) * float(1 - chance))
-    reach = math.ceil(9 * deviation) + 40
-    if 2 * reach >= MOST_POINTS:
+    if 2 * _reach(deviation) >= MOST_POINTS:
         return None
+    return _binomial(trials, chance)[1]
+
+
+def _binomial(trials: int, chance: Fraction) -> tuple[int, NDArray[np.float64]]:
+    """First point and probabilities of Bin(trials, chance) in a window around the mean."""
+    reach = _reach(math.sqrt(trials * float(chance) * float(1 - chance)))
     mean = int(trials * chance)
-    return _window(trials, chance, max(0, mean - reach), min(trials, mean + reach))
+    first = max(0, mean - reach)
+    return first, _window(trials, chance, first, min(trials, mean + reach))
+
+
+def _reach(deviation: float) -> int:
+    """Points of a binomial window on each side of its mean."""
+    return math.ceil(9 * deviation) + 40
 
 
 def _all_of(trials: int, chance: Fraction, size: int) -> NDArray[np.float64]:
@@ -208,5 +266,5 @@ def _window(trials: int, chance: Fraction, first: int, last: int) -> NDArray[np.
     return np.asarray(weights / weights.sum())
 
 
-Witness = BitCounts | ShiftedNoise | ReportSum
+Witness = BitCounts | ShiftedNoise | ReportSum | DummyCounts
 """The law of one statistic of the board on two neighbouring datasets."""

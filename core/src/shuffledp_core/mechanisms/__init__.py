@@ -18,6 +18,7 @@ from shuffledp_core.mechanisms.base import (
     SumSpec,
     UnarySpec,
 )
+from shuffledp_core.mechanisms.dummies import DummyHistogram
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
@@ -36,6 +37,7 @@ __all__ = [
     "MAX_DOMAIN",
     "MECHANISMS",
     "Answers",
+    "DummyHistogram",
     "GeoShuffle",
     "HadamardHistogram",
     "HistogramSpec",

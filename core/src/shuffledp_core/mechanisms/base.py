@@ -210,6 +210,13 @@ class Spec(
         """The answers that these sums of weighed symbols say. Same shape."""
         return sums
 
+    def read_answers(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The answers of users whose messages are linked, shape (users,), from shape (users, m).
+
+        Where users send messages beside their answers, the likeliest ones.
+        """
+        return self.joined(self.weigh(symbols).sum(axis=1))
+
     @property
     def cells(self) -> int:
         """Length of a board's counts: one for each symbol, unless the answer needs less of it."""
@@ -243,6 +250,17 @@ class Spec(
         for column in place.reshape(answers.shape).T:
             counts += rows[column]
         return counts
+
+    def count_sent(
+        self,
+        answers: NDArray[np.int64],
+        arrays: RandomArrays,  # noqa: ARG002
+    ) -> NDArray[np.int64]:
+        """Counts of the board, shape (rounds, cells), as users send these answers.
+
+        The counts of `count`, unless users send messages beside their answers, which are drawn.
+        """
+        return self.count(answers)
 
     def local_epsilon(self, distance: int) -> float:  # noqa: ARG002
         """ε_L: total ε at δ = 0 of one report for changes up to `distance`, in nats; rounded up.

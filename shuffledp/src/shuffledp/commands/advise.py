@@ -83,6 +83,7 @@ def _table(comparison: Comparison, recommendation: Recommendation) -> Table:
     from rich import box
     from rich.table import Table
 
+    from shuffledp.guarantees import number
     from shuffledp_core.mechanisms import Answers
 
     target = comparison.target
@@ -104,7 +105,7 @@ def _table(comparison: Comparison, recommendation: Recommendation) -> Table:
         numbers = (row.corrupted_epsilon, row.certified, row.attained)
         name = f"[{'bold ' if row is recommendation.choice else ''}cyan]{row.kind}[/]"
         table.add_row(
-            name, f"{row.error:,.4g}", f"{row.messages:,}", *(f"{value:.4g}" for value in numbers)
+            name, f"{row.error:,.4g}", f"{row.messages:,}", *(number(value) for value in numbers)
         )
     for name, error in (
         ("no shuffler", recommendation.beside.local),

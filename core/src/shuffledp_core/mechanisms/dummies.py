@@ -1,0 +1,144 @@
+"""A histogram of true values hidden among users' dummies (Luo, Wang, Yi 2022; Cheu, Zhilyaev 2022).
+
+Notation: docs/accounting.md, K15: k, s and f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from shuffledp_core.answering.estimates import Estimate, Present, histogram_with_dummies
+from shuffledp_core.mechanisms.base import (
+    MAX_DOMAIN,
+    HistogramSpec,
+    check_rational,
+    check_whole,
+    tally,
+)
+from shuffledp_core.sampling.exact import bernoulli
+from shuffledp_core.sampling.randomness import RandomIntegers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.lower import Witness
+    from shuffledp_core.sampling.arrays import RandomArrays
+
+MOST_SLOTS = 9_999
+"""Most slots: the messages of a user, one more, then stay within what a submission may hold."""
+
+
+class DummyHistogram(HistogramSpec, frozen=True, kw_only=True, tag="dummy-histogram"):
+    """The true symbol in one message, and s further messages that may be dummies.
+
+    Source: Luo, Wang and Yi 2022; Cheu and Zhilyaev 2022.
+
+    Each of the s slots is, independently, a uniform symbol of {0..k-1} with probability `fill`
+    (f), otherwise the symbol k, "empty". So n users add Multinomial(n s; f/k, ..., f/k, 1 - f)
+    dummies to the true counts, whatever the values are. The value itself is not randomised: if
+    every node is corrupt, nothing hides it.
+    """
+
+    kind: ClassVar[str] = "dummy-histogram"
+    summary: ClassVar[str] = (
+        "True values among dummies of all users, shuffled: a histogram nearly as exact as a "
+        "trusted party's."
+    )
+    slots: Annotated[int, "s, messages of a user that may be dummies."]
+    fill: Annotated[Fraction, "f, the chance that a slot is a dummy and not empty."]
+
+    def __post_init__(self) -> None:
+        check_whole("symbols", self.symbols, 2, MAX_DOMAIN - 1)
+        check_whole("slots", self.slots, 1, MOST_SLOTS)
+        check_rational("fill", self.fill, Fraction(1))
+
+    @property
+    def alphabet(self) -> int:
+        """The symbols, and "empty"."""
+        return self.symbols + 1
+
+    @property
+    def messages_per_user(self) -> int:
+        """The value and s slots."""
+        return 1 + self.slots
+
+    @property
+    def dummy_rate(self) -> Fraction:
+        """f/k, the probability that a slot is a dummy of one given symbol."""
+        return self.fill / self.symbols
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:  # noqa: ARG002
+        """The value itself: the noise is in the slots, which `say` draws."""
+        return value
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:  # noqa: ARG002
+        """The values themselves, shape (users,)."""
+        return values.copy()
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The answer and s empty slots: its board without dummies."""
+        if not 0 <= answer < self.symbols:
+            raise ValueError(f"a symbol must be from 0 to {self.symbols - 1}")
+        return [answer] + [self.symbols] * self.slots
+
+    def say(self, answer: int, integers: RandomIntegers) -> Sequence[int]:
+        """The answer at a uniform place among s slots that are drawn."""
+        symbols = list(self.encode(answer))
+        for slot in range(1, len(symbols)):
+            if bernoulli(self.fill, integers):
+                symbols[slot] = integers.below(self.symbols)
+        # All slots have one law, so that exchanging the answer with one of them moves it anywhere.
+        index = integers.below(len(symbols))
+        symbols[0], symbols[index] = symbols[index], symbols[0]
+        return symbols
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of the answers alone, all slots empty; shape (rounds, k + 1)."""
+        counts = tally(answers, self.alphabet)
+        counts[:, self.symbols] = answers.shape[1] * self.slots
+        return counts
+
+    def count_sent(self, answers: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
+        """Counts of the answers and of the dummies that are drawn; shape (rounds, k + 1)."""
+        import numpy as np
+
+        counts = self.count(answers)
+        rounds, users = answers.shape
+        for _ in range(self.slots):  # one slot of all users at a time: memory stays bounded
+            filled = arrays.bernoulli(self.fill, answers.size).reshape(rounds, users).sum(axis=1)
+            counts[:, self.symbols] -= filled
+            symbols = arrays.below(self.symbols, int(filled.sum()))
+            cells = np.repeat(np.arange(rounds) * self.alphabet, filled) + symbols
+            dummies = np.bincount(cells, minlength=counts.size)
+            counts += dummies.reshape(counts.shape)
+        return counts
+
+    def read_answers(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The symbols that users sent most often, shape (users,): the likeliest answers."""
+        import numpy as np
+
+        ordered = np.sort(symbols, axis=1)
+        places = np.broadcast_to(np.arange(ordered.shape[1]), ordered.shape)
+        is_new = np.ones(ordered.shape, dtype=np.bool_)
+        is_new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        first = np.maximum.accumulate(np.where(is_new, places, 0), axis=1)
+        earlier = np.where(ordered < self.symbols, places - first, -1)
+        likeliest = earlier.argmax(axis=1)[:, np.newaxis]
+        return np.asarray(np.take_along_axis(ordered, likeliest, axis=1)[:, 0])
+
+    def witness(self, honest: int, distance: int) -> Witness:  # noqa: ARG002
+        """Counts of the symbol that the user held and of the new one, on any dataset."""
+        from shuffledp_core.bounds.lower import DummyCounts
+
+        return DummyCounts(honest * self.slots, self.dummy_rate)
+
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
+        """A symbol's count less the expected number of its dummies, n s f/k."""
+        slots = present.reports * self.slots
+        return histogram_with_dummies(
+            counts[: self.symbols], present.reports, slots, self.dummy_rate
+        )
