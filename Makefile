@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
 .PHONY: demo docs test test-labs test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
-    accel accel-test accel-timing accel-sanitize sbom advisories version images up round down lab-server lab-round handouts fuzz format clean help proto
+    accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz format clean help proto
 
 help:
 	@echo "make demo        run a whole round on this machine"
@@ -169,6 +169,10 @@ up: images
 
 round:
 	@USERS=$${USERS:-$$(($(FLEETS) * $(FLEET_USERS)))} sh deploy/round.sh
+
+# New TLS keys and certificates for every party, without a restart. ROTATE=--authority: a new authority and roster, too.
+rotate:
+	@$(COMPOSE) run --rm --no-deps --entrypoint "sh /containers/rotate-keys.sh $(ROTATE)" keys
 
 # Keys, ledger and results are kept in volumes; VOLUMES=1 erases them, too.
 down:

@@ -205,6 +205,33 @@ def test_a_verified_round_in_containers_can_be_checked_from_what_is_published(
     assert f"mixing: {USERS_OF_A_FLEET} claims on the list of node-1" in checked
 
 
+def test_make_rotate_renews_all_certificates_during_a_round_and_restarts_nothing(
+    deployment: Composed,
+) -> None:
+    address = f"127.0.0.1:{deployment.environment['NODE_1_PORT']}"
+    started = "{{.Name}} {{.State.StartedAt}}"
+    containers = deployment.compose("ps", "--quiet").split()
+    before = shown_certificate(address), run(["docker", "inspect", "-f", started, *containers])
+    with deployment.making("round") as round_:
+        deployment.make("rotate")
+        printed, errors = round_.communicate()
+    assert round_.returncode == 0, f"{printed}\n{errors}"
+    after = shown_certificate(address), run(["docker", "inspect", "-f", started, *containers])
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    deployment.make("round")
+
+
+def shown_certificate(address: str) -> str:
+    """The certificate that a server shows, as PEM; the handshake then ends for want of ours."""
+    command = ["openssl", "s_client", "-connect", address, "-alpn", "h2"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    start = done.stdout.index("-----BEGIN CERTIFICATE-----")
+    return done.stdout[start : done.stdout.index("-----END CERTIFICATE-----")]
+
+
 def test_starting_again_keeps_every_key(deployment: Composed) -> None:
     read = "import pathlib; print(pathlib.Path('/keys/roster.json').read_text())"
     before = deployment.python("node-1", read)

@@ -42,7 +42,11 @@ async def run_round(running: RunningRound) -> None:
         return
     error = running.failure.result()
     running.log.warning(
-        "round failed", error=type(error).__name__, reason=str(error), stage=running.round.stage
+        "round failed",
+        error=type(error).__name__,
+        reason=str(error),
+        stage=running.round.stage,
+        seconds=running.progress.durations(),
     )
     running.round.fail()
     if not running.opened.done():

@@ -91,6 +91,14 @@ class Progress:
         """The newest event of every stage and party. Safe from any thread."""
         return [event for _, event in list(self._newest.values())]
 
+    def durations(self) -> dict[str, float]:
+        """Seconds of every finished stage, by "stage" or "stage node"; rounded to milliseconds."""
+        return {
+            f"{event.stage} {event.node}".rstrip(): round(event.seconds, 3)
+            for event in self.events()
+            if event.seconds > 0
+        }
+
     def report_work(self, node: str, status: NodeStatus) -> None:
         """Reports the mixing and relaying of one node from its status."""
         for stage in (MIXING, RELAYING):

@@ -229,4 +229,9 @@ async def publish(running: RunningRound, result: Result) -> None:
 
     await write_when_room(write_result)
     services.metrics.rounds.labels(PUBLISHED).inc()
-    running.log.info("published", accepted=result.accepted, messages=result.messages)
+    running.log.info(
+        "published",
+        accepted=result.accepted,
+        messages=result.messages,
+        seconds=running.progress.durations(),
+    )

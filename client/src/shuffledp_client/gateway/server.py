@@ -20,9 +20,10 @@ from shuffledp_client.gateway.upstream import Upstream
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError
 from shuffledp_core.runtime.addresses import host_and_port
+from shuffledp_core.runtime.logs import toggle_debug_on_signal
 from shuffledp_core.transport.connections import Connections, allow_descriptors
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
-from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_core.transport.tls_files import TLSFiles, TLSFilesWatch
 
 GRACE_SECONDS: Final = 5.0
 """Time that calls under way get to finish after a stop was asked for."""
@@ -38,7 +39,9 @@ class GatewayServer:
         self._config = config
         self._connections = Connections(config.limits, lambda: None)
         files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
+        self._roster = roster
         self._tls = _server_tls(files)
+        self._files = TLSFilesWatch(files, self._adopt)
         self._metrics = ServiceMetrics(config)
         self._metrics.use(files, roster)
         self._page: MetricsPage | None = None
@@ -71,12 +74,16 @@ class GatewayServer:
         class Connection(BoundedConnection):
             head_seconds = seconds
 
+        def connect() -> Connection:
+            self._files.refresh()  # before the handshake of this connection
+            return Connection(settings, self._state, {})
+
         # asyncio's server and not uvicorn's: only here the TLS handshake and its end have a bound
         # of ours.
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(settings, self._state, {}),
+                connect,
                 sock=_listening(self._config.listen),
                 ssl=self._tls,
                 ssl_handshake_timeout=limits.handshake_seconds,
@@ -116,12 +123,17 @@ class GatewayServer:
         await self._upstream.close()
         structlog.get_logger().info("stopped", name=self._config.name)
 
+    def _adopt(self, files: TLSFiles) -> None:
+        _load_pair(self._tls, files)
+        self._metrics.use(files, self._roster)
+
     async def run(self) -> None:
         """Serves until SIGTERM or SIGINT, or until the watch over the connections fails."""
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
+        toggle_debug_on_signal()
         await self.start()
         waiter = asyncio.ensure_future(stopped.wait())
         try:
@@ -142,13 +154,18 @@ def _server_tls(files: TLSFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=files.authority.decode())
+    _load_pair(context, files)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, files: TLSFiles) -> None:
+    """Use the pair in the key folder for all later handshakes of this context."""
     try:
         context.load_cert_chain(files.folder / "tls.pem", files.folder / "tls-key.pem")
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(
             f"the TLS pair in {files.folder} cannot be used ({error}); renew it"
         ) from error
-    return context
 
 
 def _listening(listen: str) -> socket.socket:

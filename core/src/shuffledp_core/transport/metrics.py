@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
 
 from shuffledp_core.documents.models import Roster
@@ -83,6 +84,8 @@ class ServiceMetrics:
 
         Only the error's class is looked at, never its text.
         """
+        log = structlog.get_logger()
+        log.debug("call refused", method=method, error=type(error).__name__)
         if isinstance(error, ShuffleDPError):
             self._refusals.labels(method.rpartition("/")[2], type(error).__name__).inc()
         else:  # a bug, or a broken machine

@@ -17,13 +17,14 @@ from grpc_reflection.v1alpha import reflection
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import PortInUseError
 from shuffledp_core.runtime.config import ServiceConfig
+from shuffledp_core.runtime.logs import toggle_debug_on_signal
 from shuffledp_core.transport.connections import allow_descriptors
 from shuffledp_core.transport.doorway import Doorway
 from shuffledp_core.transport.metrics import MetricsPage, ServiceMetrics
 from shuffledp_core.transport.requests import ReadableRequests
 from shuffledp_core.transport.rpc_errors import Rules, TypedErrors
-from shuffledp_core.transport.tls import server_credentials, server_options
-from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_core.transport.tls import reloading_credentials, server_options
+from shuffledp_core.transport.tls_files import TLSFiles, TLSFilesWatch
 
 GRACE_SECONDS = 5.0
 """Time that calls under way get to finish after a stop was asked for."""
@@ -65,7 +66,8 @@ class Service:
             [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
         )
         files = TLSFiles.load(config.keys, roster.tls_authority).require_valid()
-        self._credentials = server_credentials(files)
+        watch = TLSFilesWatch(files, lambda newer: self.metrics.use(newer, roster))
+        self._credentials = reloading_credentials(files, watch)
         self.metrics.use(files, roster)
 
     async def start(self) -> int:
@@ -114,6 +116,7 @@ async def run_until_signal(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    toggle_debug_on_signal()
     # All that a service is made of lives as long as it does. Unless it is set aside, every full
     # collection walks through it again: that took an entry node a fifth of its time.
     gc.freeze()

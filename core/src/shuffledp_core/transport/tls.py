@@ -17,7 +17,7 @@ from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.config import Limits
 from shuffledp_core.runtime.keys import require_current
 from shuffledp_core.transport.chunks import CHUNK_BYTES
-from shuffledp_core.transport.tls_files import TLSFiles
+from shuffledp_core.transport.tls_files import TLSFiles, TLSFilesWatch
 from shuffledp_core.vocabulary import Role
 
 CLIENT: Final = Role.CLIENT
@@ -73,6 +73,26 @@ def server_credentials(files: TLSFiles) -> grpc.ServerCredentials:
     pair = (files.key, files.chain)
     return grpc.ssl_server_credentials(
         [pair], root_certificates=files.authority, require_client_auth=True
+    )
+
+
+def reloading_credentials(files: TLSFiles, watch: TLSFilesWatch) -> grpc.ServerCredentials:
+    """As `server_credentials`, with the newest usable files for every new connection."""
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        newer = watch.refresh()
+        return None if newer is None else _configuration(newer)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(files),
+        fetch,  # type: ignore[arg-type]  # None keeps the files in use; the stubs leave it out
+        require_client_authentication=True,
+    )
+
+
+def _configuration(files: TLSFiles) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(files.key, files.chain)], root_certificates=files.authority
     )
 
 

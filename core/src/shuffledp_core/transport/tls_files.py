@@ -5,11 +5,15 @@ expiry.
 from __future__ import annotations
 
 import datetime as dt
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+import structlog
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError
 from shuffledp_core.runtime.clock import Clock, system_clock
@@ -75,6 +79,74 @@ class TLSFiles:
                 "place"
             )
         return self
+
+    def require_matching(self) -> Self:
+        """These files, if the key belongs to the certificate.
+
+        Raises `ConfigError`: one of the two files may have been replaced and the other not yet.
+        """
+        certificate = certificates(self.chain, str(self.folder / "tls.pem"))[0]
+        try:
+            public_key = load_pem_private_key(self.key, None).public_key()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.folder / 'tls-key.pem'} is not a PEM private key") from error
+        if public_key != certificate.public_key():
+            raise ConfigError(
+                f"{self.folder / 'tls-key.pem'} is not the key of {self.folder / 'tls.pem'}: "
+                "replace both files"
+            )
+        return self
+
+
+class TLSFilesWatch:
+    """The TLS files of a running server, read again after they changed on disk.
+
+    Servers ask at every new connection; connections that exist go on with the files they began
+    with. Files that cannot be used (unreadable, expired, or a key without its certificate) are
+    logged once and left aside: the server keeps the last usable pair until the next change.
+
+    Args:
+        files: the pair in use at the start.
+        adopt: called with every new usable pair, from the thread of the connection; it may refuse
+            the pair by `ConfigError`.
+    """
+
+    def __init__(self, files: TLSFiles, adopt: Callable[[TLSFiles], None]) -> None:
+        self._folder = files.folder
+        self._authority = files.authority.decode()
+        self._adopt = adopt
+        self._version = self._read_version()
+        self._lock = threading.Lock()
+
+    def refresh(self) -> TLSFiles | None:
+        """Return a new usable pair once after the files changed, otherwise None."""
+        with self._lock:
+            version = self._read_version()
+            if version == self._version:
+                return None
+            self._version = version
+            log = structlog.get_logger()
+            try:
+                files = TLSFiles.load(self._folder, self._authority)
+                files.require_valid().require_matching()
+                self._adopt(files)
+            except ConfigError as error:
+                log.warning("new TLS files not usable, the old ones stay", reason=str(error))
+                return None
+            log.info("TLS files reloaded", expiry=files.own_end.isoformat())
+            return files
+
+    def _read_version(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stamp(self._folder / name) for name in ("tls.pem", "tls-key.pem"))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Inode, time of change (ns) and size: together they differ after every replacement."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def certificates(pem: bytes, what: str) -> list[x509.Certificate]:
