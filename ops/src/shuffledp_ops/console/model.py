@@ -68,7 +68,11 @@ class RoundEnding:
 
 @dataclass(frozen=True)
 class RoundInfo:
-    """One round; what is not known (yet) is empty. `opened_at` is in milliseconds since 1970."""
+    """One round; fields without a value yet are empty. `opened_at` is in milliseconds since 1970.
+
+    `all_corrupt`: every node of the route declares that it is corrupt, so that only ε_L holds;
+    None until the manifest, which has the declarations, is verified.
+    """
 
     round_id: str
     opened_at: int
@@ -80,6 +84,7 @@ class RoundInfo:
     announced: RoundAnnouncement | None = None
     steps: Mapping[tuple[str, str], StageProgress] = field(default_factory=dict)
     ending: RoundEnding | None = None
+    all_corrupt: bool | None = None
 
     @property
     def running(self) -> bool:

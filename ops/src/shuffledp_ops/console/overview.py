@@ -113,12 +113,6 @@ def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
 
 
 def _row(round_info: RoundInfo) -> str:
-    final = round_info.ending.final if round_info.ending is not None else None
-    bound = (
-        ""
-        if final is None
-        else ("none" if final.epsilon.certified is None else f"{final.epsilon.certified:.4g}")
-    )
     kind = round_info.outcome if round_info.outcome in _WORDS else UNREADABLE
     why = f' <span class="why">{shown(round_info.error)}</span>' if round_info.error else ""
     name = f"<code>{short(round_info.round_id)}</code>"
@@ -130,6 +124,19 @@ def _row(round_info: RoundInfo) -> str:
             "mechanism": shown(round_info.mechanism),
             "outcome": f'<span class="outcome {kind}">{_WORDS[kind]}</span>{why}',
             "reports": f"{round_info.accepted:,}" if round_info.accepted else "",
-            "ε": bound,
+            "ε": _epsilon(round_info),
         }
     )
+
+
+def _epsilon(round_info: RoundInfo) -> str:
+    """The ε that holds for a published round: certified, or ε_L if every node is corrupt."""
+    final = round_info.ending.final if round_info.ending is not None else None
+    if final is None or round_info.all_corrupt is None:
+        return ""
+    if round_info.all_corrupt:
+        remains = final.corrupted.epsilon
+        value = "no guarantee" if remains is None else f"ε_L = {remains:.4g}"
+        return f'{value} <span class="why">all nodes corrupt</span>'
+    certified = final.epsilon.certified
+    return "none" if certified is None else f"{certified:.4g}"

@@ -180,7 +180,8 @@ def _read_saved(folder: Path) -> tuple[RoundInfo, PublishedRound | None]:
     final = report.final
     ending = RoundEnding(PUBLISHED, final=final)
     row = RoundInfo(folder.name, final.issued_at, final.population, final.mechanism.kind, PUBLISHED)
-    return replace(row, accepted=report.accepted, ending=ending), PublishedRound(report, {})
+    row = replace(row, accepted=report.accepted, ending=ending, all_corrupt=report.all_corrupt)
+    return row, PublishedRound(report, {})
 
 
 def _files(folder: Path) -> dict[str, bytes]:

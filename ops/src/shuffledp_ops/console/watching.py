@@ -45,7 +45,7 @@ from shuffledp_ops.console.model import (
 from shuffledp_ops.keys.pki import ANALYST, Deployment, open_deployment
 from shuffledp_ops.results.fetching import download, require_round, verify_downloaded
 from shuffledp_ops.rounds.operate import trusted_files
-from shuffledp_ops.rounds.running import control_of
+from shuffledp_ops.rounds.running import control_of, corrupt_positions
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc
 
 REFRESH: Final = 2.0
@@ -281,23 +281,24 @@ class DeploymentWatch(Changes):
         self._touch()
 
     async def _learn(self, deployment: Deployment, reader: AnalystReader) -> None:
-        """Asks for what is missing: manifests of rounds that run, results of those that ended, a
-        few at a time.
+        """Fetch missing documents, a few at a time.
+
+        These are the manifests of running and published rounds, and the results of ended ones.
         """
         missing = [
             incomplete
             for incomplete in self._rounds.values()
-            if (incomplete.announced if incomplete.running else incomplete.ending) is None
+            if _lacks_announcement(incomplete) or _lacks_ending(incomplete)
         ]
         for incomplete in missing[:_NEWEST]:
             try:
                 async with asyncio.timeout(_CALL):
-                    if incomplete.running:
+                    if _lacks_announcement(incomplete):
                         announcement = from_json(
                             await reader.announcement(incomplete.round_id), Announcement
                         )
                         self._announce(deployment, incomplete.round_id, announcement)
-                    else:
+                    if _lacks_ending(incomplete):
                         self._end(
                             deployment,
                             incomplete.round_id,
@@ -318,7 +319,10 @@ class DeploymentWatch(Changes):
         announced = RoundAnnouncement(
             manifest.min_reports, manifest.max_reports, manifest.opens_at, manifest.closes_at, plan
         )
-        self._rounds[round_id] = replace(self._rounds[round_id], announced=announced)
+        all_corrupt = len(corrupt_positions(manifest)) == len(manifest.route)
+        self._rounds[round_id] = replace(
+            self._rounds[round_id], announced=announced, all_corrupt=all_corrupt
+        )
 
     def _end(self, deployment: Deployment, round_id: str, signed: Signed) -> None:
         if (current := self._rounds.get(round_id)) is None:
@@ -390,3 +394,15 @@ class DeploymentWatch(Changes):
                 )
             )
             await asyncio.sleep(_PAUSE)
+
+
+def _lacks_announcement(round_info: RoundInfo) -> bool:
+    """True for a running or published round whose verified manifest is still to be fetched."""
+    if round_info.ending is not None and round_info.ending.error:
+        return False
+    return round_info.announced is None and round_info.outcome in {RUNNING, PUBLISHED}
+
+
+def _lacks_ending(round_info: RoundInfo) -> bool:
+    """True for an ended round whose verified result is still to be fetched."""
+    return not round_info.running and round_info.ending is None

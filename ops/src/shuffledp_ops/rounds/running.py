@@ -182,6 +182,15 @@ async def with_published(deployment: Deployment, report: RoundReport) -> RoundRe
     return replace(report, published={BOARD: board, HISTORY: history})
 
 
+def corrupt_positions(manifest: Manifest) -> tuple[int, ...]:
+    """The positions of the nodes that declare in their round keys that they are corrupt.
+
+    Raises `MalformedDocumentError` for a round key that cannot be read.
+    """
+    keys = [from_json(signed.body, RoundKey) for signed in manifest.route]
+    return tuple(key.position for key in keys if key.corrupt)
+
+
 def make_report(
     deployment: Trusting,
     opened: OpenedRound,
@@ -202,7 +211,6 @@ def make_report(
             "the published result lacks its estimate or a certificate"
         )
     manifest = from_json(opened.announcement.manifest.body, Manifest)
-    keys = [from_json(signed_key.body, RoundKey) for signed_key in manifest.route]
     return RoundReport(
         round_id=opened.round_id,
         users=manifest.max_reports,
@@ -211,7 +219,7 @@ def make_report(
         estimate=result.estimate,
         final=verify_from(deployment.roster.accountant, result.final_certificate, Certificate),
         suite=manifest.geometry.suite,
-        corrupt=tuple(key.position for key in keys if key.corrupt),
+        corrupt=corrupt_positions(manifest),
         dropped=result.dropped,
         outside_alphabet=result.outside_alphabet,
         repeated_tags=result.repeated_tags,

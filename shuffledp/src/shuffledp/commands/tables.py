@@ -10,7 +10,7 @@ from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp.guarantees import Guarantee, number
+from shuffledp.guarantees import Guarantee, attained_remark, number
 from shuffledp.plans import neighbours
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
@@ -70,11 +70,8 @@ def _add_guarantee(table: Table, guarantee: Guarantee) -> None:
         f"[bold]{number(guarantee.certified)}[/bold]",
         f"the guarantee: true for every dataset{unit}{over}",
     )
-    table.add_row(
-        "ε attained",
-        number(guarantee.attained),
-        "some dataset really costs this much: the truth lies between",
-    )
+    between = "" if plan.rounds > 1 else ": the truth lies between"
+    table.add_row("ε attained", number(guarantee.attained), f"{attained_remark(plan)}{between}")
     if guarantee.published is not None:
         remark = guarantee.formula or "for comparison only"
         table.add_row("ε published", number(guarantee.published), escape(remark))
