@@ -18,7 +18,7 @@ from simulated_round import SimulatedRound, without
 from shuffledp_client.config import ClientConfig
 from shuffledp_client.device import DeviceSteps
 from shuffledp_client.evidence import check_evidence
-from shuffledp_client.state import Kept, SubmissionStore
+from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import prepare
 from shuffledp_client.transport import Backoff
 from shuffledp_core.documents.signed import from_json, to_json
@@ -139,7 +139,9 @@ async def test_the_next_round_of_a_question_is_answered_from_the_response_that_i
         for value in (0, 19):
             await device(config).submit(value)
             symbols.append(
-                from_json((state / f"{ROUND_ID}.json").read_bytes(), Kept).submission.symbols
+                from_json(
+                    (state / f"{ROUND_ID}.json").read_bytes(), StoredSubmission
+                ).submission.symbols
             )
             (state / f"{ROUND_ID}.json").unlink()  # as if it had another number
             simulated.accepted.clear()

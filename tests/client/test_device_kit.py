@@ -269,13 +269,13 @@ async def test_an_announcement_in_other_words_is_the_same_round(
     async with device(tmp_path / "user", deployment, epsilon) as user:
         times = iter(range(1, 6))
 
-        async def announced() -> bytes:
+        async def fetch_announcement() -> bytes:
             spaces = next(times, None)
             if spaces is None:
                 raise ConfigError("enough")
             return simulated.announcement + b" " * spaces
 
-        monkeypatch.setattr(user._steps, "announced", announced)
+        monkeypatch.setattr(user._steps, "fetch_announcement", fetch_announcement)
         questions = user.questions(poll_seconds=0.02, refused=said.append)
 
         async def listen() -> None:

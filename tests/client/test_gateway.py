@@ -571,7 +571,7 @@ async def test_a_device_reads_how_long_a_gateway_asks_to_be_left_alone(
             backoff=Backoff(attempts=1),
         )
         with pytest.raises(BusyError) as refusal:
-            await once.announced()
+            await once.fetch_announcement()
     assert refusal.value.wait_seconds == seconds
 
 

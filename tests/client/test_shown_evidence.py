@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from client_rounds import LENIENT, NOW, POPULATION, ROUND_ID, SUM, Draft, make_members, settled
 
-from shuffledp_client.evidence import Evidence, Shown, check_evidence, gather, still_open
+from shuffledp_client.evidence import Evidence, ShownEvidence, check_evidence, gather, still_open
 from shuffledp_client.submission import Member, PreparedSubmission, prepare
 from shuffledp_client.verification import verify_round
 from shuffledp_core.documents.digests import digest
@@ -63,7 +63,7 @@ class Case:
         genuine = gather(self.sent, self.announcement, self.receipt(self.sent), self.result(board))
         return msgspec.structs.replace(genuine, **changes)
 
-    def check(self, bundle: Evidence, board: bytes) -> Shown:
+    def check(self, bundle: Evidence, board: bytes) -> ShownEvidence:
         return check_evidence(from_json(to_json(bundle), Evidence), self.roster, board)
 
 

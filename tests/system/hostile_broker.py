@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shuffledp_client.transport import announced
+from shuffledp_client.transport import listen_for_announcements
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.runtime.logs import configure_logs
 from shuffledp_core.transport import broker_guard
@@ -310,7 +310,7 @@ async def listen(broker: BrokerConfig) -> None:
 
 
 async def _read_slowly(broker: BrokerConfig) -> None:
-    async for _ in announced(broker, "demo", None, 2.0):
+    async for _ in listen_for_announcements(broker, "demo", None, 2.0):
         await asyncio.sleep(0.1)
 
 

@@ -26,7 +26,7 @@ from hostile_broker import (
 )
 from shuffler_world import World
 
-from shuffledp_client.transport import announced
+from shuffledp_client.transport import listen_for_announcements
 from shuffledp_core.errors import BrokerError
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.transport import announce, broker_guard
@@ -184,7 +184,7 @@ async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick
     """
     async with HostileBroker([trick]) as broker, asyncio.timeout(60):
         began, found = time.monotonic(), 0
-        async for payload in announced(broker.config, "demo", None, 0.5):
+        async for payload in listen_for_announcements(broker.config, "demo", None, 0.5):
             assert len(payload) < broker_guard.MAX_PUBLISH_BYTES
             found += 1
         waited = time.monotonic() - began
@@ -206,7 +206,7 @@ async def test_a_device_is_done_with_a_broker_whose_handshake_never_ends() -> No
     broker."""
     async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(60):
         secret = msgspec.structs.replace(broker.config, tls=True)
-        assert [found async for found in announced(secret, "demo", None, 0.5)] == []
+        assert [found async for found in listen_for_announcements(secret, "demo", None, 0.5)] == []
         assert not [
             thread.name for thread in threading.enumerate() if thread.name.startswith("asyncio_")
         ]

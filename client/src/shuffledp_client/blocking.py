@@ -33,12 +33,12 @@ class BlockingDevice:
     """
 
     def __init__(
-        self, place: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None
+        self, path: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None
     ) -> None:
         self._closed = False
         self._runner = asyncio.Runner()
         try:
-            self._device = self._wait(lambda: Device.load(place, folder=folder))
+            self._device = self._wait(lambda: Device.load(path, folder=folder))
         except BaseException:
             self._runner.close()
             raise

@@ -226,17 +226,17 @@ def changed_messages(geometry: Geometry, board: bytes, messages: bytes) -> npt.N
     run[order] = np.concatenate(([0], np.cumsum(new_run)))
     runs = int(run.max(initial=0)) + 1
     once = np.bincount(run[:size], minlength=runs) == 1
-    place = np.zeros(runs, dtype=np.int64)
+    row_on_board = np.zeros(runs, dtype=np.int64)
     # Of a run with several rows of the board any one stands here; `once` is false for it, whatever
     # this compares.
-    place[run[:size]] = np.arange(size)
+    row_on_board[run[:size]] = np.arange(size)
     mine = run[size:]
     symbols = rows[:, geometry.symbol_at]
-    same = np.all(symbols[size:] == symbols[place[mine]], axis=1)
+    same = np.all(symbols[size:] == symbols[row_on_board[mine]], axis=1)
     intact: npt.NDArray[np.bool_] = once[mine] & same
     return ~intact
 
 
-def _same(what: str, found: tuple[str, str], wanted: tuple[str, str]) -> None:
-    if found != wanted:
-        raise ForeignDocumentError(f"{what} is for {found}, not {wanted}")
+def _same(what: str, actual: tuple[str, str], expected: tuple[str, str]) -> None:
+    if actual != expected:
+        raise ForeignDocumentError(f"{what} is for {actual}, not {expected}")

@@ -62,7 +62,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The bundle as the bytes of its file. It is a secret."""
         return to_json(self)
 
-    def renewed(self) -> dict[str, bytes]:
+    def expiring_files(self) -> dict[str, bytes]:
         """The files that expire, and that a later bundle replaces."""
         return {
             "roster.json": self.roster.to_bytes(),
@@ -81,7 +81,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return {
             "keys/identity.pem": self.identity.encode(),
             "keys/credential.json": self.credential.to_bytes(),
-            **self.renewed(),
+            **self.expiring_files(),
             CONFIG: (head + self.settings).encode(),
         }
 
@@ -103,15 +103,15 @@ def read_bundle(path: Path) -> Bundle:
         ) from None  # what is in it stays out of logs
 
 
-def folders_of(bundle: Bundle, *places: Path) -> list[Path]:
+def folders_of(bundle: Bundle, *parents: Path) -> list[Path]:
     """The folders in these places that hold the identity of this bundle, by whatever name.
 
     A device is known by what no renewal changes: its identity key. What cannot be read is passed
     over.
     """
-    identity, found = bundle.identity.encode(), dict[Path, None]()
-    for place in places:
-        for key in sorted(place.glob("*/keys/identity.pem")):
+    identity, homes = bundle.identity.encode(), dict[Path, None]()
+    for parent in parents:
+        for key in sorted(parent.glob("*/keys/identity.pem")):
             home = key.parent.parent
             if home.name.startswith(".") and home.name.endswith(
                 _NEW
@@ -119,8 +119,8 @@ def folders_of(bundle: Bundle, *places: Path) -> list[Path]:
                 continue
             with suppress(OSError):
                 if key.stat().st_size == len(identity) and key.read_bytes() == identity:
-                    found[home.resolve()] = None
-    return list(found)
+                    homes[home.resolve()] = None
+    return list(homes)
 
 
 def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
@@ -160,12 +160,12 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
         shutil.rmtree(new, ignore_errors=True)  # of one that was killed
         try:
             (new / "keys").mkdir(parents=True)
-            for made in (new, new / "keys"):
+            for directory in (new, new / "keys"):
                 # Before the first key is written into it; `mkdir` gives what the umask leaves.
-                made.chmod(0o700)
+                directory.chmod(0o700)
             for name, data in bundle.files().items():  # 1
                 write_new(new / name, data)
-            roster = _checked(new)  # 2
+            roster = _check_installation(new)  # 2
             new.rename(target)  # 3
         finally:
             shutil.rmtree(new, ignore_errors=True)
@@ -199,13 +199,13 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
             later one.
     """
     config = load_config(folder / CONFIG, ClientConfig)
-    own = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")
-    if (config.root_key, own) != (bundle.root_key, bundle.identity):
+    identity = read_file(config.keys / "identity.pem", "identity key").decode(errors="replace")
+    if (config.root_key, identity) != (bundle.root_key, bundle.identity):
         raise ConfigError(
             f"the bundle of {bundle.name!r} is not of the device in {folder}, or of another root "
             "key"
         )
-    files = bundle.renewed()
+    files = bundle.expiring_files()
     parts = {name: folder / f"{name}{_NEW}" for name in files}
     try:
         for name, data in files.items():
@@ -225,7 +225,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
     return roster
 
 
-def _checked(folder: Path) -> Roster:
+def _check_installation(folder: Path) -> Roster:
     config = load_config(folder / CONFIG, ClientConfig)
     roster = load_roster(config.roster, config.root_key)
     load_member(config.keys, roster)

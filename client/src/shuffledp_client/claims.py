@@ -56,9 +56,9 @@ def _check_local(certificate: Certificate) -> None:
         return
     # Per unit of distance a single unit is the worst.
     distance = 1 if certificate.adjacency is Adjacency.METRIC else certificate.max_distance
-    own = certificate.mechanism.local_epsilon(distance)
-    if math.isfinite(own) and not claimed.epsilon >= own * (1 - SLACK):
-        _refuse(certificate, f"ε_L {claimed.epsilon:.6g}, and one report has {own:.6g}")
+    computed = certificate.mechanism.local_epsilon(distance)
+    if math.isfinite(computed) and not claimed.epsilon >= computed * (1 - SLACK):
+        _refuse(certificate, f"ε_L {claimed.epsilon:.6g}, and one report has {computed:.6g}")
 
 
 def _check_shuffled(certificate: Certificate) -> None:

@@ -42,8 +42,8 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="The device's confi
 RoundOption = Annotated[str | None, typer.Option("--round", help="Round id.")]
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
-    if wanted:
+def _show_version(is_set: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if is_set:
         typer.echo(f"shuffledp-client {version('shuffledp-client')}")
         raise typer.Exit
 
@@ -74,18 +74,23 @@ def submit(
     """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
     device, number = _device(config), _parse_value(value)
 
-    async def run() -> None:
-        done = await device.submit(number, round_id)
-        if done.repeated:
+    async def submit_and_report() -> None:
+        acknowledged = await device.submit(number, round_id)
+        if acknowledged.repeated:
             typer.echo(
                 "An earlier submission to this round was kept and sent; this value was not used."
             )
-        messages = "1 message" if done.messages == 1 else f"{done.messages} messages"
-        typer.echo(f"Submitted {messages} to round {done.round_id}; receipt of {done.entry} kept.")
+        messages = (
+            "1 message" if acknowledged.messages == 1 else f"{acknowledged.messages} messages"
+        )
+        typer.echo(
+            f"Submitted {messages} to round {acknowledged.round_id}; "
+            f"receipt of {acknowledged.entry} kept."
+        )
         if wait:
-            _report(await device.verify(done.round_id, wait=True))
+            _report(await device.verify(acknowledged.round_id, wait=True))
 
-    asyncio.run(run())
+    asyncio.run(submit_and_report())
 
 
 @app.command()

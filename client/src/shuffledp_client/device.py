@@ -14,7 +14,7 @@ from shuffledp_client.config import ClientConfig, load_member
 from shuffledp_client.evidence import Evidence, check_evidence, gather, still_open
 from shuffledp_client.links import Link, Reader, link_to
 from shuffledp_client.responses import ResponseStore
-from shuffledp_client.state import Kept, SubmissionStore
+from shuffledp_client.state import StoredSubmission, SubmissionStore
 from shuffledp_client.submission import PreparedSubmission, prepare
 from shuffledp_client.transport import Backoff, find_round
 from shuffledp_client.verification import CheckedRound, parse_announcement, verify_round
@@ -36,7 +36,7 @@ POLL_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmissionOutcome:
     """An acknowledged submission.
 
     `repeated`: an earlier one was sent again, and the value given now was not used.
@@ -89,14 +89,14 @@ class DeviceSteps:
         See `transport.find_round`.
         """
 
-        def verified(data: bytes) -> CheckedRound:
+        def verify_candidate(data: bytes) -> CheckedRound:
             return self.verified(data, round_id)
 
         return await find_round(
             self._roster,
             self._config.keys,
             self._config.broker,
-            verified,
+            verify_candidate,
             round_id=round_id,
             broker_seconds=self._config.broker_seconds,
             reader=self._link.reader,
@@ -104,18 +104,18 @@ class DeviceSteps:
 
     async def submit(
         self, value: int, round_id: str | None = None, *, verified: CheckedRound | None = None
-    ) -> Submitted:
+    ) -> SubmissionOutcome:
         """Submits the value to a round, at most once in the device's life.
 
         If a submission to the round is kept from before, that one is sent again, whatever the value
         is now. `verified`: the round where the caller has verified it a moment ago.
         """
-        kept = self._store.find(round_id) if round_id is not None else None
-        if kept is None:
+        stored = self._store.find(round_id) if round_id is not None else None
+        if stored is None:
             verified = verified or await self.find_round(round_id)
-            kept = self._store.find(verified.round_id)
+            stored = self._store.find(verified.round_id)
             if (
-                kept is None
+                stored is None
                 # another process may keep one meanwhile: then `keep` gives that one, and ours is
                 # dropped
             ):
@@ -124,22 +124,22 @@ class DeviceSteps:
                 prepared = await asyncio.to_thread(
                     prepare, verified, value, self._member, recall=self._responses.recall
                 )
-                kept = self._store.keep(prepared, verified.announcement)
-                return await self._send(kept, repeated=kept.submission != prepared)
-        return await self._send(kept, repeated=True)
+                stored = self._store.keep(prepared, verified.announcement)
+                return await self._send(stored, repeated=stored.submission != prepared)
+        return await self._send(stored, repeated=True)
 
-    async def _send(self, kept: Kept, *, repeated: bool) -> Submitted:
-        submission = kept.submission
-        if kept.receipt is None:
+    async def _send(self, stored: StoredSubmission, *, repeated: bool) -> SubmissionOutcome:
+        submission = stored.submission
+        if stored.receipt is None:
             entry = self._roster.party(submission.entry)
             async with self._link.entry(entry) as node:
                 self._store.add_receipt(submission.round_id, await node.submit(submission))
-        return Submitted(
+        return SubmissionOutcome(
             submission.round_id, submission.entry, submission.geometry.messages_per_user, repeated
         )
 
-    async def announced(self) -> bytes:
-        """The announcement of the newest open round, by the word of nobody; see `verified`."""
+    async def fetch_announcement(self) -> bytes:
+        """Fetch the newest open round's announcement, unverified; pass it to `verified`."""
         async with self._link.reader() as analyst:
             return await analyst.announcement()
 
@@ -160,10 +160,12 @@ class DeviceSteps:
         Raises:
             RoundStateError: there is none, or more than one.
         """
-        kept = self._store.rounds()
+        stored_rounds = self._store.rounds()
         rounds = (
-            tuple(round_id for round_id in kept if self._store.load(round_id).result is None)
-            or kept
+            tuple(
+                round_id for round_id in stored_rounds if self._store.load(round_id).result is None
+            )
+            or stored_rounds
         )
         if not rounds:
             raise RoundStateError(
@@ -191,16 +193,16 @@ class DeviceSteps:
             SubmissionClosedError: they are not, but there never was a receipt: erased, because it
                 proves nothing.
         """
-        kept = self._store.load(round_id)
-        submission = kept.submission
+        stored = self._store.load(round_id)
+        submission = stored.submission
         async with self._link.reader() as analyst:
             signed, discards = await self._ending(analyst, submission, wait=wait)
             try:
                 verified = check_result(submission, self._roster, signed)
             except RoundFailed as error:  # only a genuine result says so
-                raise self._failed(kept, signed, discards, error) from error
+                raise self._settle_failure(stored, signed, discards, error) from error
             self._keep_result(
-                kept, signed
+                stored, signed
             )  # before the board is asked for: an analyst cannot take its word back
             geometry = submission.geometry
             board = await analyst.board(round_id, verified.result.messages * geometry.plain_bytes)
@@ -209,7 +211,7 @@ class DeviceSteps:
         except ReceiptMissingError as error:
             # With a receipt this is evidence, and stays; without one nobody promised anything
             # ("Evidence", 3).
-            if kept.receipt is not None:
+            if stored.receipt is not None:
                 raise
             self._store.finish(round_id)
             raise SubmissionClosedError(
@@ -219,26 +221,30 @@ class DeviceSteps:
         self._store.finish(round_id)
         return verified
 
-    def _failed(
-        self, kept: Kept, signed: Signed, discards: tuple[Signed, ...], error: RoundFailed
+    def _settle_failure(
+        self,
+        stored: StoredSubmission,
+        signed: Signed,
+        discards: tuple[Signed, ...],
+        error: RoundFailed,
     ) -> RoundFailed:
         """Keeps or erases a round that the analyst says has failed; returns the error to raise."""
-        round_id = kept.submission.round_id
-        missing = still_open(kept.announcement, self._roster, discards)
+        round_id = stored.submission.round_id
+        missing = still_open(stored.announcement, self._roster, discards)
         # docs/protocol.md, "Evidence", 2 and 3: nothing left any node, the honest one included, or
         # nobody promised it.
-        if kept.receipt is None or not missing:
+        if stored.receipt is None or not missing:
             self._store.finish(round_id)
             return error
-        self._keep_result(kept, signed)
+        self._keep_result(stored, signed)
         return type(error)(
             f"{error}; receipt and messages are kept for {self._config.evidence_days:g} days: "
             f"{', '.join(missing)} did not sign that nothing was forwarded; ask again later"
         )
 
-    def _keep_result(self, kept: Kept, signed: Signed) -> None:
-        if kept.result != signed:
-            self._store.add_result(kept.submission.round_id, signed)
+    def _keep_result(self, stored: StoredSubmission, signed: Signed) -> None:
+        if stored.result != signed:
+            self._store.add_result(stored.submission.round_id, signed)
 
     async def evidence(self, round_id: str) -> tuple[Evidence, bytes]:
         """Checked evidence that messages with a receipt are missing, and the board that lacks them.
@@ -247,16 +253,16 @@ class DeviceSteps:
             UnknownRoundError: nothing is kept of the round, or it has not ended.
             EvidenceError: it shows nothing; the message says why.
         """
-        kept = self._store.load(round_id)
-        if kept.receipt is None:
+        stored = self._store.load(round_id)
+        if stored.receipt is None:
             raise EvidenceError(
                 f"there is no receipt of round {round_id}: nobody promised anything"
             )
         async with self._link.reader() as analyst:
-            signed = kept.result or await analyst.result(round_id)
-            bundle = gather(kept.submission, kept.announcement, kept.receipt, signed)
+            signed = stored.result or await analyst.result(round_id)
+            bundle = gather(stored.submission, stored.announcement, stored.receipt, signed)
             result = verify_from(self._roster.analyst, signed, Result)
-            size = result.messages * kept.submission.geometry.plain_bytes
+            size = result.messages * stored.submission.geometry.plain_bytes
             board = await analyst.board(round_id, size) if result.board_digest is not None else b""
         check_evidence(bundle, self._roster, board)
         return bundle, board

@@ -25,15 +25,15 @@ def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None
             the mechanism does not say it with m symbols of its alphabet: the number of messages
             must not depend on the answer.
     """
-    said = list(spec.say(answer, RandomIntegers() if integers is None else integers))
-    if len(said) != spec.messages_per_user or not all(
-        0 <= symbol < spec.alphabet for symbol in said
+    sent = list(spec.say(answer, RandomIntegers() if integers is None else integers))
+    if len(sent) != spec.messages_per_user or not all(
+        0 <= symbol < spec.alphabet for symbol in sent
     ):
         raise ValueError(
             f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to "
             f"{spec.alphabet - 1}"
         )
-    return said
+    return sent
 
 
 def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes) -> list[bytes]:
@@ -42,7 +42,7 @@ def encode(geometry: Geometry, spec: Mechanism, answer: int, source: RandomBytes
 
     Errors as `symbols`.
     """
-    return tagged(geometry, pack(geometry, symbols(spec, answer, RandomIntegers(source))), source)
+    return add_tags(geometry, pack(geometry, symbols(spec, answer, RandomIntegers(source))), source)
 
 
 def pack(geometry: Geometry, answers: list[int]) -> bytes:
@@ -50,14 +50,14 @@ def pack(geometry: Geometry, answers: list[int]) -> bytes:
     return b"".join(symbol.to_bytes(geometry.symbol_bytes, "big") for symbol in answers)
 
 
-def tagged(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
+def add_tags(geometry: Geometry, packed: bytes, source: RandomBytes) -> list[bytes]:
     """Plain messages: each of the packed symbols with a tag from `source`."""
     width = geometry.symbol_bytes
     count = len(packed) // width
     # Random, so that on the board nobody but the sender can tell whose they are.
     tags = source(TAG_BYTES * count)
     return [
-        packed[width * place : width * (place + 1)]
-        + tags[TAG_BYTES * place : TAG_BYTES * (place + 1)]
-        for place in range(count)
+        packed[width * index : width * (index + 1)]
+        + tags[TAG_BYTES * index : TAG_BYTES * (index + 1)]
+        for index in range(count)
     ]

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shuffledp_client.encoding import tagged
+from shuffledp_client.encoding import add_tags
 from shuffledp_client.submission import PreparedSubmission, seal
 from shuffledp_client.verification import RoundDocuments, verify_documents
 from shuffledp_core.documents.digests import digest
@@ -63,7 +63,7 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEvidence:
     """Number of messages missing from an acknowledged submission, and the parties of which one
     removed them.
     """
@@ -95,7 +95,7 @@ def gather(
     )
 
 
-def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
+def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> ShownEvidence:
     """Checks that a bundle shows that somebody cheated; docs/protocol.md, section "Evidence".
 
     1. Manifest, certificate, round keys and countersignatures are genuine and belong together.
@@ -141,7 +141,9 @@ def check_evidence(evidence: Evidence, roster: Roster, board: bytes) -> Shown:
             "every message of the submission is on the board: nobody cheated this user, as far as "
             "others can see (one that stands there twice an accomplice may have sent)"
         )
-    return Shown(round_id, missing, geometry.messages_per_user, _suspects(result, documents))
+    return ShownEvidence(
+        round_id, missing, geometry.messages_per_user, _suspects(result, documents)
+    )
 
 
 def still_open(
@@ -198,7 +200,7 @@ def _messages(evidence: Evidence, documents: RoundDocuments) -> bytes:
         raise EvidenceError(
             "a symbol is outside the round's alphabet: no honest client sends it, nobody counts it"
         )
-    return b"".join(tagged(geometry, evidence.symbols, stream(evidence.seed)))
+    return b"".join(add_tags(geometry, evidence.symbols, stream(evidence.seed)))
 
 
 def _check_acknowledged(evidence: Evidence, documents: RoundDocuments, roster: Roster) -> None:

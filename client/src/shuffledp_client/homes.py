@@ -70,7 +70,7 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
         bundle = read_bundle(place)
         note = _note_of(bundle, place.parent)
         if not (home / CONFIG).exists():
-            home = _found(bundle, place, folder, _noted(note)) or home
+            home = _existing_home(bundle, place, folder, _read_note(note)) or home
         if not (home / CONFIG).exists():
             config = install(bundle, home)[0]
         else:
@@ -84,15 +84,17 @@ def home_of(place: Path, folder: Path | None = None) -> ClientConfig:
     return config
 
 
-def _found(bundle: Bundle, place: Path, folder: Path | None, noted: Path | None) -> Path | None:
+def _existing_home(
+    bundle: Bundle, place: Path, folder: Path | None, noted: Path | None
+) -> Path | None:
     """The folder that the device has already; None if it never had one.
 
     Raises `ConfigError` for one that is gone.
     """
     places = (place.parent,) if noted is None else (place.parent, noted.parent)
-    known = folders_of(bundle, *places)
-    if folder is None and len(known) == 1:
-        return known[0]
+    homes = folders_of(bundle, *places)
+    if folder is None and len(homes) == 1:
+        return homes[0]
     check_only(bundle, folder or place.with_name(place.stem + SUFFIX), *places)
     if noted is not None:
         raise ConfigError(
@@ -112,7 +114,7 @@ def _note_of(bundle: Bundle, folder: Path) -> Path:
     return folder / f".{hashlib.sha256(bundle.identity.encode()).hexdigest()[:32]}{NOTE}"
 
 
-def _noted(note: Path) -> Path | None:
+def _read_note(note: Path) -> Path | None:
     try:
         data = read_file(note, "note", _MOST_NOTE)
     except ConfigError:  # there is none
@@ -123,7 +125,7 @@ def _noted(note: Path) -> Path | None:
 
 def _write_note(note: Path, home: Path) -> None:
     at = home.resolve()
-    if _noted(note) != at:
+    if _read_note(note) != at:
         with suppress(OSError):  # a bundle that came with the app: its folder may be read-only
             write_atomic(note, os.fsencode(f"{at}\n"))
 
@@ -140,7 +142,8 @@ def _differs(bundle: Bundle, config: ClientConfig, home: Path) -> bool:
             "name another folder"
         )
     return any(
-        read_file(home / name, "device's file") != data for name, data in bundle.renewed().items()
+        read_file(home / name, "device's file") != data
+        for name, data in bundle.expiring_files().items()
     )
 
 

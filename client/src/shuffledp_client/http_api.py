@@ -109,7 +109,7 @@ def problem_of(error: errors.ShuffleDPError, status: HTTPStatus | None = None) -
     return Problem(
         type=f"urn:shuffledp:error:{kind.__name__}",
         title=(kind.__doc__ or kind.__name__).partition(".")[0].partition("\n")[0],
-        status=status or next(code for known, code in _STATUS if isinstance(error, known)),
+        status=status or next(code for listed, code in _STATUS if isinstance(error, listed)),
         detail=str(error),
         code=kind.__name__,
     )
@@ -122,7 +122,7 @@ def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPErro
     believe in a finding of the device's own checks, such as messages that are missing.
     """
     try:
-        said = from_json(problem, Problem)
+        document = from_json(problem, Problem)
     except errors.MalformedDocumentError:
         if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
             return errors.BusyError(f"{gateway} is busy (status {status})")
@@ -131,6 +131,6 @@ def raised_by(problem: bytes, status: int, gateway: str) -> errors.ShuffleDPErro
         return errors.NodeFault(
             f"{gateway} answered with status {status} and no problem document: is it a gateway?"
         )
-    return _RAISED.get(said.code, errors.NodeFault)(
-        said.detail or f"{gateway} refused (status {status})"
+    return _RAISED.get(document.code, errors.NodeFault)(
+        document.detail or f"{gateway} refused (status {status})"
     )

@@ -149,10 +149,11 @@ class _Calls:
                     if isinstance(refusal, UnreachableError):
                         refusal.wait_seconds = _wait_seconds(response)
                     raise refusal
-                found = response.headers.get("content-type", "").partition(";")[0].strip()
-                if found != kind:
+                content_type = response.headers.get("content-type", "").partition(";")[0].strip()
+                if content_type != kind:
                     raise NodeFault(
-                        f"{self._name} answered with {found[:80]!r}, not {kind}: is it a gateway?"
+                        f"{self._name} answered with {content_type[:80]!r}, not {kind}: "
+                        "is it a gateway?"
                     )
                 return await self._body(response, most)
         except TimeoutError as error:
@@ -240,8 +241,8 @@ def _wait_seconds(response: httpx.Response) -> float:
 
     The date that it may be instead would trust the gateway's clock.
     """
-    said = response.headers.get("retry-after", "").strip()
-    return float(said) if said.isascii() and said.isdecimal() else 0.0
+    header = response.headers.get("retry-after", "").strip()
+    return float(header) if header.isascii() and header.isdecimal() else 0.0
 
 
 def _path(pattern: str, round_id: str) -> str:

@@ -28,7 +28,7 @@ from shuffledp_client.evidence import Evidence, check_evidence
 from shuffledp_client.homes import home_of
 from shuffledp_client.outcomes import Answered, Checked, Question, Standing
 from shuffledp_client.polling import AnnouncementMemory, poll_pause
-from shuffledp_client.transport import Backoff, announced
+from shuffledp_client.transport import Backoff, listen_for_announcements
 from shuffledp_client.verification import parse_announcement
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import (
@@ -159,7 +159,7 @@ class Device:
             ):
                 yield question
             rest = min(poll_pause(poll_seconds, failures, self._integers), until - loop.time())
-            async with aclosing(self._announced(rest)) as candidates:
+            async with aclosing(self._candidates(rest)) as candidates:
                 async for data in candidates:
                     if (question := self._acceptable(data, seen, refused)) is not None:
                         yield question
@@ -218,8 +218,8 @@ class Device:
             self._steps.store.load(round_id)
         return tuple(
             [
-                await self._check(one, wait=wait)
-                for one in ([round_id] if round_id else self.pending())
+                await self._check(pending, wait=wait)
+                for pending in ([round_id] if round_id else self.pending())
             ]
         )
 
@@ -275,7 +275,7 @@ class Device:
         answered.
         """
         try:
-            return await self._steps.announced(), True
+            return await self._steps.fetch_announcement(), True
         except UnknownRoundError:
             return None, True
         except ConfigError:
@@ -291,7 +291,7 @@ class Device:
         refused: Callable[[ClientPolicyRefusal], object] | None,
     ) -> Question | None:
         """The question of an announcement, if it is one to answer now."""
-        if seen.add(data) and not self._unacknowledged(seen.round_of(data)):
+        if seen.add(data) and not self._lacks_receipt(seen.round_of(data)):
             return None
         try:
             question = Question.of(self._steps.verified(data))
@@ -307,30 +307,30 @@ class Device:
             return None
         seen.record_round(data, question.round_id)
         try:
-            kept = self._steps.store.find(question.round_id)
+            stored = self._steps.store.find(question.round_id)
         except RoundStateError:
             return None
-        told = seen.add_manifest(question.verified.announcement.manifest)
-        wanted = not told if kept is None else kept.receipt is None
-        return question if wanted else None
+        is_repeated = seen.add_manifest(question.verified.announcement.manifest)
+        is_open = not is_repeated if stored is None else stored.receipt is None
+        return question if is_open else None
 
-    def _unacknowledged(self, round_id: str | None) -> bool:
+    def _lacks_receipt(self, round_id: str | None) -> bool:
         if round_id is None:
             return False
         try:
-            kept = self._steps.store.find(round_id)
+            stored = self._steps.store.find(round_id)
         except RoundStateError:
             return False
-        return kept is not None and kept.receipt is None
+        return stored is not None and stored.receipt is None
 
-    async def _announced(self, seconds: float) -> AsyncGenerator[bytes, None]:
+    async def _candidates(self, seconds: float) -> AsyncGenerator[bytes, None]:
         """What the broker announces within these seconds; without one, they just pass."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if self._config.broker is not None:
             deployment = self._steps.roster.deployment
             async with aclosing(
-                announced(self._config.broker, deployment, None, seconds)
+                listen_for_announcements(self._config.broker, deployment, None, seconds)
             ) as candidates:
                 async for data in candidates:
                     yield data

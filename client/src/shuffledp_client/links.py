@@ -37,7 +37,7 @@ class Reader(Announcing, Protocol):
         ...
 
 
-class Entry(Protocol):
+class EntryLink(Protocol):
     """Where submissions go; `transport.EntryNode` has the details."""
 
     async def submit(self, prepared: PreparedSubmission) -> Signed:
@@ -52,7 +52,7 @@ class Link(Protocol):
         """The analyst's published words."""
         ...
 
-    def entry(self, party: Party) -> AbstractAsyncContextManager[Entry]:
+    def entry(self, party: Party) -> AbstractAsyncContextManager[EntryLink]:
         """The entry node of a round."""
         ...
 

@@ -50,7 +50,7 @@ class LongStream(EntryNode):
         request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         if request.ByteSize() > WHOLE_BYTES:
             return await super().deliver(round_id, credential, claim, envelope)
-        if self._stream is None or self._stream.ended:
+        if self._stream is None or self._stream.is_ended:
             self._stream = _Stream(
                 node_pb2_grpc.NodeStub(self._channel).SubmitMany(), self._party.name
             )
@@ -81,10 +81,10 @@ class _Stream:
         self._more = asyncio.Event()
         self._end: ShuffleDPError | None = None
         self._writing = asyncio.create_task(self._write())
-        self._reading = asyncio.create_task(self._read())
+        self._reading = asyncio.create_task(self._read_answers())
 
     @property
-    def ended(self) -> bool:
+    def is_ended(self) -> bool:
         """True if it takes no more submissions."""
         return self._end is not None
 
@@ -143,14 +143,14 @@ class _Stream:
                 self._waiting.append(answer)
         return node_pb2.SubmitManyRequest(submissions=group) if group else None
 
-    async def _read(self) -> None:
+    async def _read_answers(self) -> None:
         end: ShuffleDPError = UnreachableError(
             f"{self._party} ended the stream without an answer; send it again"
         )
         try:
             async for response in self._call:
-                for one in answered(response, self._party).answers:
-                    self._settle(one)
+                for settled in answered(response, self._party).answers:
+                    self._settle(settled)
         except grpc.aio.AioRpcError as error:
             end = typed(error, self._party)
         except ShuffleDPError as error:
@@ -165,12 +165,12 @@ class _Stream:
             for answer in (*self._waiting, *(answer for _, answer in self._unsent)):
                 _fail(answer, end)
 
-    def _settle(self, one: node_pb2.SubmissionAnswer) -> None:
+    def _settle(self, settled: node_pb2.SubmissionAnswer) -> None:
         if not self._waiting:
             raise NodeFault(f"{self._party} answered more submissions than were sent")
         answer = self._waiting.popleft()
         try:
-            receipt = _receipt(one)
+            receipt = _receipt(settled)
         except ShuffleDPError as error:
             _fail(answer, error)
         else:
@@ -184,7 +184,7 @@ def _fail(answer: asyncio.Future[Signed], error: ShuffleDPError) -> None:
         answer.exception()  # whoever asked may have gone, and then nobody need hear it
 
 
-def _receipt(one: node_pb2.SubmissionAnswer) -> Signed:
-    if one.WhichOneof("answer") == "refusal":
-        raise by_code(one.refusal.error)(one.refusal.reason or "no details")
-    return Signed.from_bytes(one.receipt)
+def _receipt(answer: node_pb2.SubmissionAnswer) -> Signed:
+    if answer.WhichOneof("answer") == "refusal":
+        raise by_code(answer.refusal.error)(answer.refusal.reason or "no details")
+    return Signed.from_bytes(answer.receipt)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from shuffledp_client.board import CheckedResult
-from shuffledp_client.evidence import Shown
+from shuffledp_client.evidence import ShownEvidence
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.errors import ShuffleDPError
 
@@ -123,7 +123,7 @@ class Checked:
     standing: Standing
     words: str
     result: CheckedResult | None = None
-    shown: Shown | None = None
+    shown: ShownEvidence | None = None
     error: ShuffleDPError | None = None
 
 

@@ -112,10 +112,10 @@ def check_policy(
             "ε with every node corrupt", _total(corrupted.epsilon, factor), policy.epsilon_corrupted
         )
         _at_most("δ with every node corrupt", corrupted.delta, policy.delta)
-        own = certificate.mechanism.local_epsilon(distance)
-        _at_most("ε with every node corrupt, computed here,", own, policy.epsilon_corrupted)
+        computed = certificate.mechanism.local_epsilon(distance)
+        _at_most("ε with every node corrupt, computed here,", computed, policy.epsilon_corrupted)
     _at_least("mix nodes", len(route), policy.nodes)  # 4
-    operators = {_normalised(party.operator) for party in route}
+    operators = {_normalise(party.operator) for party in route}
     _at_least("different operators", len(operators), policy.operators)
     if policy.suites is not None and geometry.suite not in policy.suites:  # 5
         raise ClientPolicyRefusal(
@@ -144,7 +144,7 @@ def check_policy(
         )
 
 
-def _normalised(operator: str) -> str:
+def _normalise(operator: str) -> str:
     """An operator's name without differences of case, white space and Unicode form."""
     return " ".join(unicodedata.normalize("NFKC", operator).casefold().split())
 
@@ -154,13 +154,13 @@ def _protected_distance(policy: Policy, certificate: Certificate) -> int:
     cover.
     """
     full = certificate.mechanism.domain - 1
-    wanted = full if policy.distance is None else min(policy.distance, full)
-    if wanted > certificate.max_distance:
+    distance = full if policy.distance is None else min(policy.distance, full)
+    if distance > certificate.max_distance:
         raise ClientPolicyRefusal(
             f"the round protects changes of up to {certificate.max_distance} units, your policy "
-            f"wants {wanted}"
+            f"wants {distance}"
         )
-    return wanted
+    return distance
 
 
 def _total(epsilon: float | None, factor: int) -> float:

@@ -26,7 +26,7 @@ class AnnouncementMemory:
 
     def __init__(self) -> None:
         self._rounds: dict[str, str | None] = {}
-        self._told: dict[str, None] = {}
+        self._manifests: dict[str, None] = {}
 
     def add(self, data: bytes) -> bool:
         """Record these bytes; return True if they had been seen before."""
@@ -41,11 +41,11 @@ class AnnouncementMemory:
     def add_manifest(self, manifest: Signed) -> bool:
         """Record that the app is told of this genuine manifest; return True if it was before."""
         key = document_digest(manifest)
-        if key in self._told:
+        if key in self._manifests:
             return True
-        self._told[key] = None
-        if len(self._told) > REMEMBERED:
-            del self._told[next(iter(self._told))]
+        self._manifests[key] = None
+        if len(self._manifests) > REMEMBERED:
+            del self._manifests[next(iter(self._manifests))]
         return False
 
     def forget(self, data: bytes) -> None:

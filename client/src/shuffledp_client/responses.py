@@ -23,7 +23,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from shuffledp_client.state import locked
+from shuffledp_client.state import lock_folder
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.errors import (
     ClientPolicyRefusal,
@@ -79,7 +79,7 @@ class ResponseStore:
         path = self._path(name)
         try:
             make_folder(self._folder)
-            with locked(self._folder):
+            with lock_folder(self._folder):
                 self._sweep()
                 if not path.exists():
                     self._keep(
@@ -87,7 +87,7 @@ class ResponseStore:
                     )
                 # What is on disk counts, also where another process wrote it, and was killed before
                 # it synced.
-                response = self._read(path, name)
+                response = self._read_response(path, name)
                 sync(self._folder)
         except OSError as error:
             raise ConfigError(
@@ -121,23 +121,23 @@ class ResponseStore:
             else:
                 erase(part)
 
-    def _read(self, path: Path, name: str) -> int:
+    def _read_response(self, path: Path, name: str) -> int:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES)
         try:
-            kept = from_json(data, KeptResponse)
+            stored = from_json(data, KeptResponse)
         except MalformedDocumentError as error:
-            raise _damaged(path) from error
-        if (kept.scope, kept.name) != (self._scope, name):
-            raise _damaged(path)
-        return kept.response
+            raise _damage_error(path) from error
+        if (stored.scope, stored.name) != (self._scope, name):
+            raise _damage_error(path)
+        return stored.response
 
     def _path(self, name: str) -> Path:
         scoped = f"{self._scope} {name}".encode()
         return self._folder / f"{sha256(scoped).hexdigest()[:32]}.json"
 
 
-def _damaged(path: Path) -> RoundStateError:
+def _damage_error(path: Path) -> RoundStateError:
     return RoundStateError(
         f"{path} is damaged, or of another question: restore it from a backup, or answer this "
         "question no more; another response in its place would tell more of your value than was "

@@ -42,7 +42,7 @@ receipts.
 """
 
 
-class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StoredSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One round's submission, and the documents received for it.
 
     Attributes:
@@ -76,62 +76,62 @@ class SubmissionStore:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot make the state folder {folder}: {error.strerror}") from error
-        with self._locked():
+        with self._lock():
             self._sweep()
 
-    def keep(self, submission: PreparedSubmission, announcement: Announcement) -> Kept:
+    def keep(self, submission: PreparedSubmission, announcement: Announcement) -> StoredSubmission:
         """Keeps this submission, unless one is kept already; returns the one to send.
 
         Raises:
             RoundStateError: the round is over for this device.
             ClientPolicyRefusal: other rounds have used up the limit.
         """
-        with self._locked():
-            kept = self._find(submission.round_id)
-            if kept is not None:
-                return kept
-            kept = Kept(submission=submission, announcement=announcement)
-            data = to_json(kept)
+        with self._lock():
+            stored = self._find(submission.round_id)
+            if stored is not None:
+                return stored
+            stored = StoredSubmission(submission=submission, announcement=announcement)
+            data = to_json(stored)
             self._check_space(len(data))
             # On disk before it is returned, and so before it is sent: after a crash the same report
             # is sent again. A value randomised twice for one round would cost its user twice the ε.
             self._write(submission.round_id, data).replace(self._file(submission.round_id))
             sync(self._folder)
-            return kept
+            return stored
 
-    def find(self, round_id: str) -> Kept | None:
+    def find(self, round_id: str) -> StoredSubmission | None:
         """The kept submission of this round, or None.
 
         Raises:
             RoundStateError: the round is over for this device, or its file is damaged.
         """
-        with self._locked():
+        with self._lock():
             return self._find(round_id)
 
-    def load(self, round_id: str) -> Kept:
+    def load(self, round_id: str) -> StoredSubmission:
         """The kept submission of this round.
 
         Errors as `find`, and `UnknownRoundError` when there is none.
         """
-        with self._locked():
+        with self._lock():
             return self._load(round_id)
 
     def add_receipt(self, round_id: str, receipt: Signed) -> None:
         """Keeps the receipt beside its submission, whose envelope is not needed any more."""
-        with self._locked():
+        with self._lock():
             submission = msgspec.structs.replace(self._load(round_id).submission, envelope=b"")
             self._change(round_id, submission=submission, receipt=receipt)
 
     def add_result(self, round_id: str, result: Signed) -> None:
         """Keeps the result of a round that is not settled for this user."""
-        with self._locked():
+        with self._lock():
             self._change(round_id, result=result)
 
     def finish(self, round_id: str) -> None:
         """Erases a kept submission (overwritten as far as the file system allows) and marks the
         round as done.
         """
-        with self._locked():
+        with self._lock():
             # The marker first: a crash in between leaves a file that `_sweep` erases, never a round
             # open to a second randomisation.
             self._write(round_id, b"").replace(self._marker(round_id))
@@ -159,7 +159,7 @@ class SubmissionStore:
 
     # With the lock held
 
-    def _find(self, round_id: str) -> Kept | None:
+    def _find(self, round_id: str) -> StoredSubmission | None:
         path = self._file(round_id)
         if self._marker(round_id).exists():
             raise RoundStateError(
@@ -172,19 +172,19 @@ class SubmissionStore:
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
         try:
-            return from_json(data, Kept)
+            return from_json(data, StoredSubmission)
         except MalformedDocumentError as error:
             raise RoundStateError(
                 f"{path} is damaged; if the round is over, remove it: {error}"
             ) from error
 
-    def _load(self, round_id: str) -> Kept:
-        kept = self._find(round_id)
-        if kept is None:
+    def _load(self, round_id: str) -> StoredSubmission:
+        stored = self._find(round_id)
+        if stored is None:
             raise UnknownRoundError(
                 f"nothing was submitted to round {round_id} from here; check the round id"
             )
-        return kept
+        return stored
 
     def _change(self, round_id: str, **fields: Any) -> None:
         """Replaces the file, and overwrites its old contents: a rename alone leaves those blocks on
@@ -240,12 +240,12 @@ class SubmissionStore:
         write_new(path, data)
         return path
 
-    def _locked(self) -> AbstractContextManager[None]:
-        return locked(self._folder)
+    def _lock(self) -> AbstractContextManager[None]:
+        return lock_folder(self._folder)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Holds the lock of a state folder; others wait for it.
 
     Raises `ConfigError` when the folder cannot be opened.

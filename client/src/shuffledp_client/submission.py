@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_client.encoding import pack, symbols, tagged
+from shuffledp_client.encoding import add_tags, pack, symbols
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import Party, Receipt
@@ -83,7 +83,7 @@ class PreparedSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         """
         if isinstance(self.board, bytes):
             return self.board
-        return b"".join(tagged(self.geometry, self.symbols, stream(self.seed)))
+        return b"".join(add_tags(self.geometry, self.symbols, stream(self.seed)))
 
     def __repr__(self) -> str:
         # Without symbols and seed: a repr ends up in logs and tracebacks.
@@ -118,7 +118,8 @@ def seal_all(
         stream(seed) for _, seed in users
     ]  # one stream each: all tags come before the first ephemeral key
     messages = [
-        tagged(geometry, packed, source) for (packed, _), source in zip(users, sources, strict=True)
+        add_tags(geometry, packed, source)
+        for (packed, _), source in zip(users, sources, strict=True)
     ]
     return seal_envelopes(geometry, round_id, public_keys, messages, sources)
 
@@ -157,7 +158,7 @@ def prepare_all(
     verified: CheckedRound,
     users: Sequence[tuple[int, Member]],
     random: RandomBytes = system_random,
-    kept: Sequence[int] | None = None,
+    kept_responses: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
     """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who
     share a process.
@@ -166,14 +167,16 @@ def prepare_all(
         verified: the round.
         users: values and members.
         random: the operating system's CSPRNG; tests may pass a recorded stream.
-        kept: the response that each user keeps, for mechanisms with such; None for users who are
-            asked once.
+        kept_responses: the response that each user keeps, for mechanisms that memoise responses;
+            None for users who are asked once.
 
     Raises:
         UsageError: a value is outside the round's domain.
         ValueError: there is not one kept response for each user.
     """
-    responses: Sequence[int | None] = [None] * len(users) if kept is None else kept
+    responses: Sequence[int | None] = (
+        [None] * len(users) if kept_responses is None else kept_responses
+    )
     answers = (
         randomise(
             verified.mechanism,
@@ -184,7 +187,7 @@ def prepare_all(
         for (value, _), response in zip(users, responses, strict=True)
     )
     drawn = [_draw(verified, answer, random) for answer in answers]
-    return _sealed(verified, drawn, [member for _, member in users], random)
+    return _seal(verified, drawn, [member for _, member in users], random)
 
 
 def _keeping(response: int) -> Recall:
@@ -208,7 +211,7 @@ def prepare_answer(
     Raises:
         ValueError: the round's mechanism has no such answer.
     """
-    return _sealed(verified, [_draw(verified, answer, random)], [member], random)[0]
+    return _seal(verified, [_draw(verified, answer, random)], [member], random)[0]
 
 
 def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[bytes, bytes]:
@@ -219,7 +222,7 @@ def _draw(verified: CheckedRound, answer: int, random: RandomBytes) -> tuple[byt
     return packed, random(SEED_BYTES)
 
 
-def _sealed(
+def _seal(
     verified: CheckedRound,
     drawn: Sequence[tuple[bytes, bytes]],
     members: Sequence[Member],
@@ -227,44 +230,48 @@ def _sealed(
 ) -> list[PreparedSubmission]:
     if verified.mixing is not None:
         return [
-            _claimed(verified, verified.mixing, member, packed, random)
+            _claim(verified, verified.mixing, member, packed, random)
             for member, (packed, _) in zip(members, drawn, strict=True)
         ]
     envelopes = seal_all(verified.geometry, verified.round_id, verified.public_keys, drawn)
     return [
-        _signed(verified, member, envelope, packed, seed)
+        _sign(verified, member, envelope, packed, seed)
         for member, envelope, (packed, seed) in zip(members, envelopes, drawn, strict=True)
     ]
 
 
-def _claimed(
+def _claim(
     verified: CheckedRound, terms: MixTerms, member: Member, packed: bytes, random: RandomBytes
 ) -> PreparedSubmission:
     """A submission to a verified round: the claim, and behind it the envelope with the records."""
     width = verified.geometry.symbol_bytes
-    said = [
+    answer_symbols = [
         int.from_bytes(packed[start : start + width], "big")
         for start in range(0, len(packed), width)
     ]
-    return wrap_claim(verified, member, make_claim(terms, said, member.private_key, random), packed)
+    return wrap_claim(
+        verified, member, make_claim(terms, answer_symbols, member.private_key, random), packed
+    )
 
 
 def wrap_claim(
-    verified: CheckedRound, member: Member, made: Prepared, packed: bytes
+    verified: CheckedRound, member: Member, prepared: Prepared, packed: bytes
 ) -> PreparedSubmission:
     """The submission of a claim with its packed symbols.
 
     A step of its own for users who cheat in experiments.
     """
-    claim = pack_claim(enrolled_claim(made.claim, member.credential))
+    claim = pack_claim(enrolled_claim(prepared.claim, member.credential))
     suite = suite_named(verified.geometry.suite)
-    envelope = suite.sealer(verified.public_keys[0], binding(verified.round_id, 1))(made.submission)
+    envelope = suite.sealer(verified.public_keys[0], binding(verified.round_id, 1))(
+        prepared.submission
+    )
     # Its secrets end here: what finds the messages on the board is what stands there.
-    signed = _signed(verified, member, claim + envelope, packed, b"")
-    return msgspec.structs.replace(signed, board=b"".join(made.messages))
+    signed = _sign(verified, member, claim + envelope, packed, b"")
+    return msgspec.structs.replace(signed, board=b"".join(prepared.messages))
 
 
-def _signed(
+def _sign(
     verified: CheckedRound, member: Member, envelope: bytes, packed: bytes, seed: bytes
 ) -> PreparedSubmission:
     identity = member.identity()
@@ -299,9 +306,9 @@ def check_receipt(prepared: PreparedSubmission, entry: Party, signed: Signed) ->
         ForeignDocumentError: step 2.
     """
     receipt = verify_from(entry, signed, Receipt)  # 1
-    found = (receipt.round_id, receipt.credential, receipt.submission_digest)
-    wanted = (prepared.round_id, prepared.claim.signer, digest(prepared.envelope))
-    if found != wanted:  # 2
+    actual = (receipt.round_id, receipt.credential, receipt.submission_digest)
+    expected = (prepared.round_id, prepared.claim.signer, digest(prepared.envelope))
+    if actual != expected:  # 2
         raise ForeignDocumentError(
             f"the receipt of {entry.name!r} is for another submission; send the same again"
         )

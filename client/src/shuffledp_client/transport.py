@@ -181,12 +181,12 @@ class EntryNode(_Caller):
         """
         stub, party = node_pb2_grpc.NodeStub(self._channel), self._party.name
         header = submission_header(round_id, credential, claim)
-        whole = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
+        request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
         async with translated(party):
-            if self._offers_whole and whole.ByteSize() <= WHOLE_BYTES:
+            if self._offers_whole and request.ByteSize() <= WHOLE_BYTES:
                 try:
                     receipt = answered(
-                        await stub.SubmitWhole(whole, timeout=CALL_SECONDS), party
+                        await stub.SubmitWhole(request, timeout=CALL_SECONDS), party
                     ).receipt
                     return Signed.from_bytes(receipt)
                 except grpc.aio.AioRpcError as error:
@@ -263,7 +263,7 @@ class AnalystReader(_Caller):
 
         Raises `BadBatchError` when another length arrives.
         """
-        return await self._whole(lambda: self.pieces(round_id), length)
+        return await self._collect(lambda: self.pieces(round_id), length)
 
     async def history(self, round_id: str, length: int) -> bytes:
         """The history of a verified round, of `length` bytes.
@@ -271,11 +271,11 @@ class AnalystReader(_Caller):
         Raises `BadBatchError` when another length arrives.
         """
         request = analyst_pb2.GetHistoryRequest(round_id=round_id)
-        return await self._whole(
+        return await self._collect(
             lambda: self._pieces(self._stub.GetHistory(request, timeout=BOARD_SECONDS)), length
         )
 
-    async def _whole(
+    async def _collect(
         self, stream: Callable[[], AsyncIterable[tuple[int, bytes]]], length: int
     ) -> bytes:
         async def call() -> bytes:
@@ -312,7 +312,7 @@ class Announcing(Protocol):
         ...
 
 
-async def announced(
+async def listen_for_announcements(
     broker: BrokerConfig, deployment: str, round_id: str | None, seconds: float
 ) -> AsyncGenerator[bytes, None]:
     """Announcements retained by the broker for this round (None: any), until `seconds` have passed
@@ -367,7 +367,7 @@ async def find_round(
     """
     if broker is not None:
         async with aclosing(
-            announced(broker, roster.deployment, round_id, broker_seconds)
+            listen_for_announcements(broker, roster.deployment, round_id, broker_seconds)
         ) as candidates:
             async for candidate in candidates:
                 try:

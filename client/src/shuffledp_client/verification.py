@@ -212,10 +212,10 @@ def verify_documents(
     return RoundDocuments(manifest, certificate, certified, route, keys, terms)
 
 
-def _same(what: str, found: str, wanted: str) -> None:
-    if found != wanted:
+def _same(what: str, actual: str, expected: str) -> None:
+    if actual != expected:
         raise ForeignDocumentError(
-            f"a document is for {what} {found!r}, not {wanted!r}; fetch the right one"
+            f"a document is for {what} {actual!r}, not {expected!r}; fetch the right one"
         )
 
 
@@ -243,12 +243,12 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
 def _check_geometry(manifest: Manifest, certificate: Certificate) -> None:
     hops = len(manifest.route)
     try:
-        wanted = Geometry.of(
+        expected = Geometry.of(
             certificate.mechanism, manifest.geometry.suite, hops, certificate.mixing
         )
     except (ValueError, ConfigError) as error:
         raise MalformedDocumentError(f"no client can take part in this round: {error}") from error
-    if manifest.geometry != wanted:
+    if manifest.geometry != expected:
         raise MalformedDocumentError(
             f"the manifest's lengths are not those of the certified {certificate.mechanism.kind} "
             f"over {hops} hops"
@@ -293,10 +293,12 @@ def _round_key(
     key = verify_from(party, signed, RoundKey)
     _same("deployment", key.deployment, manifest.deployment)
     _same("round", key.round_id, manifest.round_id)
-    found = (key.node, key.position, key.suite)
-    wanted = (party.name, position, manifest.geometry.suite)
-    if found != wanted:
-        raise RoundKeyError(f"the round key is for node, position and suite {found}, not {wanted}")
+    actual = (key.node, key.position, key.suite)
+    expected = (party.name, position, manifest.geometry.suite)
+    if actual != expected:
+        raise RoundKeyError(
+            f"the round key is for node, position and suite {actual}, not {expected}"
+        )
     if key.certificate_digest != certified:
         raise RoundKeyError(
             f"{party.name!r} made its round key for another certificate than the manifest's"
@@ -328,10 +330,10 @@ def _check_countersignatures(
             raise ForeignDocumentError(
                 f"{signed.signer!r} countersigned twice or is not on the route"
             )
-        said = verify_from(party, signed, Countersignature)
-        _same("round", said.round_id, manifest.round_id)
-        _same("node", said.node, party.name)
-        _same("manifest", said.manifest_digest, expected)
+        countersignature = verify_from(party, signed, Countersignature)
+        _same("round", countersignature.round_id, manifest.round_id)
+        _same("node", countersignature.node, party.name)
+        _same("manifest", countersignature.manifest_digest, expected)
     if missing:
         raise SignatureError(
             f"not countersigned by {', '.join(sorted(missing))}: do not take part before it is"

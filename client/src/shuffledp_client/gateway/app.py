@@ -88,7 +88,7 @@ class Gateway:
 
     def routes(self) -> list[Route]:
         """All of them."""
-        found = [
+        routes = [
             Route(CURRENT, self.announcement, methods=["GET"]),
             Route(ANNOUNCEMENT, self.announcement, methods=["GET"]),
             Route(SUBMISSIONS, self.submit, methods=["POST"]),
@@ -97,11 +97,11 @@ class Gateway:
             Route(HEALTH, self.health, methods=["GET"]),
             Route(OPENAPI, self.describe, methods=["GET"]),
         ]
-        for route in found:
+        for route in routes:
             # starlette adds it to GET: a whole board would be downloaded, and nothing sent to
             # whoever asks.
             (route.methods or set()).discard("HEAD")
-        return found
+        return routes
 
     async def announcement(self, request: Request) -> Response:
         """The announcement, as the analyst gives it."""
@@ -336,11 +336,11 @@ class _Board(StreamingResponse):
             first = await anext(
                 self._pieces, b""
             )  # before the answer begins: an error can still be a problem
-            self.body_iterator = _chained(first, self._pieces)
+            self.body_iterator = _prepend(first, self._pieces)
             await super().__call__(scope, receive, send)
 
 
-async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _prepend(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in rest:
         yield piece

@@ -29,8 +29,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
-    if wanted:
+def _show_version(is_set: bool) -> None:  # noqa: FBT001 - typer's interface of callbacks
+    if is_set:
         typer.echo(f"shuffledp-gateway {version('shuffledp-client')}")
         raise typer.Exit
 

@@ -18,7 +18,7 @@ from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import MalformedRequestError
 
 
-class _OnceClosed(asyncio.Transport):
+class _SingleCloseTransport(asyncio.Transport):
     """A transport with the methods that uvicorn calls, whose second `close` does nothing.
 
     asyncio's TLS transport drops its connection on a second `close` while the TLS shutdown is still
@@ -68,7 +68,7 @@ class TimedConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
-        super().connection_made(_OnceClosed(transport))
+        super().connection_made(_SingleCloseTransport(transport))
         self._expect()
 
     def data_received(self, data: bytes) -> None:

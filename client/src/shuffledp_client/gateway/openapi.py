@@ -72,7 +72,7 @@ def openapi() -> dict[str, Any]:
                     ),
                     "requestBody": {
                         "required": True,
-                        "content": {JSON: {"schema": _named("SubmissionBody")}},
+                        "content": {JSON: {"schema": _reference("SubmissionBody")}},
                     },
                 }
             },
@@ -89,12 +89,12 @@ def openapi() -> dict[str, Any]:
     }
 
 
-def _named(name: str) -> dict[str, str]:
+def _reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _call(operation: str, summary: str, answer: str | dict[str, str] | None) -> dict[str, Any]:
-    schema = _named(answer) if isinstance(answer, str) else answer
+    schema = _reference(answer) if isinstance(answer, str) else answer
     content = (
         {BYTES: {"schema": {"type": "string", "format": "binary"}}}
         if schema is None
@@ -102,7 +102,7 @@ def _call(operation: str, summary: str, answer: str | dict[str, str] | None) -> 
     )
     problem = {
         "description": "An error; `code` is its class",
-        "content": {PROBLEM: {"schema": _named("Problem")}},
+        "content": {PROBLEM: {"schema": _reference("Problem")}},
     }
     return {
         "operationId": operation,

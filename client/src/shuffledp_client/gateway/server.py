@@ -71,12 +71,12 @@ class GatewayServer:
         settings.load()
         seconds = limits.request_seconds
 
-        class Connection(BoundedConnection):
+        class GatewayConnection(BoundedConnection):
             head_seconds = seconds
 
-        def connect() -> Connection:
+        def connect() -> GatewayConnection:
             self._files.refresh()  # before the handshake of this connection
-            return Connection(settings, self._state, {})
+            return GatewayConnection(settings, self._state, {})
 
         # asyncio's server and not uvicorn's: only here the TLS handshake and its end have a bound
         # of ours.
@@ -90,7 +90,7 @@ class GatewayServer:
                 ssl_shutdown_timeout=limits.answer_seconds,
             )
         except OSError as error:
-            raise PortInUseError(_taken(self._config.listen, error)) from error
+            raise PortInUseError(_describe_conflict(self._config.listen, error)) from error
         port = int(self._server.sockets[0].getsockname()[1])
         if self._config.metrics is not None:
             self._page = MetricsPage(self._metrics.registry, self._config.metrics)
@@ -171,8 +171,8 @@ def _load_pair(context: ssl.SSLContext, files: TLSFiles) -> None:
 def _listening(listen: str) -> socket.socket:
     host, port = host_and_port(listen)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -181,11 +181,11 @@ def _listening(listen: str) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        raise PortInUseError(_taken(listen, error)) from error
+        raise PortInUseError(_describe_conflict(listen, error)) from error
     return sock
 
 
-def _taken(listen: str, error: OSError) -> str:
+def _describe_conflict(listen: str, error: OSError) -> str:
     return (
         f"cannot listen on {listen} ({error.strerror}): the port is in use or the address is not "
         "this machine's; stop the other process or change `listen`"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from shuffledp_client.encoding import pack, tagged
+from shuffledp_client.encoding import add_tags, pack
 from shuffledp_client.evidence import Evidence
 from shuffledp_client.submission import Member, seal
 from shuffledp_core.documents.digests import digest, document_digest
@@ -218,7 +218,7 @@ class Documents:
             symbols=symbols,
             seed=seed,
             envelope=envelope,
-            messages=tuple(tagged(self.geometry, symbols, stream(seed))),
+            messages=tuple(add_tags(self.geometry, symbols, stream(seed))),
             claim=Identity(public, key).sign(claim),
         )
 

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from shuffledp.columns import Column, load_column
 from shuffledp.progress import Stages
-from shuffledp_client.transport import AnalystReader, Backoff, announced
+from shuffledp_client.transport import AnalystReader, Backoff, listen_for_announcements
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import (
@@ -221,7 +221,7 @@ async def _candidates(system: System, analyst: AnalystReader) -> AsyncGenerator[
     if system.broker is not None:
         name = system.deployment.roster.deployment
         async with aclosing(
-            announced(system.broker, name, None, ANNOUNCEMENT_SECONDS)
+            listen_for_announcements(system.broker, name, None, ANNOUNCEMENT_SECONDS)
         ) as candidates:
             async for candidate in candidates:
                 yield candidate

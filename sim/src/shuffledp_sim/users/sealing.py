@@ -36,7 +36,7 @@ def seal_users(
     responses: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
     """Randomises and seals the values of some users, as their devices do; see `prepare_all`."""
-    return prepare_all(verified, users, kept=responses)
+    return prepare_all(verified, users, kept_responses=responses)
 
 
 class _DeafPool(WorkerPool):
