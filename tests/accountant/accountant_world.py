@@ -9,7 +9,7 @@ from typing import Any
 from shuffledp_accountant.config import AccountantConfig, PopulationConfig
 from shuffledp_core.documents.models import BatchHeader, Certificate, Discard, RoundPlan
 from shuffledp_core.documents.signed import Signed, to_json, verify
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST, Deployment
 from shuffledp_proto.v1 import accountant_pb2 as pb
@@ -38,7 +38,7 @@ class Caller:
 
     async def certify(self, round_id: str, plan: RoundPlan | bytes = PLAN) -> bytes:
         data = plan if isinstance(plan, bytes) else to_json(plan)
-        async with translated("the accountant"):
+        async with translate_errors("the accountant"):
             return (
                 await self._stub.Certify(pb.CertifyRequest(round_id=round_id, plan=data))
             ).certificate
@@ -49,15 +49,15 @@ class Caller:
         request = pb.SettleRequest(
             round_id=round_id, accepted=accepted, headers=headers, invalid=invalid
         )
-        async with translated("the accountant"):
+        async with translate_errors("the accountant"):
             return (await self._stub.Settle(request)).certificate
 
     async def release(self, round_id: str, discards: list[bytes]) -> None:
-        async with translated("the accountant"):
+        async with translate_errors("the accountant"):
             await self._stub.Release(pb.ReleaseRequest(round_id=round_id, discards=discards))
 
     async def budget(self, population: str = "demo") -> pb.GetBudgetResponse:
-        async with translated("the accountant"):
+        async with translate_errors("the accountant"):
             return await self._stub.GetBudget(pb.GetBudgetRequest(population=population))
 
 

@@ -35,7 +35,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.mechanisms import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.clock import system_clock
-from shuffledp_core.transport.rpc_errors import Context, translated
+from shuffledp_core.transport.rpc_errors import Context, translate_errors
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
 from shuffledp_privacy.rechecking import recheck
 from shuffledp_proto.v1 import accountant_pb2 as pb
@@ -134,7 +134,7 @@ async def test_a_budget_of_twenty_five_thousand_rounds_fits_into_an_answer_and_c
     assert dict(answer.charges) == {"reserved": 1, "settled": 0, "released": rounds - 1}
     assert answer.composition == "adaptive"
     assert 0 < answer.if_fixed_epsilon <= answer.spent_epsilon
-    async with translated("the accountant"):
+    async with translate_errors("the accountant"):
         page = await caller._stub.GetBudget(
             pb.GetBudgetRequest(population="demo", after_entry=rounds - 2, most_entries=5)
         )

@@ -25,7 +25,7 @@ from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import BadBatchError, ShuffleDPError
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, batch_pb2_grpc, node_pb2
@@ -211,7 +211,7 @@ class World:
     async def add_batch(self, sender: str, header: Signed, data: bytes, size: int = 40) -> None:
         """One AddBatch to the analyst, in chunks of `size` bytes, written one by one as a node
         does."""
-        async with self.channel(sender) as channel, translated("analyst"):
+        async with self.channel(sender) as channel, translate_errors("analyst"):
             call = batch_pb2_grpc.BatchSinkStub(channel).AddBatch()
             try:
                 await call.write(batch_pb2.AddBatchRequest(header=header.to_bytes()))
@@ -234,14 +234,14 @@ class World:
     async def control(
         self, caller: str = "operator"
     ) -> AsyncIterator[analyst_pb2_grpc.RoundControlAsyncStub]:
-        async with self.channel(caller) as channel, translated("analyst"):
+        async with self.channel(caller) as channel, translate_errors("analyst"):
             yield analyst_pb2_grpc.RoundControlStub(channel)
 
     @contextlib.asynccontextmanager
     async def reading(
         self, caller: str = "client"
     ) -> AsyncIterator[analyst_pb2_grpc.AnalystAsyncStub]:
-        async with self.channel(caller) as channel, translated("analyst"):
+        async with self.channel(caller) as channel, translate_errors("analyst"):
             yield analyst_pb2_grpc.AnalystStub(channel)
 
     async def open(self, **changes: Any) -> str:

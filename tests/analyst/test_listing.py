@@ -11,7 +11,7 @@ from analyst_world import World, plan
 from shuffledp_analyst.listing import MOST_ROUNDS, UNREADABLE, page_of_rounds
 from shuffledp_analyst.records import Records
 from shuffledp_core.errors import AccessDenied, UnknownRoundError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import analyst_pb2
 
 
@@ -71,5 +71,5 @@ async def test_a_viewer_lists_rounds_and_ends_none(world: World) -> None:
             stub.AbortRound(analyst_pb2.AbortRoundRequest(round_id=round_id, reason="none")),
         ):
             with pytest.raises(AccessDenied, match="allowed: operator"):
-                async with translated("analyst"):
+                async with translate_errors("analyst"):
                     await refused

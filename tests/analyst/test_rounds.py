@@ -22,7 +22,7 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import from_json, to_json
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import analyst_pb2
 
 
@@ -158,7 +158,7 @@ async def test_a_node_that_says_it_is_corrupt_is_let_in_only_by_a_plan_that_allo
 ) -> None:
     world.nodes[who].faults.add("corrupt")
     with pytest.raises(errors.PolicyRefusal, match=f"{who}: corrupt by the node's own word"):
-        async with translated("analyst"):
+        async with translate_errors("analyst"):
             await world.open()
     await world.happened.until(lambda: list(world.accountant.ledger.values()) == ["released"])
     assert (await world.whole_round(allow_corrupt=True)).outcome == "published"
@@ -585,10 +585,10 @@ async def test_a_batch_without_a_header_is_refused(world: World) -> None:
         batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=0, data=b"x")),
     ):
         with pytest.raises(errors.BadBatchError, match="begin"):
-            async with world.channel("node-3") as channel, translated("analyst"):
+            async with world.channel("node-3") as channel, translate_errors("analyst"):
                 await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(iter([part]))
     with pytest.raises(errors.MalformedDocumentError):
-        async with world.channel("node-3") as channel, translated("analyst"):
+        async with world.channel("node-3") as channel, translate_errors("analyst"):
             await batch_pb2_grpc.BatchSinkStub(channel).AddBatch(
                 iter([batch_pb2.AddBatchRequest(header=b"{")])
             )

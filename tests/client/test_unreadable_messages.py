@@ -16,7 +16,7 @@ from simulated_round import SimulatedRound
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.errors import AccessDenied, MalformedRequestError, NodeFault
 from shuffledp_core.runtime.config import ServiceConfig
-from shuffledp_core.transport.rpc_errors import typed
+from shuffledp_core.transport.rpc_errors import error_of_call
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import CLIENT, OPERATOR, channel_to
 from shuffledp_ops.keys.pki import Deployment
@@ -78,10 +78,10 @@ async def test_a_request_that_is_no_message_is_refused_counted_and_leaves_no_tra
             error = await raw_call(deployment, party, kind, method, caller)
             assert error.code() is grpc.StatusCode.INVALID_ARGUMENT, method
             if method.startswith(OURS):
-                assert isinstance(typed(error, party), MalformedRequestError)
+                assert isinstance(error_of_call(error, party), MalformedRequestError)
         stranger = await raw_call(deployment, *CALLS[0][:3], OPERATOR)
         assert isinstance(
-            typed(stranger, "analyst"), AccessDenied
+            error_of_call(stranger, "analyst"), AccessDenied
         )  # who may call at all is said first
         counts = {
             (sample.labels["method"], sample.labels["reason"])

@@ -202,13 +202,13 @@ def test_every_suite_opens_a_batch_and_names_the_places_of_what_does_not_open(su
     plain = [os.urandom(9) for _ in range(20)]
     sealed = chosen.seal_batch(public, b"info", plain, [os.urandom] * 20)
     width = 9 + chosen.overhead
-    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(
+    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.OpenedLayers(
         b"".join(plain), ()
     )
     for place in (0, 7, 8, 19):
         sealed[place] = sealed[place][:-1] + bytes([sealed[place][-1] ^ 1])
     left = b"".join(text for place, text in enumerate(plain) if place not in {0, 7, 8, 19})
-    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.Opened(
+    assert chosen.open_batch(private, b"info", b"".join(sealed), width) == suites.OpenedLayers(
         left, (0, 7, 8, 19)
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from shuffledp_core.errors import UnreachableError
 from shuffledp_core.transport.probe import ask_health
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_ops.keys.pki import Deployment, create_deployment
 from shuffledp_sim.system.ports import Ports
@@ -75,6 +75,6 @@ async def test_a_call_that_a_leaving_server_never_looked_at_is_not_repeated_in_s
             party, keys = deployment.roster.party("node-1"), deployment.keys_of(OPERATOR)
             async with channel_to(party, keys, deployment.roster) as channel:
                 with pytest.raises(UnreachableError):
-                    async with translated("node-1"):
+                    async with translate_errors("node-1"):
                         await ask_health(channel)
     assert server.calls == 1

@@ -16,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from shuffledp_core.errors import ConfigError, ExpiredTLSCertificateError, UnreachableError
 from shuffledp_core.runtime.config import ServiceConfig
 from shuffledp_core.transport.probe import ask_health
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import (
     CLIENT,
@@ -70,7 +70,7 @@ async def serving(deployment: Deployment) -> AsyncIterator[None]:
 async def ask(deployment: Deployment, caller: str = OPERATOR) -> bool:
     roster = deployment.roster
     party, keys = roster.party(NODE), deployment.keys_of(caller)
-    async with channel_to(party, keys, roster, own_connection=True) as channel, translated(NODE):
+    async with channel_to(party, keys, roster, own_connection=True) as channel, translate_errors(NODE):
         return await ask_health(channel)
 
 

@@ -23,7 +23,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.runtime.logs import configure_logs
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import open_deployment
 from shuffledp_ops.rounds.running import control_of, open_round, read_result
@@ -73,13 +73,13 @@ class Driver:
 
     async def end(self) -> dict[str, Any]:
         """Ends the submissions."""
-        async with control_of(OPERATOR) as control, translated("analyst"):
+        async with control_of(OPERATOR) as control, translate_errors("analyst"):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self._round))
         return {}
 
     async def abort(self) -> dict[str, Any]:
         """Gives the round up."""
-        async with control_of(OPERATOR) as control, translated("analyst"):
+        async with control_of(OPERATOR) as control, translate_errors("analyst"):
             await control.AbortRound(
                 analyst_pb2.AbortRoundRequest(round_id=self._round, reason="a test")
             )
@@ -90,7 +90,7 @@ class Driver:
 
         "analyst" is nobody's name there.
         """
-        async with control_of(OPERATOR) as control, translated("analyst"):
+        async with control_of(OPERATOR) as control, translate_errors("analyst"):
             async for event in control.FollowRound(
                 analyst_pb2.FollowRoundRequest(round_id=self._round)
             ):
@@ -107,7 +107,7 @@ class Driver:
             keys, roster = USERS.deployment.keys_of(CLIENT), USERS.deployment.roster
             async with AnalystReader.of(keys, roster) as analyst:  # asks again while nobody answers
                 await analyst.announcement(self._round)
-        async with control_of(OPERATOR) as control, translated("analyst"):
+        async with control_of(OPERATOR) as control, translate_errors("analyst"):
             async for event in control.FollowRound(
                 analyst_pb2.FollowRoundRequest(round_id=self._round)
             ):

@@ -28,7 +28,7 @@ from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_core.transport.chunks import chunks
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.vocabulary import Mix
 from shuffledp_proto.v1 import batch_pb2, node_pb2
 
@@ -76,14 +76,14 @@ class MixproofRound:
 
     async def accusation(self, name: str) -> bytes:
         request = node_pb2.GetAccusationRequest(round_id=self.round.round_id)
-        async with translated(name):
+        async with translate_errors(name):
             return await joined(self.world.node(name).GetAccusation(request))
 
     async def ask(self, position: int, inquiry: Inquiry) -> Inquiry:
         name = self.world.names[position - 1]
         parts = [node_pb2.AnswerRequest(round_id=self.round.round_id)]
         parts += [node_pb2.AnswerRequest(chunk=chunk) for chunk in chunked(packed(inquiry))]
-        async with translated(name):
+        async with translate_errors(name):
             return unpacked(await joined(self.world.node(name).Answer(iter(parts))), Inquiry)
 
     async def settle(self, name: str, transcript: Transcript) -> None:
@@ -91,7 +91,7 @@ class MixproofRound:
         parts += [
             node_pb2.SettleAccusationRequest(chunk=chunk) for chunk in chunked(packed(transcript))
         ]
-        async with translated(name):
+        async with translate_errors(name):
             await self.world.node(name).SettleAccusation(iter(parts))
 
     async def transcript(self, accusation: bytes) -> Transcript:
@@ -125,7 +125,7 @@ async def prepare(
         suite="sealed-box",
         route=[key.to_bytes() for key in before],
     )
-    async with translated(name):
+    async with translate_errors(name):
         return Signed.from_bytes((await world.node(name).PrepareRound(request)).round_key)
 
 

@@ -41,7 +41,7 @@ from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
-from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translated
+from shuffledp_core.transport.rpc_errors import Rules, TypedErrors, translate_errors
 from shuffledp_core.transport.service import Service
 from shuffledp_core.transport.tls import channel_to, server_credentials, server_options
 from shuffledp_core.transport.tls_files import TLSFiles
@@ -275,18 +275,18 @@ class World:
         request = node_pb2.PrepareRoundRequest(
             certificate=certificate.to_bytes(), position=position, suite=suite
         )
-        async with translated(name):
+        async with translate_errors(name):
             return Signed.from_bytes((await self.node(name).PrepareRound(request)).round_key)
 
     async def set_manifest(self, name: str, manifest: Signed) -> Signed:
-        async with translated(name):
+        async with translate_errors(name):
             answer = await self.node(name).SetManifest(
                 node_pb2.SetManifestRequest(manifest=manifest.to_bytes())
             )
         return Signed.from_bytes(answer.countersignature)
 
     async def close_round(self, name: str, round_id: str) -> int:
-        async with translated(name):
+        async with translate_errors(name):
             return int(
                 (
                     await self.node(name).CloseRound(node_pb2.CloseRoundRequest(round_id=round_id))
@@ -294,14 +294,14 @@ class World:
             )
 
     async def delete(self, name: str, round_id: str) -> Signed:
-        async with translated(name):
+        async with translate_errors(name):
             answer = await self.node(name).DeleteRound(
                 node_pb2.DeleteRoundRequest(round_id=round_id)
             )
         return Signed.from_bytes(answer.discard)
 
     async def watch(self, name: str, round_id: str) -> AsyncIterator[node_pb2.WatchRoundResponse]:
-        async with translated(name):
+        async with translate_errors(name):
             async for status in self.node(name).WatchRound(
                 node_pb2.WatchRoundRequest(round_id=round_id)
             ):
@@ -344,7 +344,7 @@ class World:
     async def send_submission(
         self, parts: Iterable[node_pb2.SubmitRequest], name: str = "node-1", caller: str = "client"
     ) -> Signed:
-        async with translated(name):
+        async with translate_errors(name):
             return Signed.from_bytes(
                 (await self.node(name, caller).Submit(iter(list(parts)))).receipt
             )
@@ -352,7 +352,7 @@ class World:
     async def send_whole(
         self, whole: node_pb2.SubmitWholeRequest, name: str = "node-1", caller: str = "client"
     ) -> Signed:
-        async with translated(name):
+        async with translate_errors(name):
             return Signed.from_bytes((await self.node(name, caller).SubmitWhole(whole)).receipt)
 
     async def add_batch(
@@ -364,7 +364,7 @@ class World:
             batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=offset, data=piece))
             for offset, piece in chunks(data)
         ]
-        async with translated(name):
+        async with translate_errors(name):
             await batch_pb2_grpc.BatchSinkStub(self.channel(name, caller)).AddBatch(iter(parts))
 
     # ---------------------------------------------------------------- documents

@@ -25,7 +25,7 @@ from shuffledp_core.mechanisms import RRShuffle
 from shuffledp_core.onion.layers import binding
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2
 
 USERS = 4
@@ -249,7 +249,7 @@ async def test_streams_that_are_no_batch_are_refused(world: World, round_: Round
     chunk = batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=113, data=data))
     for parts in ([], [chunk], [header, header], [header, chunk], [batch_pb2.AddBatchRequest()]):
         with pytest.raises(BadBatchError):
-            async with translated("node-2"):
+            async with translate_errors("node-2"):
                 await stub.AddBatch(iter(parts))
     with pytest.raises(MalformedDocumentError):
         await world.add_batch(b"\x00", b"")

@@ -28,7 +28,7 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import batch_pb2, node_pb2
 
 
@@ -343,14 +343,14 @@ async def test_an_abandoned_round_loses_its_key(running: World) -> None:
 async def test_only_the_analyst_controls_rounds(running: World, caller: str) -> None:
     node = running.node("node-1", caller)
     with pytest.raises(AccessDenied):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await node.PrepareRound(node_pb2.PrepareRoundRequest())
     with pytest.raises(AccessDenied):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await node.SetManifest(node_pb2.SetManifestRequest())
     with pytest.raises(AccessDenied):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await node.CloseRound(node_pb2.CloseRoundRequest())
     with pytest.raises(AccessDenied):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await node.DeleteRound(node_pb2.DeleteRoundRequest())

@@ -29,7 +29,7 @@ from shuffledp_core.errors import (
 from shuffledp_core.runtime.config import Limits
 from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import WHOLE_BYTES
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler import gateways
 from shuffledp_shuffler.gateways import Gateways
@@ -53,7 +53,7 @@ async def answers(
 ) -> list[Receipt | type[ShuffleDPError]]:
     """All answers of one stream, each a checked receipt or the class of the refusal."""
     found: list[Receipt | type[ShuffleDPError]] = []
-    async with translated("node-1"):
+    async with translate_errors("node-1"):
         async for response in world.node("node-1", "client").SubmitMany(iter(requests)):
             found += [answer(world, one) for one in response.answers]
     return found
@@ -146,7 +146,7 @@ async def test_bytes_that_are_no_message_end_the_stream_behind_what_came_before(
             b"\xff" * 40,
             good[0].SerializeToString(),
         ]
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             async for response in call(iter(sent)):
                 found.extend(answer(world, one) for one in response.answers)
 

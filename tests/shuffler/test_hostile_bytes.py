@@ -16,7 +16,7 @@ from shuffler_world import World
 
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc, node_pb2
 
 hostile = settings(
@@ -64,7 +64,7 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
         @given(FRAMES, st.integers(0, 2**32 - 1), st.text(max_size=20))
         def prepare(frame: bytes, position: int, suite: str) -> None:
             async def call() -> None:
-                async with translated("node-1"):
+                async with translate_errors("node-1"):
                     await world.node("node-1").PrepareRound(
                         node_pb2.PrepareRoundRequest(
                             certificate=frame, position=position, suite=suite
@@ -79,7 +79,7 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
         @given(FRAMES)
         def set_manifest(frame: bytes) -> None:
             async def call() -> None:
-                async with translated("node-1"):
+                async with translate_errors("node-1"):
                     await world.node("node-1").SetManifest(
                         node_pb2.SetManifestRequest(manifest=frame)
                     )
@@ -120,7 +120,7 @@ def test_no_bytes_crash_a_node_or_half_do_a_round(tmp_path: Path) -> None:  # no
                     batch_pb2.AddBatchRequest(chunk=batch_pb2.Chunk(offset=at, data=data))
                     for at, data in pieces
                 ]
-                async with translated("node-2"):
+                async with translate_errors("node-2"):
                     await stub.AddBatch(iter(parts))
 
             with pytest.raises(ShuffleDPError) as caught:

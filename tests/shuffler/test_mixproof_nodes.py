@@ -60,7 +60,7 @@ from shuffledp_core.mixproof.history import (
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes, system_random
 from shuffledp_core.transport.receiving import Chunks, gather
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
 from shuffledp_shuffler.mixproof.settling import Settlement
@@ -325,7 +325,7 @@ async def test_a_node_shows_no_step_for_what_does_not_stand(world: World) -> Non
     parts = [node_pb2.AnswerRequest(round_id=round_.round.round_id)]
     parts += [node_pb2.AnswerRequest(chunk=chunk) for chunk in chunked(b"no inquiry")]
     with pytest.raises(MalformedDocumentError, match="not the inquiry"):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await joined(world.node("node-1").Answer(iter(parts)))
     assert (await round_.ask(1, good)).traces[0].origin is not None
 

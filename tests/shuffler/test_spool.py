@@ -21,7 +21,7 @@ from shuffledp_core.errors import (
     SubmissionClosedError,
     UnknownRoundError,
 )
-from shuffledp_core.runtime.tasks import uninterrupted
+from shuffledp_core.runtime.tasks import finish_if_cancelled
 from shuffledp_shuffler.spool import Spool, Submission
 
 SIZE = 100
@@ -217,7 +217,7 @@ async def test_what_a_cancelled_caller_handed_in_is_decided_before_it_leaves(
         return Submission(who, digest(data), data)
 
     with spool(tmp_path) as opened:
-        call = asyncio.ensure_future(uninterrupted(opened.store(slow, str, SIZE)))
+        call = asyncio.ensure_future(finish_if_cancelled(opened.store(slow, str, SIZE)))
         await asyncio.sleep(0)
         call.cancel()
         done, _ = await asyncio.wait({call}, timeout=0)

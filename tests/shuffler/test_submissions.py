@@ -29,7 +29,7 @@ from shuffledp_core.onion.layers import binding, seal_envelope
 from shuffledp_core.onion.suites import suite_named
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.config import Limits
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import batch_pb2, node_pb2
 from shuffledp_shuffler.app import build
 
@@ -218,7 +218,7 @@ async def test_a_submission_that_never_ends_gives_its_place_back(world: World) -
     await call.write(node_pb2.SubmitRequest(header=world.submission(round_).header))
     await in_time(world, world.submission(round_))
     with pytest.raises(BusyError, match="too slowly"):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await call
 
 
@@ -247,7 +247,7 @@ async def test_a_stranger_takes_no_place_however_long_its_envelope_stays_away(wo
         call = world.node("node-1", "client").Submit()
         await call.write(node_pb2.SubmitRequest(header=header))  # and nothing of the envelope, ever
         with pytest.raises(refusal):
-            async with translated("node-1"), asyncio.timeout(30):
+            async with translate_errors("node-1"), asyncio.timeout(30):
                 await call
     await in_time(world, world.submission(round_))
 
@@ -259,7 +259,7 @@ async def test_silent_calls_give_way_to_who_has_something_to_say(world: World) -
     await in_time(world, world.submission(round_))
     for call in silent[:50]:
         with pytest.raises(BusyError, match="too many"):
-            async with translated("node-1"), asyncio.timeout(60):
+            async with translate_errors("node-1"), asyncio.timeout(60):
                 await call
     for call in silent[50:]:
         call.cancel()
@@ -269,7 +269,7 @@ async def test_a_call_that_never_begins_is_told_so(world: World) -> None:
     await world.start(limits=Limits(request_seconds=0.2))
     silent = world.node("node-1", "client").Submit()
     with pytest.raises(BusyError, match="did not begin"):
-        async with translated("node-1"):
+        async with translate_errors("node-1"):
             await silent
 
 

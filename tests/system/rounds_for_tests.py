@@ -13,7 +13,7 @@ from shuffledp.progress import Stages
 from shuffledp_core.documents.models import RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import UnreachableError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import StageClock, control_of, read_result
 from shuffledp_proto.v1 import analyst_pb2
@@ -58,7 +58,7 @@ async def small_round(
 
 async def ended(system: LocalSystem, round_id: str) -> Signed:
     """The signed result of a published round; raises what failed another."""
-    async with control_of(system.deployment) as control, translated("analyst"):
+    async with control_of(system.deployment) as control, translate_errors("analyst"):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             if event.stage == "ended":
                 signed = Signed.from_bytes(event.result)

@@ -31,7 +31,7 @@ from shuffledp_core.errors import (
     UnreachableError,
 )
 from shuffledp_core.transport.announce import Announcer, manifest_topic
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.rounds.running import control_of, open_round, read_result
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.processes import LocalBudget, LocalSystem
@@ -77,7 +77,7 @@ async def test_a_round_below_its_minimum_ends_without_a_result(
     async with control_of(system.deployment) as control:
         opened = await open_round(control, small_plan(system))
         await submit_some(system, pool, opened.round_id, USERS - 1)
-        async with translated("analyst"):
+        async with translate_errors("analyst"):
             await control.EndSubmissions(
                 analyst_pb2.EndSubmissionsRequest(round_id=opened.round_id)
             )

@@ -15,7 +15,7 @@ import pytest
 from rounds_for_tests import USERS, small_plan, within_a_minute
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.rounds.running import control_of, open_round
 from shuffledp_proto.v1 import analyst_pb2
 from shuffledp_sim.system.processes import LocalSystem
@@ -104,7 +104,7 @@ async def test_a_failed_round_is_the_exit_code_of_a_fleet_for_one_round(
 ) -> None:
     round_id = await open_small(system)
     one = await fleet(system, "--once", "--users", str(USERS - 1))
-    async with control_of(system.deployment) as control, translated("analyst"):
+    async with control_of(system.deployment) as control, translate_errors("analyst"):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             if event.stage == "accepting" and event.done == USERS - 1:
                 await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=round_id))

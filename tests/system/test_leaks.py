@@ -25,7 +25,7 @@ from shuffledp_core.errors import (
     UnknownCredentialError,
 )
 from shuffledp_core.onion.geometry import TAG_BYTES
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import issue_credentials
 from shuffledp_ops.rounds.running import control_of, open_round
@@ -143,7 +143,7 @@ async def test_nothing_that_the_processes_say_names_a_user_a_message_or_a_value(
         ]
         await refused(system, hostile[0], DifferentSubmissionError)
         await refused(system, hostile[1], UnknownCredentialError)
-        async with translated("analyst"):
+        async with translate_errors("analyst"):
             await control.EndSubmissions(
                 analyst_pb2.EndSubmissionsRequest(round_id=opened.round_id)
             )
@@ -151,7 +151,7 @@ async def test_nothing_that_the_processes_say_names_a_user_a_message_or_a_value(
         poor = await open_round(control, plan)
         few = KnownFleet(system, poor.round_id, VALUES[:2], pool)
         await few.submit()
-        async with translated("analyst"):
+        async with translate_errors("analyst"):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=poor.round_id))
         with pytest.raises(TooFewReportsError):
             await within_a_minute(ended(system, poor.round_id))

@@ -17,7 +17,7 @@ from shuffledp_adversary.attacks.exchange.rounds import charge_of
 from shuffledp_core.documents.models import Manifest
 from shuffledp_core.documents.signed import from_json
 from shuffledp_core.errors import ExpiredDocumentError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.keys.pki import ANALYST
 from shuffledp_ops.rounds.running import abort_round, control_of, open_round
@@ -38,7 +38,7 @@ async def prepare(system: LocalSystem, name: str, certificate: bytes, position: 
     keys = deployment.keys_of(ANALYST)
     async with (
         channel_to(deployment.roster.party(name), keys, deployment.roster) as channel,
-        translated(name),
+        translate_errors(name),
     ):
         await node_pb2_grpc.NodeStub(channel).PrepareRound(request)
 

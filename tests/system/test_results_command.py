@@ -20,7 +20,7 @@ from rounds_for_tests import USERS, ended, small_plan, small_round, submit_some,
 from shuffledp_core.documents.models import Result
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import OutputError, TooFewReportsError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.keys.pki import create_deployment
 from shuffledp_ops.results import exporting
 from shuffledp_ops.results.fetching import summaries
@@ -43,7 +43,7 @@ def rounds(running: LocalSystem, pool: ProcessPoolExecutor) -> dict[str, str]:
         histogram = await small_round(running, pool, mechanism="krr-histogram", size=4)
         async with control_of(running.deployment) as control:
             failed = (await open_round(control, small_plan(running))).round_id
-            async with translated("analyst"):
+            async with translate_errors("analyst"):
                 await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=failed))
         with pytest.raises(TooFewReportsError):
             await within_a_minute(ended(running, failed))

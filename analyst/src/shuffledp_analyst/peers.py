@@ -29,7 +29,7 @@ from shuffledp_core.runtime.keys import verify_from
 from shuffledp_core.transport.chunks import chunks
 from shuffledp_core.transport.instances import Instances, now
 from shuffledp_core.transport.receiving import gather
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import (
     accountant_pb2,
@@ -97,7 +97,7 @@ class Peers:
         async with channel_to(party, self._config.keys, self._roster) as channel:
             sent_at = now()
             try:
-                async with translated(party.name):
+                async with translate_errors(party.name):
                     try:
                         yield channel
                     except grpc.aio.AioRpcError as error:

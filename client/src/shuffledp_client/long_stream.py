@@ -19,8 +19,8 @@ from shuffledp_client.transport import CALL_SECONDS, EntryNode, submission_heade
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import NodeFault, ShuffleDPError, UnreachableError, by_code
 from shuffledp_core.transport.chunks import WHOLE_BYTES
-from shuffledp_core.transport.requests import answered
-from shuffledp_core.transport.rpc_errors import typed
+from shuffledp_core.transport.requests import require_readable
+from shuffledp_core.transport.rpc_errors import error_of_call
 from shuffledp_proto.v1 import node_pb2, node_pb2_grpc
 
 _Call: TypeAlias = grpc.aio.StreamStreamCall[
@@ -149,10 +149,10 @@ class _Stream:
         )
         try:
             async for response in self._call:
-                for settled in answered(response, self._party).answers:
+                for settled in require_readable(response, self._party).answers:
                     self._settle(settled)
         except grpc.aio.AioRpcError as error:
-            end = typed(error, self._party)
+            end = error_of_call(error, self._party)
         except ShuffleDPError as error:
             end = error
         except asyncio.CancelledError:

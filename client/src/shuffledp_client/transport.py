@@ -34,8 +34,8 @@ from shuffledp_core.runtime.config import BrokerConfig
 from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_core.transport.announce import listening, manifest_topic
 from shuffledp_core.transport.chunks import WHOLE_BYTES, Offsets, chunks
-from shuffledp_core.transport.requests import answered
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.requests import require_readable
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import analyst_pb2, analyst_pb2_grpc, batch_pb2, node_pb2, node_pb2_grpc
 
@@ -182,10 +182,10 @@ class EntryNode(_Caller):
         stub, party = node_pb2_grpc.NodeStub(self._channel), self._party.name
         header = submission_header(round_id, credential, claim)
         request = node_pb2.SubmitWholeRequest(header=header, envelope=envelope)
-        async with translated(party):
+        async with translate_errors(party):
             if self._offers_whole and request.ByteSize() <= WHOLE_BYTES:
                 try:
-                    receipt = answered(
+                    receipt = require_readable(
                         await stub.SubmitWhole(request, timeout=CALL_SECONDS), party
                     ).receipt
                     return Signed.from_bytes(receipt)
@@ -196,7 +196,7 @@ class EntryNode(_Caller):
                     # not asked again.
                     self._offers_whole = False
             pieces = _requests(header, envelope)
-            receipt = answered(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
+            receipt = require_readable(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
         return Signed.from_bytes(receipt)
 
 
@@ -234,9 +234,9 @@ class AnalystReader(_Caller):
         request = analyst_pb2.GetManifestRequest(round_id=round_id or "")
 
         async def call() -> bytes:
-            async with translated(self._party.name):
+            async with translate_errors(self._party.name):
                 answer = await self._stub.GetManifest(request, timeout=CALL_SECONDS)
-            return answered(answer, self._party.name).announcement
+            return require_readable(answer, self._party.name).announcement
 
         return await with_retries(call, self._backoff)
 
@@ -249,9 +249,9 @@ class AnalystReader(_Caller):
         request = analyst_pb2.GetResultRequest(round_id=round_id)
 
         async def call() -> analyst_pb2.GetResultResponse:
-            async with translated(self._party.name):
+            async with translate_errors(self._party.name):
                 answer = await self._stub.GetResult(request, timeout=CALL_SECONDS)
-            return answered(answer, self._party.name)
+            return require_readable(answer, self._party.name)
 
         answer = await with_retries(call, self._backoff)
         return Signed.from_bytes(answer.result), tuple(
@@ -298,9 +298,9 @@ class AnalystReader(_Caller):
     async def _pieces(
         self, answers: AsyncIterable[PieceT]
     ) -> AsyncGenerator[tuple[int, bytes], None]:
-        async with translated(self._party.name):
+        async with translate_errors(self._party.name):
             async for answer in answers:
-                piece = answered(answer, self._party.name)
+                piece = require_readable(answer, self._party.name)
                 yield piece.offset, piece.data
 
 

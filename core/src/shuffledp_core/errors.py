@@ -25,10 +25,10 @@ class ShuffleDPError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_bounded(message))
+        super().__init__(_bound(message))
 
 
-def _bounded(text: str) -> str:
+def _bound(text: str) -> str:
     line = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
     return (
         line
@@ -301,10 +301,10 @@ class LedgerAwayError(LedgerError, UnreachableError):
 
 
 def _walk(root: type[ShuffleDPError]) -> dict[str, type[ShuffleDPError]]:
-    found = {root.__name__: root}
+    classes = {root.__name__: root}
     for child in root.__subclasses__():
-        found |= _walk(child)
-    return found
+        classes |= _walk(child)
+    return classes
 
 
 def codes() -> frozenset[str]:

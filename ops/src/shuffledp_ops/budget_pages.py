@@ -8,7 +8,7 @@ from typing import Final
 
 from shuffledp_core.documents.models import Party
 from shuffledp_core.errors import MalformedDocumentError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import accountant_pb2, accountant_pb2_grpc
 
 MOST_CHARGES: Final = 1_000_000
@@ -45,7 +45,7 @@ async def budget_pages(
     read = 0
     while True:
         request = accountant_pb2.GetBudgetRequest(population=population, after_entry=after)
-        async with translated(accountant.name):
+        async with translate_errors(accountant.name):
             page = await stub.GetBudget(request, timeout=seconds)
         numbers = [after, *(charge.entry for charge in page.entries)]
         read += len(page.entries)

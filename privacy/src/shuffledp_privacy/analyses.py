@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import UsageError
-from shuffledp_core.runtime.installed import offered
+from shuffledp_core.runtime.installed import entry_points_of
 
 if TYPE_CHECKING:
     from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting
@@ -154,7 +154,7 @@ class _Registry:
             for folder in _FOLDERS:
                 for module in iter_modules(import_module(folder).__path__, f"{folder}."):
                     import_module(module.name)
-            for point in sorted(offered(GROUP), key=lambda point: point.name):
+            for point in sorted(entry_points_of(GROUP), key=lambda point: point.name):
                 analysis = point.load()
                 if not (isinstance(analysis, type) and issubclass(analysis, Analysis)):
                     raise TypeError(

@@ -28,7 +28,7 @@ from shuffledp.commands.app import (
 )
 from shuffledp_core.errors import NotInstalledError, OutputError, ShuffleDPError
 from shuffledp_core.runtime.core_dumps import forbid_core_dumps
-from shuffledp_core.runtime.installed import offered
+from shuffledp_core.runtime.installed import entry_points_of
 from shuffledp_core.runtime.interruption import unwinding
 from shuffledp_core.runtime.terminal import explain, prepare_terminal, say_error
 
@@ -73,7 +73,7 @@ class Panels(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._waiting = {point.name: point for point in offered("shuffledp.commands")}
+        self._waiting = {point.name: point for point in entry_points_of("shuffledp.commands")}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """See `click.Group.get_command`; a name that nobody is known for may be of any package."""
@@ -129,7 +129,7 @@ def _options(
 
 def _add_missing() -> None:
     """Add placeholders for commands that are not installed, which say how to install them."""
-    installed = {point.name for point in offered("shuffledp.commands")}
+    installed = {point.name for point in entry_points_of("shuffledp.commands")}
     for extra, names in EXTRAS.items():
         if extra not in installed:
             for name in names:

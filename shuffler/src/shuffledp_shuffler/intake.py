@@ -20,7 +20,7 @@ from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionE
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.runtime.files import PART, erase
 from shuffledp_core.runtime.keys import Identity
-from shuffledp_core.runtime.tasks import in_thread, uninterrupted
+from shuffledp_core.runtime.tasks import in_thread, finish_if_cancelled
 from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import check_batch, check_claim
@@ -143,7 +143,7 @@ class Submissions:
             async with arriving as envelope:  # 6
                 # Not cancelled with its caller: a device that hangs up would otherwise get any
                 # number of checks for nothing.
-                return await uninterrupted(self._check_and_store(live, claimed, envelope))
+                return await finish_if_cancelled(self._check_and_store(live, claimed, envelope))
 
     def _check_claim(self, live: LiveRound, credential: bytes, claim: bytes) -> _GenuineClaim:
         signed = Signed.from_bytes(credential)
@@ -271,7 +271,7 @@ class Batches:
                 check_digest(header.digest, await receive(chunks, total, upload))  # 3
                 # A sender that hangs up must not stop this between the rename and the record that
                 # counts on it.
-                await uninterrupted(self._commit(live, upload, signed, header.users))  # 4
+                await finish_if_cancelled(self._commit(live, upload, signed, header.users))  # 4
             finally:
                 await in_thread(erase, upload)
         return True

@@ -15,7 +15,7 @@ import structlog
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mixproof.evidence import Transcript
 from shuffledp_core.mixproof.history import most_read, unpacked
-from shuffledp_core.runtime.tasks import in_thread, uninterrupted
+from shuffledp_core.runtime.tasks import in_thread, finish_if_cancelled
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import check_certificate, check_header, check_round_id, named_round
@@ -101,7 +101,7 @@ class MixNode:
         plan = check_certificate(signed, self._services.roster, name, position, suite, now)
         # Not cancelled if the analyst hangs up: its next request then finds the round and gets the
         # same key.
-        return await uninterrupted(
+        return await finish_if_cancelled(
             prepare_round(
                 self._services, self._rounds, self._ledgers, signed, plan, position, suite, before
             )
@@ -116,7 +116,7 @@ class MixNode:
         """
         signed = Signed.from_bytes(manifest)
         live = self._rounds.get(named_round(signed, self._services.roster))
-        return await uninterrupted(set_manifest(self._services, live, signed))
+        return await finish_if_cancelled(set_manifest(self._services, live, signed))
 
     def submit(
         self, round_id: str, credential: bytes, claim: bytes, envelope: bytes | Chunks
@@ -144,11 +144,11 @@ class MixNode:
                 the entry node.
         """
         live = self._rounds.get(round_id)
-        return await uninterrupted(close_round(self._services, self._rounds, live))
+        return await finish_if_cancelled(close_round(self._services, self._rounds, live))
 
     async def delete(self, round_id: str) -> Signed:
         """Erases a round, known or unknown, and returns the signed discard. Idempotent."""
-        return await uninterrupted(
+        return await finish_if_cancelled(
             delete_round(self._services, self._rounds, check_round_id(round_id))
         )
 

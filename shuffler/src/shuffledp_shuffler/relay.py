@@ -25,7 +25,7 @@ from shuffledp_core.errors import (
     UnreachableError,
 )
 from shuffledp_core.transport.chunks import CHUNK_BYTES
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_proto.v1 import batch_pb2, batch_pb2_grpc
 
@@ -123,7 +123,7 @@ class Relay:
             # nothing left it.
             await started()
             try:
-                async with translated(target.name):
+                async with translate_errors(target.name):
                     await self._stream(
                         batch_pb2_grpc.BatchSinkStub(channel), header, path, progress
                     )

@@ -20,7 +20,7 @@ from shuffledp_core.errors import (
     MalformedRequestError,
     ShuffleDPError,
 )
-from shuffledp_core.runtime.tasks import uninterrupted
+from shuffledp_core.runtime.tasks import finish_if_cancelled
 from shuffledp_core.transport.chunks import WHOLE_BYTES, chunks
 from shuffledp_core.transport.receiving import batch_chunks, read_header
 from shuffledp_core.transport.rpc_errors import Rules
@@ -130,7 +130,7 @@ class NodeServicer(node_pb2_grpc.NodeServicer):
         header = request.header
         with _disk_faults():
             # Not cancelled with its caller: it stays counted until its checks have ended.
-            receipt = await uninterrupted(
+            receipt = await finish_if_cancelled(
                 self._node.submit(
                     header.round_id, header.credential, header.claim, request.envelope
                 )

@@ -72,43 +72,43 @@ def check_estimate(
     Raises:
         FalseResultError: it is not; names the first number that differs.
     """
-    own = estimate(mechanism, counts, users, lost)
-    if own.quantity != published.quantity:
+    computed = estimate(mechanism, counts, users, lost)
+    if computed.quantity != published.quantity:
         raise FalseResultError(
             f"the published answer is a {published.quantity[:40]!r}, the round asked a "
-            f"{own.quantity}"
+            f"{computed.quantity}"
         )
     for what in ("values", "standard_errors"):
-        _check_close(what, getattr(published, what), getattr(own, what), 0.0, _FALSE)
+        _check_close(what, getattr(published, what), getattr(computed, what), 0.0, _FALSE)
     for what in ("mean", "mean_standard_error"):
         _check_close(
-            what, _listed(getattr(published, what)), _listed(getattr(own, what)), 0.0, _FALSE
+            what, _as_list(getattr(published, what)), _as_list(getattr(computed, what)), 0.0, _FALSE
         )
     for what in ("lows", "highs"):
-        _check_close(what, getattr(published, what), getattr(own, what), STEP, _OTHER_ENDS)
+        _check_close(what, getattr(published, what), getattr(computed, what), STEP, _OTHER_ENDS)
 
 
-def _listed(number: float | None) -> list[float]:
+def _as_list(number: float | None) -> list[float]:
     return [] if number is None else [number]
 
 
 def _check_close(
-    what: str, published: Iterable[float], own: Iterable[float], slack: float, otherwise: str
+    what: str, published: Iterable[float], computed: Iterable[float], slack: float, otherwise: str
 ) -> None:
-    found, wanted = (
+    stated, expected = (
         np.asarray(list(published), dtype=np.float64),
-        np.asarray(list(own), dtype=np.float64),
+        np.asarray(list(computed), dtype=np.float64),
     )
-    if found.shape != wanted.shape:
+    if stated.shape != expected.shape:
         raise FalseResultError(
-            f"the published answer has {found.size} {what}, the board gives {wanted.size}"
+            f"the published answer has {stated.size} {what}, the board gives {expected.size}"
         )
     # Relative, but never below 1e-9 itself: an estimate of 0 would allow no rounding at all.
-    allowed = slack + ROUNDING * np.maximum(1.0, np.abs(wanted))
-    wrong = np.flatnonzero(~(np.abs(found - wanted) <= allowed))  # written so that NaN is wrong
+    allowed = slack + ROUNDING * np.maximum(1.0, np.abs(expected))
+    wrong = np.flatnonzero(~(np.abs(stated - expected) <= allowed))  # written so that NaN is wrong
     if wrong.size:
-        place = int(wrong[0])
+        index = int(wrong[0])
         raise FalseResultError(
-            f"the published {what}[{place}] is {found[place]:.10g}, the board gives "
-            f"{wanted[place]:.10g}: {otherwise}"
+            f"the published {what}[{index}] is {stated[index]:.10g}, the board gives "
+            f"{expected[index]:.10g}: {otherwise}"
         )

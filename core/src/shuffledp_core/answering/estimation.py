@@ -111,25 +111,25 @@ def estimate(
             + f", less {lost} lost ones; the round cannot be evaluated"
         )
     present = Present(Fraction(remaining, spec.messages_per_user), nodes)
-    found = spec.estimate(counts, present)
+    unbiased = spec.estimate(counts, present)
     return (
-        found
+        unbiased
         if estimator is Estimator.INVERTED
-        else _possible(spec, counts, int(present.reports), found, estimator)
+        else _possible(spec, counts, int(present.reports), unbiased, estimator)
     )
 
 
 def _possible(
-    spec: Mechanism, counts: Counts, users: int, found: Estimate, estimator: Estimator
+    spec: Mechanism, counts: Counts, users: int, unbiased: Estimate, estimator: Estimator
 ) -> Estimate:
     from shuffledp_core.answering.postprocessing import project
 
     values = (
-        project(found.values, users)
+        project(unbiased.values, users)
         if estimator is Estimator.PROJECTED
         else spec.most_likely(counts)
     )
-    return msgspec.structs.replace(found, values=tuple(values.tolist()))
+    return msgspec.structs.replace(unbiased, values=tuple(values.tolist()))
 
 
 def check_informative(spec: Mechanism) -> None:

@@ -115,13 +115,13 @@ def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size
     low, high = np.zeros(size, dtype=np.int64), np.full(size, top, dtype=np.int64)
     while np.any(low < high):
         middle = low + (high - low + 1) // 2
-        kept = holds(middle)
-        low, high = np.where(kept, middle, low), np.where(kept, high, middle - 1)
+        is_met = holds(middle)
+        low, high = np.where(is_met, middle, low), np.where(is_met, high, middle - 1)
     return low
 
 
 def count_intervals(
-    observed: Integers, users: int, own: Fraction, other: Fraction
+    observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction
 ) -> tuple[Floats, Floats]:
     """Intervals for x, where a count is Bin(x, p) + Bin(n - x, q).
 
@@ -134,33 +134,33 @@ def count_intervals(
     Returns:
         Low and high ends, whole numbers from 0 to n, each of shape (counts,).
     """
-    spread = math.sqrt(users * min(own * (1 - own), other * (1 - other)))
+    spread = math.sqrt(users * min(true_rate * (1 - true_rate), false_rate * (1 - false_rate)))
     step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
     down, up = observed // step * step, np.minimum(-(-observed // step) * step, users)
-    lows = users - _largest_counts(users - down, users, 1 - other, 1 - own)
-    return lows.astype(np.float64), _largest_counts(up, users, own, other).astype(np.float64)
+    lows = users - _largest_counts(users - down, users, 1 - false_rate, 1 - true_rate)
+    return lows.astype(np.float64), _largest_counts(up, users, true_rate, false_rate).astype(np.float64)
 
 
-def _largest_counts(observed: Integers, users: int, own: Fraction, other: Fraction) -> Integers:
+def _largest_counts(observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction) -> Integers:
     """The largest x for which a count of at most `observed` is not rare.
 
     Computed once for each count.
     """
-    known = _known(users, own, other)
-    different, place = np.unique(observed, return_inverse=True)
-    new = np.array([count for count in different.tolist() if count not in known], dtype=np.int64)
+    computed = _computed_ends(users, true_rate, false_rate)
+    different, inverse = np.unique(observed, return_inverse=True)
+    new = np.array([count for count in different.tolist() if count not in computed], dtype=np.int64)
 
     def holds(holding: Integers) -> NDArray[np.bool_]:
         laws = [
-            Bits(holding, float(own), float(1 - own)),
-            Bits(users - holding, float(other), float(1 - other)),
+            Bits(holding, float(true_rate), float(1 - true_rate)),
+            Bits(users - holding, float(false_rate), float(1 - false_rate)),
         ]
         return np.asarray(lower_tail(new, laws) > TAIL)
 
     if new.size:
-        known.update(zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True))
-    return np.array([known[count] for count in different.tolist()], dtype=np.int64)[
-        place.reshape(-1)
+        computed.update(zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True))
+    return np.array([computed[count] for count in different.tolist()], dtype=np.int64)[
+        inverse.reshape(-1)
     ]
 
 
@@ -186,9 +186,9 @@ def _fewest(trials: int, chance: float, rest: float) -> int:
 
 
 @lru_cache(maxsize=16)
-def _known(users: int, own: Fraction, other: Fraction) -> dict[int, int]:
+def _computed_ends(users: int, true_rate: Fraction, false_rate: Fraction) -> dict[int, int]:
     """Ends that were computed before: simulations repeat the same counts."""
-    del users, own, other
+    del users, true_rate, false_rate
     return {}
 
 
@@ -245,10 +245,10 @@ def composition_laws(
     block from A1 to A2 has one law, more even than any in it (docs/accounting.md, S21). Here A =
     whole - d, and the rounded bits add up to d + rest.
     """
-    whole = math.floor(steps)
-    rest = float(steps - whole)
-    some = int(steps != whole)
-    least, most = max(0, whole - (bits - users)), min(whole, users - some)
+    floor = math.floor(steps)
+    rest = float(steps - floor)
+    some = int(steps != floor)
+    least, most = max(0, floor - (bits - users)), min(floor, users - some)
     middle = min(max(round(users / 2 - rest), least), most)
     offsets = np.floor(_OFFSETS * users).astype(np.int64)
     edges = np.unique(
@@ -263,7 +263,7 @@ def composition_laws(
         np.divide(left, between, out=np.zeros_like(left), where=between > 0), 0.0, 1.0
     )
     groups = (
-        (whole - high, 1.0), (more, chance_more), (between, chance_between), (less, chance_less),
-        (bits - users - whole + low, 0.0),
+        (floor - high, 1.0), (more, chance_more), (between, chance_between), (less, chance_less),
+        (bits - users - floor + low, 0.0),
     )  # fmt: skip
-    return [Bits(count, flip + slope * one, flip + slope * (1 - one)) for count, one in groups]
+    return [Bits(count, flip + slope * chance, flip + slope * (1 - chance)) for count, chance in groups]

@@ -30,7 +30,7 @@ def log_odds(randomise: Fraction) -> float:
     return math.log1p(float(2 * (1 - randomise) / randomise)) * ROUNDING
 
 
-def diluted(epsilon: float, share: Fraction) -> float:
+def dilute(epsilon: float, share: Fraction) -> float:
     """ln(1 + s (e^ε - 1)): the ε of a report that depends on the value with probability s only.
 
     Rounded up.

@@ -150,9 +150,9 @@ class ReportSum:
         size = self._modulus()
         if epsilon > _LARGEST_EPSILON or size is None:
             return 0.0
-        one = np.fft.rfft(self.before, size)
-        others = one ** (self.honest - 1)
-        before = np.fft.irfft(others * one, size)
+        changed = np.fft.rfft(self.before, size)
+        others = changed ** (self.honest - 1)
+        before = np.fft.irfft(others * changed, size)
         after = np.fft.irfft(others * np.fft.rfft(self.after, size), size)
         # A transform errs by 16 u log2(size) at most, its power by as much for each report; summed
         # over all points.

@@ -106,12 +106,12 @@ class Roster(Document, frozen=True, kw_only=True):
 
     def only(self, role: str) -> Party:
         """The only party with that role; `ForeignDocumentError` where there is none, or several."""
-        found = [party for party in self.parties if party.role == role]
-        if len(found) != 1:
+        parties = [party for party in self.parties if party.role == role]
+        if len(parties) != 1:
             raise ForeignDocumentError(
-                f"the roster of {self.deployment!r} has {len(found)} parties of role {role!r}"
+                f"the roster of {self.deployment!r} has {len(parties)} parties of role {role!r}"
             )
-        return found[0]
+        return parties[0]
 
     def nodes(self) -> tuple[Party, ...]:
         """The mix nodes, in roster order."""

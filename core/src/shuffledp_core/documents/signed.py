@@ -95,21 +95,21 @@ def encode_value(value: object) -> object:
     )  # the hook protocol of msgspec
 
 
-def decode_value(wanted: type, value: object) -> object:
+def decode_value(kind: type, value: object) -> object:
     """The inverse of `encode_value`.
 
     `ValueError` for anything that is not a rational in lowest terms.
     """
     # Bounded before `int`: otherwise whoever writes the text decides how long all arithmetic on it
     # takes.
-    if wanted is Fraction and isinstance(value, str) and len(value) <= 64:
+    if kind is Fraction and isinstance(value, str) and len(value) <= 64:
         numerator, _, denominator = value.partition("/")
         if numerator.isdecimal() and denominator.isdecimal() and int(denominator) > 0:
-            found = Fraction(int(numerator), int(denominator))
+            rational = Fraction(int(numerator), int(denominator))
             if (
-                encode_value(found) == value
+                encode_value(rational) == value
             ):  # one way to write it: no "2/6", no digits of other scripts
-                return found
+                return rational
     raise ValueError(f'expected a rational such as "1/3", not {value!r}')
 
 
@@ -159,7 +159,7 @@ def _machine_sized(digits: str) -> None:
         raise ValueError(f"a whole number has {len(digits)} digits; nothing here is beyond 64 bits")
 
 
-def _covered(label: str, body: str) -> bytes:
+def _signed_bytes(label: str, body: str) -> bytes:
     # The label is signed too, and ended by a byte that no label has: a receipt can never pass for,
     # say, a manifest.
     return f"{PROTOCOL}/{label}\0{body}".encode()
@@ -174,7 +174,7 @@ def _signature(text: str) -> bytes:
 def sign(document: Document, signer: str, key: Ed25519PrivateKey) -> Signed:
     """Signs a document with `signer`'s identity key; deterministic, as Ed25519 is."""
     body = to_json(document).decode()
-    signature = key.sign(_covered(document.label, body)).hex()
+    signature = key.sign(_signed_bytes(document.label, body)).hex()
     return Signed(label=document.label, signer=signer, body=body, signature=signature)
 
 
@@ -204,7 +204,7 @@ def verify(signed: Signed, model: type[DocumentT], signer: str, public_key: byte
         )
     try:  # 3
         check_signature(
-            public_key, _signature(signed.signature), _covered(signed.label, signed.body)
+            public_key, _signature(signed.signature), _signed_bytes(signed.label, signed.body)
         )
     except (InvalidSignature, ValueError, UnicodeEncodeError) as error:
         raise SignatureError(

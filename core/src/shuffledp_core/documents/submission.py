@@ -61,18 +61,18 @@ def check_claim(
     try:  # 2
         # A credential is no secret, entry nodes see it: only its key's signature shows that its
         # owner sent this.
-        said = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
+        named = verify(claim, SubmissionClaim, name, bytes.fromhex(owner.public_key))
     except (DocumentError, ValueError) as error:
         raise InvalidSubmissionError(
             f"the submission is not signed by its credential's key: {error}"
         ) from error
-    if said.round_id != round_id:  # 3
-        raise InvalidSubmissionError(f"the submission is for round {said.round_id}, not {round_id}")
-    if said.credential != name:
+    if named.round_id != round_id:  # 3
+        raise InvalidSubmissionError(f"the submission is for round {named.round_id}, not {round_id}")
+    if named.credential != name:
         raise InvalidSubmissionError(
             "the claim names another credential than the one that came with it"
         )
-    return name, said.envelope_digest
+    return name, named.envelope_digest
 
 
 def check_envelope(claimed: str, envelope: bytes) -> None:

@@ -72,10 +72,10 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         # All bits but one are free; that one, a bit of the row's number, makes the number of common
         # ones even.
         row = value + 1
-        place = (row & -row).bit_length() - 1
+        bit = (row & -row).bit_length() - 1
         free = integers.below(self.alphabet // 2)
-        index = free >> place << (place + 1) | free & ((1 << place) - 1)
-        return index | ((index & row).bit_count() & 1) << place
+        index = free >> bit << (bit + 1) | free & ((1 << bit) - 1)
+        return index | ((index & row).bit_count() & 1) << bit
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
         """The same of arrays: any index, turned at one bit of the row's number where it must lie in

@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Final, TypeAlias, Union
 
 from shuffledp_core.mechanisms.base import Spec
-from shuffledp_core.runtime.installed import offered
+from shuffledp_core.runtime.installed import entry_points_of
 
 GROUP: Final = "shuffledp.mechanisms"
 
@@ -60,7 +60,7 @@ def _with_installed(
     return specs
 
 
-MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(_specs_of_folder(), offered(GROUP))
+MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(_specs_of_folder(), entry_points_of(GROUP))
 """Every spec by its name on command lines and on the wire: those of this folder, then those of
 other packages in the order of their entry points' names.
 """

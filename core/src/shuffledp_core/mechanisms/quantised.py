@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from shuffledp_core.answering.estimates import Estimate, Present, sum_of_quantised_bits
-from shuffledp_core.bounds.local import diluted, log_odds
+from shuffledp_core.bounds.local import dilute, log_odds
 from shuffledp_core.mechanisms.base import UnarySpec, check_rational, check_whole, refuse_pure_noise
 from shuffledp_core.mechanisms.rr import RRShuffle
 from shuffledp_core.sampling.randomness import RandomIntegers
@@ -88,7 +88,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         """a ε0 + ln(1 + b (e^ε0 - 1)) for a change by a + b steps, ε0 = ln((2-p)/p) (S20)."""
         steps, rest = divmod(distance * self.bits, self.max_value)
         per_step = log_odds(self.randomise)
-        return steps * per_step + diluted(per_step, Fraction(rest, self.max_value))
+        return steps * per_step + dilute(per_step, Fraction(rest, self.max_value))
 
     def witness(self, honest: int, distance: int) -> Witness | None:
         """Ones, all other values being 0, for a change from 0 by less than a step or by whole

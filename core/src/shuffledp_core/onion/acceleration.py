@@ -88,17 +88,17 @@ def engine_of(path: str) -> Engine:
         ConfigError: the processor does not have it, or it does not agree with libsodium.
     """
     try:
-        made: Engine = import_module(_MODULE).Engine(path)
+        engine: Engine = import_module(_MODULE).Engine(path)
     except ValueError as error:
         raise ConfigError(
             f"shuffledp-accel: {error}; set {VARIABLE} to one of them, to auto or to off"
         ) from error
-    if not agrees(made):
+    if not agrees(engine):
         raise ConfigError(
             f"shuffledp-accel: path {path!r} does not agree with libsodium on this machine and is "
             f"not used; report it, and set {VARIABLE}=off until it is mended"
         )
-    return made
+    return engine
 
 
 def wheel() -> Any:
@@ -117,7 +117,7 @@ def recipient(public_key: bytes) -> Any:
     return import_module(_MODULE).Recipient(public_key)
 
 
-def agrees(made: Engine) -> bool:
+def agrees(engine: Engine) -> bool:
     """Whether the engine's boxes are libsodium's, both ways and by table and ladder, and a damaged
     one stays closed.
     """
@@ -128,26 +128,26 @@ def agrees(made: Engine) -> bool:
     public, private = bindings.crypto_box_keypair()
     width, texts = (
         65,
-        65 + made.lanes,
+        65 + engine.lanes,
     )  # two blocks of a stream; whole groups and a rest, enough for the table
-    for count in (made.lanes + 1, texts):  # by ladder, then by table
+    for count in (engine.lanes + 1, texts):  # by ladder, then by table
         plain = [system_random(width) for _ in range(count)]
         ephemerals = [system_random(32) for _ in range(count)]
         to = import_module(_MODULE).Recipient(public)
-        sealed = made.seal_batch(to, b"".join(ephemerals), b"".join(plain), width)
+        sealed = engine.seal_batch(to, b"".join(ephemerals), b"".join(plain), width)
         pairs = zip(plain, ephemerals, strict=True)
         if sealed != b"".join(
-            SealedBox().sealer(public, b"", _given(own))(text) for text, own in pairs
+            SealedBox().sealer(public, b"", _constant(ephemeral))(text) for text, ephemeral in pairs
         ):
             return False
     text = system_random(65)
     torn = bytearray(
-        b"".join(bindings.crypto_box_seal(text, public) for _ in range(made.lanes + 1))
+        b"".join(bindings.crypto_box_seal(text, public) for _ in range(engine.lanes + 1))
     )
     torn[-1] ^= 1
-    opened, closed = made.open_batch(private, bytes(torn), len(text) + 48)
-    return opened == text * made.lanes and closed == [made.lanes]
+    opened, closed = engine.open_batch(private, bytes(torn), len(text) + 48)
+    return opened == text * engine.lanes and closed == [engine.lanes]
 
 
-def _given(value: bytes) -> RandomBytes:
+def _constant(value: bytes) -> RandomBytes:
     return lambda _: value

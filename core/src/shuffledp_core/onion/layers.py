@@ -63,20 +63,20 @@ def seal_envelopes(
         ValueError: as `seal_envelope`.
     """
     messages = geometry.messages_per_user
-    if len(public_keys) != geometry.hops or any(len(own) != messages for own in users):
+    if len(public_keys) != geometry.hops or any(len(user_messages) != messages for user_messages in users):
         raise ValueError("the number of round keys or messages does not fit the geometry")
     # One message of another length could be followed by it through every shuffle.
-    if any(len(message) != geometry.plain_bytes for own in users for message in own):
+    if any(len(message) != geometry.plain_bytes for user_messages in users for message in user_messages):
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
-    records = [message for own in users for message in own]
-    each = [source for source in sources for _ in range(messages)]
+    records = [message for user_messages in users for message in user_messages]
+    repeated_sources = [source for source in sources for _ in range(messages)]
     # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one
     # submission per user; from there on each message is an onion of its own, or those of one user
     # would stay together through every shuffle.
     for position in range(geometry.hops, 1, -1):
         records = suite.seal_batch(
-            public_keys[position - 1], binding(round_id, position), records, each
+            public_keys[position - 1], binding(round_id, position), records, repeated_sources
         )
     packed = [
         b"".join(records[start : start + messages]) for start in range(0, len(records), messages)

@@ -37,7 +37,7 @@ does not open.
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedLayers:
     """Packed plaintexts of the layers that opened, in order, and the places of those that did
     not.
     """
@@ -96,7 +96,7 @@ class Suite(Protocol):
     ) -> list[bytes]:
         """What `sealer` gives for each plaintext of one length with its own source, in order."""
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
         """What `opener` gives for each layer of `width` bytes.
 
         `packed` holds a whole number of them.
@@ -207,16 +207,16 @@ class SealedBox:
         width += self.overhead
         return [sealed[start : start + width] for start in range(0, len(sealed), width)]
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
         """See `Suite.open_batch`.
 
         Through the accelerator where there is one and its lanes are filled.
         """
         fast = engine()
         if fast is None or width < self.overhead or len(packed) < fast.lanes * width:
-            return _opened(self.opener(private_key, info), packed, width)
+            return _open_each(self.opener(private_key, info), packed, width)
         data, closed = fast.open_batch(private_key, packed, width)
-        return Opened(data, tuple(closed))
+        return OpenedLayers(data, tuple(closed))
 
 
 @dataclass(frozen=True)
@@ -288,16 +288,16 @@ class Hpke:
         seal = self.sealer(public_key, info)
         return [seal(plaintext) for plaintext in plaintexts]
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> Opened:
+    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
         """See `Suite.open_batch`: one by one."""
-        return _opened(self.opener(private_key, info), packed, width)
+        return _open_each(self.opener(private_key, info), packed, width)
 
     def _suite(self) -> hpke.Suite:
         kem = hpke.KEM.MLKEM768_X25519 if self.hybrid else hpke.KEM.X25519
         return hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
 
 
-def _opened(open_: Open, packed: bytes, width: int) -> Opened:
+def _open_each(open_: Open, packed: bytes, width: int) -> OpenedLayers:
     opened: list[bytes] = []
     closed: list[int] = []
     for start in range(0, len(packed), width):
@@ -305,7 +305,7 @@ def _opened(open_: Open, packed: bytes, width: int) -> Opened:
             opened.append(open_(packed[start : start + width]))
         except BadBatchError:
             closed.append(start // width)
-    return Opened(b"".join(opened), tuple(closed))
+    return OpenedLayers(b"".join(opened), tuple(closed))
 
 
 _LOW_ORDER: Final = (

@@ -66,7 +66,7 @@ class Limits(Section, frozen=True, kw_only=True):
     answer_seconds: float = 10.0
 
     @property
-    def accepted(self) -> int:
+    def most_accepted(self) -> int:
         """Most connections accepted at all, before the surplus is closed again."""
         # Room for a burst between two looks at the connections; beyond it gRPC refuses everybody
         # alike, parties too.
@@ -128,12 +128,12 @@ def parse_config(data: bytes, model: type[SectionT], source: str, base: Path) ->
     `ConfigError` as `load_config`.
     """
 
-    def decode(wanted: type, value: Any) -> Any:
+    def decode(kind: type, value: Any) -> Any:
         # No file name holds a NUL; passed on, it would be a bare `ValueError` wherever the path is
         # used first.
-        if wanted is Path and isinstance(value, str) and "\0" not in value:
+        if kind is Path and isinstance(value, str) and "\0" not in value:
             return base / value
-        raise ConfigError(f"{source}: {value!r} is not a {wanted.__name__}")
+        raise ConfigError(f"{source}: {value!r} is not a {kind.__name__}")
 
     try:
         return msgspec.toml.decode(data, type=model, dec_hook=decode)

@@ -9,12 +9,12 @@ from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
 
-def offered(group: str) -> EntryPoints:
+def entry_points_of(group: str) -> EntryPoints:
     """The entry points of a group, of every package that was installed when the first group was
     asked for.
     """
-    found: EntryPoints = _everything().select(group=group)
-    return found
+    selected: EntryPoints = _everything().select(group=group)
+    return selected
 
 
 @cache

@@ -46,12 +46,12 @@ def unwinding() -> Iterator[Interruption]:
     Signals that are ignored stay so: a shell ignores Ctrl-C for commands in the background, nohup
     the hang-up.
     """
-    found = Interruption()
+    interruption = Interruption()
 
     def leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the interface of handlers
         for ending in _ENDING:
             signal.signal(ending, signal.SIG_IGN)
-        found.number = number
+        interruption.number = number
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -67,7 +67,7 @@ def unwinding() -> Iterator[Interruption]:
         if signal.getsignal(number) in usual
     }
     try:
-        yield found
+        yield interruption
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for ending, handler in before.items():
+            signal.signal(ending, handler)

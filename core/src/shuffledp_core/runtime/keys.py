@@ -115,9 +115,9 @@ def load_party(roster: Roster, role: str, name: str, folder: Path) -> Identity:
     identity = load_identity(folder, name)
     named = [party for party in roster.parties if party.role == role and party.name == name]
     if not named:
-        known = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
+        names = ", ".join(party.name for party in roster.parties if party.role == role) or "none"
         raise ConfigError(
-            f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {known}); check "
+            f"the roster of {roster.deployment!r} has no {role} {name!r} (it has: {names}); check "
             "`name`"
         )
     # Now, not in a round: with a wrong key every document signed here would be refused elsewhere.
@@ -200,8 +200,8 @@ def _remember(state: Path, serial: int, digest: str) -> None:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = file.read_text().split() if file.exists() else ["0", ""]
-        newest, known = int(seen[0]), "".join(seen[1:])
-        if (serial, digest) == (newest, known):
+        newest, newest_digest = int(seen[0]), "".join(seen[1:])
+        if (serial, digest) == (newest, newest_digest):
             return
         if serial <= newest:
             raise StaleRosterError(

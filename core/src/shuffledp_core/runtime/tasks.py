@@ -10,7 +10,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def uninterrupted(work: Awaitable[_T]) -> _T:
+async def finish_if_cancelled(work: Awaitable[_T]) -> _T:
     """Awaits `work`; a cancellation is passed on only after `work` has ended by itself."""
     task = asyncio.ensure_future(work)
     try:
@@ -31,4 +31,4 @@ async def in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwa
 
     When cancelled, first waits until the thread has ended.
     """
-    return await uninterrupted(asyncio.to_thread(function, *args, **kwargs))
+    return await finish_if_cancelled(asyncio.to_thread(function, *args, **kwargs))

@@ -92,10 +92,10 @@ class RandomArrays:
             count: how many.
         """
         true, tied = np.zeros(count, dtype=np.bool_), np.arange(0)
-        for place, digit in enumerate(digits):
-            drawn = self._words(np.uint8, tied.size if place else count)
+        for index, digit in enumerate(digits):
+            drawn = self._words(np.uint8, tied.size if index else count)
             smaller, equal = drawn < digit, np.flatnonzero(drawn == digit)
-            if place:
+            if index:
                 true[tied], tied = smaller, tied[equal]
             else:
                 true, tied = smaller, equal
@@ -113,9 +113,9 @@ def _digits(probability: Fraction) -> Iterator[int]:
 
     They end where it is a fraction of a power of 256.
     """
-    left, whole = probability.numerator, probability.denominator
+    left, denominator = probability.numerator, probability.denominator
     while left:
-        digit, left = divmod(left << _DIGIT, whole)
+        digit, left = divmod(left << _DIGIT, denominator)
         yield digit
 
 

@@ -3,7 +3,7 @@ numbers alone.
 
 For simulated users, audits and experiments; a device draws its one value by `sampling`. Every law
 is proved in its docstring from the exact draws of `RandomArrays`. Values are runs, or the proposals
-that were kept, of a stream of independent draws in its order (`_kept`); or all users take a step
+that were kept, of a stream of independent draws in its order (`_collect`); or all users take a step
 together, and those who have finished leave. Either way no draw serves two of them, so that they are
 independent. Arrays are of 64-bit integers that cannot wrap around: what would not fit is computed
 in Python's integers.
@@ -95,12 +95,12 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     if max(scale * (1 + int(high.max(initial=0))), epsilon.numerator) <= MOST:
         return (low + scale * high) // epsilon.numerator
     parts = zip(low.tolist(), high.tolist(), strict=True)
-    found = [(one + scale * other) // epsilon.numerator for one, other in parts]
-    if max(found, default=0) > MOST:
+    quotients = [(low_part + scale * high_part) // epsilon.numerator for low_part, high_part in parts]
+    if max(quotients, default=0) > MOST:
         raise OverflowError(
             "noise of more than 62 bits, which has probability exp(-2^22): draw again"
         )
-    return np.array(found, dtype=np.int64)
+    return np.array(quotients, dtype=np.int64)
 
 
 def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
@@ -112,13 +112,13 @@ def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Int
     as `geometric`.
     """
 
-    def proposed(size: int) -> Integers:
+    def propose(size: int) -> Integers:
         magnitude, negative = geometric(epsilon, size, arrays), arrays.below(2, size) == 1
         return np.where(negative, -magnitude, magnitude)[
             np.flatnonzero((magnitude > 0) | ~negative)
         ]
 
-    return _kept(count, proposed)
+    return _collect(count, propose)
 
 
 def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> Integers:
@@ -147,10 +147,10 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
         raise ValueError(f"shares must be at least 1, not {shares}")
     draws = geometric(epsilon, count, arrays)
     white, drawing, draw = np.zeros(count, dtype=np.int64), np.flatnonzero(draws), 0
-    own, left = Fraction(1, shares), draws[drawing]
+    white_chance, left = Fraction(1, shares), draws[drawing]
     while drawing.size:
         so_far, ball = white[drawing], arrays.below(1 + draw, drawing.size)
-        white[drawing] += (ball < so_far) | ((ball == so_far) & arrays.bernoulli(own, drawing.size))
+        white[drawing] += (ball < so_far) | ((ball == so_far) & arrays.bernoulli(white_chance, drawing.size))
         draw += 1
         going = np.flatnonzero(left > draw)
         drawing, left = drawing[going], left[going]
@@ -167,27 +167,27 @@ def sgdl(epsilon: Fraction, shares: int, count: int, arrays: RandomArrays) -> In
     )
 
 
-def _kept(count: int, proposed: Callable[[int], Integers]) -> Integers:
+def _collect(count: int, propose: Callable[[int], Integers]) -> Integers:
     """The first `count` that are kept of a stream of independent proposals, in its order.
 
-    `proposed(size)` draws so many more and returns those that are kept. No more are proposed than
+    `propose(size)` draws so many more and returns those that are kept. No more are proposed than
     are missing, so that none is kept and dropped.
     """
-    found, missing = [np.zeros(0, dtype=np.int64)], count
+    accepted, missing = [np.zeros(0, dtype=np.int64)], count
     while missing:
-        found.append(proposed(missing))
-        missing -= found[-1].size
-    return np.concatenate(found)
+        accepted.append(propose(missing))
+        missing -= accepted[-1].size
+    return np.concatenate(accepted)
 
 
 def _low_parts(scale: int, count: int, arrays: RandomArrays) -> Integers:
     """`count` independent U on {0..scale-1} with weights exp(-U/scale)."""
 
-    def proposed(size: int) -> Integers:
+    def propose(size: int) -> Integers:
         drawn = arrays.below(scale, size)
         return drawn[np.flatnonzero(_unit_exp(drawn, scale, arrays))]
 
-    return _kept(count, proposed) if scale > 1 else np.zeros(count, dtype=np.int64)
+    return _collect(count, propose) if scale > 1 else np.zeros(count, dtype=np.int64)
 
 
 def _high_parts(count: int, arrays: RandomArrays) -> Integers:
@@ -196,13 +196,13 @@ def _high_parts(count: int, arrays: RandomArrays) -> Integers:
     """
     drawn = 0
 
-    def proposed(size: int) -> Integers:
+    def propose(size: int) -> Integers:
         nonlocal drawn
         failures = np.flatnonzero(~arrays.coins(map(_inverse_e, itertools.count(1)), size)) + drawn
         drawn += size
         return failures
 
-    return np.diff(_kept(count, proposed), prepend=-1) - 1
+    return np.diff(_collect(count, propose), prepend=-1) - 1
 
 
 def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> NDArray[np.bool_]:
@@ -223,13 +223,13 @@ def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> N
 
 
 @cache
-def _inverse_e(place: int) -> int:
+def _inverse_e(position: int) -> int:
     """The digit of exp(-1) at this place, 1 and up, to the base 256.
 
     exp(-1) lies between any two successive partial sums of Σ (-1)^j / j!; where both have the
     digit, it has.
     """
-    shift, total, term, j = 1 << 8 * place, Fraction(1), Fraction(-1), 1
+    shift, total, term, j = 1 << 8 * position, Fraction(1), Fraction(-1), 1
     while math.floor(shift * total) != math.floor(shift * (total + term)):
         j += 1
         total, term = total + term, -term / j

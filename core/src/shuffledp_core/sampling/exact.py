@@ -16,7 +16,7 @@ from shuffledp_core.sampling.randomness import RandomIntegers
 
 def bernoulli(probability: Fraction, integers: RandomIntegers) -> bool:
     """True with exactly this probability, a rational from 0 to 1. `ValueError` outside."""
-    numerator, denominator = _checked(probability)
+    numerator, denominator = _as_ratio(probability)
     return _ratio(numerator, denominator, integers)
 
 
@@ -25,7 +25,7 @@ def binomial(trials: int, probability: Fraction, integers: RandomIntegers) -> in
 
     `ValueError` as there.
     """
-    numerator, denominator = _checked(probability)
+    numerator, denominator = _as_ratio(probability)
     # Inverting the distribution function would need powers of the probability, hence long integers
     # or floating point.
     return sum(_ratio(numerator, denominator, integers) for _ in range(trials))
@@ -40,8 +40,8 @@ def bernoulli_exp(gamma: Fraction, integers: RandomIntegers) -> bool:
         raise ValueError(f"gamma must not be negative, not {gamma}")
     # Algorithm 1 needs γ <= 1: the rest is a product of exp(-1)s. `all` stops at the first failure,
     # so that a large γ costs about 1.6 draws, not γ of them.
-    whole, rest = divmod(gamma.numerator, gamma.denominator)
-    return all(_unit_exp(1, 1, integers) for _ in range(whole)) and _unit_exp(
+    quotient, rest = divmod(gamma.numerator, gamma.denominator)
+    return all(_unit_exp(1, 1, integers) for _ in range(quotient)) and _unit_exp(
         rest, gamma.denominator, integers
     )
 
@@ -125,7 +125,7 @@ def sgdl(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
     return geometric_share(epsilon, shares, integers) - geometric_share(epsilon, shares, integers)
 
 
-def _checked(probability: Fraction) -> tuple[int, int]:
+def _as_ratio(probability: Fraction) -> tuple[int, int]:
     numerator, denominator = probability.numerator, probability.denominator
     if not 0 <= numerator <= denominator:
         raise ValueError(f"a probability must be from 0 to 1, not {probability}")

@@ -82,16 +82,16 @@ def randomise_in_bulk(
     """
     import numpy as np
 
-    held = np.asarray(values)
-    if held.dtype.kind not in "iu" or (
-        held.size and not 0 <= int(held.min()) <= int(held.max()) < spec.domain
+    given = np.asarray(values)
+    if given.dtype.kind not in "iu" or (
+        given.size and not 0 <= int(given.min()) <= int(given.max()) < spec.domain
     ):
         raise UsageError(
             f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no "
             "other"
         )
-    flat, answers = held.ravel(), np.empty(held.size, dtype=np.int64)
-    for start in range(0, held.size, PIECE):
+    flat, answers = given.ravel(), np.empty(given.size, dtype=np.int64)
+    for start in range(0, given.size, PIECE):
         piece = flat[start : start + PIECE].astype(np.int64)
         answers[start : start + PIECE] = spec.sample_all(piece, arrays)
-    return answers.reshape(held.shape)
+    return answers.reshape(given.shape)

@@ -19,7 +19,7 @@ import structlog
 
 from shuffledp_core.errors import BrokerError
 from shuffledp_core.runtime.config import BrokerConfig
-from shuffledp_core.transport.mqtt import Connection, Will, connected
+from shuffledp_core.transport.mqtt import BrokerConnection, Will, connect
 from shuffledp_core.vocabulary import PROTOCOL
 
 MAX_WAITING_BYTES: Final = 2**24
@@ -148,7 +148,7 @@ class Announcer:
 
     async def _session(self) -> None:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
-        async with connected(self._broker, will=will) as connection:
+        async with connect(self._broker, will=will) as connection:
             if self._status is not None:
                 # On every connection anew: the broker has published the last will of the one
                 # before.
@@ -160,7 +160,7 @@ class Announcer:
                     self._log.info("broker back")
                 await connection.wait_for(self._changed)
 
-    async def _publish_waiting(self, connection: Connection) -> None:
+    async def _publish_waiting(self, connection: BrokerConnection) -> None:
         # Cleared before the queue is read: what is queued while this publishes sets it again, and
         # is not forgotten.
         self._changed.clear()
@@ -180,5 +180,5 @@ async def listening(broker: BrokerConfig, topic: str) -> AsyncIterator[AsyncIter
     Raises:
         BrokerError: whatever goes wrong with the broker, also while the payloads are read.
     """
-    async with connected(broker, pattern=topic) as connection:
+    async with connect(broker, pattern=topic) as connection:
         yield await connection.subscribe()

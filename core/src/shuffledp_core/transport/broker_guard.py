@@ -61,7 +61,7 @@ _REFUSALS: Final = (
 
 
 @contextlib.asynccontextmanager
-async def guarded(broker: BrokerConfig, pattern: str | None) -> AsyncIterator[BrokerGuard]:
+async def run_guard(broker: BrokerConfig, pattern: str | None) -> AsyncIterator[BrokerGuard]:
     """Connect to the broker and run a guard in front of it; a client reaches it at its `path`.
 
     Args:
@@ -99,7 +99,7 @@ async def guarded(broker: BrokerConfig, pattern: str | None) -> AsyncIterator[Br
 
 
 class BrokerGuard:
-    """The guard of one connection; see `guarded`."""
+    """The guard of one connection; see `run_guard`."""
 
     def __init__(
         self,

@@ -75,16 +75,16 @@ def allow_descriptors(limits: Limits) -> None:
     Logs a warning when the hard one is lower.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.accepted + OTHER_DESCRIPTORS
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    needed = limits.most_accepted + OTHER_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= needed:
         return
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed < wanted:
+    if allowed < needed:
         structlog.get_logger().warning(
             "too few open files for the connections that the limits allow",
             allowed=allowed,
-            wanted=wanted,
+            wanted=needed,
         )
 
 
@@ -99,10 +99,10 @@ class Connections:
         self._look = look
         self._port = 0
         self._calls: Counter[str] = Counter()
-        self._known: set[str] = set()
+        self._party_peers: set[str] = set()
         self._ending: set[str] = set()
         self._ages: dict[Peer, None] = {}
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def begin(self, peer: str, *, known: bool) -> None:
         """Registers a call on this connection.
@@ -111,7 +111,7 @@ class Connections:
         """
         self._calls[peer] += 1
         if known:
-            self._known.add(peer)
+            self._party_peers.add(peer)
 
     def end(self, peer: str) -> None:
         """Registers the end of a call on this connection."""
@@ -122,7 +122,7 @@ class Connections:
     def hang_up(self, peer: str) -> None:
         """Marks this connection to be closed on the next look."""
         self._ending.add(peer)
-        self._wanted.set()
+        self._requested.set()
 
     async def end_all(self, seconds: float) -> None:
         """Shut every connection down, including those in a TLS handshake.
@@ -131,8 +131,8 @@ class Connections:
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while found := dict(self._accepted()):
-                    for peer, descriptor in found.items():
+                while open_connections := dict(self._open_connections()):
+                    for peer, descriptor in open_connections.items():
                         self._shut(descriptor, peer)
                     await asyncio.sleep(_OWNER_SECONDS)
 
@@ -142,16 +142,16 @@ class Connections:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._wanted.wait()
-            self._wanted.clear()
+                    await self._requested.wait()
+            self._requested.clear()
             self._look()
-            if self._ending or len(self._known) > MANY_KNOWN or self._crowded():
+            if self._ending or len(self._party_peers) > MANY_KNOWN or self._is_crowded():
                 self._close_surplus()
             # Listing descriptors costs time for each of them: callers that force hang-ups must not
             # fill all of ours.
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _crowded(self) -> bool:
+    def _is_crowded(self) -> bool:
         """True if there may be too many connections.
 
         It counts all descriptors, which costs next to nothing.
@@ -161,29 +161,29 @@ class Connections:
         return len(_open_descriptors()) > self._limits.connections
 
     def _close_surplus(self) -> None:
-        found = dict(self._accepted())
+        open_connections = dict(self._open_connections())
         # The privilege ends with its connection: a later stranger with the same address and port
         # must not inherit it.
-        self._known = {peer for peer in self._known if peer_of(peer) in found}
-        ending = {peer for peer in map(peer_of, self._ending) if peer in found}
+        self._party_peers = {peer for peer in self._party_peers if peer_of(peer) in open_connections}
+        ending = {peer for peer in map(peer_of, self._ending) if peer in open_connections}
         self._ending.clear()
-        ending |= self._surplus(found, len(found) - len(ending) - self._limits.connections)
+        ending |= self._surplus(open_connections, len(open_connections) - len(ending) - self._limits.connections)
         for peer in ending:
-            self._shut(found[peer], peer)
+            self._shut(open_connections[peer], peer)
         if ending:
             structlog.get_logger().info(
-                "connections ended", number=len(ending), left=len(found) - len(ending)
+                "connections ended", number=len(ending), left=len(open_connections) - len(ending)
             )
 
-    def _surplus(self, found: dict[Peer, int], number: int) -> set[Peer]:
+    def _surplus(self, open_connections: dict[Peer, int], number: int) -> set[Peer]:
         """Strangers to close, `number` of them, always from the address that has most: idle ones,
         then the oldest.
         """
-        new = [peer for peer in found if peer not in self._ages]
+        new = [peer for peer in open_connections if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
-        self._ages = {peer: None for peer in [*self._ages, *new] if peer in found}
-        known, calling = set(map(peer_of, self._known)), set(map(peer_of, self._calls))
-        strangers = [peer for peer in self._ages if peer not in known]
+        self._ages = {peer: None for peer in [*self._ages, *new] if peer in open_connections}
+        party_peers, calling = set(map(peer_of, self._party_peers)), set(map(peer_of, self._calls))
+        strangers = [peer for peer in self._ages if peer not in party_peers]
         # A stable sort: idle ones come first, and among each kind the oldest stay in front.
         strangers.sort(key=calling.__contains__)
         queues: dict[str, deque[Peer]] = {}
@@ -200,7 +200,7 @@ class Connections:
             chosen.add(queues[host].popleft())
         return chosen
 
-    def _accepted(self) -> Iterator[tuple[Peer, int]]:
+    def _open_connections(self) -> Iterator[tuple[Peer, int]]:
         for descriptor in _open_descriptors():
             peer = self._peer_at(descriptor)
             if peer is not None:
@@ -211,7 +211,7 @@ class Connections:
         try:
             if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 return None
-            with _borrowed(descriptor) as link:
+            with _borrow(descriptor) as link:
                 if (
                     link.family not in {socket.AF_INET, socket.AF_INET6}
                     or link.getsockname()[1] != self._port
@@ -225,7 +225,7 @@ class Connections:
         if (
             self._peer_at(descriptor) == peer
         ):  # gRPC's threads may have closed it, and others taken the number
-            with suppress(OSError), _borrowed(descriptor) as link:
+            with suppress(OSError), _borrow(descriptor) as link:
                 link.shutdown(socket.SHUT_RDWR)
 
 
@@ -241,7 +241,7 @@ def _open_descriptors() -> Sequence[int]:
 
 
 @contextmanager
-def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+def _borrow(descriptor: int) -> Iterator[socket.socket]:
     """A socket object over a descriptor that its owner keeps."""
     link = socket.socket(fileno=descriptor)
     try:

@@ -37,9 +37,9 @@ class Crowd(Generic[Item]):
 
     def discard(self, item: Item) -> None:
         """Removes an item, if it is still waiting."""
-        found = self._peers.pop(item, None)
-        if found is not None:
-            host, _ = found
+        removed = self._peers.pop(item, None)
+        if removed is not None:
+            host, _ = removed
             self._of_hosts[host] -= 1
             if not self._of_hosts[host]:
                 del self._of_hosts[host]

@@ -74,7 +74,7 @@ class Slots:
 
     def __init__(self, places: int) -> None:
         self._places = places
-        self._held: Crowd[asyncio.Timeout] = Crowd()
+        self._waiting_calls: Crowd[asyncio.Timeout] = Crowd()
 
     @asynccontextmanager
     async def hold(self, peer: str) -> AsyncIterator[None]:
@@ -91,7 +91,7 @@ class Slots:
                 try:
                     yield
                 finally:
-                    self._held.discard(scope)
+                    self._waiting_calls.discard(scope)
         except TimeoutError as error:
             if not scope.expired():
                 raise  # the block's own
@@ -100,13 +100,13 @@ class Slots:
             ) from error
 
     def _enter(self, scope: asyncio.Timeout, peer: str) -> None:
-        if len(self._held) >= self._places:
-            if not self._held.has_larger_share(peer):
+        if len(self._waiting_calls) >= self._places:
+            if not self._waiting_calls.has_larger_share(peer):
                 raise BusyError(
                     f"all {self._places} slots for long answers are taken; ask again later"
                 )
-            _evict_from(self._held)
-        self._held.add(scope, peer)
+            _evict_from(self._waiting_calls)
+        self._waiting_calls.add(scope, peer)
 
 
 def _evict_from(crowd: Crowd[asyncio.Timeout]) -> None:

@@ -43,7 +43,7 @@ class OwnInstance:
 @dataclass(frozen=True)
 class _Answer:
     instance: str
-    asked: float
+    asked_at: float
 
 
 class Instances:
@@ -52,8 +52,8 @@ class Instances:
     def __init__(self) -> None:
         self._last: dict[str, _Answer] = {}
 
-    def check(self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked: float) -> None:
-        """Records who answered a question that was sent at `asked` (`now()`).
+    def check(self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked_at: float) -> None:
+        """Records who answered a question that was sent at `asked_at` (`now()`).
 
         Answers of versions that do not describe their process are ignored.
 
@@ -64,11 +64,11 @@ class Instances:
         if match is None:
             return
         last = self._last.get(party)
-        self._last[party] = _Answer(match[1], asked)
+        self._last[party] = _Answer(match[1], asked_at)
         # At the latest: the answer took some time to get here. And the earlier answer is later than
         # its question.
         began = now() - int(match[2]) / 1000
-        if last is not None and last.instance != match[1] and began < last.asked:
+        if last is not None and last.instance != match[1] and began < last.asked_at:
             raise DuplicateIdentityError(
                 f"two processes run as {party} ({last.instance} and {match[1]}): stop one, and "
                 "open a new round"

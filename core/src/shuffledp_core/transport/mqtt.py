@@ -19,7 +19,7 @@ import aiomqtt
 from shuffledp_core.errors import BrokerError
 from shuffledp_core.runtime.config import BrokerConfig, broker_password
 from shuffledp_core.transport import broker_guard
-from shuffledp_core.transport.broker_guard import BrokerGuard, guarded
+from shuffledp_core.transport.broker_guard import BrokerGuard, run_guard
 
 KEEPALIVE_SECONDS: Final = 60
 """Longest silence of a publisher's connection. A listener's is short, and sends no PINGREQ."""
@@ -39,28 +39,28 @@ class Will:
     topic: str
     payload: bytes
 
-    def retained(self) -> aiomqtt.Will:
+    def to_library(self) -> aiomqtt.Will:
         """As the library takes it."""
         return aiomqtt.Will(self.topic, self.payload, qos=1, retain=True)
 
 
 @contextlib.asynccontextmanager
-async def connected(
+async def connect(
     broker: BrokerConfig, *, will: Will | None = None, pattern: str | None = None
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BrokerConnection]:
     """A connection that the broker has accepted: fresh client identifier, clean session.
 
     Args:
         broker: where the broker is.
         will: the last will of a connection that publishes.
-        pattern: the topics that `Connection.subscribe` subscribes to; None for a publisher.
+        pattern: the topics that `BrokerConnection.subscribe` subscribes to; None for a publisher.
 
     Raises:
         BrokerError: the broker is away, refuses, or breaks its protocol.
     """
     async with contextlib.AsyncExitStack() as stack:
         with _broker_at_fault(broker):
-            guard = await stack.enter_async_context(guarded(broker, pattern))
+            guard = await stack.enter_async_context(run_guard(broker, pattern))
         client = aiomqtt.Client(
             guard.path,
             transport="unix",
@@ -70,7 +70,7 @@ async def connected(
             # must not know ours.
             identifier=secrets.token_hex(8),
             clean_session=True,
-            will=None if will is None else will.retained(),
+            will=None if will is None else will.to_library(),
             keepalive=KEEPALIVE_SECONDS if pattern is None else 0,
             timeout=broker_guard.CONNECT_SECONDS,
             logger=_LIBRARY_LOG,
@@ -82,7 +82,7 @@ async def connected(
         try:
             with _broker_at_fault(broker, guard):
                 await asyncio.shield(opening)
-            yield Connection(broker, client, guard, pattern)
+            yield BrokerConnection(broker, client, guard, pattern)
         finally:
             guard.stop()
             await asyncio.shield(_until_closed(client, opening))
@@ -97,7 +97,7 @@ async def _until_closed(client: aiomqtt.Client, opening: asyncio.Future[aiomqtt.
                 pass
 
 
-class Connection:
+class BrokerConnection:
     """One connection to a broker. One call at a time; after a `BrokerError` it is unusable."""
 
     def __init__(

@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2
 from shuffledp_core.errors import ConfigError, ShuffleDPError, UnreachableError, UsageError
 from shuffledp_core.runtime.config import ServiceConfig, load_config
 from shuffledp_core.runtime.keys import load_roster
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -52,7 +52,7 @@ async def probe(config: ServiceConfig) -> None:
             f"the roster of {roster.deployment!r} has no party {config.name!r}; check `name`"
         )
     party = msgspec.structs.replace(named[0], address=here(config.listen))
-    async with channel_to(party, config.keys, roster) as channel, translated(config.name):
+    async with channel_to(party, config.keys, roster) as channel, translate_errors(config.name):
         serves = await ask_health(channel)
     if not serves:
         raise UnreachableError(f"{config.name} answers, but does not serve: it is stopping")

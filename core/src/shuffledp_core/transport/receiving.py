@@ -47,11 +47,11 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
         BadBatchError: the stream is torn or overlong. A dropped connection looks the same: the
             sender may repeat.
     """
-    offsets, found = Offsets(total), hashlib.sha256()
+    offsets, digest = Offsets(total), hashlib.sha256()
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
     def store(data: bytes) -> None:
-        found.update(data)
+        digest.update(data)
         file.write(data)
 
     try:
@@ -67,7 +67,7 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
     except BaseException:
         await in_thread(erase, path)
         raise
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 async def gather(chunks: Chunks, most: int) -> bytes:
@@ -75,11 +75,11 @@ async def gather(chunks: Chunks, most: int) -> bytes:
 
     `BadBatchError` when they are out of order, or more than `most` bytes.
     """
-    offsets, found = Offsets(most), bytearray()
+    offsets, received = Offsets(most), bytearray()
     async for offset, data in chunks:
         offsets.accept(offset, len(data))
-        found += data
-    return bytes(found)
+        received += data
+    return bytes(received)
 
 
 async def let_through(chunks: Chunks, total: int) -> None:
@@ -96,9 +96,9 @@ async def let_through(chunks: Chunks, total: int) -> None:
         offsets.accept(offset, len(data))
 
 
-def check_digest(signed: str, found: str) -> None:
+def check_digest(signed: str, actual: str) -> None:
     """Raises `BadBatchError` unless the bytes are those that the sender committed to."""
-    if found != signed:
+    if actual != signed:
         raise BadBatchError(
-            f"the batch has digest {found} where its sender signed {signed}; send it again"
+            f"the batch has digest {actual} where its sender signed {signed}; send it again"
         )

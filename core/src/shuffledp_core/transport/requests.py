@@ -3,7 +3,7 @@
 gRPC parses a request before it calls a handler, so an error there bypasses `TypedErrors`: anybody
 who may connect could fill the log with tracebacks. Here such a request reaches the handler as an
 `Unreadable`, and is refused by it. grpcio gives callers None for a *response* that cannot be
-parsed; `answered` makes that the party's fault.
+parsed; `require_readable` makes that the party's fault.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unreadable:
         return self._size
 
 
-def answered(response: T | None, party: str) -> T:
+def require_readable(response: T | None, party: str) -> T:
     """A party's response; `NodeFault` when its bytes could not be read."""
     if response is None:
         raise NodeFault(

@@ -48,13 +48,13 @@ _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")
 _PARTIES: Final = frozenset({Role.NODE, Role.ANALYST, Role.ACCOUNTANT, OPERATOR})
 
 
-async def _abort(context: Context, error: errors.ShuffleDPError, own: OwnInstance) -> NoReturn:
+async def _abort(context: Context, error: errors.ShuffleDPError, instance: OwnInstance) -> NoReturn:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
-    await context.abort(status, str(error), ((_KEY, type(error).__name__), own.metadata()))
+    await context.abort(status, str(error), ((_KEY, type(error).__name__), instance.metadata()))
 
 
 class TypedErrors(grpc.aio.ServerInterceptor):
-    """Checks callers' roles, and turns our errors into statuses that `translated` turns back.
+    """Checks callers' roles, and turns our errors into statuses that `translate_errors` turns back.
 
     Every request is taken as a stream, also where there is only one message: gRPC would wait for
     that one as long as the caller likes, before its role is checked. Here nothing is read before
@@ -74,7 +74,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         self._rules = rules
         self._refused = refused
         self._doorway = doorway or Doorway(Limits())
-        self._own = OwnInstance()
+        self._instance = OwnInstance()
         self._log = structlog.get_logger()
 
     async def intercept_service(
@@ -101,7 +101,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
 
         async def call(requests: AsyncIterator[Any], context: Context) -> Any:
-            async with self._admitted(handler, requests, context, method) as (device, request):
+            async with self._admit(handler, requests, context, method) as (device, request):
                 answer = await inner(request, context)
                 if device:
                     self._doorway.answered(context)
@@ -113,7 +113,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
 
         async def stream(requests: AsyncIterator[Any], context: Context) -> None:
-            async with self._admitted(handler, requests, context, method) as (device, request):
+            async with self._admit(handler, requests, context, method) as (device, request):
                 if inspect.iscoroutinefunction(inner):  # grpc's own way to watch health
                     await inner(request, context)
                     return
@@ -122,13 +122,13 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 async with aclosing(inner(request, context)) as answers:
                     async for answer in answers:
                         with self._doorway.sending(context) if device else nullcontext():
-                            if not await _written(context, answer):
+                            if not await _write(context, answer):
                                 return
 
         return stream
 
     @asynccontextmanager
-    async def _admitted(
+    async def _admit(
         self, handler: Any, requests: AsyncIterator[Any], context: Context, method: str
     ) -> AsyncIterator[tuple[bool, Any]]:
         """Admits a call: (a device calls, its request or stream of requests).
@@ -145,7 +145,7 @@ class TypedErrors(grpc.aio.ServerInterceptor):
             async with draining(requests, line, peer):
                 self._doorway.enter(context, peer, None if device else name)
                 self._check(name, method)  # 1
-                context.set_trailing_metadata((self._own.metadata(),))
+                context.set_trailing_metadata((self._instance.metadata(),))
                 first = await line.wait(anext(aiter(requests), None), peer)  # 2
                 yield (
                     device,
@@ -155,9 +155,9 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 )
         except errors.ShuffleDPError as error:
             self._refused(method, error)
-            await _abort(context, error, self._own)
+            await _abort(context, error, self._instance)
         except Exception as error:
-            self._unexpected(method, error)
+            self._report_unexpected(method, error)
             raise
 
     def _check(self, name: str, method: str) -> None:
@@ -170,13 +170,13 @@ class TypedErrors(grpc.aio.ServerInterceptor):
                 f"{name or 'an unnamed caller'!r} may not call {method}; allowed: {allowed}"
             )
 
-    def _unexpected(self, method: str, error: Exception) -> None:
+    def _report_unexpected(self, method: str, error: Exception) -> None:
         if not isinstance(error, grpc.aio.AbortError):
             self._refused(method, error)
             self._log.exception("unexpected failure", method=method)
 
 
-async def _written(context: Context, answer: Any) -> bool:
+async def _write(context: Context, answer: Any) -> bool:
     """Sends a message of a stream; False if its caller has gone, which is no failure here."""
     try:
         await context.write(answer)
@@ -213,7 +213,7 @@ it.
 """
 
 
-def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
+def error_of_call(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
     """The error that `party` raised, or `UnreachableError` when it did not answer or its
     certificate has ended.
     """
@@ -236,7 +236,7 @@ def typed(error: grpc.aio.AioRpcError, party: str) -> errors.ShuffleDPError:
 
 
 @asynccontextmanager
-async def translated(party: str) -> AsyncIterator[None]:
+async def translate_errors(party: str) -> AsyncIterator[None]:
     """Makes calls to `party` in this block raise our own errors.
 
     grpc.aio cancels a call from inside when its deadline passes while the request is still being
@@ -248,7 +248,7 @@ async def translated(party: str) -> AsyncIterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        raise typed(error, party) from error
+        raise error_of_call(error, party) from error
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise

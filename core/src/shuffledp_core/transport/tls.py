@@ -64,7 +64,7 @@ def server_options(limits: Limits | None = None) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", bounds.streams),
         ("grpc.server_handshake_timeout_ms", round(1000 * bounds.handshake_seconds)),
         ("grpc.max_connection_idle_ms", round(1000 * bounds.idle_seconds)),
-        ("grpc.max_allowed_incoming_connections", bounds.accepted),
+        ("grpc.max_allowed_incoming_connections", bounds.most_accepted),
     ]
 
 

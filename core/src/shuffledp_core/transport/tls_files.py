@@ -45,10 +45,10 @@ class TLSFiles:
         """
         key = read_file(folder / "tls-key.pem", "TLS key")
         chain = read_file(folder / "tls.pem", "TLS certificate")
-        own = certificates(chain, str(folder / "tls.pem"))[0]
+        certificate = certificates(chain, str(folder / "tls.pem"))[0]
         authorities = certificates(authority.encode(), "the roster's TLS authority")
         last = max(certificate.not_valid_after_utc for certificate in authorities)
-        return cls(folder, key, chain, authority.encode(), own.not_valid_after_utc, last)
+        return cls(folder, key, chain, authority.encode(), certificate.not_valid_after_utc, last)
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.running import control_of, open_round
@@ -102,7 +102,7 @@ async def open_planned(deployment: Deployment, plan: RoundPlan) -> str:
 
 async def end_submissions(deployment: Deployment, round_id: str) -> None:
     """Ends the submissions now. Raises the analyst's typed errors."""
-    async with control_of(deployment) as control, translated(ANALYST):
+    async with control_of(deployment) as control, translate_errors(ANALYST):
         await control.EndSubmissions(
             analyst_pb2.EndSubmissionsRequest(round_id=round_id), timeout=_DEADLINE
         )
@@ -117,6 +117,6 @@ async def give_up(deployment: Deployment, round_id: str, reason: str) -> None:
         raise UsageError(
             f"reason: say in 1 to {MOST_REASON} letters why, it goes into the signed result"
         )
-    async with control_of(deployment) as control, translated(ANALYST):
+    async with control_of(deployment) as control, translate_errors(ANALYST):
         request = analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason.strip())
         await control.AbortRound(request, timeout=_DEADLINE)

@@ -26,7 +26,7 @@ from shuffledp_core.errors import (
     UnreachableError,
 )
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.vocabulary import ROUND_ID
 from shuffledp_ops.console.accounts import Accounts
 from shuffledp_ops.console.changes import Changes
@@ -211,7 +211,7 @@ class DeploymentWatch(Changes):
         Of those that are known only a running one can change, and that one is followed.
         """
         for limit in (_NEWEST, MOST_ROUNDS):
-            async with translated(ANALYST):
+            async with translate_errors(ANALYST):
                 page = await control.ListRounds(
                     analyst_pb2.ListRoundsRequest(limit=limit), timeout=_CALL
                 )
@@ -252,7 +252,7 @@ class DeploymentWatch(Changes):
         begins again.
         """
         try:
-            async with control_of(deployment) as control, translated(ANALYST):
+            async with control_of(deployment) as control, translate_errors(ANALYST):
                 async for event in control.FollowRound(
                     analyst_pb2.FollowRoundRequest(round_id=round_id)
                 ):

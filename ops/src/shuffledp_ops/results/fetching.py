@@ -12,7 +12,7 @@ from shuffledp_core.documents.models import Announcement, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
 from shuffledp_core.errors import ForeignDocumentError, UnknownRoundError
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_ops.keys.pki import ANALYST, Deployment
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_ops.rounds.running import (
@@ -50,7 +50,7 @@ async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSu
     async with control_of(deployment) as control:
         request = analyst_pb2.ListRoundsRequest()
         while True:
-            async with translated(ANALYST):
+            async with translate_errors(ANALYST):
                 page = await control.ListRounds(request)
             for summary in page.rounds:
                 yield summary

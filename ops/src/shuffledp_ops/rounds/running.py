@@ -24,7 +24,7 @@ from shuffledp_core.documents.models import (
 )
 from shuffledp_core.documents.signed import Signed, from_json, to_json
 from shuffledp_core.runtime.keys import verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ANALYST, Deployment
@@ -98,7 +98,7 @@ async def open_round(
     With a `round_id` drawn by the caller (32 hex digits) it may be asked again: the round is opened
     once.
     """
-    async with translated(ANALYST):
+    async with translate_errors(ANALYST):
         opened = await control.OpenRound(
             analyst_pb2.OpenRoundRequest(plan=to_json(plan), round_id=round_id)
         )
@@ -120,7 +120,7 @@ async def follow_round(
 
     `heard` is called at each word of the analyst's.
     """
-    async with translated(ANALYST):
+    async with translate_errors(ANALYST):
         async for event in control.FollowRound(analyst_pb2.FollowRoundRequest(round_id=round_id)):
             heard()
             if event.stage == "ended":
@@ -138,7 +138,7 @@ async def abort_round(
 ) -> None:
     """Tells the analyst to give the round up, if it can still be reached."""
     try:
-        async with translated(ANALYST):
+        async with translate_errors(ANALYST):
             await control.AbortRound(
                 analyst_pb2.AbortRoundRequest(round_id=round_id, reason=reason), timeout=10.0
             )

@@ -25,7 +25,7 @@ from shuffledp_client.transport import AnalystReader, Backoff, with_retries
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.documents.signed import Signed, to_json
 from shuffledp_core.errors import RoundFailed, ShuffleDPError, UnreachableError
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_ops.keys.pki import ANALYST, open_deployment
 from shuffledp_ops.rounds.running import (
@@ -183,7 +183,7 @@ class LoadTest:
         with Corpus(self._corpus, verified.round_id, self._options.users) as corpus:
             collected = await self._collect(verified, corpus)
             if not self._options.leave_open:
-                async with translated(ANALYST):
+                async with translate_errors(ANALYST):
                     await control.EndSubmissions(
                         analyst_pb2.EndSubmissionsRequest(round_id=verified.round_id)
                     )

@@ -25,7 +25,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.runtime.clock import system_clock
 from shuffledp_core.runtime.keys import Identity
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import CLIENT
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ANALYST, issue_credentials
@@ -108,7 +108,7 @@ class SmallRound:
 
     async def finish(self) -> Signed:
         """Closes the submissions and returns the signed result, published or not."""
-        async with control_of(self.system.deployment) as control, translated(ANALYST):
+        async with control_of(self.system.deployment) as control, translate_errors(ANALYST):
             await control.EndSubmissions(analyst_pb2.EndSubmissionsRequest(round_id=self.round_id))
             return await follow_round(control, self.round_id, _QUIET, StageClock())
 

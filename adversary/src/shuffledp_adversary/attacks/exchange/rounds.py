@@ -13,7 +13,7 @@ from shuffledp_client.submission import PreparedSubmission
 from shuffledp_core.documents.models import Result, RoundPlan
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.runtime.keys import Identity, verify_from
-from shuffledp_core.transport.rpc_errors import translated
+from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_core.transport.tls import OPERATOR, channel_to
 from shuffledp_core.vocabulary import Outcome
 from shuffledp_ops.keys.pki import ACCOUNTANT, ANALYST
@@ -274,7 +274,7 @@ async def charge_of(system: System, round_id: str) -> str:
     roster = system.deployment.roster
     keys, accountant = system.deployment.keys_of(OPERATOR), roster.accountant
     request = accountant_pb2.GetBudgetRequest(population=system.population)
-    async with channel_to(accountant, keys, roster) as channel, translated(ACCOUNTANT):
+    async with channel_to(accountant, keys, roster) as channel, translate_errors(ACCOUNTANT):
         budget = await accountant_pb2_grpc.AccountantStub(channel).GetBudget(request)
     return {entry.round_id: entry.state for entry in budget.entries}[round_id]
 
