@@ -21,7 +21,7 @@ from shuffledp_core.mixproof.chain import Chain, check_board
 from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
-    Prepared,
+    PreparedClaim,
     check_claim,
     check_list,
     list_digest,
@@ -35,7 +35,7 @@ from shuffledp_core.mixproof.evidence import Passage, Transcript
 from shuffledp_core.mixproof.group import random_scalar
 from shuffledp_core.mixproof.headers import Header
 from shuffledp_core.mixproof.history import Inquiry
-from shuffledp_core.mixproof.hops import Analyst, Hop, Question
+from shuffledp_core.mixproof.hops import Analyst, Hop, TraceQuestion
 from shuffledp_core.mixproof.keys import NodeKey, NodeSecret, check_route, make_key
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
@@ -128,23 +128,23 @@ class MixproofRound:
         self._signers = [_signer(private) for _, private in identities]
         self._envelope_keys = suite_named(geometry.suite).generate()
         self._seeds = [hashlib.sha256(user.to_bytes(4, "big")).digest() for user in range(users)]
-        self._sent: dict[bytes, tuple[Prepared, bytes]] = {}
+        self._sent: dict[bytes, tuple[PreparedClaim, bytes]] = {}
         self._making = seconds_of(self._make)
 
     def _make(self) -> None:
         for seed in self._seeds:
             self._send(self._honest(seed))
 
-    def _honest(self, seed: bytes) -> Prepared:
+    def _honest(self, seed: bytes) -> PreparedClaim:
         return make_claim(self._terms, [1] * self._terms.messages_per_user, seed, os.urandom)
 
-    def _bad(self, seed: bytes) -> Prepared:
+    def _bad(self, seed: bytes) -> PreparedClaim:
         secrets = [random_scalar(os.urandom) for _ in range(self._terms.messages_per_user)]
         records = [seal_record(self._terms, secret, 1) for secret in secrets[1:]]
         records.insert(0, spoiled_record(self._terms, secrets[0], BAD_LAYER))
         return sign_claim(self._terms, records, secrets, seed, os.urandom)
 
-    def _send(self, prepared: Prepared) -> None:
+    def _send(self, prepared: PreparedClaim) -> None:
         seal = suite_named(self._geometry.suite).sealer(self._envelope_keys[1], binding(ROUND, 1))
         self._sent[prepared.claim.credential] = prepared, seal(prepared.submission)
 
@@ -260,7 +260,7 @@ class _Answers:
     async def ask(self, position: int, inquiry: Inquiry) -> Inquiry:
         hop = self._hops[position - 1]
         questions = {
-            trace.origin.credential if trace.origin else b"": Question(
+            trace.origin.credential if trace.origin else b"": TraceQuestion(
                 inquiry.position, inquiry.headers, inquiry.transcripts, trace
             )
             for trace in inquiry.traces

@@ -15,7 +15,7 @@ from shuffledp_core.errors import TooFewReportsError, UnansweredError
 from shuffledp_core.mixproof.chain import Chain, follow
 from shuffledp_core.mixproof.evidence import Passage, Trace
 from shuffledp_core.mixproof.history import Inquiry
-from shuffledp_core.mixproof.hops import Question
+from shuffledp_core.mixproof.hops import TraceQuestion
 
 ACCUSER = 3
 
@@ -62,8 +62,8 @@ class Nodes:
         )
 
 
-def _question(inquiry: Inquiry, trace: Trace) -> Question:
-    return Question(inquiry.position, inquiry.headers, inquiry.transcripts, trace)
+def _question(inquiry: Inquiry, trace: Trace) -> TraceQuestion:
+    return TraceQuestion(inquiry.position, inquiry.headers, inquiry.transcripts, trace)
 
 
 async def test_nodes_are_asked_backwards_for_records_and_forwards_for_keys() -> None:

@@ -70,7 +70,10 @@ async def serving(deployment: Deployment) -> AsyncIterator[None]:
 async def ask(deployment: Deployment, caller: str = OPERATOR) -> bool:
     roster = deployment.roster
     party, keys = roster.party(NODE), deployment.keys_of(caller)
-    async with channel_to(party, keys, roster, own_connection=True) as channel, translate_errors(NODE):
+    async with (
+        channel_to(party, keys, roster, own_connection=True) as channel,
+        translate_errors(NODE),
+    ):
         return await ask_health(channel)
 
 

@@ -46,11 +46,11 @@ from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mixproof.blame import check_trace, signed_accused
 from shuffledp_core.mixproof.chain import follow, signed_board
 from shuffledp_core.mixproof.claims import (
-    Prepared,
+    PreparedClaim,
     open_submission,
     sign_claim,
 )
-from shuffledp_core.mixproof.evidence import Accused, Trace
+from shuffledp_core.mixproof.evidence import AccusedRecord, Trace
 from shuffledp_core.mixproof.group import (
     GENERATOR,
     WIDTH,
@@ -59,7 +59,7 @@ from shuffledp_core.mixproof.group import (
     random_scalar,
 )
 from shuffledp_core.mixproof.headers import signed_header
-from shuffledp_core.mixproof.hops import Hop, Question
+from shuffledp_core.mixproof.hops import Hop, TraceQuestion
 from shuffledp_core.mixproof.proofs import prove_knowledge
 
 
@@ -83,7 +83,7 @@ def outcome(attack: Callable[[], World | None]) -> tuple[str, str]:
     return "unnoticed", ", ".join(f"user {each.credential.hex()}" for each in named)
 
 
-def with_users(*spoiled: Prepared) -> tuple[Prepared, ...]:
+def with_users(*spoiled: PreparedClaim) -> tuple[PreparedClaim, ...]:
     """The honest users, the last of them replaced by these."""
     return (*honest_users()[: USERS - len(spoiled)], *spoiled)
 
@@ -103,7 +103,7 @@ def too_many_spoiled() -> World:
     return World(users=with_users(*(spoiled_user(user, 3) for user in (5, 6, 7)))).play()
 
 
-def put(kind: type[Hop], position: int, *users: Prepared) -> World:
+def put(kind: type[Hop], position: int, *users: PreparedClaim) -> World:
     return World(users=with_users(*users)).put(kind, position).play()
 
 
@@ -207,7 +207,7 @@ def asked_before_shown() -> None:
     )
 
 
-def stopped_at(position: int, *users: Prepared) -> tuple[World, tuple[Accused, ...]]:
+def stopped_at(position: int, *users: PreparedClaim) -> tuple[World, tuple[AccusedRecord, ...]]:
     """A round up to the accusation at a position."""
     world = World(users=with_users(*users))
     records: tuple[bytes, ...] = ()
@@ -245,7 +245,7 @@ def other_header_before() -> None:
     headers = [other.release(world.random)[0], world.headers[1]]
     case = replace(follow(world.terms, world.listed, headers, []).case)
     signed = replace(accused[0], signature=signer(3)(signed_accused(case, 3, accused[0])))
-    question = Question(3, tuple(headers), (), Trace(signed))
+    question = TraceQuestion(3, tuple(headers), (), Trace(signed))
     check_trace(case, 3, world.hops[1].show(question, world.random))
 
 
@@ -548,7 +548,7 @@ def carried() -> dict[str, Attack]:
     }
 
 
-def both_spoiled(user: int) -> Prepared:
+def both_spoiled(user: int) -> PreparedClaim:
     """A user whose first message says nothing to node 2, and whose second nothing to node 3."""
     secrets = secrets_of(user)
     records = [

@@ -10,8 +10,8 @@ from mixing_model import ALPHABET, MESSAGES, credential_seed, randomness, symbol
 
 from shuffledp_core.mixproof.blame import Case
 from shuffledp_core.mixproof.chain import follow
-from shuffledp_core.mixproof.claims import Prepared, seal_record, sign_claim
-from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Step, Trace
+from shuffledp_core.mixproof.claims import PreparedClaim, seal_record, sign_claim
+from shuffledp_core.mixproof.evidence import AccusedRecord, Moves, Passage, Step, Trace
 from shuffledp_core.mixproof.group import (
     GENERATOR,
     WIDTH,
@@ -23,16 +23,16 @@ from shuffledp_core.mixproof.group import (
     total,
 )
 from shuffledp_core.mixproof.headers import Header, make_header, signed_header
-from shuffledp_core.mixproof.hops import Hop, Question
+from shuffledp_core.mixproof.hops import Hop, TraceQuestion
 from shuffledp_core.mixproof.proofs import prove_knowledge
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes
 
 Records = list[bytes]
 
 
-def opposite_keys(user: int) -> Prepared:
+def opposite_keys(user: int) -> PreparedClaim:
     """A user whose two keys add up to the identity, and whose first message says nothing to node
     2."""
     secret = secrets_of(user)[0]
@@ -74,7 +74,7 @@ def spoiled_record(
     return multiply(secret, GENERATOR) + box
 
 
-def spoiled_user(user: int, layer: int, how: str = "box", message: int = 0) -> Prepared:
+def spoiled_user(user: int, layer: int, how: str = "box", message: int = 0) -> PreparedClaim:
     """A user one of whose messages says nothing; the claim is in order."""
     random, secrets = randomness(f"spoiled user {user}"), secrets_of(user)
     records = [
@@ -157,7 +157,7 @@ class Compensator(Cheat):
         own = self.made_up(random_scalar(randomness("compensate")))
         first, second = (Element(record[:WIDTH]) for record in records[:2])
         other = minus(total((first, second)), Element(own[:WIDTH]))
-        return [own, other + split(records[1])[1], *records[2:]]
+        return [own, other + split_record(records[1])[1], *records[2:]]
 
 
 class Doubler(Cheat):
@@ -165,8 +165,8 @@ class Doubler(Cheat):
 
     def changed(self, records: Records) -> Records:
         first, second = (Element(record[:WIDTH]) for record in records[:2])
-        doubled = total((first, first)) + split(records[0])[1]
-        return [doubled, minus(second, first) + split(records[1])[1], *records[2:]]
+        doubled = total((first, first)) + split_record(records[0])[1]
+        return [doubled, minus(second, first) + split_record(records[1])[1], *records[2:]]
 
 
 class Rubbish(Cheat):
@@ -189,7 +189,7 @@ class Invalid(Cheat):
     key = b"\xff" * WIDTH
 
     def changed(self, records: Records) -> Records:
-        return [self.key + split(records[0])[1], *records[1:]]
+        return [self.key + split_record(records[0])[1], *records[1:]]
 
 
 class Identity(Invalid):
@@ -244,7 +244,7 @@ class SymbolChanger(Cheat):
     old proof."""
 
     def changed(self, records: Records) -> Records:
-        key, box = Element(records[0][:WIDTH]), split(records[0])[1]
+        key, box = Element(records[0][:WIDTH]), split_record(records[0])[1]
         content = self._terms.open(self._terms.analyst, key, box) or b""
         symbol = bytes([(content[0] + 1) % ALPHABET])
         return [
@@ -256,51 +256,51 @@ class SymbolChanger(Cheat):
 class FalseAccuser(Hop):
     """Accuses a record that opens."""
 
-    def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
-        self._accusation = (self._signed(self.false(self._accused(0, random))),)
+    def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
+        self._accusation = (self._sign_accused(self.false(self._accuse(0, random))),)
         return self._accusation
 
-    def false(self, accused: Accused) -> Accused:
+    def false(self, accused: AccusedRecord) -> AccusedRecord:
         return accused
 
 
 class FalseShare(FalseAccuser):
     """Shows a share with which the record does not open."""
 
-    def false(self, accused: Accused) -> Accused:
+    def false(self, accused: AccusedRecord) -> AccusedRecord:
         return replace(accused, share=multiply(self._secrets.opening, Element(accused.share)))
 
 
 class ForeignRecord(FalseAccuser):
     """Accuses a record that it never got: a victim's key with rubbish."""
 
-    def false(self, accused: Accused) -> Accused:
+    def false(self, accused: AccusedRecord) -> AccusedRecord:
         return replace(accused, record=flipped(accused.record))
 
 
 class Silent(Rubbish):
     """Puts out rubbish and does not answer for it."""
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:  # noqa: ARG002
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:  # noqa: ARG002
         return question.trace
 
 
 class TrueHistory(Rubbish):
     """Puts out rubbish, and shows the true record that it had."""
 
-    def _checked(self, question: Question) -> tuple[Case, bytes]:
+    def _check_question(self, question: TraceQuestion) -> tuple[Case, bytes]:
         return unchecked(self, question)
 
 
 class FalseInput(TrueHistory):
     """Puts out rubbish, and shows an input made up for it, which never was in its batch."""
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         trace = super().show(question, random)
-        case, last = self._checked(question)
+        case, last = self._check_question(question)
         step = trace.steps[-1]
-        box = self._terms.seal(self.position, Element(step.share), split(last)[1])
-        false = self._answered(
+        box = self._terms.seal(self.position, Element(step.share), split_record(last)[1])
+        false = self._sign_answer(
             case, question.trace, replace(step, record=step.record[:WIDTH] + box)
         )
         return replace(trace, steps=(*trace.steps[:-1], false))
@@ -314,32 +314,32 @@ class Blamer(Cheat):
         at = self.place(secrets_of(7)[0])
         victim = 0 if at else 1
         changed = list(records)
-        changed[victim] = records[victim][:WIDTH] + split(records[at])[1]
+        changed[victim] = records[victim][:WIDTH] + split_record(records[at])[1]
         return changed
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         at = self.place(secrets_of(7)[0])
         own = self._order[at]
         share, share_proof = self._proved_share(own, random)
-        record, path = self._taken.records[own], Tree(self._taken.records).path(own)
+        record, path = self._received.records[own], Tree(self._received.records).path(own)
         step = Step(own, record, path, self._blinding_proof(own, random), share, share_proof)
-        signed = self._answered(unchecked(self, question)[0], question.trace, step)
+        signed = self._sign_answer(unchecked(self, question)[0], question.trace, step)
         return replace(question.trace, steps=(*question.trace.steps, signed))
 
 
 class FalseOrigin(Rubbish):
     """Node 1 puts out rubbish and says that its owner sent it."""
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         place = next(
             index
-            for index, record in enumerate(self._released[1])
+            for index, record in enumerate(self._output_records[1])
             if record == last_record(question.trace)
         )
         origin = self._origin(self._order[place], random)
         return replace(
             question.trace,
-            origin=self._answered(unchecked(self, question)[0], question.trace, origin),
+            origin=self._sign_answer(unchecked(self, question)[0], question.trace, origin),
         )
 
 
@@ -351,24 +351,26 @@ class OtherOwner(Rubbish):
         at = self.place(secrets_of(7)[0])
         victim = 0 if at else 1
         changed = list(records)
-        changed[victim] = records[victim][:WIDTH] + split(records[at])[1]
+        changed[victim] = records[victim][:WIDTH] + split_record(records[at])[1]
         return changed
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         own = self._order[self.place(secrets_of(7)[0])]
         origin = self._origin(own, random)
         return replace(
             question.trace,
-            origin=self._answered(unchecked(self, question)[0], question.trace, origin),
+            origin=self._sign_answer(unchecked(self, question)[0], question.trace, origin),
         )
 
 
 class FalsePassage(Cheat):
     """Shows an honest user's records as the named user's, so that they are deleted."""
 
-    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+    def show_passage(
+        self, question: TraceQuestion, passage: Passage, random: RandomBytes
+    ) -> Passage:
         found = super().show_passage(question, passage, random)
-        records = self._released[1]
+        records = self._output_records[1]
         shown = {moved.index for moved in found.hops[-1].moves}
         others = [index for index in range(len(records)) if index not in shown][: len(shown)]
         tree = Tree(records)
@@ -376,7 +378,7 @@ class FalsePassage(Cheat):
             replace(moved, index=index, record=records[index], path=tree.path(index))
             for moved, index in zip(found.hops[-1].moves, others, strict=True)
         )
-        return self._moved(unchecked(self, question)[0], passage, Moves(moves))
+        return self._sign_moves(unchecked(self, question)[0], passage, Moves(moves))
 
 
 class Placeless(Cheat):
@@ -392,17 +394,19 @@ class Placeless(Cheat):
         changed[places[1]] = self.made_up(minus_secret([gone, kept], secret))
         return changed
 
-    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+    def show_passage(
+        self, question: TraceQuestion, passage: Passage, random: RandomBytes
+    ) -> Passage:
         found = super().show_passage(question, passage, random)
         moves = tuple(
             replace(
                 moved,
                 record=multiply(secret, self._terms.route.blinding[self.position])
-                + split(moved.record)[1],
+                + split_record(moved.record)[1],
             )
             for moved, secret in zip(found.hops[-1].moves, secrets_of(7), strict=True)
         )
-        return self._moved(unchecked(self, question)[0], passage, Moves(moves))
+        return self._sign_moves(unchecked(self, question)[0], passage, Moves(moves))
 
 
 class Hoarder(Cheat):
@@ -413,21 +417,21 @@ class Hoarder(Cheat):
         kept, (gone, other) = secrets_of(7)[1], secrets_of(6)
         places = self.place(gone), self.place(other)
         changed = list(records)
-        index = self._taken.keys.index(
+        index = self._received.keys.index(
             multiply(kept, self._terms.route.blinding[self.position - 1])
         )
         self._order[places[0]] = index
-        changed[places[0]] = self._blinded(self._taken.keys[index]) + (
-            self._taken.contents[index] or b""
+        changed[places[0]] = self._blind(self._received.keys[index]) + (
+            self._received.contents[index] or b""
         )
         changed[places[1]] = self.made_up(minus_secret([gone, other], kept))
         return changed
 
-    def _checked(self, question: Question) -> tuple[Case, bytes]:
+    def _check_question(self, question: TraceQuestion) -> tuple[Case, bytes]:
         return unchecked(self, question)
 
 
-def unchecked(hop: Hop, question: Question) -> tuple[Case, bytes]:
+def unchecked(hop: Hop, question: TraceQuestion) -> tuple[Case, bytes]:
     """What a node acts on that does not check what it was shown."""
     case = follow(hop._terms, hop._listed, question.headers, question.transcripts).case
     return case, last_record(question.trace)

@@ -26,10 +26,10 @@ from shuffledp_core.errors import UnansweredError
 from shuffledp_core.mixproof.blame import Case, check_passage, check_trace, judge, signed_moves
 from shuffledp_core.mixproof.chain import check_board, follow, signed_board
 from shuffledp_core.mixproof.claims import check_claim, check_list
-from shuffledp_core.mixproof.evidence import Moved, Moves, Passage, Trace, Transcript
+from shuffledp_core.mixproof.evidence import MovedKey, Moves, Passage, Trace, Transcript
 from shuffledp_core.mixproof.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.mixproof.headers import make_header, signed_header
-from shuffledp_core.mixproof.hops import Question
+from shuffledp_core.mixproof.hops import TraceQuestion
 from shuffledp_core.mixproof.proofs import prove_knowledge
 from shuffledp_core.mixproof.trees import Tree
 
@@ -58,7 +58,7 @@ def part(transcript: Transcript, where: str) -> Any:
     }[where]
 
 
-def moves_of(transcript: Transcript) -> tuple[Moved, ...]:
+def moves_of(transcript: Transcript) -> tuple[MovedKey, ...]:
     return transcript.passages[0].hops[0].moves
 
 
@@ -131,10 +131,12 @@ def passage_of_somebody_else() -> None:
     )
     tree, moves = Tree(records), []
     for key in victim.key_list:
-        at = first._taken.keys.index(key)
+        at = first._received.keys.index(key)
         place = first._order.index(at)
         moves.append(
-            Moved(place, records[place], tree.path(place), first._blinding_proof(at, world.random))
+            MovedKey(
+                place, records[place], tree.path(place), first._blinding_proof(at, world.random)
+            )
         )
     passage, hop = Passage(victim.credential), Moves(tuple(moves))
     signed = replace(hop, signature=signer(1)(signed_moves(case, 1, passage, hop)))
@@ -190,7 +192,7 @@ def asked_behind_a_bad_header() -> None:
     bad = replace(world.headers[0], total=multiply(random_scalar(randomness("bad")), GENERATOR))
     bad = replace(bad, signature=signer(1)(signed_header(terms(), bad)))
     other = replace(world.headers[1], previous=bytes(32))
-    question = Question(3, (bad, other), (), Trace(transcript.traces[0].accused))
+    question = TraceQuestion(3, (bad, other), (), Trace(transcript.traces[0].accused))
     world.hops[1].show(question, world.random)
 
 

@@ -19,17 +19,17 @@ from shuffledp_core.mixproof.chain import check_board, follow
 from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
-    Prepared,
+    PreparedClaim,
     check_list,
     list_digest,
     make_claim,
     open_submission,
     signed_list,
 )
-from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.evidence import AccusedRecord, Passage, Trace, Transcript
 from shuffledp_core.mixproof.group import multiply
 from shuffledp_core.mixproof.headers import Header, Signer
-from shuffledp_core.mixproof.hops import Analyst, Hop, Question, Receiver
+from shuffledp_core.mixproof.hops import Analyst, Hop, Receiver, TraceQuestion
 from shuffledp_core.mixproof.keys import NodeKey, NodeSecret, check_route, make_key, route_context
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.seeds import stream
@@ -82,12 +82,12 @@ def symbols(user: int) -> list[int]:
 
 
 @cache
-def honest_user(user: int) -> Prepared:
+def honest_user(user: int) -> PreparedClaim:
     return make_claim(terms(), symbols(user), credential_seed(user), randomness(f"user {user}"))
 
 
 @cache
-def honest_users() -> tuple[Prepared, ...]:
+def honest_users() -> tuple[PreparedClaim, ...]:
     return tuple(honest_user(user) for user in range(USERS))
 
 
@@ -95,7 +95,7 @@ ENROLLED = frozenset(prepared.claim.credential for prepared in honest_users())
 
 
 @cache
-def listed(users: tuple[Prepared, ...], round_terms: MixTerms) -> ClaimList:
+def listed(users: tuple[PreparedClaim, ...], round_terms: MixTerms) -> ClaimList:
     """The list that an honest node 1 makes: it checks every envelope first."""
     for user in users:
         open_submission(round_terms, user.claim, user.submission)
@@ -111,7 +111,7 @@ def list_signature(round_terms: MixTerms, claims: Sequence[Claim]) -> bytes:
 class World:
     """A round: who takes part, and what has been said so far."""
 
-    users: tuple[Prepared, ...] = field(default_factory=honest_users)
+    users: tuple[PreparedClaim, ...] = field(default_factory=honest_users)
     terms: MixTerms = field(default_factory=terms)
     headers: list[Header] = field(default_factory=list)
     transcripts: list[Transcript] = field(default_factory=list)
@@ -160,7 +160,7 @@ class World:
             self.board_signature,
         )
 
-    def settle(self, party: Receiver, accused: Sequence[Accused]) -> None:
+    def settle(self, party: Receiver, accused: Sequence[AccusedRecord]) -> None:
         try:
             transcript = self.blame(party.position, accused)
         except ShuffleDPError:
@@ -172,10 +172,10 @@ class World:
         party.settle(transcript)
         self.transcripts.append(transcript)
 
-    def question(self, position: int, trace: Trace) -> Question:
-        return Question(position, tuple(self.headers), tuple(self.transcripts), trace)
+    def question(self, position: int, trace: Trace) -> TraceQuestion:
+        return TraceQuestion(position, tuple(self.headers), tuple(self.transcripts), trace)
 
-    def blame(self, position: int, accused: Sequence[Accused]) -> Transcript:
+    def blame(self, position: int, accused: Sequence[AccusedRecord]) -> Transcript:
         """Asks every node in turn, and judges each answer at once, as everybody can."""
         case = follow(self.terms, self.listed, self.headers, self.transcripts).case
         before = self.hops[: position - 1]
@@ -206,7 +206,7 @@ def messages(board: Sequence[bytes]) -> list[int]:
     return sorted(message[32] for message in board)
 
 
-def find(world: World, prepared: Prepared) -> list[int]:
+def find(world: World, prepared: PreparedClaim) -> list[int]:
     """The symbols that a user finds under its own secrets."""
     keys = [multiply(secret, world.terms.route.blinding[-1]) for secret in prepared.secrets]
     return [message[32] for key in keys for message in world.board if message[:32] == key]

@@ -11,10 +11,10 @@ from mixing_model import ENROLLED, credential_seed, randomness, terms
 
 from shuffledp_core.mixproof.batches import Elements
 from shuffledp_core.mixproof.blame import opening_context
-from shuffledp_core.mixproof.claims import Prepared, check_claim, seal_record, sign_claim
+from shuffledp_core.mixproof.claims import PreparedClaim, check_claim, seal_record, sign_claim
 from shuffledp_core.mixproof.group import WIDTH, Element
 from shuffledp_core.mixproof.headers import Header, signed_header
-from shuffledp_core.mixproof.hops import Hop, Opened
+from shuffledp_core.mixproof.hops import Hop, OpenedBatch
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.vectors import with_bit_255
 from shuffledp_core.sampling.randomness import RandomBytes
@@ -28,8 +28,8 @@ def respelled(data: bytes) -> Element:
 
 def respelled_share(hop: Hop, index: int, random: RandomBytes) -> tuple[Element, bytes]:
     """The true share of a record in its second spelling, with a proof over that spelling."""
-    key = hop._taken.keys[index]
-    share = respelled(hop._taken.shares[index])
+    key = hop._received.keys[index]
+    share = respelled(hop._received.shares[index])
     pairs = hop._terms.route.opener(hop.position), (key, share)
     context = opening_context(hop._terms, hop.position)
     return share, prove_equal("opening", context, *pairs, hop._secrets.opening, random)
@@ -49,15 +49,15 @@ class ShareRespeller(Hop):
     """Accuses a record that opens: its share is right, but spelled so that it hashes to another
     layer key."""
 
-    def _opened(self, records: Sequence[bytes], keys: Elements) -> Opened:
-        batch = super()._opened(records, keys)
+    def _open(self, records: Sequence[bytes], keys: Elements) -> OpenedBatch:
+        batch = super()._open(records, keys)
         return replace(batch, contents=(None, *batch.contents[1:]))
 
     def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
         return respelled_share(self, index, random)
 
 
-def key_in_two_spellings(user: int) -> Prepared:
+def key_in_two_spellings(user: int) -> PreparedClaim:
     """A user whose two keys are two spellings of one element."""
     secret = secrets_of(user)[0]
     record = seal_record(terms(), secret, 0)

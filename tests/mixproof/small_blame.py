@@ -14,15 +14,15 @@ from small_truth import check_shown
 
 from shuffledp_core.mixproof.blame import Case, check_passage, check_trace, judge, signed_accused
 from shuffledp_core.mixproof.chain import follow
-from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.evidence import AccusedRecord, Passage, Trace, Transcript
 from shuffledp_core.mixproof.headers import Header
-from shuffledp_core.mixproof.hops import Hop, Question, Receiver
+from shuffledp_core.mixproof.hops import Hop, Receiver, TraceQuestion
 
 
 class Blame(Table):
     """An accusation, from the first question to its end."""
 
-    def blame(self, party: Receiver, accused: Sequence[Accused]) -> None:
+    def blame(self, party: Receiver, accused: Sequence[AccusedRecord]) -> None:
         position, before = party.position, self.parties[: party.position - 1]
         case = follow(self.terms, self.listed, self.headers, self.transcripts).case
         traces: list[Trace] = []
@@ -60,7 +60,9 @@ class Blame(Table):
 
     def asked(self, accuser: Receiver, hop: Hop, trace: Trace) -> Trace:
         """A node's answer; who asks may put another header before the node's."""
-        question = Question(accuser.position, tuple(self.headers), tuple(self.transcripts), trace)
+        question = TraceQuestion(
+            accuser.position, tuple(self.headers), tuple(self.transcripts), trace
+        )
         first = self.parties[0]
         other = first.other_header if isinstance(first, CorruptHop) and hop.position > 1 else None
         if other and self.pick(accuser, ("asks behind another header",)):
@@ -78,7 +80,7 @@ class Blame(Table):
             trace.accused,
             signature=accuser._sign(signed_accused(case, accuser.position, trace.accused)),
         )
-        question = Question(
+        question = TraceQuestion(
             accuser.position, headers, tuple(self.transcripts), replace(trace, accused=again)
         )
         answer = hop.show(question, self.random)
@@ -88,7 +90,7 @@ class Blame(Table):
             answer,
         )
 
-    def asked_truly(self, hop: Hop, question: Question) -> Trace:
+    def asked_truly(self, hop: Hop, question: TraceQuestion) -> Trace:
         with self.by(hop):
             answer = hop.show(question, self.random)
         if not self.is_corrupt(hop):
@@ -103,7 +105,7 @@ class Blame(Table):
 
     def passage(self, position: int, credential: bytes, trace: Trace) -> Passage:
         case = follow(self.terms, self.listed, self.headers, self.transcripts).case
-        question = Question(position, tuple(self.headers), tuple(self.transcripts), trace)
+        question = TraceQuestion(position, tuple(self.headers), tuple(self.transcripts), trace)
         passage = Passage(credential)
         for hop in self.parties[: position - 1]:
             assert isinstance(hop, Hop)

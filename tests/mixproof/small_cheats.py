@@ -14,8 +14,8 @@ from shuffledp_core.mixproof.batches import Elements
 from shuffledp_core.mixproof.blame import Case
 from shuffledp_core.mixproof.chain import follow, signed_board
 from shuffledp_core.mixproof.evidence import (
-    Accused,
-    Moved,
+    AccusedRecord,
+    MovedKey,
     Moves,
     Origin,
     Passage,
@@ -34,9 +34,9 @@ from shuffledp_core.mixproof.group import (
     total,
 )
 from shuffledp_core.mixproof.headers import Header, make_header, signed_header
-from shuffledp_core.mixproof.hops import Analyst, Hop, Question, Receiver
+from shuffledp_core.mixproof.hops import Analyst, Hop, Receiver, TraceQuestion
 from shuffledp_core.mixproof.proofs import prove_knowledge
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes
 
@@ -128,11 +128,11 @@ class Corrupt(Receiver):
             follow(self._terms, self._listed, headers, transcripts),
         )
         try:
-            self._batch = self._opened(records, Elements(record[:WIDTH] for record in records))
+            self._batch = self._open(records, Elements(record[:WIDTH] for record in records))
         except Exception as error:
             raise Moot from error
 
-    def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
+    def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         found = super().accuse(random)
         if self.position == 1:
             return found
@@ -140,11 +140,11 @@ class Corrupt(Receiver):
         if not move:
             return found
         self._settled = move == "accuses nobody"
-        self._accusation = () if self._settled else (self._signed(self._false(move, random)),)
+        self._accusation = () if self._settled else (self._sign_accused(self._false(move, random)),)
         return self._accusation
 
-    def _false(self, move: str, random: RandomBytes) -> Accused:
-        true = self._accused(self.game.honest_place(self._taken.keys, self.position - 1), random)
+    def _false(self, move: str, random: RandomBytes) -> AccusedRecord:
+        true = self._accuse(self.game.honest_place(self._received.keys, self.position - 1), random)
         if "share" in move and not true.share:
             raise Moot
         if move == "shows a true share in a second spelling":
@@ -167,7 +167,7 @@ class CorruptHop(Corrupt, Hop):
 
     def release(self, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
         if self._output is None:
-            self._settled, batch = True, self._taken
+            self._settled, batch = True, self._received
             rubbish = bytes(self._terms.record_bytes(self.position + 1) - WIDTH)
             self._batch = replace(
                 batch, contents=tuple(content or rubbish for content in batch.contents)
@@ -176,10 +176,10 @@ class CorruptHop(Corrupt, Hop):
             move = self.game.pick(self, OUT)
             if move:
                 self._output = self._moved_out(move, random)
-        return self._released
+        return self._output_records
 
     def _moved_out(self, move: str, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
-        header, records = self._released
+        header, records = self._output_records
         if move == "says nothing":
             raise Over
         if move.startswith(("signs two", "two headers")):
@@ -231,7 +231,7 @@ class CorruptHop(Corrupt, Hop):
             secret, place = self._colluder(keys)
             halves = [made_up(terms, at, mine), made_up(terms, at, minus_secret([secret], mine))]
             return [*records[:place], *halves, *records[place + 1 :]]
-        box = {index: split(record)[1] for index, record in enumerate(records)}
+        box = {index: split_record(record)[1] for index, record in enumerate(records)}
         if move == "exchanges two records, and compensates":
             records[victim] = made_up(terms, at, mine)
             records[other] = (
@@ -284,8 +284,8 @@ class CorruptHop(Corrupt, Hop):
             key = multiply(again, terms.route.blinding[at - 1])
             if key not in self.chain.case.deleted.get(at, ()):
                 raise Moot
-            index = self._taken.keys.index(key)
-            records[gone] = self._blinded(key) + (self._taken.contents[index] or b"")
+            index = self._received.keys.index(key)
+            records[gone] = self._blind(key) + (self._received.contents[index] or b"")
 
     def _colluder(self, keys: list[Element]) -> tuple[Scalar, int]:
         for secrets in self.game.colluders():
@@ -298,11 +298,11 @@ class CorruptHop(Corrupt, Hop):
             raise Moot
         return keys.index(key)
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         """Answers without checking anything."""
         move = self.game.pick(self, SHOWN)
         case = follow(self._terms, self._listed, question.headers, question.transcripts).case
-        last, keys = last_record(question.trace), [self._blinded(key) for key in self._taken.keys]
+        last, keys = last_record(question.trace), [self._blind(key) for key in self._received.keys]
         if move == "a colluder's history":
             colluders = [
                 multiply(own[0], self._terms.route.blinding[self.position])
@@ -323,21 +323,25 @@ class CorruptHop(Corrupt, Hop):
             share, share_proof = self._proved_share(at, random)
             if move == "its share in a second spelling":
                 share, share_proof = respelled_share(self, at, random)
-            record, path = self._taken.records[at], self._taken.tree.path(at)
+            record, path = self._received.records[at], self._received.tree.path(at)
             if move == "a made-up input":
-                box = self._terms.seal(self.position, Element(share), split(last_record(trace))[1])
+                box = self._terms.seal(
+                    self.position, Element(share), split_record(last_record(trace))[1]
+                )
                 record = record[:WIDTH] + box
             answer = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
         if isinstance(answer, Origin):
-            signed = self._answered(case, trace, answer)
+            signed = self._sign_answer(case, trace, answer)
             return replace(
                 trace,
                 origin=replace(answer, signature=bytes(64)) if move == "not signed" else signed,
             )
-        step = answer if move == "not signed" else self._answered(case, trace, answer)
+        step = answer if move == "not signed" else self._sign_answer(case, trace, answer)
         return replace(trace, steps=(*trace.steps, step))
 
-    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+    def show_passage(
+        self, question: TraceQuestion, passage: Passage, random: RandomBytes
+    ) -> Passage:
         """Shows something for each key, without checking anything."""
         move = self.game.pick(self, MOVED)
         if move == "nothing":
@@ -346,7 +350,7 @@ class CorruptHop(Corrupt, Hop):
         keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
         if passage.hops:
             keys = tuple(Element(moved.record[:WIDTH]) for moved in passage.hops[-1].moves)
-        return self._moved(
+        return self._sign_moves(
             case, passage, Moves(tuple(self._where(key, move, random) for key in keys))
         )
 
@@ -356,28 +360,28 @@ class CorruptHop(Corrupt, Hop):
             self._terms, self._listed, self.game.headers[: transcript.position - 1], ()
         ).case
         keys = tuple(map(element, case.listed.by_credential[passage.credential].key_list))
-        return self._moved(
+        return self._sign_moves(
             case, passage, Moves(tuple(self._where(key, "", random) for key in keys))
         )
 
-    def _where(self, key: Element, move: str, random: RandomBytes) -> Moved:
-        records, blinded = self._released[1], self._blinded(key)
+    def _where(self, key: Element, move: str, random: RandomBytes) -> MovedKey:
+        records, blinded = self._output_records[1], self._blind(key)
         tree = Tree(records)
         at = next(
             (index for index, record in enumerate(records) if record[:WIDTH] == blinded), None
         )
-        if key not in self._taken.keys:
+        if key not in self._received.keys:
             raise Over
-        proof = self._blinding_proof(self._taken.keys.index(key), random)
+        proof = self._blinding_proof(self._received.keys.index(key), random)
         if move == "somebody else's records":
             out = [Element(record[:WIDTH]) for record in records]
             place = self.game.honest_place(out, self.position)
-            return Moved(place, records[place], tree.path(place), proof)
+            return MovedKey(place, records[place], tree.path(place), proof)
         if at is None:
             if move != "keys that were not put out":
                 raise Over
-            return Moved(0, blinded + split(records[0])[1], tree.path(0), proof)
-        return Moved(at, records[at], tree.path(at), proof)
+            return MovedKey(0, blinded + split_record(records[0])[1], tree.path(0), proof)
+        return MovedKey(at, records[at], tree.path(at), proof)
 
 
 class CorruptAnalyst(Corrupt, Analyst):

@@ -34,7 +34,7 @@ from shuffledp_core.errors import BadClaimError, ShuffleDPError
 from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
-    Prepared,
+    PreparedClaim,
     check_claim,
     check_list,
     list_digest,
@@ -129,7 +129,7 @@ class Opening(Table):
         except BadClaimError as error:
             self.check_named(error)
 
-    def accepted(self, user: int, sent: Prepared, taken: list[Claim]) -> bool:
+    def accepted(self, user: int, sent: PreparedClaim, taken: list[Claim]) -> bool:
         """Whether an honest node 1 gives a receipt: C1 to C4 hold, and no key is in a claim before
         it (L4)."""
         try:

@@ -23,7 +23,7 @@ from small_truth import check_board_truth, check_crowd
 
 from shuffledp_core.errors import RoundStateError, ShuffleDPError
 from shuffledp_core.mixproof.chain import check_board
-from shuffledp_core.mixproof.evidence import Accused
+from shuffledp_core.mixproof.evidence import AccusedRecord
 from shuffledp_core.mixproof.group import Element
 from shuffledp_core.mixproof.hops import Analyst, Hop, Receiver
 
@@ -124,7 +124,7 @@ class Round(Opening, Blame):
         ):
             raise Broken("P1: an honest party takes a second header for its batch")
 
-    def note_shown(self, party: Receiver, accused: Sequence[Accused]) -> None:
+    def note_shown(self, party: Receiver, accused: Sequence[AccusedRecord]) -> None:
         if not self.is_corrupt(party):
             self.shown += [(party.position, Element(each.share)) for each in accused if each.share]
 

@@ -18,7 +18,7 @@ from shuffledp_core.errors import ShuffleDPError, UnansweredError
 from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
-    Prepared,
+    PreparedClaim,
     check_list,
 )
 from shuffledp_core.mixproof.evidence import Transcript
@@ -130,7 +130,7 @@ class Table:
         self.headers: list[Header] = []
         self.transcripts: list[Transcript] = []
         self.parties: list[Receiver] = []
-        self.sent: dict[int, Prepared] = {}
+        self.sent: dict[int, PreparedClaim] = {}
         self.shown: list[tuple[int, Element]] = []
         self.outputs: dict[int, tuple[bytes, ...]] = {}
         self.excused = self.odd_keys = False

@@ -14,7 +14,7 @@ from shuffledp_core.mixproof.chain import Chain
 from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_core.mixproof.group import WIDTH, Element, multiply
 from shuffledp_core.mixproof.hops import Hop
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 
 if TYPE_CHECKING:
     from small_table import Table
@@ -43,7 +43,7 @@ def key_at(terms: MixTerms, user: int, message: int, position: int) -> Element:
 def check_crowd(game: Table, hop: Hop) -> None:
     """P1, of an honest node that let something out."""
     terms, at = game.terms, hop.position
-    batch = {record[:WIDTH]: split(record)[1] for record in hop._taken.records}
+    batch = {record[:WIDTH]: split_record(record)[1] for record in hop._received.records}
     claims = {claim.credential: claim for claim in hop._listed.claims}
     excluded = {each.credential for each in hop.chain.excluded}
     if not set(claims) <= game.enrolled:
@@ -62,10 +62,10 @@ def check_crowd(game: Table, hop: Hop) -> None:
                     f"P1: honest node {at} lets a batch out in which an honest user's message is "
                     "not as it was"
                 )
-    left = hop._left()
+    left = hop._remaining()
     if len(left) != terms.messages_per_user * (len(claims) - len(excluded)):
         raise Broken("P1: an honest node lets out more or less than its list has messages")
-    if any(hop._taken.contents[index] is None for index in left):
+    if any(hop._received.contents[index] is None for index in left):
         raise Broken("P1: an honest node lets out a record that did not open")
 
 

@@ -15,7 +15,7 @@ from small_search import Moot
 
 from shuffledp_core.mixproof.claims import (
     Claim,
-    Prepared,
+    PreparedClaim,
     claim_bytes,
     make_claim,
     seal_record,
@@ -77,13 +77,13 @@ def secrets_of(user: int, messages: int) -> tuple[Scalar, ...]:
 
 
 @cache
-def honest(terms: MixTerms, user: int) -> Prepared:
+def honest(terms: MixTerms, user: int) -> PreparedClaim:
     symbols = [(user + message) % terms.alphabet for message in range(terms.messages_per_user)]
     return make_claim(terms, symbols, credential_seed(user), randomness(f"user {user}"))
 
 
 @cache
-def corrupt(terms: MixTerms, user: int, move: str) -> Prepared:
+def corrupt(terms: MixTerms, user: int, move: str) -> PreparedClaim:
     """What a corrupt user sends.
 
     Without a move what an honest one would, from secrets that all corrupt ones know.
@@ -106,13 +106,13 @@ def corrupt(terms: MixTerms, user: int, move: str) -> Prepared:
         records[0] = spoiled_record(terms, own[0], 0, 2, "box")
     made = sign_claim(terms, records, own, credential_seed(user), randomness(f"corrupt {user}"))
     if move == "other records than claimed":
-        return Prepared(made.claim, flipped(made.submission), made.secrets)
+        return PreparedClaim(made.claim, flipped(made.submission), made.secrets)
     if move in ("keys that hide a victim's", "a victim's keys"):
         return _with_keys_of(terms, user, records, move)
     return made
 
 
-def _with_keys_of(terms: MixTerms, user: int, records: list[bytes], move: str) -> Prepared:
+def _with_keys_of(terms: MixTerms, user: int, records: list[bytes], move: str) -> PreparedClaim:
     """Keys that are made of user 0's, over boxes that open for nobody."""
     victim, own = honest(terms, 0), secrets_of(user, terms.messages_per_user)
     if len(own) < 2:
@@ -130,7 +130,7 @@ def _with_keys_of(terms: MixTerms, user: int, records: list[bytes], move: str) -
         if move != "a victim's keys"
         else victim.claim.proof
     )
-    return Prepared(
+    return PreparedClaim(
         signed(
             terms, user, Claim(made.claim.credential, made.claim.root, proof, b"".join(keys), b"")
         ),

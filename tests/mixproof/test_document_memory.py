@@ -21,8 +21,8 @@ from shuffledp_core.mixproof.history import (
     Accusation,
     History,
     Inquiry,
-    packed,
-    unpacked,
+    pack_document,
+    unpack_document,
 )
 
 ITEMS = 2**13
@@ -97,7 +97,7 @@ def test_a_document_of_many_small_values_is_refused_before_any_is_built(name: st
 
     def read() -> None:
         with pytest.raises(MalformedDocumentError, match="values in"):
-            unpacked(data, kind)
+            unpack_document(data, kind)
 
     assert len(data) > ITEMS
     assert peak_of(read) < 4 * ITEMS  # decoded, they take 8 bytes each at least
@@ -109,7 +109,7 @@ def test_what_is_read_takes_a_small_constant_times_its_bytes(name: str) -> None:
     kind, content = HOSTILE[name]
     documents = (msgspec.msgpack.encode(padded(content, size)) for size in range(0, 200, 4))
     data = next(filter(_is_let_through, documents))
-    # The comparison with what was read, in `unpacked`, takes these bytes once more.
+    # The comparison with what was read, in `unpack_document`, takes these bytes once more.
     assert peak_of(lambda: msgspec.msgpack.decode(data, type=kind)) < (MEMORY_PER_BYTE - 1) * len(
         data
     )
@@ -146,15 +146,17 @@ def test_honest_documents_have_far_fewer_values(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr(frames, "_FREE_VALUES", 0)
     monkeypatch.setattr(frames, "_BYTES_OF_A_VALUE", 24)
-    frames.check_frame(packed(history))
+    frames.check_frame(pack_document(history))
     for transcript in world.transcripts:
-        frames.check_frame(packed(transcript))
+        frames.check_frame(pack_document(transcript))
         before = tuple(world.headers[: transcript.position - 1])
         frames.check_frame(
-            packed(Inquiry(transcript.position, before, (), transcript.traces, transcript.passages))
+            pack_document(
+                Inquiry(transcript.position, before, (), transcript.traces, transcript.passages)
+            )
         )
         accused = tuple(trace.accused for trace in transcript.traces)
-        frames.check_frame(packed(Accusation(history, accused)))
+        frames.check_frame(pack_document(Accusation(history, accused)))
 
 
 VALUES = st.recursive(
@@ -186,7 +188,7 @@ def test_any_bytes_are_followed_or_refused(data: bytes) -> None:
         frames.check_frame(data)
     except MalformedDocumentError:
         with pytest.raises(MalformedDocumentError):
-            unpacked(data, History)
+            unpack_document(data, History)
 
 
 @pytest.mark.parametrize(

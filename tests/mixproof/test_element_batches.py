@@ -19,7 +19,7 @@ from shuffledp_core.mixproof.group import (
     IDENTITY,
     Element,
     Scalar,
-    added,
+    add_points,
     minus,
     multiply,
     multiply_add,
@@ -56,7 +56,7 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
     base, factors, points = some("count", count)
     elements, secret, c = Elements(points), factors[0], factors[-1]
     assert list(elements) == points
-    assert elements.total == added(points)
+    assert elements.total == add_points(points)
     assert list(elements.times(secret)) == [multiply(secret, point) for point in points]
     for _ in range(3):  # of 90 factors, the last time by the accelerator's table
         assert multiples(base, factors) == [multiply(factor, base) for factor in factors]
@@ -64,7 +64,7 @@ def test_every_count_gives_what_one_at_a_time_gives(count: int) -> None:
     for point in points:
         weighted.append(multiply(power, point))
         power = multiply_add(power, c, ZERO)
-    assert elements.powers(c) == added(weighted)
+    assert elements.powers(c) == add_points(weighted)
     proofs = list(zip(factors, reversed(factors), strict=True))
     expected = [
         minus(multiply(z, base), multiply(c, point))

@@ -19,8 +19,8 @@ from shuffledp_core.mixproof.blame import judge
 from shuffledp_core.mixproof.chain import check_board, follow
 from shuffledp_core.mixproof.claims import Claim, check_claim
 from shuffledp_core.mixproof.evidence import (
-    Accused,
-    Moved,
+    AccusedRecord,
+    MovedKey,
     Moves,
     Origin,
     Passage,
@@ -68,7 +68,7 @@ def transcript(value: dict[str, Any]) -> Transcript:
     """The transcript that `raw` gives in plain objects."""
     traces = tuple(
         Trace(
-            Accused(**each["accused"]),
+            AccusedRecord(**each["accused"]),
             tuple(Step(**step) for step in each["steps"]),
             Origin(**each["origin"]),
         )
@@ -84,8 +84,8 @@ def transcript(value: dict[str, Any]) -> Transcript:
     return Transcript(value["position"], traces, passages)
 
 
-def moves(values: tuple[dict[str, Any], ...]) -> tuple[Moved, ...]:
-    return tuple(Moved(**each) for each in values)
+def moves(values: tuple[dict[str, Any], ...]) -> tuple[MovedKey, ...]:
+    return tuple(MovedKey(**each) for each in values)
 
 
 def test_our_code_reads_the_blame_of_the_file(world: World) -> None:

@@ -43,7 +43,7 @@ from shuffledp_core.mixproof.claiming import (
     read_withdrawals,
     unpack_claim,
 )
-from shuffledp_core.mixproof.history import History, packed
+from shuffledp_core.mixproof.history import History, pack_document
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.vocabulary import Mix
@@ -220,7 +220,7 @@ def test_a_history_is_written_in_one_way() -> None:
     data = history.to_bytes()
     assert History.from_bytes(data) == history
     more = msgspec.msgpack.encode(msgspec.msgpack.decode(data) | {"hidden": b"note"})
-    for bad in (data + b"\x00", data[:-1], more, b"", packed(history)[1:]):
+    for bad in (data + b"\x00", data[:-1], more, b"", pack_document(history)[1:]):
         with pytest.raises(MalformedDocumentError, match="history of a verified round"):
             History.from_bytes(bad)
 

@@ -19,7 +19,7 @@ import shuffledp_core
 import shuffledp_shuffler
 from shuffledp_core.errors import BadBlameError, ConfigError, ProofError
 from shuffledp_core.mixproof import acceleration, group
-from shuffledp_core.mixproof.group import GENERATOR, added, element, multiply, random_scalar
+from shuffledp_core.mixproof.group import GENERATOR, add_points, element, multiply, random_scalar
 from shuffledp_core.mixproof.vectors import INVALID, MULTIPLES, first_failure, with_bit_255
 from shuffledp_core.onion.acceleration import AcceleratorWarning
 
@@ -117,7 +117,7 @@ def test_products_and_sums_are_those_of_the_standard() -> None:
         )
         other = ristretto.decode(GENERATOR)
         assert other is not None
-        assert added([point, GENERATOR]) == ristretto.encode(ristretto.add(plain, other))
+        assert add_points([point, GENERATOR]) == ristretto.encode(ristretto.add(plain, other))
 
 
 def test_the_independent_decoder_passes_the_vectors_of_the_standard() -> None:
@@ -192,7 +192,7 @@ def lax_elements(packed: bytes) -> SimpleNamespace:
         raise ValueError("no element") from error
     return SimpleNamespace(
         times=lambda factor: multiply(factor, points[0]),
-        total=lambda: added(points),
+        total=lambda: add_points(points),
     )
 
 

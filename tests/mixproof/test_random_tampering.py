@@ -34,16 +34,16 @@ from shuffledp_adversary.attacks.exchange.random_changes import (
 )
 from shuffledp_core.errors import ShuffleDPError, TooFewReportsError, UnansweredError
 from shuffledp_core.mixproof.claims import (
-    Prepared,
+    PreparedClaim,
     check_claim,
     claim_bytes,
     open_submission,
     seal_record,
     sign_claim,
 )
-from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Trace
+from shuffledp_core.mixproof.evidence import AccusedRecord, Moves, Passage, Trace
 from shuffledp_core.mixproof.headers import Header, make_header, signed_header
-from shuffledp_core.mixproof.hops import Hop, Question
+from shuffledp_core.mixproof.hops import Hop, TraceQuestion
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes
 
@@ -82,39 +82,43 @@ class Tamperer(Hop):
             self._terms, stated, chain.total, self._secrets.blinding, self._sign, random
         )
 
-    def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
+    def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         if self.where != "accusation" or self.position == 1:
             return super().accuse(random)
-        accused = self._accused(self.draw.randrange(len(self._taken.records)), random)
+        accused = self._accuse(self.draw.randrange(len(self._received.records)), random)
         self._accusation = (
-            self._signed(accused if self.draw.random() < 0.2 else change_field(accused, self.draw)),
+            self._sign_accused(
+                accused if self.draw.random() < 0.2 else change_field(accused, self.draw)
+            ),
         )
         return self._accusation
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         found = super().show(question, random)
         if self.where != "step":
             return found
         case, asked = unchecked(self, question)[0], question.trace
         if found.origin is not None:
             return replace(
-                found, origin=self._answered(case, asked, change_field(found.origin, self.draw))
+                found, origin=self._sign_answer(case, asked, change_field(found.origin, self.draw))
             )
         return replace(
             found,
             steps=(
                 *asked.steps,
-                self._answered(case, asked, change_field(found.steps[-1], self.draw)),
+                self._sign_answer(case, asked, change_field(found.steps[-1], self.draw)),
             ),
         )
 
-    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+    def show_passage(
+        self, question: TraceQuestion, passage: Passage, random: RandomBytes
+    ) -> Passage:
         found = super().show_passage(question, passage, random)
         if self.where != "passage":
             return found
         moves, at = list(found.hops[-1].moves), self.draw.randrange(MESSAGES)
         moves[at] = change_field(moves[at], self.draw)
-        return self._moved(unchecked(self, question)[0], passage, Moves(tuple(moves)))
+        return self._sign_moves(unchecked(self, question)[0], passage, Moves(tuple(moves)))
 
 
 @cache
@@ -192,7 +196,7 @@ def count(culprit: str, play: Callable[[], World]) -> str:
     return "harmless"
 
 
-def changed_claim(draw: Random) -> Prepared:
+def changed_claim(draw: Random) -> PreparedClaim:
     """The honest claim with one change, which user 7 signs, or the network made."""
     user = honest_user(7)
     claim = change_field(user.claim, draw)
@@ -231,7 +235,7 @@ def with_spoiled(layer: int, how: str, message: int) -> World:
     return world
 
 
-def swapped(draw: Random) -> Prepared:
+def swapped(draw: Random) -> PreparedClaim:
     """A submission that is not, or not quite, the claim's."""
     other = [seal_record(terms(), secret, 0) for secret in secrets_of(7)]
     foreign = sign_claim(terms(), other, secrets_of(7), credential_seed(7), randomness("p"))

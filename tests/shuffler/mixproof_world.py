@@ -17,9 +17,15 @@ from shuffledp_core.documents.signed import Signed, from_json, sign
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.mixproof.chain import follow
 from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
-from shuffledp_core.mixproof.claims import Prepared, make_claim
+from shuffledp_core.mixproof.claims import PreparedClaim, make_claim
 from shuffledp_core.mixproof.evidence import Transcript
-from shuffledp_core.mixproof.history import Accusation, Inquiry, check_history, packed, unpacked
+from shuffledp_core.mixproof.history import (
+    Accusation,
+    Inquiry,
+    check_history,
+    pack_document,
+    unpack_document,
+)
 from shuffledp_core.mixproof.manifests import mix_terms, mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
@@ -43,7 +49,7 @@ class MixproofRound:
     round: Round
     terms: MixTerms
 
-    def made(self, user: User) -> Prepared:
+    def made(self, user: User) -> PreparedClaim:
         return make_claim(
             self.terms,
             [0] * self.terms.messages_per_user,
@@ -51,7 +57,7 @@ class MixproofRound:
             system_random,
         )
 
-    def submission(self, user: User, made: Prepared | None = None) -> Sent:
+    def submission(self, user: User, made: PreparedClaim | None = None) -> Sent:
         """What a user sends: its claim, and behind it the sealed records."""
         made = made or self.made(user)
         sealed = suite_named("sealed-box").sealer(
@@ -82,21 +88,22 @@ class MixproofRound:
     async def ask(self, position: int, inquiry: Inquiry) -> Inquiry:
         name = self.world.names[position - 1]
         parts = [node_pb2.AnswerRequest(round_id=self.round.round_id)]
-        parts += [node_pb2.AnswerRequest(chunk=chunk) for chunk in chunked(packed(inquiry))]
+        parts += [node_pb2.AnswerRequest(chunk=chunk) for chunk in chunked(pack_document(inquiry))]
         async with translate_errors(name):
-            return unpacked(await joined(self.world.node(name).Answer(iter(parts))), Inquiry)
+            return unpack_document(await joined(self.world.node(name).Answer(iter(parts))), Inquiry)
 
     async def settle(self, name: str, transcript: Transcript) -> None:
         parts = [node_pb2.SettleAccusationRequest(round_id=self.round.round_id)]
         parts += [
-            node_pb2.SettleAccusationRequest(chunk=chunk) for chunk in chunked(packed(transcript))
+            node_pb2.SettleAccusationRequest(chunk=chunk)
+            for chunk in chunked(pack_document(transcript))
         ]
         async with translate_errors(name):
             await self.world.node(name).SettleAccusation(iter(parts))
 
     async def transcript(self, accusation: bytes) -> Transcript:
         """What the nodes answer to an accusation."""
-        accused = unpacked(accusation, Accusation)
+        accused = unpack_document(accusation, Accusation)
         assert self.round.manifest is not None
         manifest = from_json(self.round.manifest.body, Manifest)
         population = self.world.roster.population(POPULATION)

@@ -15,7 +15,7 @@ from test_mixproof_nodes import DONE, accused, spoiled_round
 from shuffledp_core.errors import RoundStateError, UnknownRoundError, UnreachableError
 from shuffledp_core.mixproof import hops
 from shuffledp_core.mixproof.evidence import Trace, Transcript
-from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
+from shuffledp_core.mixproof.history import Accusation, Inquiry, unpack_document
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.live import IDLE_SECONDS, LiveRound
 from shuffledp_shuffler.mixproof import answering
@@ -117,7 +117,7 @@ async def test_what_answers_while_the_secrets_are_erased_is_erased_behind_its_an
     at_work, may_end, honest = threading.Event(), threading.Event(), hops.Hop.show
     asked: list[hops.Hop] = []
 
-    def slow(self: hops.Hop, question: hops.Question, random: RandomBytes) -> Trace:
+    def slow(self: hops.Hop, question: hops.TraceQuestion, random: RandomBytes) -> Trace:
         asked.append(self)
         at_work.set()
         may_end.wait()
@@ -125,7 +125,7 @@ async def test_what_answers_while_the_secrets_are_erased_is_erased_behind_its_an
 
     round_ = await spoiled_round(world)
     await accused(world, round_)
-    accusation = unpacked(await round_.accusation("node-2"), Accusation)
+    accusation = unpack_document(await round_.accusation("node-2"), Accusation)
     live = live_of(world, round_)
     monkeypatch.setattr(hops.Hop, "show", slow)
     inquiry = Inquiry(2, accusation.history.headers, (), (Trace(accusation.accused[0]),))

@@ -37,9 +37,9 @@ from shuffledp_core.errors import (
     UnknownRoundError,
 )
 from shuffledp_core.mixproof import hops
-from shuffledp_core.mixproof.evidence import Accused, Transcript
+from shuffledp_core.mixproof.evidence import AccusedRecord, Transcript
 from shuffledp_core.mixproof.headers import Header
-from shuffledp_core.mixproof.history import Accusation, most_bytes, packed, unpacked
+from shuffledp_core.mixproof.history import Accusation, most_bytes, pack_document, unpack_document
 from shuffledp_core.runtime.keys import ROOT, load_identity
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_core.vocabulary import Mix
@@ -194,7 +194,9 @@ class TornCalls(Peers):
     async def settle_accusation(self, name: str, round_id: str, transcript: bytes) -> None:
         self.transcripts += 1
         if self.transcripts <= self.torn:
-            transcript = packed(replace(unpacked(transcript, Transcript), passages=()))
+            transcript = pack_document(
+                replace(unpack_document(transcript, Transcript), passages=())
+            )
         await super().settle_accusation(name, round_id, transcript)
 
 
@@ -228,8 +230,8 @@ class Babbler(Peers):
     """The analyst's calls to nodes of whom one accuses every record many times."""
 
     async def accusation(self, name: str, round_id: str, most: int) -> bytes:
-        said = unpacked(await super().accusation(name, round_id, most), Accusation)
-        return packed(replace(said, accused=said.accused * 1000))
+        said = unpack_document(await super().accusation(name, round_id, most), Accusation)
+        return pack_document(replace(said, accused=said.accused * 1000))
 
 
 async def test_an_analyst_traces_no_more_than_any_node_would_accuse(world: World) -> None:
@@ -243,8 +245,8 @@ class Rambler(Peers):
     """The analyst's calls to nodes of whom one accuses records that take more memory than bytes."""
 
     async def accusation(self, name: str, round_id: str, most: int) -> bytes:
-        said = unpacked(await super().accusation(name, round_id, most), Accusation)
-        return packed(replace(said, accused=(Accused(0, b"", ()),) * 10_000))
+        said = unpack_document(await super().accusation(name, round_id, most), Accusation)
+        return pack_document(replace(said, accused=(AccusedRecord(0, b"", ()),) * 10_000))
 
 
 async def test_an_accusation_of_many_small_values_is_not_read(world: World) -> None:

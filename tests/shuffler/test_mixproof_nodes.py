@@ -43,7 +43,7 @@ from shuffledp_core.errors import (
     WithdrawnCredentialError,
 )
 from shuffledp_core.mixproof import hops
-from shuffledp_core.mixproof.claims import Prepared, seal_record, sign_claim
+from shuffledp_core.mixproof.claims import PreparedClaim, seal_record, sign_claim
 from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_core.mixproof.group import GENERATOR, Scalar, multiply, random_scalar
 from shuffledp_core.mixproof.headers import Header, make_header
@@ -55,7 +55,7 @@ from shuffledp_core.mixproof.history import (
     most_bytes,
     most_read,
     unblamed_bytes,
-    unpacked,
+    unpack_document,
 )
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes, system_random
@@ -224,7 +224,9 @@ async def test_a_node_that_knows_a_newer_list_of_withdrawals_makes_no_key(world:
         await open_mixproof(world)
 
 
-def claiming(round_: MixproofRound, seed: bytes, secrets: list[Scalar], layer: int = 0) -> Prepared:
+def claiming(
+    round_: MixproofRound, seed: bytes, secrets: list[Scalar], layer: int = 0
+) -> PreparedClaim:
     """A claim for these keys; the first record says nothing at `layer`."""
     records = [seal_record(round_.terms, secret, 0) for secret in secrets]
     if layer:
@@ -310,7 +312,7 @@ async def test_a_node_shows_no_step_for_what_does_not_stand(world: World) -> Non
     are no inquiry."""
     round_ = await spoiled_round(world)
     await accused(world, round_)
-    accusation = unpacked(await round_.accusation("node-2"), Accusation)
+    accusation = unpack_document(await round_.accusation("node-2"), Accusation)
     good = Inquiry(2, accusation.history.headers, (), (Trace(accusation.accused[0]),))
     bad_signature = replace(
         accusation.accused[0], signature=flipped(accusation.accused[0].signature)

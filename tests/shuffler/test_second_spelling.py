@@ -13,10 +13,10 @@ from test_mixproof_nodes import DONE, accused
 
 from shuffledp_core.errors import BadBlameError, BadClaimError
 from shuffledp_core.mixproof import acceleration, batches
-from shuffledp_core.mixproof.claims import Prepared, seal_record, sign_claim
+from shuffledp_core.mixproof.claims import PreparedClaim, seal_record, sign_claim
 from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_core.mixproof.group import WIDTH, random_scalar
-from shuffledp_core.mixproof.history import Accusation, Inquiry, unpacked
+from shuffledp_core.mixproof.history import Accusation, Inquiry, unpack_document
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.mixproof import mixing
@@ -53,7 +53,7 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
     await world.close_round("node-1", round_.round.round_id)
     await accused(world, round_)
     shown = await round_.accusation("node-2")
-    accusation = unpacked(shown, Accusation)
+    accusation = unpack_document(shown, Accusation)
     inquiry = Inquiry(2, accusation.history.headers, (), (Trace(accusation.accused[0]),))
     with pytest.raises(BadBlameError, match=r"node 2: .* is no group element"):
         await round_.ask(1, inquiry)
@@ -62,7 +62,7 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
     assert world.sink.batches == {}
 
 
-def with_second_spelling(round_: MixproofRound, user: User, *, both: bool) -> Prepared:
+def with_second_spelling(round_: MixproofRound, user: User, *, both: bool) -> PreparedClaim:
     """A claim whose second key is spelled in the second way: of a key of its own, or `both` ways of
     the first."""
     first = random_scalar(system_random)

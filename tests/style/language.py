@@ -148,7 +148,8 @@ def measure_code(source: str, path: str, into: Measured) -> None:
                 into.vague.append(f"{path}:{getattr(node, 'lineno', 0)}: {name}")
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             word = node.name.strip("_").lower()
-            if PARTICIPLES.match(word) and "_" not in word and word not in NOUNS:
+            is_one_word = "_" not in word and not re.search("[a-z][A-Z]", node.name)
+            if PARTICIPLES.match(word) and is_one_word and word not in NOUNS:
                 into.participles.append(f"{path}:{node.lineno}: {node.name}")
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             into.classes[node.name].append(f"{path}:{node.lineno}")

@@ -127,7 +127,8 @@ def test_a_signal_in_the_midst_of_an_import_leaves_no_key(
         "    signal.signal(one, signal.default_int_handler if one == signal.SIGINT else "
         "signal.SIG_DFL)\n"
         "from shuffledp_client import bundle, cli\n"
-        "bundle._checked = lambda folder: (print('keys are written', flush=True), signal.pause())\n"
+        "bundle._check_installation = lambda folder: "
+        "(print('keys are written', flush=True), signal.pause())\n"
         "cli.main()\n"
     )
     command = [

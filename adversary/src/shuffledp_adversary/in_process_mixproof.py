@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from nacl import bindings
 
-from shuffledp_core.mixproof.claims import Claim, Prepared, list_digest, signed_list
+from shuffledp_core.mixproof.claims import Claim, PreparedClaim, list_digest, signed_list
 from shuffledp_core.mixproof.headers import Signer
 from shuffledp_core.mixproof.keys import NodeKey, NodeSecret, check_route, make_key, route_context
 from shuffledp_core.mixproof.terms import MixTerms
@@ -76,7 +76,7 @@ class Parties:
         return self.signers[0](signed_list(self.terms, list_digest(self.terms, claims)))
 
 
-def claims_of(users: Sequence[Prepared]) -> list[Claim]:
+def claims_of(users: Sequence[PreparedClaim]) -> list[Claim]:
     """The users' claims as a list has them, by ascending credential."""
     return sorted((user.claim for user in users), key=lambda claim: claim.credential)
 

@@ -14,7 +14,7 @@ import structlog
 from shuffledp_core.errors import MalformedDocumentError, UnansweredError
 from shuffledp_core.mixproof.blame import check_passage, check_trace
 from shuffledp_core.mixproof.chain import Chain
-from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.evidence import AccusedRecord, Passage, Trace, Transcript
 from shuffledp_core.mixproof.history import Inquiry
 from shuffledp_core.runtime.tasks import in_thread
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 async def trace_accusation(
-    chain: Chain, position: int, accused: Sequence[Accused], ask: Ask
+    chain: Chain, position: int, accused: Sequence[AccusedRecord], ask: Ask
 ) -> Transcript:
     """Trace an accusation by the party at `position` of `chain`; returns its transcript.
 

@@ -27,8 +27,8 @@ from shuffledp_core.mixproof.history import (
     check_history,
     most_accused,
     most_read,
-    packed,
-    unpacked,
+    pack_document,
+    unpack_document,
 )
 from shuffledp_core.mixproof.hops import Analyst
 from shuffledp_core.mixproof.manifests import check_keys, check_mix, mix_terms, mixing_part
@@ -105,7 +105,7 @@ class ProvableMixing:
         await in_thread(
             chain.without, transcript
         )  # judged here first: it says who is named where too few are left
-        answer = packed(transcript)
+        answer = pack_document(transcript)
         await once_more(
             lambda: self._peers.persistently(
                 lambda: self._peers.settle_accusation(name, round_id, answer)
@@ -171,20 +171,20 @@ class ProvableMixing:
 
     async def _ask(self, position: int, inquiry: Inquiry) -> Inquiry:
         name = self._keys[position - 1].node
-        data = packed(inquiry)
+        data = pack_document(inquiry)
         round_id = self._manifest.round_id
         try:
             answer = await self._peers.persistently(
                 lambda: self._peers.answer(name, round_id, data, self._most)
             )
-            return await in_thread(unpacked, answer, Inquiry)
+            return await in_thread(unpack_document, answer, Inquiry)
         except ShuffleDPError as error:  # an unsigned answer proves no guilt
             raise UnansweredError(f"no answer from {name}: {error}") from error
 
 
 def _accusation_of(name: str, data: bytes) -> Accusation:
     try:
-        return unpacked(data, Accusation)
+        return unpack_document(data, Accusation)
     except MalformedDocumentError as error:  # unsigned as a whole, so it is evidence against nobody
         raise UnansweredError(
             f"no answer: the accusation of {name} cannot be read: {error}"

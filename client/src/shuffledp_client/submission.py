@@ -21,7 +21,7 @@ from shuffledp_core.documents.signed import Signed
 from shuffledp_core.documents.submission import SubmissionClaim
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mixproof.claiming import enrolled_claim, pack_claim
-from shuffledp_core.mixproof.claims import Prepared, make_claim
+from shuffledp_core.mixproof.claims import PreparedClaim, make_claim
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.layers import binding, seal_envelopes
@@ -255,7 +255,7 @@ def _claim(
 
 
 def wrap_claim(
-    verified: CheckedRound, member: Member, prepared: Prepared, packed: bytes
+    verified: CheckedRound, member: Member, prepared: PreparedClaim, packed: bytes
 ) -> PreparedSubmission:
     """The submission of a claim with its packed symbols.
 

@@ -196,7 +196,9 @@ class EntryNode(_Caller):
                     # not asked again.
                     self._offers_whole = False
             pieces = _requests(header, envelope)
-            receipt = require_readable(await stub.Submit(pieces, timeout=CALL_SECONDS), party).receipt
+            receipt = require_readable(
+                await stub.Submit(pieces, timeout=CALL_SECONDS), party
+            ).receipt
         return Signed.from_bytes(receipt)
 
 

@@ -107,12 +107,12 @@ def _plain_costs(geometry: Geometry) -> tuple[float, float]:
 def _verified_costs(geometry: Geometry) -> tuple[float, float]:
     """Costs of verified mixing; a node also checks the claims."""
     from shuffledp_adversary.in_process_mixproof import Parties, claims_of
-    from shuffledp_core.mixproof.claims import Prepared, check_list, make_claim
+    from shuffledp_core.mixproof.claims import PreparedClaim, check_list, make_claim
     from shuffledp_core.mixproof.hops import Hop
 
     parties = Parties.fresh(geometry.hops, geometry.messages_per_user, 2, (USERS, USERS))
     terms, symbols = parties.terms, [1] * geometry.messages_per_user
-    users: list[Prepared] = []
+    users: list[PreparedClaim] = []
     device = _processor_microseconds(
         lambda: users.extend(
             make_claim(terms, symbols, os.urandom(32), os.urandom) for _ in range(USERS)

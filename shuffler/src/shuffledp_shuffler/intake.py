@@ -20,7 +20,7 @@ from shuffledp_core.errors import BadBatchError, ClientFault, InvalidSubmissionE
 from shuffledp_core.onion.layers import open_envelope
 from shuffledp_core.runtime.files import PART, erase
 from shuffledp_core.runtime.keys import Identity
-from shuffledp_core.runtime.tasks import in_thread, finish_if_cancelled
+from shuffledp_core.runtime.tasks import finish_if_cancelled, in_thread
 from shuffledp_core.transport.receiving import Chunks, check_digest, let_through, receive
 from shuffledp_shuffler.admission import Admission
 from shuffledp_shuffler.checks import check_batch, check_claim

@@ -14,8 +14,8 @@ import structlog
 
 from shuffledp_core.documents.signed import Signed
 from shuffledp_core.mixproof.evidence import Transcript
-from shuffledp_core.mixproof.history import most_read, unpacked
-from shuffledp_core.runtime.tasks import in_thread, finish_if_cancelled
+from shuffledp_core.mixproof.history import most_read, unpack_document
+from shuffledp_core.runtime.tasks import finish_if_cancelled, in_thread
 from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_shuffler.capacity import measure
 from shuffledp_shuffler.checks import check_certificate, check_header, check_round_id, named_round
@@ -191,7 +191,7 @@ class MixNode:
             data = await gather(
                 chunks, most_read(live.require_terms().manifest, self._services.work.memory)
             )
-            transcript = await in_thread(unpacked, data, Transcript)
+            transcript = await in_thread(unpack_document, data, Transcript)
             live.require_present()
             await live.settlement.take(transcript)
 

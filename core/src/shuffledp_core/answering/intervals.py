@@ -128,8 +128,8 @@ def count_intervals(
     Args:
         observed: counts, shape (counts,); each has an interval of its own.
         users: n.
-        own: p, above q.
-        other: q, above 0.
+        true_rate: p, above q.
+        false_rate: q, above 0.
 
     Returns:
         Low and high ends, whole numbers from 0 to n, each of shape (counts,).
@@ -138,10 +138,14 @@ def count_intervals(
     step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
     down, up = observed // step * step, np.minimum(-(-observed // step) * step, users)
     lows = users - _largest_counts(users - down, users, 1 - false_rate, 1 - true_rate)
-    return lows.astype(np.float64), _largest_counts(up, users, true_rate, false_rate).astype(np.float64)
+    return lows.astype(np.float64), _largest_counts(up, users, true_rate, false_rate).astype(
+        np.float64
+    )
 
 
-def _largest_counts(observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction) -> Integers:
+def _largest_counts(
+    observed: Integers, users: int, true_rate: Fraction, false_rate: Fraction
+) -> Integers:
     """The largest x for which a count of at most `observed` is not rare.
 
     Computed once for each count.
@@ -158,7 +162,9 @@ def _largest_counts(observed: Integers, users: int, true_rate: Fraction, false_r
         return np.asarray(lower_tail(new, laws) > TAIL)
 
     if new.size:
-        computed.update(zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True))
+        computed.update(
+            zip(new.tolist(), _find_largest(holds, users, new.size).tolist(), strict=True)
+        )
     return np.array([computed[count] for count in different.tolist()], dtype=np.int64)[
         inverse.reshape(-1)
     ]
@@ -266,4 +272,6 @@ def composition_laws(
         (floor - high, 1.0), (more, chance_more), (between, chance_between), (less, chance_less),
         (bits - users - floor + low, 0.0),
     )  # fmt: skip
-    return [Bits(count, flip + slope * chance, flip + slope * (1 - chance)) for count, chance in groups]
+    return [
+        Bits(count, flip + slope * chance, flip + slope * (1 - chance)) for count, chance in groups
+    ]

@@ -67,7 +67,9 @@ def check_claim(
             f"the submission is not signed by its credential's key: {error}"
         ) from error
     if named.round_id != round_id:  # 3
-        raise InvalidSubmissionError(f"the submission is for round {named.round_id}, not {round_id}")
+        raise InvalidSubmissionError(
+            f"the submission is for round {named.round_id}, not {round_id}"
+        )
     if named.credential != name:
         raise InvalidSubmissionError(
             "the claim names another credential than the one that came with it"

@@ -60,7 +60,9 @@ def _with_installed(
     return specs
 
 
-MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(_specs_of_folder(), entry_points_of(GROUP))
+MECHANISMS: Final[dict[str, type[Spec]]] = _with_installed(
+    _specs_of_folder(), entry_points_of(GROUP)
+)
 """Every spec by its name on command lines and on the wire: those of this folder, then those of
 other packages in the order of their entry points' names.
 """

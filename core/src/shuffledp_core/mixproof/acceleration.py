@@ -14,7 +14,7 @@ from shuffledp_core.mixproof.group import (
     GENERATOR,
     WIDTH,
     Scalar,
-    added,
+    add_points,
     minus,
     multiply,
     multiply_add,
@@ -42,27 +42,27 @@ def points() -> Any:
 
     None: libsodium alone.
     """
-    found = wheel()
-    if found is None:
+    library = wheel()
+    if library is None:
         return None
-    wrong = _objection(found)
+    wrong = _objection(library)
     if not wrong:
-        return found
+        return library
     warnings.warn(f"shuffledp-accel: {wrong}", AcceleratorWarning, stacklevel=2)
     return None
 
 
-def _objection(found: Any) -> str:
+def _objection(library: Any) -> str:
     """Why the wheel is not used, and what to do about it; "" for one that is."""
-    if not hasattr(found, "Base"):
+    if not hasattr(library, "Base"):
         return (
             "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
         )
     remedy = f"report it, and set {VARIABLE}=off until it is mended"
-    failure = _failure(found)
+    failure = _failure(library)
     if failure:
         return f"its ristretto255 {failure}, and is not used; {remedy}"
-    if not agrees(found):
+    if not agrees(library):
         return (
             "its batches in ristretto255 do not agree with libsodium on this machine and are "
             f"not used; {remedy}"
@@ -70,35 +70,35 @@ def _objection(found: Any) -> str:
     return ""
 
 
-def _failure(made: Any) -> str:
+def _failure(library: Any) -> str:
     """The first test vector of RFC 9496 that the wheel fails, or ""."""
 
     def is_encoding(data: bytes) -> bool:
         try:
-            made.Elements(data)
+            library.Elements(data)
         except ValueError:
             return False
         return True
 
     return first_failure(
         is_encoding,
-        lambda factor, point: bytes(made.Elements(point).times(factor)),
-        lambda left, right: bytes(made.Elements(left + right).total()),
+        lambda factor, point: bytes(library.Elements(point).times(factor)),
+        lambda left, right: bytes(library.Elements(left + right).total()),
     )
 
 
-def agrees(made: Any) -> bool:
+def agrees(library: Any) -> bool:
     """Whether products, sums, weighted sums and commitments of random elements are libsodium's."""
     factors = [random_scalar(system_random) for _ in range(_COUNT)]
     base = multiply(random_scalar(system_random), GENERATOR)
     elements = [multiply(factor, base) for factor in factors]
-    table = made.Base(base)
+    table = library.Base(base)
     if (
         any(table.times(b"".join(factors)) != b"".join(elements) for _ in range(_TURNS))
         or not table.has_table
     ):
         return False
-    batch, (c, z) = made.Elements(b"".join(elements)), factors[:2]
+    batch, (c, z) = library.Elements(b"".join(elements)), factors[:2]
     weighted, power = [], c
     for element in elements:
         weighted.append(multiply(power, element))
@@ -109,9 +109,9 @@ def agrees(made: Any) -> bool:
         powers = multiply_add(c, powers, c)  # in the end c + c² + .. + c^256
     right = (
         batch.times(c) == b"".join(multiply(c, element) for element in elements),
-        batch.total() == added(elements),
-        batch.powers(c, 0) == added(weighted),
-        made.Elements(base * _MANY).powers(c, 0) == multiply(powers, base),
+        batch.total() == add_points(elements),
+        batch.powers(c, 0) == add_points(weighted),
+        library.Elements(base * _MANY).powers(c, 0) == multiply(powers, base),
         batch.commitments(base, c * _COUNT, z * _COUNT) == b"".join(commitments),
     )
     return all(right)

@@ -20,7 +20,7 @@ from shuffledp_core.mixproof.group import (
     WIDTH,
     Element,
     Scalar,
-    added,
+    add_points,
     element,
     minus,
     multiply,
@@ -44,7 +44,7 @@ class Elements(Sequence[Element]):
     """
 
     def __init__(self, encoded: Iterable[bytes]) -> None:
-        self._encoded = tuple(Element(bytes(each)) for each in encoded)
+        self._encoded = tuple(Element(bytes(encoding)) for encoding in encoded)
         self._pieces = spread(_Piece, _parts(self._encoded))
 
     @overload
@@ -63,14 +63,14 @@ class Elements(Sequence[Element]):
     @cached_property
     def total(self) -> bytes:
         """The sum; of those whose keys are all one user's, it may be the identity."""
-        return added(piece.total() for piece in self._pieces)
+        return add_points(piece.total() for piece in self._pieces)
 
     def times(self, factor: Scalar) -> tuple[Element, ...]:
         """factor · element for each. `ProofError` for the factor 0.
 
         The time does not depend on the factor.
         """
-        return tuple(_joined(spread(lambda piece: piece.times(_not_zero(factor)), self._pieces)))
+        return tuple(_flatten(spread(lambda piece: piece.times(_not_zero(factor)), self._pieces)))
 
     def powers(self, c: Scalar) -> Element:
         """c · the first + c² · the second + ..; not for secrets.
@@ -81,10 +81,10 @@ class Elements(Sequence[Element]):
         for piece in self._pieces:
             sums.append(piece.powers(_not_zero(c), starts))
             starts += len(piece.encoded)
-        found = added(sums)
-        if found == IDENTITY:
+        weighted_sum = add_points(sums)
+        if weighted_sum == IDENTITY:
             raise ProofError("a sum of group elements is the identity")
-        return Element(found)
+        return Element(weighted_sum)
 
     def commitments(
         self, base: Element, proofs: Sequence[tuple[Scalar, Scalar]]
@@ -101,7 +101,7 @@ class Elements(Sequence[Element]):
             (piece, proofs[end - len(piece.encoded) : end])
             for piece, end in zip(self._pieces, ends, strict=True)
         ]
-        return _joined(spread(lambda job: job[0].commitments(base, job[1]), jobs))
+        return _flatten(spread(lambda job: job[0].commitments(base, job[1]), jobs))
 
 
 def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
@@ -112,7 +112,7 @@ def multiples(base: Element, factors: Sequence[Scalar]) -> list[Element]:
     wheel = points()
     if wheel is None:
         return [multiply(factor, base) for factor in factors]
-    return _cut(_base(base).times(b"".join(_not_zero(factor) for factor in factors)))
+    return _cut_elements(_base(base).times(b"".join(_not_zero(factor) for factor in factors)))
 
 
 @lru_cache(maxsize=64)
@@ -138,26 +138,26 @@ class _Piece:
         self.encoded = encoded
         wheel = points()
         if wheel is None:
-            for each in encoded:
-                element(each)
+            for encoding in encoded:
+                element(encoding)
             self._decoded: Any = None
             return
-        if any(len(each) != WIDTH for each in encoded):
+        if any(len(encoding) != WIDTH for encoding in encoded):
             raise ProofError(f"a group element has {WIDTH} bytes")
         try:
             self._decoded = wheel.Elements(b"".join(encoded))
         except ValueError as error:
-            for each in encoded:
-                element(each)  # says which one, in the same words as without the wheel
+            for encoding in encoded:
+                element(encoding)  # says which one, in the same words as without the wheel
             raise ProofError(str(error)) from error
 
     def total(self) -> bytes:
-        return added(self.encoded) if self._decoded is None else bytes(self._decoded.total())
+        return add_points(self.encoded) if self._decoded is None else bytes(self._decoded.total())
 
     def times(self, factor: Scalar) -> list[Element]:
         if self._decoded is None:
-            return [multiply(factor, each) for each in self.encoded]
-        return _cut(self._decoded.times(factor))
+            return [multiply(factor, encoding) for encoding in self.encoded]
+        return _cut_elements(self._decoded.times(factor))
 
     def powers(self, c: Scalar, first: int) -> bytes:
         if self._decoded is not None:
@@ -166,8 +166,8 @@ class _Piece:
         # accelerator: keys for which that happens would have to be chosen before c, which is a hash
         # of them.
         inner = self.encoded[-1]
-        for each in reversed(self.encoded[:-1]):
-            inner = Element(added((multiply(c, inner), each)))
+        for encoding in reversed(self.encoded[:-1]):
+            inner = Element(add_points((multiply(c, inner), encoding)))
         power = c
         for _ in range(first):
             power = multiply_add(power, c, _ZERO)
@@ -178,15 +178,19 @@ class _Piece:
     ) -> list[Element | None]:
         if self._decoded is None:
             return [
-                _commitment(base, each, *proof)
-                for each, proof in zip(self.encoded, proofs, strict=True)
+                _commitment(base, encoding, *proof)
+                for encoding, proof in zip(self.encoded, proofs, strict=True)
             ]
         c, z = (b"".join(numbers) for numbers in zip(*proofs, strict=True))
-        found = _cut(self._decoded.commitments(base, c, z))
+        commitments = _cut_elements(self._decoded.commitments(base, c, z))
         refused = [
-            _ZERO in proof or each == IDENTITY for each, proof in zip(found, proofs, strict=True)
+            _ZERO in proof or encoding == IDENTITY
+            for encoding, proof in zip(commitments, proofs, strict=True)
         ]
-        return [None if not_taken else each for each, not_taken in zip(found, refused, strict=True)]
+        return [
+            None if not_taken else encoding
+            for encoding, not_taken in zip(commitments, refused, strict=True)
+        ]
 
 
 def _commitment(base: Element, point: Element, c: Scalar, z: Scalar) -> Element | None:
@@ -210,9 +214,9 @@ def _parts(items: Sequence[ItemT]) -> list[Sequence[ItemT]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def _cut(packed: bytes) -> list[Element]:
+def _cut_elements(packed: bytes) -> list[Element]:
     return [Element(packed[start : start + WIDTH]) for start in range(0, len(packed), WIDTH)]
 
 
-def _joined(parts: Iterable[Iterable[ItemT]]) -> list[ItemT]:
+def _flatten(parts: Iterable[Iterable[ItemT]]) -> list[ItemT]:
     return [item for part in parts for item in part]

@@ -12,9 +12,9 @@ from itertools import pairwise
 from shuffledp_core.errors import BadBlameError, ProofError, UnansweredError
 from shuffledp_core.mixproof.claims import ClaimList, commitment
 from shuffledp_core.mixproof.evidence import (
-    Accused,
-    Excluded,
-    Moved,
+    AccusedRecord,
+    ExcludedUser,
+    MovedKey,
     Moves,
     Origin,
     Passage,
@@ -23,10 +23,10 @@ from shuffledp_core.mixproof.evidence import (
     Transcript,
 )
 from shuffledp_core.mixproof.faults import at_fault, node
-from shuffledp_core.mixproof.group import Element, digested, element, number
+from shuffledp_core.mixproof.group import Element, digest_parts, element, number
 from shuffledp_core.mixproof.headers import Header
 from shuffledp_core.mixproof.proofs import verify_equal
-from shuffledp_core.mixproof.terms import MixTerms, key_of, split
+from shuffledp_core.mixproof.terms import MixTerms, key_of, split_record
 from shuffledp_core.mixproof.trees import verify_path
 
 
@@ -47,9 +47,9 @@ class Case:
         """Name of the party at a position."""
         return node(position, self.terms.hops)
 
-    def asked(self, *parts: bytes) -> tuple[bytes, ...]:
+    def question_parts(self, *parts: bytes) -> tuple[bytes, ...]:
         """What an answer is bound to: the list, all headers, and what was shown before it."""
-        seen = digested(
+        seen = digest_parts(
             "asked",
             self.listed.digest,
             *(part for header in self.headers for part in header.parts()),
@@ -69,7 +69,7 @@ def opening_context(terms: MixTerms, position: int) -> tuple[bytes, ...]:
     return (terms.manifest, number(position))
 
 
-def check_accused(case: Case, position: int, accused: Accused) -> None:
+def check_accused(case: Case, position: int, accused: AccusedRecord) -> None:
     """Checks that a record of the accuser's input really says nothing.
 
     It must be signed for this batch.
@@ -83,7 +83,7 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
     party, terms = case.party(position), case.terms
     # T0 accused
     terms.require_signed(position, signed_accused(case, position, accused), accused.signature)
-    key_bytes, box = split(accused.record)
+    key_bytes, box = split_record(accused.record)
     with at_fault(BadBlameError, party):
         case.verify_in_output(position - 1, accused.index, accused.record, accused.path)  # T1
         share = key = element(key_bytes)
@@ -97,16 +97,16 @@ def check_accused(case: Case, position: int, accused: Accused) -> None:
 
 def _share(terms: MixTerms, position: int, key: Element, share: bytes, proof: bytes) -> Element:
     base, opener = terms.route.opener(position)
-    found = element(share)
+    opened = element(share)
     verify_equal(
-        "opening", opening_context(terms, position), (base, opener), (key, found), proof
+        "opening", opening_context(terms, position), (base, opener), (key, opened), proof
     )  # T2 share
-    return found
+    return opened
 
 
-def signed_accused(case: Case, position: int, accused: Accused) -> bytes:
+def signed_accused(case: Case, position: int, accused: AccusedRecord) -> bytes:
     """What the accuser signs for one record."""
-    return case.terms.statement("accused", position, *case.asked(), *accused.parts())
+    return case.terms.statement("accused", position, *case.question_parts(), *accused.parts())
 
 
 def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin) -> bytes:
@@ -115,12 +115,16 @@ def signed_answer(case: Case, position: int, trace: Trace, answer: Step | Origin
     A step that was signed for one record can then not be put into the trace of another one, to name
     its node.
     """
-    return case.terms.statement("answer", position, *case.asked(*trace.parts()), *answer.parts())
+    return case.terms.statement(
+        "answer", position, *case.question_parts(*trace.parts()), *answer.parts()
+    )
 
 
 def signed_moves(case: Case, position: int, passage: Passage, moves: Moves) -> bytes:
     """What a node signs for its part of a passage: also the passage as it was when it was asked."""
-    return case.terms.statement("moves", position, *case.asked(*passage.parts()), *moves.parts())
+    return case.terms.statement(
+        "moves", position, *case.question_parts(*passage.parts()), *moves.parts()
+    )
 
 
 def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
@@ -136,7 +140,7 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
         BadBlameError: naming the node.
     """
     party, terms = case.party(position), case.terms
-    key_bytes, box = split(step.record)
+    key_bytes, box = split_record(step.record)
     with at_fault(BadBlameError, party):
         case.verify_in_output(position - 1, step.index, step.record, step.path)  # T3 path
         key = element(key_bytes)
@@ -144,7 +148,7 @@ def check_step(case: Case, position: int, outgoing: bytes, step: Step) -> bytes:
         share = _share(terms, position, key, step.share, step.share_proof)
     if key in case.deleted.get(position, ()):  # T3 deleted
         raise BadBlameError(f"{party}: put out a record of a user who was excluded")
-    if terms.open(position, share, box) != split(outgoing)[1]:  # T4
+    if terms.open(position, share, box) != split_record(outgoing)[1]:  # T4
         raise BadBlameError(f"{party}: put out another box than the one it opened")
     return step.record
 
@@ -167,14 +171,14 @@ def check_origin(case: Case, outgoing: bytes, origin: Origin) -> None:
     if claim is None or not 0 <= origin.index < terms.messages_per_user:
         raise BadBlameError(f"{party}: names a claim that is not on its list")
     key = element(claim.key_list[origin.index])
-    leaf = commitment(terms, origin.salt, origin.index, key + split(outgoing)[1])
+    leaf = commitment(terms, origin.salt, origin.index, key + split_record(outgoing)[1])
     with at_fault(BadBlameError, party):
         verify_path(claim.root, leaf, origin.index, terms.messages_per_user, origin.path)  # T5 path
         _check_blinded(terms, 1, key, key_of(outgoing), origin.blinding_proof)  # T5 blinding
 
 
 def check_moves(
-    case: Case, position: int, keys: Sequence[Element], moves: Sequence[Moved]
+    case: Case, position: int, keys: Sequence[Element], moves: Sequence[MovedKey]
 ) -> tuple[Element, ...]:
     """Checks where node `position` says that a named user's keys went, T6.
 
@@ -253,7 +257,7 @@ def check_passage(case: Case, passage: Passage) -> tuple[Element, ...]:
     return keys
 
 
-def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
+def judge(case: Case, transcript: Transcript) -> tuple[ExcludedUser, ...]:
     """Judges a whole accusation: whom it excludes, by ascending credential.
 
     1. Every record is accused once, and its trace stands and ends at a claim (T1 to T5).
@@ -283,6 +287,6 @@ def judge(case: Case, transcript: Transcript) -> tuple[Excluded, ...]:
             "no answer: the keys of the users that are named are not traced to the accuser"
         )
     return tuple(
-        Excluded(position, passage.credential, check_passage(case, passage))
+        ExcludedUser(position, passage.credential, check_passage(case, passage))
         for passage in transcript.passages
     )

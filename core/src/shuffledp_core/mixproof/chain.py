@@ -14,11 +14,11 @@ from shuffledp_core.errors import BadHopError, ProofError, TooFewReportsError, U
 from shuffledp_core.mixproof.batches import Elements
 from shuffledp_core.mixproof.blame import Case, judge
 from shuffledp_core.mixproof.claims import ClaimList
-from shuffledp_core.mixproof.evidence import Excluded, Transcript, exclusion_parts
+from shuffledp_core.mixproof.evidence import ExcludedUser, Transcript, exclusion_parts
 from shuffledp_core.mixproof.faults import at_fault
-from shuffledp_core.mixproof.group import WIDTH, Element, digested, less, number
+from shuffledp_core.mixproof.group import WIDTH, Element, digest_parts, less, number
 from shuffledp_core.mixproof.headers import Header, link, signed_header, verify_sum
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 from shuffledp_core.mixproof.trees import root
 
 
@@ -33,7 +33,7 @@ class Chain:
     transcripts: tuple[Transcript, ...]
     total: Element
     users: int
-    excluded: tuple[Excluded, ...] = ()
+    excluded: tuple[ExcludedUser, ...] = ()
     exclusions: tuple[bytes, ...] = ()
 
     @classmethod
@@ -54,7 +54,7 @@ class Chain:
                 f"no answer: an accusation by position {transcript.position} does not belong here"
             )
         gone = judge(self.case, transcript)
-        keys = [key for each in gone for key in each.keys]
+        keys = [key for user in gone for key in user.keys]
         users, case = self.left_without(len(gone)), self.case
         try:
             left = less(self.total, keys)
@@ -126,7 +126,7 @@ class Chain:
     @property
     def digest(self) -> bytes:
         """The exclusions digest of the next header: of everybody who was excluded so far."""
-        return digested("excluded", self.case.terms.manifest, *self.exclusions)
+        return digest_parts("excluded", self.case.terms.manifest, *self.exclusions)
 
 
 def follow(
@@ -176,7 +176,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
     with at_fault(BadHopError, chain.case.party(header.position)):
         if len(records) != header.count or any(len(record) != width for record in records):  # H2
             raise ProofError(f"the batch is not {header.count} records of {width} bytes")
-        keys = Elements(split(record)[0] for record in records)
+        keys = Elements(split_record(record)[0] for record in records)
         if len(set(keys)) != len(keys):  # H3
             raise ProofError("a key stands twice in the batch")
         if keys.total != chain.total:  # H5
@@ -227,9 +227,9 @@ def check_board(
     with at_fault(BadHopError, chain.case.party(terms.analyst)):
         if len(board) != terms.messages_per_user * chain.users:  # H2 board
             raise ProofError(f"the board has {len(board)} messages for {chain.users} users")
-        keys = Elements(split(message)[0] for message in board)
+        keys = Elements(split_record(message)[0] for message in board)
         for fault in filter(
-            None, terms.faults(keys, [split(message)[1] for message in board])
+            None, terms.faults(keys, [split_record(message)[1] for message in board])
         ):  # F1, F2
             raise ProofError(fault)
         if len(set(keys)) != len(keys):  # H3

@@ -23,7 +23,7 @@ from shuffledp_core.errors import (
 )
 from shuffledp_core.mixproof.claims import Claim
 from shuffledp_core.mixproof.faults import user
-from shuffledp_core.mixproof.group import WIDTH, digested
+from shuffledp_core.mixproof.group import WIDTH, digest_parts
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.onion.geometry import Geometry
 
@@ -121,10 +121,10 @@ def signed_enrolments(terms: MixTerms, claims: Sequence[EnrolledClaim]) -> bytes
     """
     parts = [
         part
-        for each in claims
-        for part in (each.claim.credential, _packed_expiry(each), each.enrolment)
+        for enrolled in claims
+        for part in (enrolled.claim.credential, _packed_expiry(enrolled), enrolled.enrolment)
     ]
-    return terms.statement("enrolments", 1, digested("enrolments", terms.manifest, *parts))
+    return terms.statement("enrolments", 1, digest_parts("enrolments", terms.manifest, *parts))
 
 
 def _packed_expiry(enrolled: EnrolledClaim) -> bytes:
@@ -145,7 +145,9 @@ class Enrolment:
 
     def of(self, claims: Iterable[EnrolledClaim]) -> frozenset[bytes]:
         """The credentials of those claims that are enrolled."""
-        return frozenset(each.claim.credential for each in claims if self.refusal(each) is None)
+        return frozenset(
+            enrolled.claim.credential for enrolled in claims if self.refusal(enrolled) is None
+        )
 
     def refusal(self, enrolled: EnrolledClaim) -> BadClaimError | None:
         """Why this claim's credential is not enrolled when the submissions close.
@@ -180,14 +182,14 @@ def read_withdrawals(data: bytes, population: Population, key: MixingKey) -> fro
     if not data and not key.withdrawals:
         return frozenset()
     signed = Signed.from_bytes(data)
-    found = verify(
+    withdrawals = verify(
         signed, Withdrawals, population.name, bytes.fromhex(population.enrolment_key)
     )  # 1
     named = (population.name, key.withdrawals, key.withdrawals_digest)
-    if (found.population, found.serial, document_digest(signed)) != named:  # 2
+    if (withdrawals.population, withdrawals.serial, document_digest(signed)) != named:  # 2
         raise ForeignDocumentError(
-            f"the list of withdrawn credentials is number {found.serial} of "
-            f"{found.population[:80]!r}, the round goes "
+            f"the list of withdrawn credentials is number {withdrawals.serial} of "
+            f"{withdrawals.population[:80]!r}, the round goes "
             f"by number {key.withdrawals} of {population.name!r}"
         )
-    return frozenset(map(bytes.fromhex, found.credentials))
+    return frozenset(map(bytes.fromhex, withdrawals.credentials))

@@ -19,7 +19,7 @@ from shuffledp_core.mixproof.group import (
     Element,
     Scalar,
     challenge,
-    digested,
+    digest_parts,
     number,
     total,
 )
@@ -30,7 +30,7 @@ from shuffledp_core.mixproof.proofs import (
     prove_each,
     verify_all,
 )
-from shuffledp_core.mixproof.terms import MixTerms, split, verifies
+from shuffledp_core.mixproof.terms import MixTerms, split_record, verifies
 from shuffledp_core.mixproof.trees import root
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_core.vocabulary import MIXPROOF_PROTOCOL
@@ -63,7 +63,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedClaim:
     """One user's claim with what it sends to node 1 alone and what it keeps.
 
     `submission` is seed || records, for node 1's envelope; `secrets` are the x_j, which find the
@@ -83,7 +83,7 @@ def claim_bytes(terms: MixTerms, claim: Claim) -> bytes:
 
 def make_claim(
     terms: MixTerms, symbols: Sequence[int], credential_seed: bytes, random: RandomBytes
-) -> Prepared:
+) -> PreparedClaim:
     """Seals one user's randomised symbols and claims them.
 
     Call it once a round; to send again, send the same.
@@ -101,17 +101,17 @@ def make_claim(
         0 <= symbol < terms.alphabet for symbol in symbols
     ):
         raise ValueError("the number of symbols or a symbol does not fit the round")
-    own = random(WIDTH)
+    seed = random(WIDTH)
     credential = bindings.crypto_sign_seed_keypair(credential_seed)[0]
-    said = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
+    packed = b"".join(symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols)
     # Of all symbols: should a device be resumed from a snapshot and answer anew, no x seals two
     # different messages.
     secrets = tuple(
-        challenge("secret", terms.manifest, own, credential, number(index), said)
+        challenge("secret", terms.manifest, seed, credential, number(index), packed)
         for index in range(len(symbols))
     )
     keys, contents = _contents(terms, secrets, symbols)
-    records = _sealed(terms, secrets, keys, contents)
+    records = _seal_records(terms, secrets, keys, contents)
     messages = tuple(key + content for key, content in zip(keys, contents, strict=True))
     return replace(sign_claim(terms, records, secrets, credential_seed, random), messages=messages)
 
@@ -128,10 +128,10 @@ def _contents(
     """For each message its key on the board, x B_L, and what its last box holds, symbol ||
     proof.
     """
-    said = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
-    contexts = [(terms.manifest, each) for each in said]
+    encoded = [symbol.to_bytes(terms.symbol_bytes, "big") for symbol in symbols]
+    contexts = [(terms.manifest, symbol) for symbol in encoded]
     keys, proofs = prove_each("message", contexts, terms.route.blinding[-1], secrets, no_randomness)
-    return keys, [symbol + proof for symbol, proof in zip(said, proofs, strict=True)]
+    return keys, [symbol + proof for symbol, proof in zip(encoded, proofs, strict=True)]
 
 
 def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
@@ -140,10 +140,10 @@ def seal_record(terms: MixTerms, secret: Scalar, symbol: int) -> bytes:
     The same x and symbol give the same bytes: two different boxes under one x would show both to
     whoever compares them.
     """
-    return _sealed(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
+    return _seal_records(terms, [secret], *_contents(terms, [secret], [symbol]))[0]
 
 
-def _sealed(
+def _seal_records(
     terms: MixTerms, secrets: Sequence[Scalar], keys: Sequence[Element], contents: Sequence[bytes]
 ) -> list[bytes]:
     boxes = [
@@ -161,31 +161,31 @@ def sign_claim(
     secrets: Sequence[Scalar],
     credential_seed: bytes,
     random: RandomBytes,
-) -> Prepared:
+) -> PreparedClaim:
     """The claim over sealed records; `make_claim` calls it."""
     credential, private = bindings.crypto_sign_seed_keypair(credential_seed)
     seed = random(WIDTH)
     commitments = root(commitments_of(terms, seed, records))
-    keys = [split(record)[0] for record in records]
+    keys = [split_record(record)[0] for record in records]
     proof = prove_all((terms.manifest, credential, commitments), keys, secrets, random)
     unsigned = Claim(credential, commitments, proof, b"".join(keys), b"")
     signature = bindings.crypto_sign(claim_bytes(terms, unsigned), private)[
         : bindings.crypto_sign_BYTES
     ]
     claim = Claim(credential, commitments, proof, b"".join(keys), signature)
-    return Prepared(claim, seed + b"".join(records), tuple(secrets))
+    return PreparedClaim(claim, seed + b"".join(records), tuple(secrets))
 
 
 def salt(terms: MixTerms, seed: bytes, index: int) -> bytes:
     """What hides the commitment to record `index`, which node 1 shows of a blamed user's record
     only.
     """
-    return digested("salt", terms.manifest, seed, number(index))
+    return digest_parts("salt", terms.manifest, seed, number(index))
 
 
 def commitment(terms: MixTerms, salt_: bytes, index: int, record: bytes) -> bytes:
     """The commitment to a user's record `index`, from 0."""
-    return digested("commitment", terms.manifest, salt_, number(index), *split(record))
+    return digest_parts("commitment", terms.manifest, salt_, number(index), *split_record(record))
 
 
 def commitments_of(terms: MixTerms, seed: bytes, records: Sequence[bytes]) -> list[bytes]:
@@ -253,7 +253,7 @@ def open_submission(
     seed, packed = submission[:WIDTH], submission[WIDTH:]
     records = tuple(packed[start : start + width] for start in range(0, len(packed), width))
     legal = len(submission) == WIDTH + width * terms.messages_per_user
-    keys = b"".join(split(record)[0] for record in records)
+    keys = b"".join(split_record(record)[0] for record in records)
     if not (
         legal and keys == claim.keys and root(commitments_of(terms, seed, records)) == claim.root
     ):  # C4
@@ -282,7 +282,9 @@ class ClaimList:
 
 def list_digest(terms: MixTerms, claims: Sequence[Claim]) -> bytes:
     """What headers and answers say of the list: every field of every claim, in order."""
-    return digested("list", terms.manifest, *(part for claim in claims for part in claim.parts()))
+    return digest_parts(
+        "list", terms.manifest, *(part for claim in claims for part in claim.parts())
+    )
 
 
 def signed_list(terms: MixTerms, digest: bytes) -> bytes:
@@ -321,6 +323,6 @@ def check_list(
     if len(set(keys)) != len(keys):  # L4
         raise BadListError(f"{entry}: a key stands twice in the list")
     try:
-        return ClaimList(digest, tuple(claims), total(own for _, own in checked))
+        return ClaimList(digest, tuple(claims), total(claim_sum for _, claim_sum in checked))
     except ProofError as error:
         raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error

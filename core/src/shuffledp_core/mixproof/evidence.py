@@ -15,7 +15,7 @@ from shuffledp_core.mixproof.group import WIDTH, Element, number
 from shuffledp_core.mixproof.trees import Path
 
 
-def joined(path: Path) -> bytes:
+def join_path(path: Path) -> bytes:
     """A path as it is signed.
 
     `UnansweredError` unless every partner has 32 bytes: cut otherwise, nobody signed it.
@@ -28,7 +28,7 @@ def joined(path: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Accused:
+class AccusedRecord:
     """A record of the accuser's input that says nothing, T1 and T2.
 
     The analyst has no share: the key itself opens.
@@ -43,7 +43,7 @@ class Accused:
 
     def parts(self) -> tuple[bytes, ...]:
         """Index, record, path, share, proof."""
-        return (number(self.index), self.record, joined(self.path), self.share, self.proof)
+        return (number(self.index), self.record, join_path(self.path), self.share, self.proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Step:
         return (
             number(self.index),
             self.record,
-            joined(self.path),
+            join_path(self.path),
             self.blinding_proof,
             self.share,
             self.share_proof,
@@ -87,7 +87,7 @@ class Origin:
             self.credential,
             number(self.index),
             self.salt,
-            joined(self.path),
+            join_path(self.path),
             self.blinding_proof,
         )
 
@@ -98,7 +98,7 @@ class Trace:
     a claim.
     """
 
-    accused: Accused
+    accused: AccusedRecord
     steps: tuple[Step, ...] = ()
     origin: Origin | None = None
 
@@ -109,7 +109,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedKey:
     """Where one key of a named user went at one hop, T6."""
 
     index: int
@@ -119,14 +119,14 @@ class Moved:
 
     def parts(self) -> tuple[bytes, ...]:
         """Index in the node's output, record, path, proof that the key was blinded."""
-        return (number(self.index), self.record, joined(self.path), self.blinding_proof)
+        return (number(self.index), self.record, join_path(self.path), self.blinding_proof)
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
     """Where all m keys of a named user went at one hop."""
 
-    moves: tuple[Moved, ...]
+    moves: tuple[MovedKey, ...]
     signature: bytes = b""
 
     def parts(self) -> tuple[bytes, ...]:
@@ -158,7 +158,7 @@ class Transcript:
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedUser:
     """A user whom a transcript names, and its keys as they stand in the accuser's input, where they
     are deleted.
     """
@@ -168,17 +168,17 @@ class Excluded:
     keys: tuple[Element, ...]
 
 
-def exclusion_parts(transcript: Transcript, gone: tuple[Excluded, ...]) -> tuple[bytes, ...]:
+def exclusion_parts(transcript: Transcript, gone: tuple[ExcludedUser, ...]) -> tuple[bytes, ...]:
     """What headers say of an accusation: position, accused indices, users and their deleted keys.
 
     Only what is determined: proofs and signatures of the same accusation differ from one asking to
     the next.
     """
     indices = b"".join(number(trace.accused.index) for trace in transcript.traces)
-    credentials = b"".join(each.credential for each in gone)
+    credentials = b"".join(user.credential for user in gone)
     return (
         number(transcript.position),
         indices,
         credentials,
-        b"".join(key for each in gone for key in each.keys),
+        b"".join(key for user in gone for key in user.keys),
     )

@@ -76,10 +76,10 @@ def check_frame(data: bytes) -> None:
         if first in _NUMBERS:
             at += _NUMBERS[first]
             continue
-        at, items, each = _read_count(data, first, at)
+        at, items, values_per_item = _read_count(data, first, at)
         # Before the items are read: an array or map names their number first.
         values += items
-        left += items * each
+        left += items * values_per_item
         if values > most:
             raise MalformedDocumentError(
                 f"it has more than {most:,} values in {len(data):,} bytes, which no honest "

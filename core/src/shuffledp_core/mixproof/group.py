@@ -162,13 +162,13 @@ def total(points: Iterable[bytes]) -> Element:
 
     `ProofError` where the result is the identity, as of none at all.
     """
-    found = added(points)
-    if found == IDENTITY:
+    result = add_points(points)
+    if result == IDENTITY:
         raise ProofError("a sum of group elements is the identity")
-    return Element(found)
+    return Element(result)
 
 
-def added(points: Iterable[bytes]) -> bytes:
+def add_points(points: Iterable[bytes]) -> bytes:
     """The sum of valid elements and of sums of such, where any of them, and the result, may be the
     identity.
     """
@@ -182,10 +182,10 @@ def less(point: Element, gone: Iterable[Element]) -> Element:
 
     Whose keys are deleted chose them: nobody can be kept from two keys that add up to the identity.
     """
-    found = reduce(_library().crypto_core_ristretto255_sub, gone, point)
-    if found == IDENTITY:
+    result = reduce(_library().crypto_core_ristretto255_sub, gone, point)
+    if result == IDENTITY:
         raise ProofError("what is left of a sum of group elements is the identity")
-    return Element(found)
+    return Element(result)
 
 
 def minus(left: Element, right: Element) -> Element:
@@ -211,7 +211,7 @@ def number(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
-def hashed(label: str, *parts: bytes) -> bytes:
+def hash_parts(label: str, *parts: bytes) -> bytes:
     """H(label; parts): SHA-512 of the label and the parts, each behind its length in 8 bytes."""
     pieces = [_LABEL, label.encode(), b"\x00"]
     for part in parts:
@@ -219,11 +219,11 @@ def hashed(label: str, *parts: bytes) -> bytes:
     return hashlib.sha512(b"".join(pieces)).digest()
 
 
-def digested(label: str, *parts: bytes) -> bytes:
+def digest_parts(label: str, *parts: bytes) -> bytes:
     """D(label; parts): the first 32 bytes of H."""
-    return hashed(label, *parts)[:WIDTH]
+    return hash_parts(label, *parts)[:WIDTH]
 
 
 def challenge(label: str, *parts: bytes) -> Scalar:
     """C(label; parts): all 64 bytes of H, modulo the order."""
-    return Scalar(_library().crypto_core_ristretto255_scalar_reduce(hashed(label, *parts)))
+    return Scalar(_library().crypto_core_ristretto255_scalar_reduce(hash_parts(label, *parts)))

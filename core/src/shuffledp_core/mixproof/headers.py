@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from shuffledp_core.mixproof.group import Element, Scalar, digested, element, multiply, number
+from shuffledp_core.mixproof.group import Element, Scalar, digest_parts, element, multiply, number
 from shuffledp_core.mixproof.proofs import prove_equal, verify_equal
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.sampling.randomness import RandomBytes
@@ -59,7 +59,7 @@ def link(terms: MixTerms, header: Header) -> bytes:
 
     Another proof of them is the same header.
     """
-    return digested("header", terms.manifest, *header.parts())
+    return digest_parts("header", terms.manifest, *header.parts())
 
 
 def make_header(
@@ -75,10 +75,11 @@ def make_header(
     `incoming` is Σ' of the node's input.
     """
     outgoing = multiply(blinding, incoming)
-    said = replace(stated, total=outgoing)
-    pairs = terms.route.blinder(said.position), (incoming, outgoing)
+    unproved = replace(stated, total=outgoing)
+    pairs = terms.route.blinder(unproved.position), (incoming, outgoing)
     proved = replace(
-        said, proof=prove_equal("hop", (terms.manifest, *said.parts()), *pairs, blinding, random)
+        unproved,
+        proof=prove_equal("hop", (terms.manifest, *unproved.parts()), *pairs, blinding, random),
     )
     return replace(proved, signature=sign(signed_header(terms, proved)))
 

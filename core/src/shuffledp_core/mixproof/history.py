@@ -29,7 +29,7 @@ from shuffledp_core.mixproof.claiming import (
     unpack_claim,
 )
 from shuffledp_core.mixproof.claims import ClaimList, check_list
-from shuffledp_core.mixproof.evidence import Accused, Passage, Trace, Transcript
+from shuffledp_core.mixproof.evidence import AccusedRecord, Passage, Trace, Transcript
 from shuffledp_core.mixproof.frames import check_frame
 from shuffledp_core.mixproof.headers import Header
 from shuffledp_core.mixproof.terms import MixTerms
@@ -67,7 +67,7 @@ class History:
 
     def to_bytes(self) -> bytes:
         """As it travels and is published."""
-        return packed(self)
+        return pack_document(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> History:
@@ -75,7 +75,7 @@ class History:
 
         Raises `MalformedDocumentError` for what `to_bytes` does not write.
         """
-        return unpacked(data, cls)
+        return unpack_document(data, cls)
 
     @classmethod
     def signed_by(cls, signer: str, data: bytes, manifest: Manifest) -> History:
@@ -112,7 +112,7 @@ class Accusation:
     """What a node accuses, with all that led to its input."""
 
     history: History
-    accused: tuple[Accused, ...]
+    accused: tuple[AccusedRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -132,36 +132,36 @@ class Inquiry:
 
 
 MEMORY_PER_BYTE: Final = 6
-"""Most bytes of memory that `unpacked` takes for each byte of a document (`frames`)."""
+"""Most bytes of memory that `unpack_document` takes for each byte of a document (`frames`)."""
 
 ValueT = TypeVar("ValueT", History, Accusation, Inquiry, Transcript)
 
 
-def packed(value: History | Accusation | Inquiry | Transcript) -> bytes:
+def pack_document(value: History | Accusation | Inquiry | Transcript) -> bytes:
     """As it travels."""
     return msgspec.msgpack.encode(value)
 
 
-def unpacked(data: bytes, kind: type[ValueT]) -> ValueT:
+def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
     """Parses the frame only, in at most `MEMORY_PER_BYTE` times the memory of `data`.
 
     Raises:
-        MalformedDocumentError: it is not what `packed` writes, or has too many values for its
-            length (`check_frame`).
+        MalformedDocumentError: it is not what `pack_document` writes, or has too many values for
+            its length (`check_frame`).
     """
     what = kind.__name__.lower()
     try:
         check_frame(data)
-        found = msgspec.msgpack.decode(data, type=kind)
+        document = msgspec.msgpack.decode(data, type=kind)
     except (MalformedDocumentError, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise MalformedDocumentError(f"not the {what} of a verified round: {error}") from error
     if (
-        packed(found) != data
+        pack_document(document) != data
     ):  # one way to write it: nothing can be hidden in fields that nobody reads
         raise MalformedDocumentError(
             f"the {what} of a verified round is not written in the one way there is"
         )
-    return found
+    return document
 
 
 def most_bytes(manifest: Manifest) -> int:
@@ -238,14 +238,16 @@ def check_history(
     claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]
     terms.require_signed(1, signed_enrolments(terms, claims), history.enrolment_signature)
     enrolment = Enrolment(population, manifest.closes_at, withdrawn)
-    return listed(terms, claims, enrolment, history.list_signature)
+    return check_claims(terms, claims, enrolment, history.list_signature)
 
 
-def listed(
+def check_claims(
     terms: MixTerms, claims: Sequence[EnrolledClaim], enrolment: Enrolment, signature: bytes
 ) -> ClaimList:
     """The checked list of these claims."""
-    return check_list(terms, [each.claim for each in claims], enrolment.of(claims), signature)
+    return check_list(
+        terms, [enrolled.claim for enrolled in claims], enrolment.of(claims), signature
+    )
 
 
 def check_published(
@@ -263,9 +265,9 @@ def check_published(
     Raises:
         As `check_history` and `check_board`, naming whoever is at fault.
     """
-    known = check_history(history, manifest, terms, population, key)
+    checked = check_history(history, manifest, terms, population, key)
     width = manifest.geometry.plain_bytes
     messages = [board[start : start + width] for start in range(0, len(board), width)]
     return check_board(
-        terms, known, history.headers, history.transcripts, messages, history.board_signature
+        terms, checked, history.headers, history.transcripts, messages, history.board_signature
     )

@@ -28,8 +28,8 @@ from shuffledp_core.mixproof.blame import (
 from shuffledp_core.mixproof.chain import Chain, check_batch, follow, signed_board
 from shuffledp_core.mixproof.claims import ClaimList, commitments_of, open_submission, salt
 from shuffledp_core.mixproof.evidence import (
-    Accused,
-    Moved,
+    AccusedRecord,
+    MovedKey,
     Moves,
     Origin,
     Passage,
@@ -42,7 +42,7 @@ from shuffledp_core.mixproof.group import Element, multiply
 from shuffledp_core.mixproof.headers import Header, Signer, make_header
 from shuffledp_core.mixproof.keys import NodeSecret
 from shuffledp_core.mixproof.proofs import prove_equal
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.sampling.randomness import RandomBytes, RandomIntegers
 
@@ -50,7 +50,7 @@ AnswerT = TypeVar("AnswerT", Step, Origin)
 
 
 @dataclass(frozen=True)
-class Question:
+class TraceQuestion:
     """What a node is asked to go on with: an accused record's trace so far, and what led to the
     accuser's input.
 
@@ -64,7 +64,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedBatch:
     """A batch that was taken: records with keys, shares, and what they say (None: nothing)."""
 
     records: tuple[bytes, ...]
@@ -84,7 +84,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class _Sent:
+class _SentRecords:
     """Records that were put out, as questions about many of them want them."""
 
     records: tuple[bytes, ...]
@@ -105,8 +105,8 @@ class Receiver:
         self._terms, self._listed, self.position, self._sign = terms, listed, position, sign
         self._header: Header | None = None
         self._chain: Chain | None = None
-        self._batch: Opened | None = None
-        self._accusation: tuple[Accused, ...] | None = None
+        self._batch: OpenedBatch | None = None
+        self._accusation: tuple[AccusedRecord, ...] | None = None
         self._settled = False
 
     def receive(
@@ -133,11 +133,11 @@ class Receiver:
         self._header = headers[-1]  # 2
         keys = check_batch(chain, records)  # 3
         if self._chain is None:
-            self._chain, self._batch = chain, self._opened(records, keys)
+            self._chain, self._batch = chain, self._open(records, keys)
 
-    def _opened(self, records: Sequence[bytes], keys: Elements) -> Opened:
-        shares, boxes = self._shares(keys), [split(record)[1] for record in records]
-        return Opened(
+    def _open(self, records: Sequence[bytes], keys: Elements) -> OpenedBatch:
+        shares, boxes = self._shares(keys), [split_record(record)[1] for record in records]
+        return OpenedBatch(
             tuple(records), keys, shares, self._terms.contents(self.position, keys, shares, boxes)
         )
 
@@ -145,30 +145,30 @@ class Receiver:
         """What opens the records with these keys: to the analyst the keys themselves."""
         return tuple(keys)
 
-    def accuse(self, random: RandomBytes) -> tuple[Accused, ...]:
+    def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         """The one accusation of all records that say nothing, T1 and T2; empty if all speak.
 
         Raises:
             RoundStateError: there is no batch.
         """
-        batch = self._taken
+        batch = self._received
         if self._accusation is None:
             failing = [index for index, content in enumerate(batch.contents) if content is None]
             self._accusation = tuple(
-                self._signed(self._accused(index, random)) for index in failing
+                self._sign_accused(self._accuse(index, random)) for index in failing
             )
             self._settled = not failing
         return self._accusation
 
-    def _signed(self, accused: Accused) -> Accused:
+    def _sign_accused(self, accused: AccusedRecord) -> AccusedRecord:
         return replace(
             accused, signature=self._sign(signed_accused(self.chain.case, self.position, accused))
         )
 
-    def _accused(self, index: int, random: RandomBytes) -> Accused:  # noqa: ARG002 - nodes prove shares
-        return Accused(index, self._taken.records[index], self._taken.tree.path(index))
+    def _accuse(self, index: int, random: RandomBytes) -> AccusedRecord:  # noqa: ARG002 - nodes prove shares
+        return AccusedRecord(index, self._received.records[index], self._received.tree.path(index))
 
-    def resume_accusation(self, accused: Sequence[Accused]) -> None:
+    def resume_accusation(self, accused: Sequence[AccusedRecord]) -> None:
         """Takes back, after a restart, the accusation that was made of this batch: there is only
         one.
         """
@@ -193,7 +193,7 @@ class Receiver:
         if self._batch is None or not self._accusation or self._settled:
             raise RoundStateError("there is no open accusation")
         try:
-            self._chain = self._traced(transcript)
+            self._chain = self._follow_transcript(transcript)
         except UnansweredError:
             if transcript is None:
                 self.erase()
@@ -203,7 +203,7 @@ class Receiver:
             raise
         self._settled = True
 
-    def _traced(self, transcript: Transcript | None) -> Chain:
+    def _follow_transcript(self, transcript: Transcript | None) -> Chain:
         accused = tuple(trace.accused for trace in transcript.traces) if transcript else ()
         if (
             transcript is None
@@ -232,16 +232,16 @@ class Receiver:
         return self._chain
 
     @property
-    def _taken(self) -> Opened:
+    def _received(self) -> OpenedBatch:
         if self._batch is None:
             raise RoundStateError(
                 f"position {self.position} has no batch: none came, or it refused and erased it"
             )
         return self._batch
 
-    def _left(self) -> list[int]:
+    def _remaining(self) -> list[int]:
         """Indices of the records that go on."""
-        batch = self._taken
+        batch = self._received
         if not self._settled:  # H7 left
             raise RoundStateError(
                 "records may be accused: call `accuse`, and settle what it gives, before any leaves"
@@ -263,7 +263,7 @@ class Analyst(Receiver):
         Raises:
             RoundStateError: a record may be accused (H7).
         """
-        left, batch = self._left(), self._taken
+        left, batch = self._remaining(), self._received
         board = tuple(batch.keys[index] + (batch.contents[index] or b"") for index in left)
         return board, self._sign(signed_board(self.chain, board))
 
@@ -282,7 +282,7 @@ class Hop(Receiver):
         self._seeds: dict[bytes, bytes] = {}
         self._order: list[int] = []
         self._output: tuple[Header, tuple[bytes, ...]] | None = None
-        self._sent: _Sent | None = None
+        self._sent: _SentRecords | None = None
         self._history: tuple[tuple[tuple[Header, ...], tuple[Transcript, ...]], Case] | None = None
 
     def take(self, submissions: Mapping[bytes, bytes]) -> None:
@@ -293,26 +293,28 @@ class Hop(Receiver):
         """
         records: list[bytes] = []
         for claim in self._listed.claims:
-            seed, own = open_submission(self._terms, claim, submissions[claim.credential])
+            seed, records_of_user = open_submission(
+                self._terms, claim, submissions[claim.credential]
+            )
             self._seeds[claim.credential] = seed
-            records += own
-        keys = Elements(split(record)[0] for record in records)
-        self._batch = Opened(
-            tuple(records), keys, (), tuple(split(record)[1] for record in records)
+            records += records_of_user
+        keys = Elements(split_record(record)[0] for record in records)
+        self._batch = OpenedBatch(
+            tuple(records), keys, (), tuple(split_record(record)[1] for record in records)
         )
         self._chain = Chain.start(self._terms, self._listed)
 
     def _shares(self, keys: Elements) -> tuple[Element, ...]:
         return keys.times(self._secrets.opening)
 
-    def _accused(self, index: int, random: RandomBytes) -> Accused:
+    def _accuse(self, index: int, random: RandomBytes) -> AccusedRecord:
         share, proof = self._proved_share(index, random)
-        return Accused(
-            index, self._taken.records[index], self._taken.tree.path(index), share, proof
+        return AccusedRecord(
+            index, self._received.records[index], self._received.tree.path(index), share, proof
         )
 
     def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
-        key, share = self._taken.keys[index], self._taken.shares[index]
+        key, share = self._received.keys[index], self._received.shares[index]
         pairs = self._terms.route.opener(self.position), (key, share)
         context = opening_context(self._terms, self.position)
         return share, prove_equal("opening", context, *pairs, self._secrets.opening, random)
@@ -326,7 +328,7 @@ class Hop(Receiver):
             RoundStateError: this node refused, or records may be accused (H7).
         """
         if self._output is None:  # H8
-            order, batch = _shuffled(self._left(), random), self._taken
+            order, batch = _shuffle(self._remaining(), random), self._received
             keys = batch.keys.times(self._secrets.blinding)
             records = tuple(keys[at] + (batch.contents[at] or b"") for at in order)
             chain, root = self.chain, Tree(records).root
@@ -350,7 +352,7 @@ class Hop(Receiver):
         """
         self._order, self._output = list(order), (header, tuple(records))
 
-    def show(self, question: Question, random: RandomBytes) -> Trace:
+    def show(self, question: TraceQuestion, random: RandomBytes) -> Trace:
         """Goes on with a trace by this node's step, or as node 1 by the claim that the record comes
         from (T3 to T5).
 
@@ -361,37 +363,37 @@ class Hop(Receiver):
                 naming who showed it.
             RoundStateError: it is not this node's turn, or it has put nothing out.
         """
-        case, last = self._checked(question)  # T7
+        case, last = self._check_question(question)  # T7
         trace = question.trace
         if question.position - 1 - len(trace.steps) != self.position or trace.origin is not None:
             raise RoundStateError(f"the trace does not wait for node {self.position}")
         at = self._order[self._asked_about.index_of[last]]
         if self.position == 1:
-            return replace(trace, origin=self._answered(case, trace, self._origin(at, random)))
+            return replace(trace, origin=self._sign_answer(case, trace, self._origin(at, random)))
         share, share_proof = self._proved_share(at, random)
-        record, path = self._taken.records[at], self._taken.tree.path(at)
+        record, path = self._received.records[at], self._received.tree.path(at)
         step = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
-        return replace(trace, steps=(*trace.steps, self._answered(case, trace, step)))
+        return replace(trace, steps=(*trace.steps, self._sign_answer(case, trace, step)))
 
-    def _answered(self, case: Case, trace: Trace, answer: AnswerT) -> AnswerT:
+    def _sign_answer(self, case: Case, trace: Trace, answer: AnswerT) -> AnswerT:
         return replace(
             answer, signature=self._sign(signed_answer(case, self.position, trace, answer))
         )
 
-    def _checked(self, question: Question) -> tuple[Case, bytes]:
+    def _check_question(self, question: TraceQuestion) -> tuple[Case, bytes]:
         """The case and the last record shown, when all that was shown stands."""
-        own, at = self._released[0], self.position - 1
+        own_header, at = self._output_records[0], self.position - 1
         if (
             not self.position < question.position == len(question.headers) + 1
-            or question.headers[at] != own
+            or question.headers[at] != own_header
         ):
             raise UnansweredError(
                 "no answer: the question is about nothing that came from this node"
             )
-        case = self._followed(question)
+        case = self._history_of(question)
         return case, check_trace(case, question.position, question.trace)
 
-    def _followed(self, question: Question) -> Case:
+    def _history_of(self, question: TraceQuestion) -> Case:
         """What led to the accuser.
 
         The last one is kept: every accused record and named user asks with the same.
@@ -405,19 +407,21 @@ class Hop(Receiver):
         owner, index = divmod(at, self._terms.messages_per_user)
         claim = self._listed.claims[owner]
         seed, first = self._seeds[claim.credential], at - index
-        own = self._taken.records[first : first + self._terms.messages_per_user]
-        path = Tree(commitments_of(self._terms, seed, own)).path(index)
+        records = self._received.records[first : first + self._terms.messages_per_user]
+        path = Tree(commitments_of(self._terms, seed, records)).path(index)
         proof = self._blinding_proof(at, random)
         return Origin(claim.credential, index, salt(self._terms, seed, index), path, proof)
 
-    def show_passage(self, question: Question, passage: Passage, random: RandomBytes) -> Passage:
+    def show_passage(
+        self, question: TraceQuestion, passage: Passage, random: RandomBytes
+    ) -> Passage:
         """Goes on with the passage of a user whom a complete trace names (T6), after checking both
         (T7).
 
         Raises:
             BadHopError, BadBlameError, UnansweredError, RoundStateError: as `show`.
         """
-        case, _ = self._checked(question)  # T7
+        case, _ = self._check_question(question)  # T7
         origin = question.trace.origin
         if origin is None or not is_complete(question.position, question.trace):  # T7
             raise UnansweredError(
@@ -428,10 +432,10 @@ class Hop(Receiver):
                 f"the passage is another user's, or does not wait for node {self.position}"
             )
         keys = check_passage(case, passage)  # T7
-        sent, places = self._asked_about, {at: place for place, at in enumerate(self._order)}
-        incoming = [self._taken.index_of[key] for key in keys]
+        sent, places = self._asked_about, {at: position for position, at in enumerate(self._order)}
+        incoming = [self._received.index_of[key] for key in keys]
         moved = tuple(
-            Moved(
+            MovedKey(
                 places[at],
                 sent.records[places[at]],
                 sent.tree.path(places[at]),
@@ -439,37 +443,37 @@ class Hop(Receiver):
             )
             for at in incoming
         )
-        return self._moved(case, passage, Moves(moved))
+        return self._sign_moves(case, passage, Moves(moved))
 
-    def _moved(self, case: Case, passage: Passage, moves: Moves) -> Passage:
+    def _sign_moves(self, case: Case, passage: Passage, moves: Moves) -> Passage:
         signed = replace(
             moves, signature=self._sign(signed_moves(case, self.position, passage, moves))
         )
         return replace(passage, hops=(*passage.hops, signed))
 
     def _blinding_proof(self, at: int, random: RandomBytes) -> bytes:
-        key = self._taken.keys[at]
-        pairs = self._terms.route.blinder(self.position), (key, self._blinded(key))
+        key = self._received.keys[at]
+        pairs = self._terms.route.blinder(self.position), (key, self._blind(key))
         context = opening_context(self._terms, self.position)
         return prove_equal("blinding", context, *pairs, self._secrets.blinding, random)
 
-    def _blinded(self, key: Element) -> Element:
+    def _blind(self, key: Element) -> Element:
         return multiply(self._secrets.blinding, key)
 
     @property
-    def _released(self) -> tuple[Header, tuple[bytes, ...]]:
+    def _output_records(self) -> tuple[Header, tuple[bytes, ...]]:
         if self._output is None:
             raise RoundStateError(f"node {self.position} has put nothing out that could be traced")
         return self._output
 
     @property
-    def _asked_about(self) -> _Sent:
+    def _asked_about(self) -> _SentRecords:
         """The output, kept for the next question: of a large batch the tree alone takes a quarter
         of a second.
         """
-        records = self._released[1]
+        records = self._output_records[1]
         if self._sent is None or self._sent.records is not records:
-            self._sent = _Sent(records)
+            self._sent = _SentRecords(records)
         return self._sent
 
     @property
@@ -491,7 +495,7 @@ class Hop(Receiver):
         self._sent = None
 
 
-def _shuffled(indices: list[int], random: RandomBytes) -> list[int]:
+def _shuffle(indices: list[int], random: RandomBytes) -> list[int]:
     """A uniform permutation (Fisher and Yates)."""
     draw = RandomIntegers(random)
     for last in range(len(indices) - 1, 0, -1):

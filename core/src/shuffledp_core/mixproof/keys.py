@@ -11,7 +11,7 @@ from shuffledp_core.mixproof.group import (
     GENERATOR,
     Element,
     Scalar,
-    digested,
+    digest_parts,
     element,
     multiply,
     number,
@@ -65,7 +65,9 @@ class Route:
 
 def route_context(deployment: str, round_id: str, certificate_digest: str) -> bytes:
     """ρ: what binds keys that are made before there is a manifest."""
-    return digested("route", deployment.encode(), round_id.encode(), certificate_digest.encode())
+    return digest_parts(
+        "route", deployment.encode(), round_id.encode(), certificate_digest.encode()
+    )
 
 
 def make_key(

@@ -66,7 +66,7 @@ def verify_knowledge(
     purpose: str, context: Context, base: Element, point: Element, proof: bytes
 ) -> None:
     """Checks `prove_knowledge`. Raises `ProofError`."""
-    c, z = _split(proof)
+    c, z = _split_proof(proof)
     commitment = minus(multiply(z, base), multiply(c, point))
     if c != challenge(f"knows/{purpose}", *context, base, point, commitment):
         raise ProofError(f"the proof of knowledge ({purpose}) does not hold")
@@ -138,7 +138,7 @@ def verify_equal(
 
     Sound for any prover: the second point is then the one right value.
     """
-    c, z = _split(proof)
+    c, z = _split_proof(proof)
     commitments = [minus(multiply(z, base), multiply(c, point)) for base, point in (first, second)]
     if c != challenge(f"equal/{purpose}", *context, *first, *second, *commitments):
         raise ProofError(f"the proof of equal logarithms ({purpose}) does not hold")
@@ -167,13 +167,13 @@ def verify_all(context: Context, points: Elements, proof: bytes) -> None:
 
     Raises `ProofError`; error of soundness m/q for m points.
     """
-    c, z = _split(proof)
+    c, z = _split_proof(proof)
     commitment = minus(multiply(z, GENERATOR), points.powers(c))
     if c != challenge("claim", *context, b"".join(points), commitment):
         raise ProofError("the proof of knowledge of all keys does not hold")
 
 
-def _split(proof: bytes) -> tuple[Scalar, Scalar]:
+def _split_proof(proof: bytes) -> tuple[Scalar, Scalar]:
     if len(proof) != PROOF_BYTES:
         raise ProofError(f"a proof has {PROOF_BYTES} bytes, not {len(proof)}")
     return scalar(proof[:WIDTH]), scalar(proof[WIDTH:])
@@ -181,7 +181,7 @@ def _split(proof: bytes) -> tuple[Scalar, Scalar]:
 
 def _numbers(proof: bytes) -> tuple[Scalar, Scalar] | None:
     try:
-        return _split(proof)
+        return _split_proof(proof)
     except ProofError:
         return None
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from shuffledp_core.documents.signatures import check_signature
 from shuffledp_core.errors import UnansweredError
 from shuffledp_core.mixproof.batches import Elements
-from shuffledp_core.mixproof.group import WIDTH, Element, digested, element, number
+from shuffledp_core.mixproof.group import WIDTH, Element, digest_parts, element, number
 from shuffledp_core.mixproof.keys import Route
 from shuffledp_core.mixproof.proofs import PROOF_BYTES, knows_each
 from shuffledp_core.vocabulary import MIXPROOF_PROTOCOL
@@ -63,7 +63,7 @@ class MixTerms:
 
     def layer_key(self, position: int, share: Element) -> bytes:
         """K_i(S): the key of the layer at a position from the secret that user and node share."""
-        return digested("layer", self.manifest, number(position), share)
+        return digest_parts("layer", self.manifest, number(position), share)
 
     def seal(self, position: int, share: Element, content: bytes) -> bytes:
         """The box of this layer."""
@@ -102,7 +102,7 @@ class MixTerms:
         """What the party at a position signs: what it is, the round, the position, and everything
         it answers to.
         """
-        return _SIGNED + digested(f"signed/{what}", self.manifest, number(position), *parts)
+        return _SIGNED + digest_parts(f"signed/{what}", self.manifest, number(position), *parts)
 
     def require_signed(self, position: int, statement: bytes, signature: bytes) -> None:
         """Checks a party's signature.
@@ -127,18 +127,18 @@ class MixTerms:
             [(self.manifest, symbol) for symbol, _ in parts],
             [proof for _, proof in parts],
         )
-        found = []
+        faults = []
         proved = knows_each("message", contexts, self.route.blinding[-1], keys, proofs)
         for (symbol, _), stands in zip(parts, proved, strict=True):
             if int.from_bytes(symbol, "big") >= self.alphabet:  # F1
-                found.append(
+                faults.append(
                     f"the symbol {symbol.hex()} is outside the alphabet of {self.alphabet}"
                 )
             elif not stands:  # F2
-                found.append("the proof of knowledge (message) does not hold")
+                faults.append("the proof of knowledge (message) does not hold")
             else:
-                found.append("")
-        return found
+                faults.append("")
+        return faults
 
 
 def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:
@@ -150,7 +150,7 @@ def verifies(public_key: bytes, statement: bytes, signature: bytes) -> bool:
     return True
 
 
-def split(record: bytes) -> tuple[bytes, bytes]:
+def split_record(record: bytes) -> tuple[bytes, bytes]:
     """(key, box) of a record; the key is not checked."""
     return record[:WIDTH], record[WIDTH:]
 

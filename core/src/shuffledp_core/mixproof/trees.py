@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shuffledp_core.errors import ProofError
-from shuffledp_core.mixproof.group import digested
+from shuffledp_core.mixproof.group import digest_parts
 
 Path = tuple[bytes, ...]
 """The partners of a leaf on the way up, 32 bytes each."""
@@ -18,10 +18,10 @@ class Tree:
     """
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
-        self._levels = [[digested("leaf", leaf) for leaf in leaves]]
+        self._levels = [[digest_parts("leaf", leaf) for leaf in leaves]]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
-            paired = [digested("node", *below[i : i + 2]) for i in range(0, len(below) - 1, 2)]
+            paired = [digest_parts("node", *below[i : i + 2]) for i in range(0, len(below) - 1, 2)]
             self._levels.append(paired + below[2 * len(paired) :])
 
     @property
@@ -31,12 +31,12 @@ class Tree:
 
     def path(self, index: int) -> Path:
         """The path of the leaf at `index`."""
-        found = []
+        partners = []
         for level in self._levels[:-1]:
             if index ^ 1 < len(level):
-                found.append(level[index ^ 1])
+                partners.append(level[index ^ 1])
             index //= 2
-        return tuple(found)
+        return tuple(partners)
 
 
 def root(leaves: Sequence[bytes]) -> bytes:
@@ -44,20 +44,20 @@ def root(leaves: Sequence[bytes]) -> bytes:
     return Tree(leaves).root
 
 
-def verify_path(wanted: bytes, leaf: bytes, index: int, count: int, path: Path) -> None:
-    """Checks that `leaf` stands at `index` of the `count` leaves under the root `wanted`.
+def verify_path(root: bytes, leaf: bytes, index: int, count: int, path: Path) -> None:
+    """Checks that `leaf` stands at `index` of the `count` leaves under the root `root`.
 
     Raises `ProofError`.
     """
     if not 0 <= index < count:
         raise ProofError(f"no leaf {index} among {count}")
-    node, partners = digested("leaf", leaf), list(path)
+    node, partners = digest_parts("leaf", leaf), list(path)
     while count > 1:
         if index ^ 1 < count:
             if not partners:
                 raise ProofError("the path is too short")
             partner = partners.pop(0)
-            node = digested("node", *((partner, node) if index % 2 else (node, partner)))
+            node = digest_parts("node", *((partner, node) if index % 2 else (node, partner)))
         index, count = index // 2, (count + 1) // 2
-    if partners or node != wanted:
+    if partners or node != root:
         raise ProofError(f"the path does not lead from leaf {index} to the root")

@@ -93,7 +93,7 @@ def first_failure(
         multiply: the product of a scalar (32 bytes, little endian) and an encoded element.
         add: the sum of two encoded elements.
     """
-    for encoded, reason in _refused():
+    for encoded, reason in _refused_encodings():
         if is_encoding(encoded):
             return f"accepts {encoded.hex()}: {reason}"
     generator = MULTIPLES[0]
@@ -110,7 +110,7 @@ def first_failure(
     return ""
 
 
-def _refused() -> Iterator[tuple[bytes, str]]:
+def _refused_encodings() -> Iterator[tuple[bytes, str]]:
     """Encodings that must be refused, each with the reason."""
     yield bytes(32), "the identity"
     for encoded in (bytes(32), *MULTIPLES):

@@ -63,10 +63,14 @@ def seal_envelopes(
         ValueError: as `seal_envelope`.
     """
     messages = geometry.messages_per_user
-    if len(public_keys) != geometry.hops or any(len(user_messages) != messages for user_messages in users):
+    if len(public_keys) != geometry.hops or any(
+        len(user_messages) != messages for user_messages in users
+    ):
         raise ValueError("the number of round keys or messages does not fit the geometry")
     # One message of another length could be followed by it through every shuffle.
-    if any(len(message) != geometry.plain_bytes for user_messages in users for message in user_messages):
+    if any(
+        len(message) != geometry.plain_bytes for user_messages in users for message in user_messages
+    ):
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
     suite = suite_named(geometry.suite)
     records = [message for user_messages in users for message in user_messages]

@@ -96,7 +96,9 @@ class Suite(Protocol):
     ) -> list[bytes]:
         """What `sealer` gives for each plaintext of one length with its own source, in order."""
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
+    def open_batch(
+        self, private_key: bytes, info: bytes, packed: bytes, width: int
+    ) -> OpenedLayers:
         """What `opener` gives for each layer of `width` bytes.
 
         `packed` holds a whole number of them.
@@ -207,7 +209,9 @@ class SealedBox:
         width += self.overhead
         return [sealed[start : start + width] for start in range(0, len(sealed), width)]
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
+    def open_batch(
+        self, private_key: bytes, info: bytes, packed: bytes, width: int
+    ) -> OpenedLayers:
         """See `Suite.open_batch`.
 
         Through the accelerator where there is one and its lanes are filled.
@@ -288,7 +292,9 @@ class Hpke:
         seal = self.sealer(public_key, info)
         return [seal(plaintext) for plaintext in plaintexts]
 
-    def open_batch(self, private_key: bytes, info: bytes, packed: bytes, width: int) -> OpenedLayers:
+    def open_batch(
+        self, private_key: bytes, info: bytes, packed: bytes, width: int
+    ) -> OpenedLayers:
         """See `Suite.open_batch`: one by one."""
         return _open_each(self.opener(private_key, info), packed, width)
 

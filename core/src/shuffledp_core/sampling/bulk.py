@@ -95,7 +95,9 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
     if max(scale * (1 + int(high.max(initial=0))), epsilon.numerator) <= MOST:
         return (low + scale * high) // epsilon.numerator
     parts = zip(low.tolist(), high.tolist(), strict=True)
-    quotients = [(low_part + scale * high_part) // epsilon.numerator for low_part, high_part in parts]
+    quotients = [
+        (low_part + scale * high_part) // epsilon.numerator for low_part, high_part in parts
+    ]
     if max(quotients, default=0) > MOST:
         raise OverflowError(
             "noise of more than 62 bits, which has probability exp(-2^22): draw again"
@@ -150,7 +152,9 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
     white_chance, left = Fraction(1, shares), draws[drawing]
     while drawing.size:
         so_far, ball = white[drawing], arrays.below(1 + draw, drawing.size)
-        white[drawing] += (ball < so_far) | ((ball == so_far) & arrays.bernoulli(white_chance, drawing.size))
+        white[drawing] += (ball < so_far) | (
+            (ball == so_far) & arrays.bernoulli(white_chance, drawing.size)
+        )
         draw += 1
         going = np.flatnonzero(left > draw)
         drawing, left = drawing[going], left[going]

@@ -164,10 +164,14 @@ class Connections:
         open_connections = dict(self._open_connections())
         # The privilege ends with its connection: a later stranger with the same address and port
         # must not inherit it.
-        self._party_peers = {peer for peer in self._party_peers if peer_of(peer) in open_connections}
+        self._party_peers = {
+            peer for peer in self._party_peers if peer_of(peer) in open_connections
+        }
         ending = {peer for peer in map(peer_of, self._ending) if peer in open_connections}
         self._ending.clear()
-        ending |= self._surplus(open_connections, len(open_connections) - len(ending) - self._limits.connections)
+        ending |= self._surplus(
+            open_connections, len(open_connections) - len(ending) - self._limits.connections
+        )
         for peer in ending:
             self._shut(open_connections[peer], peer)
         if ending:

@@ -52,7 +52,9 @@ class Instances:
     def __init__(self) -> None:
         self._last: dict[str, _Answer] = {}
 
-    def check(self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked_at: float) -> None:
+    def check(
+        self, party: str, metadata: Iterable[tuple[str, str | bytes]], asked_at: float
+    ) -> None:
         """Records who answered a question that was sent at `asked_at` (`now()`).
 
         Answers of versions that do not describe their process are ignored.

@@ -41,7 +41,7 @@ Rules = Mapping[str, frozenset[str]]
 and reflection.
 """
 
-__all__ = ["Context", "Rules", "TypedErrors", "translated", "typed"]
+__all__ = ["Context", "Rules", "TypedErrors", "error_of_call", "translate_errors"]
 
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _OPEN: Final = ("/grpc.health.v1.Health/", "/grpc.reflection.")

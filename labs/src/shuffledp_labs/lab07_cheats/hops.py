@@ -14,7 +14,7 @@ from shuffledp_core.mixproof.chain import Chain, check_batch, follow
 from shuffledp_core.mixproof.claims import (
     Claim,
     ClaimList,
-    Prepared,
+    PreparedClaim,
     check_list,
     list_digest,
     make_claim,
@@ -26,7 +26,7 @@ from shuffledp_core.mixproof.claims import (
 from shuffledp_core.mixproof.group import WIDTH, Element, element, multiply, total
 from shuffledp_core.mixproof.headers import Header, link, make_header, signed_header, verify_sum
 from shuffledp_core.mixproof.proofs import prove_equal
-from shuffledp_core.mixproof.terms import MixTerms, split, verifies
+from shuffledp_core.mixproof.terms import MixTerms, split_record, verifies
 from shuffledp_core.mixproof.trees import root
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_labs.errors import StudentFault
@@ -178,7 +178,7 @@ class Hops:
         self.users = [self.user() for _ in range(number)]
         self.enrolled = frozenset(user.claim.credential for user in self.users)
 
-    def user(self) -> Prepared:
+    def user(self) -> PreparedClaim:
         """A new user with drawn symbols.
 
         Enrolled only if it is made before the list of those who are.
@@ -186,18 +186,18 @@ class Hops:
         symbols = [self.draws.below(ALPHABET) for _ in range(self.messages)]
         return make_claim(self.terms, symbols, self.draws.bytes(32), self.draws.bytes)
 
-    def twin(self) -> tuple[Prepared, Prepared]:
+    def twin(self) -> tuple[PreparedClaim, PreparedClaim]:
         """Two users who share a key, each with a proof that it knows it."""
         shared = self.user()
         return shared, self._claiming(shared)
 
-    def _claiming(self, of: Prepared) -> Prepared:
+    def _claiming(self, of: PreparedClaim) -> PreparedClaim:
         other = self.user()
         secrets = (of.secrets[0], *other.secrets[1:])
         records = [seal_record(self.terms, secret, 0) for secret in secrets]
         return sign_claim(self.terms, records, secrets, self.draws.bytes(32), self.draws.bytes)
 
-    def respelled_users(self) -> tuple[Prepared, Prepared]:
+    def respelled_users(self) -> tuple[PreparedClaim, PreparedClaim]:
         """A user who claims one key twice.
 
         Returns the user as mixed, and as listed with the second key respelled.
@@ -217,9 +217,9 @@ class Hops:
         position: int,
         cheats: Mapping[int, Cheat] | None = None,
         *,
-        users: Sequence[Prepared] | None = None,
+        users: Sequence[PreparedClaim] | None = None,
         enrolled: frozenset[bytes] | None = None,
-        listed_as: Sequence[Prepared] | None = None,
+        listed_as: Sequence[PreparedClaim] | None = None,
     ) -> HopInput:
         """Input of the party at `position` if these nodes cheat and all others check nothing.
 
@@ -259,7 +259,7 @@ class Hops:
     def _mix(self, at: int, records: Sequence[bytes], change: Change | None) -> list[bytes]:
         secret, mixed = self.parties.secrets[at - 1], []
         for record in records:
-            key, box = split(record)
+            key, box = split_record(record)
             if at > 1:
                 box = self.terms.open(at, multiply(secret.opening, Element(key)), box) or b""
             mixed.append(multiply(secret.blinding, Element(key)) + box)
@@ -288,7 +288,9 @@ class Hops:
         The sum is no multiple of the input's.
         """
         at, secret = stated.position, self.parties.secrets[stated.position - 1].blinding
-        header = replace(stated, total=total(Element(split(record)[0]) for record in records))
+        header = replace(
+            stated, total=total(Element(split_record(record)[0]) for record in records)
+        )
         pairs = self.terms.route.blinder(at), (incoming, Element(header.total))
         context = (self.terms.manifest, *header.parts())
         proved_header = replace(
@@ -300,7 +302,7 @@ class Hops:
         )
 
 
-def _records(terms: MixTerms, users: Sequence[Prepared]) -> list[bytes]:
+def _records(terms: MixTerms, users: Sequence[PreparedClaim]) -> list[bytes]:
     by_credential = {user.claim.credential: user for user in users}
     ordered = (by_credential[claim.credential] for claim in claims_of(users))
     return [
@@ -325,7 +327,7 @@ def _respell(pool: MixproofPool) -> list[bytes]:
 
 def _respell_key(record: bytes) -> bytes:
     """The record with its key in a second spelling."""
-    key, box = split(record)
+    key, box = split_record(record)
     return second_spelling(Element(key)) + box
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import RoundStateError, UnansweredError
 from shuffledp_core.mixproof.evidence import Passage, Trace
-from shuffledp_core.mixproof.history import Inquiry, packed, unpacked
-from shuffledp_core.mixproof.hops import Hop, Question
+from shuffledp_core.mixproof.history import Inquiry, pack_document, unpack_document
+from shuffledp_core.mixproof.hops import Hop, TraceQuestion
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
@@ -44,18 +44,18 @@ def answered(
         BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and
             `Hop.show_passage`.
     """
-    asked = unpacked(inquiry, Inquiry)
+    asked = unpack_document(inquiry, Inquiry)
     hop = kept or resumed(live, identity, roster)
     if asked.passages:
-        return packed(
+        return pack_document(
             replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages))
         ), hop
     shown = tuple(hop.show(_question(asked, each), system_random) for each in asked.traces)
-    return packed(replace(asked, traces=shown)), hop
+    return pack_document(replace(asked, traces=shown)), hop
 
 
-def _question(asked: Inquiry, trace: Trace) -> Question:
-    return Question(asked.position, asked.headers, asked.transcripts, trace)
+def _question(asked: Inquiry, trace: Trace) -> TraceQuestion:
+    return TraceQuestion(asked.position, asked.headers, asked.transcripts, trace)
 
 
 def _passage(hop: Hop, asked: Inquiry, passage: Passage) -> Passage:

@@ -16,12 +16,12 @@ from shuffledp_core.mixproof.group import number
 from shuffledp_core.mixproof.history import (
     Accusation,
     History,
+    check_claims,
     check_history,
-    listed,
     most_accused,
     most_bytes,
-    packed,
-    unpacked,
+    pack_document,
+    unpack_document,
 )
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.mixproof.manifests import mixing_part
@@ -70,7 +70,7 @@ def _accused(live: LiveRound, hop: Hop) -> int:
     """Number of records that this node accuses; the accusation is on disk."""
     file, most = live.folder.accusation, most_accused(live.require_terms().manifest)
     if file.exists():
-        accusation = unpacked(file.read_bytes(), Accusation)
+        accusation = unpack_document(file.read_bytes(), Accusation)
         hop.resume_accusation(accusation.accused)
         return len(accusation.accused)
     accused = hop.accuse(system_random)
@@ -80,7 +80,7 @@ def _accused(live: LiveRound, hop: Hop) -> int:
             "that may be left out: nothing is forwarded, and nobody is named"
         )
     if accused:
-        write_atomic(file, packed(Accusation(_history_of(live), accused)))
+        write_atomic(file, pack_document(Accusation(_history_of(live), accused)))
     return len(accused)
 
 
@@ -198,7 +198,7 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
     signature = identity.sign_bytes(
         signed_list(terms, list_digest(terms, [each.claim for each in claims]))
     )
-    known = listed(terms, claims, check.enrolment, signature)
+    known = check_claims(terms, claims, check.enrolment, signature)
     hop = Hop(terms, known, 1, live.require_secret(), identity.sign_bytes)
     key = live.require_key()
     hop.take(

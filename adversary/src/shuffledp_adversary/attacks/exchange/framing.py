@@ -13,9 +13,9 @@ from typing import Final
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.mixproof.blame import opening_context, signed_accused
-from shuffledp_core.mixproof.evidence import Accused
+from shuffledp_core.mixproof.evidence import AccusedRecord
 from shuffledp_core.mixproof.group import Element, Scalar, multiply
-from shuffledp_core.mixproof.history import Accusation, packed
+from shuffledp_core.mixproof.history import Accusation, pack_document
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.terms import MixTerms, key_of
 from shuffledp_core.mixproof.trees import Tree
@@ -46,7 +46,7 @@ def leave_accusation(
     *,
     choose: Callable[[int], int],
     spell: Callable[[Element], Element] = lambda share: share,
-    change: Callable[[Accused], Accused] = lambda accused: accused,
+    change: Callable[[AccusedRecord], AccusedRecord] = lambda accused: accused,
 ) -> None:
     """Accuse a record that opens: write a signed accusation where an honest node puts its own.
 
@@ -71,7 +71,7 @@ def leave_accusation(
     accusation = replace(
         accusation, signature=identity.sign_bytes(signed_accused(case, position, accusation))
     )
-    write_atomic(live.folder.accusation, packed(Accusation(history, (accusation,))))
+    write_atomic(live.folder.accusation, pack_document(Accusation(history, (accusation,))))
 
 
 def false_accusation(
@@ -81,13 +81,13 @@ def false_accusation(
     index: int,
     secret: Scalar,
     spell: Callable[[Element], Element],
-) -> Accused:
+) -> AccusedRecord:
     """An unsigned accusation of a record that opens at `position`, its share written by `spell`."""
     key = key_of(records[index])
     share = spell(multiply(secret, key))
     pairs = terms.route.opener(position), (key, share)
     proof = prove_equal("opening", opening_context(terms, position), *pairs, secret, system_random)
-    return Accused(index, records[index], Tree(records).path(index), share, proof)
+    return AccusedRecord(index, records[index], Tree(records).path(index), share, proof)
 
 
 def frame(live: LiveRound, identity: Identity, roster: Roster) -> None:

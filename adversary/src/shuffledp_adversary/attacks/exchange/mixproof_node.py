@@ -36,7 +36,7 @@ from shuffledp_core.mixproof.history import History, check_history
 from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.mixproof.manifests import mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
-from shuffledp_core.mixproof.terms import split as parts_of
+from shuffledp_core.mixproof.terms import split_record as parts_of
 from shuffledp_core.mixproof.trees import Tree
 from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.runtime.keys import Identity

@@ -25,9 +25,15 @@ from shuffledp_core.documents.digests import digest
 from shuffledp_core.documents.models import BatchHeader, Roster
 from shuffledp_core.mixproof.blame import Case, signed_answer, signed_moves
 from shuffledp_core.mixproof.chain import Chain, follow
-from shuffledp_core.mixproof.evidence import Accused, Moves, Passage, Trace
+from shuffledp_core.mixproof.evidence import AccusedRecord, Moves, Passage, Trace
 from shuffledp_core.mixproof.headers import Header, Signer, make_header, signed_header
-from shuffledp_core.mixproof.history import History, Inquiry, check_history, packed, unpacked
+from shuffledp_core.mixproof.history import (
+    History,
+    Inquiry,
+    check_history,
+    pack_document,
+    unpack_document,
+)
 from shuffledp_core.mixproof.manifests import mixing_part
 from shuffledp_core.mixproof.terms import MixTerms
 from shuffledp_core.mixproof.trees import Tree
@@ -91,7 +97,7 @@ class RandomCheat:
             change=self._maybe_changed,
         )
 
-    def _maybe_changed(self, accused: Accused) -> Accused:
+    def _maybe_changed(self, accused: AccusedRecord) -> AccusedRecord:
         return accused if self._draw.random() < 1 - _AGAIN else change_field(accused, self._draw)
 
     def output(self, header: BatchHeader) -> BatchHeader:
@@ -183,7 +189,7 @@ class RandomCheat:
         """Change one thing in an honest answer, and signs that as its own."""
         if self.where != "answer":
             return honest
-        inquiry = unpacked(honest, Inquiry)
+        inquiry = unpack_document(honest, Inquiry)
         length = (
             msgspec.json.decode(self._live.record.outgoing.body)["history"]
             if self._live.record.outgoing
@@ -197,11 +203,11 @@ class RandomCheat:
             at = self._draw.randrange(len(inquiry.passages))
             passages = list(inquiry.passages)
             passages[at] = self._other_passage(case, passages[at])
-            return packed(replace(inquiry, passages=tuple(passages)))
+            return pack_document(replace(inquiry, passages=tuple(passages)))
         traces = list(inquiry.traces)
         at = self._draw.randrange(len(inquiry.traces))
         traces[at] = self._other_trace(case, traces[at])
-        return packed(replace(inquiry, traces=tuple(traces)))
+        return pack_document(replace(inquiry, traces=tuple(traces)))
 
     def _other_trace(self, case: Case, trace: Trace) -> Trace:
         position = self._live.record.position

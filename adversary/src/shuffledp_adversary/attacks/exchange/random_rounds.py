@@ -32,7 +32,7 @@ from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_core.documents.models import Result
 from shuffledp_core.errors import ShuffleDPError
 from shuffledp_core.mixproof.claims import (
-    Prepared,
+    PreparedClaim,
     claim_bytes,
     make_claim,
     seal_record,
@@ -156,7 +156,7 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
         raise ValueError("claims are of verified rounds")
     private, geometry = member.private_key, played.verified.geometry
     honest = make_claim(terms, [0] * terms.messages_per_user, private, system_random)
-    changes: dict[str, Callable[[], Prepared]] = {
+    changes: dict[str, Callable[[], PreparedClaim]] = {
         "claim": lambda: _other_claim(terms, honest, private, draw),
         "records": lambda: replace(honest, submission=_other_records(honest.submission, draw)),
         "box": lambda: _spoil(terms, private, draw.randrange(2, terms.analyst + 1)),
@@ -168,7 +168,9 @@ def _cheating(played: TamperedRound, member: Member, draw: Random) -> PreparedSu
     )
 
 
-def _other_claim(terms: MixTerms, honest: Prepared, private: bytes, draw: Random) -> Prepared:
+def _other_claim(
+    terms: MixTerms, honest: PreparedClaim, private: bytes, draw: Random
+) -> PreparedClaim:
     claim = change_field(honest.claim, draw)
     if (
         claim.signature == honest.claim.signature and draw.random() < 0.8
@@ -185,7 +187,7 @@ def _other_records(submission: bytes, draw: Random) -> bytes:
     return draw.choice([flip_bit(submission, draw), submission[:-1], submission + b"x"])
 
 
-def _spoil(terms: MixTerms, private: bytes, layer: int) -> Prepared:
+def _spoil(terms: MixTerms, private: bytes, layer: int) -> PreparedClaim:
     secrets = [random_scalar(system_random) for _ in range(terms.messages_per_user)]
     records = [
         spoiled_record(terms, secrets[0], layer),
@@ -194,7 +196,7 @@ def _spoil(terms: MixTerms, private: bytes, layer: int) -> Prepared:
     return sign_claim(terms, records, secrets, private, system_random)
 
 
-def _repeat_key(terms: MixTerms, private: bytes) -> Prepared:
+def _repeat_key(terms: MixTerms, private: bytes) -> PreparedClaim:
     secrets = [random_scalar(system_random)] * terms.messages_per_user
     records = [seal_record(terms, secret, 0) for secret in secrets]
     return sign_claim(terms, records, secrets, private, system_random)

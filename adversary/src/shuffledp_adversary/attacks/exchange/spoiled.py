@@ -7,7 +7,7 @@ from shuffledp_client.submission import Member, PreparedSubmission, wrap_claim
 from shuffledp_client.verification import CheckedRound
 from shuffledp_core.mixproof.claims import board_message, seal_record, sign_claim
 from shuffledp_core.mixproof.group import GENERATOR, Element, Scalar, multiply, random_scalar
-from shuffledp_core.mixproof.terms import MixTerms, split
+from shuffledp_core.mixproof.terms import MixTerms, split_record
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.sampling.randomness import system_random
 
@@ -46,7 +46,7 @@ def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubm
     terms, geometry = verified.mixing, verified.geometry
     twice, *others = [random_scalar(system_random) for _ in range(geometry.messages_per_user - 1)]
     first = seal_record(terms, twice, 0)
-    key, box = split(first)
+    key, box = split_record(first)
     second = second_spelling(Element(key)) + box
     records = [first, second, *(seal_record(terms, other, 0) for other in others)]
     prepared = sign_claim(
@@ -57,7 +57,7 @@ def respelled_submission(verified: CheckedRound, member: Member) -> PreparedSubm
 
 def spoiled_record(terms: MixTerms, secret: Scalar, layer: int) -> bytes:
     """The record of a message whose box is damaged at one layer, inside all layers before it."""
-    key, content = split(board_message(terms, secret, 0))
+    key, content = split_record(board_message(terms, secret, 0))
     box = b""
     for position in range(terms.analyst, 1, -1):
         share = (
