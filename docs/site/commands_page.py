@@ -41,10 +41,10 @@ def _program(name: str, app: typer.Typer) -> Iterator[str]:
     command = get_command(app)
     context = typer.Context(command, info_name=name)
     yield f"## `{name}`\n"
-    yield from _described(command, context)
+    yield from _describe(command, context)
     for below in _commands(command, context):
         yield f"### `{below.command_path}`\n"
-        yield from _described(below.command, below)
+        yield from _describe(below.command, below)
 
 
 def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
@@ -60,17 +60,17 @@ def _commands(group: Any, context: typer.Context) -> Iterator[typer.Context]:
             yield from _commands(command, below)
 
 
-def _marked(words: str) -> str:
+def _mark_options(words: str) -> str:
     """The text with options as code: `--view` would otherwise be typeset with an en dash."""
     return re.sub(r"`[^`]*`|--[a-z][a-z0-9-]*", lambda found: f"`{found[0].strip('`')}`", words)
 
 
-def _described(command: Any, context: typer.Context) -> Iterator[str]:
-    yield f"{_marked(command.help)}\n"
+def _describe(command: Any, context: typer.Context) -> Iterator[str]:
+    yield f"{_mark_options(command.help)}\n"
     if not hasattr(command, "list_commands"):
         yield f"    {context.command_path} {' '.join(command.collect_usage_pieces(context))}\n"
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record and parameter.name not in EVERYWHERE:
-            yield f"* `{record[0]}`: {_marked(record[1].replace('  [', ' ['))}"
+            yield f"* `{record[0]}`: {_mark_options(record[1].replace('  [', ' ['))}"
     yield ""

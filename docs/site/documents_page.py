@@ -26,14 +26,14 @@ _WORDS: Final = {
 
 def page() -> str:
     """Signed documents in the order of a round, their parts, and mechanisms, as Markdown."""
-    found = [
+    documents = [
         value
         for _, value in inspect.getmembers(models, _is_model)
         if value.__module__ == models.__name__
     ]
-    found.sort(key=lambda model: inspect.getsourcelines(model)[1])
-    signed = [model for model in found if issubclass(model, Document)]
-    parts = [Signed, *(model for model in found if model not in signed)]
+    documents.sort(key=lambda model: inspect.getsourcelines(model)[1])
+    signed = [model for model in documents if issubclass(model, Document)]
+    parts = [Signed, *(model for model in documents if model not in signed)]
     return "\n".join(
         [
             "## Signed documents\n",
@@ -82,8 +82,8 @@ def words(hint: object) -> str:
     if set(MECHANISMS.values()) <= set(get_args(hint)):
         return "one of the [mechanisms](#mechanisms)"
     if get_origin(hint) in {Union, UnionType, Literal}:
-        said = [one for one in get_args(hint) if one is not msgspec.UnsetType]
-        return " or ".join(f"`{one}`" if isinstance(one, str) else words(one) for one in said)
+        options = [one for one in get_args(hint) if one is not msgspec.UnsetType]
+        return " or ".join(f"`{one}`" if isinstance(one, str) else words(one) for one in options)
     if inspect.isclass(hint) and issubclass(hint, Enum):
         return " or ".join(f"`{member.value}`" for member in hint)
     if _is_model(hint):
@@ -97,5 +97,5 @@ def words(hint: object) -> str:
 
 def _link(model: object) -> str:
     name = getattr(model, "__name__", "")
-    known = getattr(model, "__module__", "") in {models.__name__, Signed.__module__}
-    return f"[{name}](#{name.lower()})" if known else name
+    is_documented = getattr(model, "__module__", "") in {models.__name__, Signed.__module__}
+    return f"[{name}](#{name.lower()})" if is_documented else name

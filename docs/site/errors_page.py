@@ -18,7 +18,7 @@ def page() -> str:
 def below(branch: type[ShuffleDPError]) -> list[type[ShuffleDPError]]:
     """Every class under a branch, each once. A class with two parents stands under both."""
     children = branch.__subclasses__()
-    return list(dict.fromkeys(found for child in children for found in (child, *below(child))))
+    return list(dict.fromkeys(error for child in children for error in (child, *below(child))))
 
 
 def _section(branch: type[ShuffleDPError]) -> str:
@@ -32,5 +32,5 @@ def _entry(error: type[ShuffleDPError]) -> str:
 
 
 def _meaning(error: type[ShuffleDPError]) -> str:
-    said = " ".join((inspect.getdoc(error) or "").split())
-    return said if "xit code" in said else f"{said} Exit code {error.exit_code}."
+    meaning = " ".join((inspect.getdoc(error) or "").split())
+    return meaning if "xit code" in meaning else f"{meaning} Exit code {error.exit_code}."

@@ -24,7 +24,7 @@ def table() -> str:
     rows = [
         f"| {lab.number} | [{lab.title}]({FOLDER}/{_name(lab)}.md) | {_LEVELS[lab.level]} | "
         f"{lab.minutes} |"
-        for lab in _written()
+        for lab in _published_labs()
     ]
     return "\n".join(["| | lab | level | minutes |", "|---|---|---|---|", *rows])
 
@@ -36,17 +36,17 @@ def collect(docs: Path) -> None:
     """
     folder = docs / FOLDER
     folder.mkdir(exist_ok=True)
-    wanted = {name: data for lab in _written() for name, data in _files(lab)}
+    current = {name: data for lab in _published_labs() for name, data in _files(lab)}
     for file in folder.iterdir():
-        if file.name not in wanted:
+        if file.name not in current:
             file.unlink()
-    for name, data in wanted.items():
+    for name, data in current.items():
         file = folder / name
         if not file.is_file() or file.read_bytes() != data:
             file.write_bytes(data)
 
 
-def _written() -> Iterator[Lab]:
+def _published_labs() -> Iterator[Lab]:
     return (
         lab
         for lab in all_labs()

@@ -53,12 +53,12 @@ class _Page(HTMLParser):
 
 def from_elsewhere(folder: Path) -> list[str]:
     """A line for each address outside the site that one of its pages or styles would load."""
-    found = []
+    loads = []
     for file in sorted(folder.rglob("*.html")):
         page = _Page()
         page.feed(file.read_text())
-        found += [f"{file} loads {address}" for address in page.loaded]
-    return found + [
+        loads += [f"{file} loads {address}" for address in page.loaded]
+    return loads + [
         f"{file} loads what is elsewhere"
         for file in folder.rglob("*.css")
         if _IN_STYLE.search(file.read_text())

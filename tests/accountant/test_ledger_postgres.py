@@ -33,7 +33,7 @@ from shuffledp_accountant.ledger.charges import (
     Reservation,
     Settlement,
 )
-from shuffledp_accountant.ledger.ledger import Entry, Ledger
+from shuffledp_accountant.ledger.ledger import Ledger, LedgerEntry
 from shuffledp_accountant.ledger.schema import METADATA
 from shuffledp_accountant.ledger_app import ledger_app
 from shuffledp_accountant.service import open_accountant
@@ -243,7 +243,7 @@ async def test_a_restored_database_is_charged_again_from_certificates(
     with restored_database(url, tmp_path) as (own_url, save_or_restore):
         config = msgspec.structs.replace(world.config, ledger=own_url)
 
-        def certify(rounds: int) -> list[Entry]:
+        def certify(rounds: int) -> list[LedgerEntry]:
             accountant, ledger = open_accountant(config, world.deployment.roster)
             for round_id in [new_round() for _ in range(rounds)]:
                 data = accountant.certify(round_id, to_json(plan))

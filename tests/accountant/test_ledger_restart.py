@@ -16,7 +16,7 @@ from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger
 from shuffledp_core.documents.signed import to_json
 from shuffledp_core.errors import LedgerAwayError
 from shuffledp_core.mechanisms import KRRHistogram, Mechanism
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_privacy import adaptive, analysis, tabulated
 from shuffledp_privacy.analysis import Cost
 from shuffledp_privacy.bounds import Setting
@@ -24,7 +24,7 @@ from shuffledp_privacy.tabulated import TABLES, fingerprint
 
 BUDGETS = {
     "free": Budget(60.0, 1e-6),
-    "planned": Budget(60.0, 1e-6, composition=Composition.FIXED),
+    "planned": Budget(60.0, 1e-6, composition=CompositionRule.FIXED),
 }
 
 

@@ -63,7 +63,7 @@ CUT = {
     "T6 named": ("blame", "if shown != named or any(", "if any("),
     "T6": ("blame", "# T6", "pass"),
     "T6 path": ("blame", "# T6 path", "pass"),
-    "T7 own": ("hops", " or question.headers[at] != own", ""),
+    "T7 own": ("hops", " or question.headers[at] != own_header", ""),
     "T7": (
         "hops",
         "        return case, check_trace(case, question.position, question.trace)",

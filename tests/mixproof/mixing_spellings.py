@@ -14,7 +14,7 @@ from shuffledp_core.mixproof.blame import opening_context
 from shuffledp_core.mixproof.claims import PreparedClaim, check_claim, seal_record, sign_claim
 from shuffledp_core.mixproof.group import WIDTH, Element
 from shuffledp_core.mixproof.headers import Header, signed_header
-from shuffledp_core.mixproof.hops import Hop, OpenedBatch
+from shuffledp_core.mixproof.hops import DecryptedBatch, Hop
 from shuffledp_core.mixproof.proofs import prove_equal
 from shuffledp_core.mixproof.vectors import with_bit_255
 from shuffledp_core.sampling.randomness import RandomBytes
@@ -49,7 +49,7 @@ class ShareRespeller(Hop):
     """Accuses a record that opens: its share is right, but spelled so that it hashes to another
     layer key."""
 
-    def _open(self, records: Sequence[bytes], keys: Elements) -> OpenedBatch:
+    def _open(self, records: Sequence[bytes], keys: Elements) -> DecryptedBatch:
         batch = super()._open(records, keys)
         return replace(batch, contents=(None, *batch.contents[1:]))
 

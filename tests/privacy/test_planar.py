@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp_core.errors import UsageError
-from shuffledp_privacy.sums.planar import Guarantee, axis_budget, plane_guarantee
+from shuffledp_privacy.sums.planar import PlaneGuarantee, axis_budget, plane_guarantee
 
 
 @given(epsilon=st.floats(0, 100), delta=st.floats(0, 0.9))
 def test_two_axes_within_their_budget_keep_the_plane(epsilon: float, delta: float) -> None:
-    axis = axis_budget(Guarantee(epsilon, delta))
+    axis = axis_budget(PlaneGuarantee(epsilon, delta))
     whole = plane_guarantee(axis, axis)
     assert whole.epsilon <= epsilon * (1 + 1e-14) + 1e-300
     assert whole.delta <= math.nextafter(delta, 1)
@@ -29,7 +29,7 @@ def test_the_plane_guarantee_holds_for_geometric_noise_on_a_grid() -> None:
         ]
         return np.outer(*rows)
 
-    whole = plane_guarantee(Guarantee(first, 0.0), Guarantee(second, 0.0)).epsilon
+    whole = plane_guarantee(PlaneGuarantee(first, 0.0), PlaneGuarantee(second, 0.0)).epsilon
     for x in range(4):
         for y in range(4):
             ratio = float(np.log(law(0, 0) / law(x, y)).max())
@@ -38,8 +38,8 @@ def test_the_plane_guarantee_holds_for_geometric_noise_on_a_grid() -> None:
 
 def test_arguments_out_of_range_are_refused() -> None:
     with pytest.raises(UsageError):
-        Guarantee(-1.0, 0.0)
+        PlaneGuarantee(-1.0, 0.0)
     with pytest.raises(UsageError):
-        Guarantee(1.0, 1.0)
+        PlaneGuarantee(1.0, 1.0)
     with pytest.raises(UsageError):
-        plane_guarantee(Guarantee(1.0, 0.6), Guarantee(1.0, 0.6))
+        plane_guarantee(PlaneGuarantee(1.0, 0.6), PlaneGuarantee(1.0, 0.6))

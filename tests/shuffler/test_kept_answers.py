@@ -19,7 +19,7 @@ from shuffledp_core.mixproof.history import Accusation, Inquiry, unpack_document
 from shuffledp_core.sampling.randomness import RandomBytes
 from shuffledp_shuffler.live import IDLE_SECONDS, LiveRound
 from shuffledp_shuffler.mixproof import answering
-from shuffledp_shuffler.mixproof.mixing import resumed
+from shuffledp_shuffler.mixproof.mixing import resume_output
 from shuffledp_shuffler.round_state import Phase
 
 
@@ -43,7 +43,7 @@ async def test_the_inquiries_about_one_round_open_its_batch_once(
     opened: list[hops.Hop] = []
 
     def counted(*args: object) -> hops.Hop:
-        opened.append(resumed(*args))  # type: ignore[arg-type]
+        opened.append(resume_output(*args))  # type: ignore[arg-type]
         return opened[-1]
 
     monkeypatch.setattr(answering, "resumed", counted)

@@ -63,7 +63,7 @@ from shuffledp_core.transport.receiving import Chunks, gather
 from shuffledp_core.transport.rpc_errors import translate_errors
 from shuffledp_proto.v1 import node_pb2
 from shuffledp_shuffler.config import MixingConfig
-from shuffledp_shuffler.mixproof.settling import Settlement
+from shuffledp_shuffler.mixproof.settling import TranscriptExchange
 from shuffledp_shuffler.round_state import MIXING_ATTEMPTS
 from shuffledp_shuffler.store import RoundFolder
 
@@ -499,9 +499,9 @@ async def test_a_node_gathers_one_transcript_at_a_time(
     take."""
     callers, calls, inside, all_came = 4, 0, 0, asyncio.Event()
     at_once: list[int] = []
-    require_open = Settlement.require_open
+    require_open = TranscriptExchange.require_open
 
-    def called(self: Settlement) -> None:
+    def called(self: TranscriptExchange) -> None:
         nonlocal calls
         calls += 1
         if calls >= callers:
@@ -521,7 +521,7 @@ async def test_a_node_gathers_one_transcript_at_a_time(
     round_ = await spoiled_round(world)
     await accused(world, round_)
     cut = replace(await round_.transcript(await round_.accusation("node-2")), passages=())
-    monkeypatch.setattr(Settlement, "require_open", called)
+    monkeypatch.setattr(TranscriptExchange, "require_open", called)
     monkeypatch.setattr(shuffledp_shuffler.node, "gather", counted)
     answers = await asyncio.gather(
         *(round_.settle("node-2", cut) for _ in range(callers)), return_exceptions=True

@@ -151,7 +151,9 @@ def measure_code(source: str, path: str, into: Measured) -> None:
             is_one_word = "_" not in word and not re.search("[a-z][A-Z]", node.name)
             if PARTICIPLES.match(word) and is_one_word and word not in NOUNS:
                 into.participles.append(f"{path}:{node.lineno}: {node.name}")
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+        # A lab's solution defines the classes of the program that students are given.
+        is_solution = path.startswith("labs/solutions/")
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not is_solution:
             into.classes[node.name].append(f"{path}:{node.lineno}")
         if is_parallel(node):
             into.parallel.append(f"{path}:{getattr(node, 'lineno', 0)}")

@@ -24,7 +24,7 @@ from shuffledp_core.errors import (
     ConfigError,
     UsageError,
 )
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.vocabulary import Mix
 from shuffledp_ops.campaigns.account import PopulationAccount
 from shuffledp_ops.campaigns.budget import (
@@ -70,7 +70,7 @@ def question(**changes: object) -> CampaignQuestion:
 
 
 def account(
-    limit: float, composition: Composition, spent: Counter[Cost] | None = None
+    limit: float, composition: CompositionRule, spent: Counter[Cost] | None = None
 ) -> PopulationAccount:
     return PopulationAccount(
         "demo", limit, 1e-4, Adjacency.STANDARD, composition, Counter(spent or {})
@@ -130,9 +130,9 @@ def test_the_largest_number_of_three_digits_is_found(low: float, high: float, cu
     assert found >= min(high, cut) / 1.0101
 
 
-@pytest.mark.parametrize("composition", list(Composition))
+@pytest.mark.parametrize("composition", list(CompositionRule))
 def test_what_the_plan_carries_is_what_the_ledger_takes(
-    composition: Composition, tmp_path: Path
+    composition: CompositionRule, tmp_path: Path
 ) -> None:
     """One after the other, at a real ledger that has charged two other rounds before: to the last
     round, and ε."""
@@ -175,9 +175,12 @@ def test_what_the_plan_carries_is_what_the_ledger_takes(
 
 
 @pytest.mark.parametrize(
-    "composition", [Composition.ADAPTIVE, pytest.param(Composition.FIXED, marks=pytest.mark.slow)]
+    "composition",
+    [CompositionRule.ADAPTIVE, pytest.param(CompositionRule.FIXED, marks=pytest.mark.slow)],
 )
-def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Composition) -> None:
+def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(
+    composition: CompositionRule,
+) -> None:
     times, total = 12, 3.0
     found = price_question(
         question(epsilon=None, total_epsilon=total), NODES, account(100.0, composition), times
@@ -192,14 +195,17 @@ def test_a_total_is_used_up_to_its_third_digit_and_not_exceeded(composition: Com
 def test_a_total_that_leaves_nothing_for_each_round_is_refused() -> None:
     with pytest.raises(CannotCertify, match=r"hours.*(leave each less|ask|epsilon)"):
         price_question(
-            question(epsilon=None, total_epsilon=0.02), NODES, account(1.0, Composition.FIXED), 1000
+            question(epsilon=None, total_epsilon=0.02),
+            NODES,
+            account(1.0, CompositionRule.FIXED),
+            1000,
         )
 
 
 def test_an_infinite_price_carries_nothing() -> None:
     one = price(question(), question().plan(NODES, 1.0))
     course = BudgetCourse(
-        account(1e-3, Composition.ADAPTIVE), [QuestionDate("hours", 1, 1)], {"hours": one}
+        account(1e-3, CompositionRule.ADAPTIVE), [QuestionDate("hours", 1, 1)], {"hours": one}
     )
     assert course.dates_covered() == 0
     assert not course.fits

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.runtime.config import Section, ServiceConfig
 
 LEDGER_URL: Final = "SHUFFLEDP_LEDGER_URL"
@@ -29,7 +29,7 @@ class PopulationConfig(Section, frozen=True, kw_only=True):
     epsilon: float
     delta: float
     adjacency: Adjacency = Adjacency.STANDARD
-    composition: Composition = Composition.ADAPTIVE
+    composition: CompositionRule = CompositionRule.ADAPTIVE
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < float("inf"):

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from shuffledp_accountant.config import AccountantConfig
-from shuffledp_accountant.ledger.restoring import Restored, read_certificates, restore
+from shuffledp_accountant.ledger.restoring import RestoredLedger, read_certificates, restore
 from shuffledp_accountant.service import open_ledger
 from shuffledp_core.errors import LedgerError, ShuffleDPError
 from shuffledp_core.runtime.config import load_config
@@ -70,7 +70,7 @@ def restore_command(
         )
 
 
-def _show(outcome: Restored) -> None:
+def _show(outcome: RestoredLedger) -> None:
     typer.echo(
         f"population {outcome.population}: {outcome.highest} entries are known from certificates"
     )

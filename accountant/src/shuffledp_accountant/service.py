@@ -24,7 +24,7 @@ from shuffledp_accountant.ledger.charges import (
     stored_final_certificate,
     stored_plan_certificate,
 )
-from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Entry, Ledger
+from shuffledp_accountant.ledger.ledger import MOST_ENTRIES, Ledger, LedgerEntry
 from shuffledp_accountant.metrics import AccountantMetrics
 from shuffledp_accountant.plans import check_messages, check_round_id, read_plan
 from shuffledp_core.documents.headers import check_headers
@@ -126,7 +126,7 @@ class Accountant:
             )
         reservation = Reservation(round_id, plan.population, text, cost, analysis.bounds.certified)
 
-        def signed(account: Account) -> bytes:
+        def sign_certificate(account: Account) -> bytes:
             # A plan's certificate has to outlive the time in which its reports are collected.
             issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
@@ -143,7 +143,7 @@ class Accountant:
             )
             return self._identity.sign(document).to_bytes()
 
-        return self._ledger.reserve(reservation, signed)  # 4
+        return self._ledger.reserve(reservation, sign_certificate)  # 4
 
     def settle(
         self, round_id: str, accepted: int, headers: Sequence[bytes], invalid: int = 0
@@ -184,7 +184,7 @@ class Accountant:
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4
         real = Settlement(accepted, *charged_cost(plan, mechanism, accepted, losses))
 
-        def signed(account: Account) -> bytes:
+        def sign_certificate(account: Account) -> bytes:
             deployment, issued = self._roster.deployment, self._clock()
             document = certificate(
                 CertificateStage.FINAL,
@@ -200,7 +200,7 @@ class Accountant:
             )
             return self._identity.sign(document).to_bytes()
 
-        return self._ledger.settle(round_id, real, signed)
+        return self._ledger.settle(round_id, real, sign_certificate)
 
     def release(self, round_id: str, discards: Sequence[bytes]) -> None:
         """Releases a reservation. docs/adr/0003.
@@ -241,7 +241,7 @@ class Accountant:
         """The population's budget, spent and left. Raises `UsageError` for one without a budget."""
         return self._ledger.statement(population)
 
-    def page(self, population: str, after: int, most: int) -> tuple[Statement, list[Entry]]:
+    def page(self, population: str, after: int, most: int) -> tuple[Statement, list[LedgerEntry]]:
         """The statement, and a page of the charges behind the entry `after`.
 
         Raises as `Ledger.entries`.
@@ -300,7 +300,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         self._reading = asyncio.Semaphore(MOST_READERS)
         self._log = structlog.get_logger()
 
-    def _certified(self, stage: str) -> None:
+    def _count_certificate(self, stage: str) -> None:
         self._metrics.certificates.labels(stage).inc()
         self._metrics.changed()
 
@@ -313,7 +313,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
         async with self._changing:
             signed = await in_thread(self._accountant.certify, request.round_id, request.plan)
         self._log.info("certified", round=request.round_id)
-        self._certified(CertificateStage.PLAN)
+        self._count_certificate(CertificateStage.PLAN)
         return accountant_pb2.CertifyResponse(certificate=signed)
 
     async def Settle(  # noqa: N802
@@ -331,7 +331,7 @@ class AccountantServicer(accountant_pb2_grpc.AccountantServicer):
                 request.invalid,
             )
         self._log.info("settled", round=request.round_id, accepted=request.accepted)
-        self._certified(CertificateStage.FINAL)
+        self._count_certificate(CertificateStage.FINAL)
         return accountant_pb2.SettleResponse(certificate=signed)
 
     async def Release(  # noqa: N802

@@ -90,7 +90,7 @@ class Records:
 
     def plan(self, round_id: str) -> RoundPlan:
         """The plan of a known round."""
-        return from_json(self._read(round_id, "plan.json"), RoundPlan)
+        return from_json(self._read_file(round_id, "plan.json"), RoundPlan)
 
     def keep_announcement(self, round_id: str, announcement: bytes) -> None:
         """Records the announcement."""
@@ -98,7 +98,7 @@ class Records:
 
     def announcement(self, round_id: str) -> bytes:
         """The recorded announcement; `UnknownRoundError` when there is none."""
-        return self._read(round_id, "announcement.json")
+        return self._read_file(round_id, "announcement.json")
 
     def mark_closing(self, round_id: str) -> None:
         """Records that the entry node is about to be told to close."""
@@ -154,7 +154,9 @@ class Records:
         board = batch.with_name("board")
         if board.exists():  # killed in the middle of `publish`
             board.replace(batch.with_name("opened") if batch.exists() else batch)
-        return Signed.from_bytes(self._read(round_id, "header.json")) if batch.exists() else None
+        return (
+            Signed.from_bytes(self._read_file(round_id, "header.json")) if batch.exists() else None
+        )
 
     def count_attempt(self, round_id: str) -> int:
         """Counts an attempt to decode the complete batch.
@@ -182,7 +184,7 @@ class Records:
         """
         try:
             return from_json(
-                Signed.from_bytes(self._read(round_id, "header.json")).body, BatchHeader
+                Signed.from_bytes(self._read_file(round_id, "header.json")).body, BatchHeader
             ).digest
         except UnknownRoundError:
             return None
@@ -252,7 +254,7 @@ class Records:
 
     def result(self, round_id: str) -> bytes:
         """The signed result; `UnknownRoundError` until the round has ended."""
-        return self._read(round_id, "result.json")
+        return self._read_file(round_id, "result.json")
 
     def keep_discards(self, round_id: str, discards: Sequence[Signed]) -> None:
         """Keeps the discards signed so far.
@@ -265,7 +267,7 @@ class Records:
     def discards(self, round_id: str) -> tuple[bytes, ...]:
         """The discards that `keep_discards` kept last, one signed document each."""
         try:
-            data = self._read(round_id, "discards.json")
+            data = self._read_file(round_id, "discards.json")
         except UnknownRoundError:
             return ()
         return tuple(discard.to_bytes() for discard in msgspec.json.decode(data, type=list[Signed]))
@@ -333,7 +335,7 @@ class Records:
         sync(self._folder)
         return aside
 
-    def _read(self, round_id: str, name: str) -> bytes:
+    def _read_file(self, round_id: str, name: str) -> bytes:
         try:
             return (self._path(round_id) / name).read_bytes()
         except FileNotFoundError as error:

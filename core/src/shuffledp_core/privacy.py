@@ -20,7 +20,7 @@ class Adjacency(StrEnum):
     METRIC = "metric"
 
 
-class Composition(StrEnum):
+class CompositionRule(StrEnum):
     """Composition of a population's rounds, by what their parameters may depend on.
 
     ADAPTIVE: the results of earlier rounds; a privacy filter decides which round still fits.

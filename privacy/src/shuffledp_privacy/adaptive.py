@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_privacy.analysis import Cost, Costs, alone, charged_once, rebased, spent
 from shuffledp_privacy.bounds import Bounds, Setting
 from shuffledp_privacy.rounds.composition import grows_with_distance
@@ -24,7 +24,7 @@ from shuffledp_privacy.tabulated import TABLES
 
 
 def spent_of_budget(
-    costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: Composition
+    costs: Costs, epsilon: float, delta: float, adjacency: Adjacency, composition: CompositionRule
 ) -> Bounds:
     """ε that rounds use of a budget, as its composition counts.
 
@@ -37,7 +37,7 @@ def spent_of_budget(
         adjacency: the budget's.
         composition: what the rounds' parameters may depend on.
     """
-    if composition is Composition.ADAPTIVE:
+    if composition is CompositionRule.ADAPTIVE:
         return spent_adaptively(costs, adjacency, epsilon, delta)
     return spent(costs, adjacency, delta)
 

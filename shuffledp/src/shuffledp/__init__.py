@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from shuffledp.plans import Plan
     from shuffledp.simulation import Answer, simulate
-    from shuffledp.verification import Checked, verify
+    from shuffledp.verification import CheckedCertificate, verify
     from shuffledp.views import View, group, renyi, subsampled, trade_off
     from shuffledp_core.errors import CannotCertify, ShuffleDPError
     from shuffledp_core.mechanisms import (
@@ -58,7 +58,7 @@ __all__ = [
     "Answer",
     "CannotCertify",
     "Centroid",
-    "Checked",
+    "CheckedCertificate",
     "Comparison",
     "Composition",
     "Curve",
@@ -128,7 +128,7 @@ _HOMES: Final = {
     ),
     "shuffledp.plans": ("Plan",),
     "shuffledp.simulation": ("Answer", "simulate"),
-    "shuffledp.verification": ("Checked", "verify"),
+    "shuffledp.verification": ("CheckedCertificate", "verify"),
     "shuffledp.views": ("View", "group", "renyi", "subsampled", "trade_off"),
     "shuffledp_core.errors": ("CannotCertify", "ShuffleDPError"),
     "shuffledp_core.mechanisms": (

@@ -95,7 +95,7 @@ def load_column(
         sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
     else:
-        text, label = _read(file), str(file)
+        text, label = _read_text(file), str(file)
     rows = csv.reader(text.splitlines())
     filled = (row for row in rows if row)  # blank lines, as at the end of many files
     try:
@@ -141,7 +141,7 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
     Raises:
         UsageError: no such file or column, no rows, or a value that is no number.
     """
-    rows = csv.reader(_read(file).splitlines())
+    rows = csv.reader(_read_text(file).splitlines())
     try:
         header = next(rows, [])
         columns = [_find(name, header, str(file))[1] for name in ("lat", "lon")]
@@ -198,7 +198,7 @@ def _find(name: str | None, header: list[str], label: str) -> tuple[str, int]:
     return name, header.index(name)
 
 
-def _read(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             data = stream.read(MOST_BYTES + 1)

@@ -152,7 +152,7 @@ def compose(
     if not rounds:
         raise UsageError("composition needs at least one round")
     local = local_of(rounds, delta)
-    bounds = _shuffled(times, rounds, local)
+    bounds = _shuffled_bounds(times, rounds, local)
     return Composition(
         parts=tuple(times.items()),
         delta=delta,
@@ -174,7 +174,7 @@ def _scope_that_counts(plan: Plan) -> str:
     return "" if remembered_by(plan.spec) is None else plan.scope
 
 
-def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:
+def _shuffled_bounds(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds) -> Bounds:
     first = next(iter(times))
     try:
         return (
@@ -182,10 +182,10 @@ def _shuffled(times: Counter[Plan], rounds: list[Round], local: CorruptedBounds)
         )
     except CannotCertify as refusal:
         words = f"no finite epsilon can be certified: {refusal}"
-        return Bounds(math.inf, _attained(rounds, first.delta), None, (words,))
+        return Bounds(math.inf, _largest_attained(rounds, first.delta), None, (words,))
 
 
-def _attained(rounds: list[Round], delta: float) -> float:
+def _largest_attained(rounds: list[Round], delta: float) -> float:
     """The largest ε that one of the rounds alone is known to cost; 0 where nothing is."""
     attained = 0.0
     for item in rounds:

@@ -219,7 +219,7 @@ class _Point:
 
 def curve_of(guarantee: Guarantee) -> Curve:
     """The curve around the guarantee's point, not far beyond ε_L. Raises as `curve`."""
-    return _curve(guarantee, _refined(guarantee, _certified_at(guarantee), _floor(guarantee)))
+    return _curve(guarantee, _refine(guarantee, _certified_at(guarantee), _floor(guarantee)))
 
 
 def _floor(guarantee: Guarantee) -> float:
@@ -232,12 +232,12 @@ def _curve(guarantee: Guarantee, points: list[_Point]) -> Curve:
         epsilons=np.array([point.epsilon for point in points]),
         certified=np.array([point.certified for point in points]),
         attained=np.array([point.attained for point in points]),
-        published=_published(guarantee, points, _floor(guarantee)),
+        published=_published_curve(guarantee, points, _floor(guarantee)),
         floor=_floor(guarantee),
     )
 
 
-def _refined(guarantee: Guarantee, certified: Certified, floor: float) -> list[_Point]:
+def _refine(guarantee: Guarantee, certified: Certified, floor: float) -> list[_Point]:
     """Even points and the answer's own, then more where a curve falls most."""
     seen = {value for value in (guarantee.certified, guarantee.attained) if value}
     right = _right(guarantee)
@@ -351,7 +351,7 @@ def _staircase(guarantee: Guarantee, local: float) -> Certified:
     )
 
 
-def _published(guarantee: Guarantee, points: list[_Point], floor: float) -> Floats:
+def _published_curve(guarantee: Guarantee, points: list[_Point], floor: float) -> Floats:
     plan = guarantee.plan
     printed = [(point.epsilon, point.published) for point in points if point.published is not None]
     if len(printed) > 1:

@@ -25,8 +25,7 @@ from shuffledp_core.mechanisms.base import MAX_DOMAIN
 from shuffledp_core.privacy import Adjacency
 from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import Setting
-from shuffledp_privacy.sums.planar import Guarantee as PlaneGuarantee
-from shuffledp_privacy.sums.planar import axis_budget, plane_guarantee
+from shuffledp_privacy.sums.planar import PlaneGuarantee, axis_budget, plane_guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -294,7 +293,7 @@ def plan_location(
         )
         for count in (grid.columns, grid.rows)
     )
-    plane = plane_guarantee(_certified(columns), _certified(rows))
+    plane = plane_guarantee(_certify_axis(columns), _certify_axis(rows))
     return LocationPlan(
         grid, columns, rows, radius, plane.epsilon * reach * (1 + 2.0**-50), plane.delta
     )
@@ -322,7 +321,7 @@ def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -
         )
 
 
-def _certified(plan: Plan) -> PlaneGuarantee:
+def _certify_axis(plan: Plan) -> PlaneGuarantee:
     epsilon = guarantee_of(plan).certified
     if epsilon is None:
         raise CannotCertify(f"no ε is certified for {plan.kind}; choose a larger radius or δ")

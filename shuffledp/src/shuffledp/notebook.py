@@ -37,10 +37,10 @@ def html_table(title: str, rows: Iterable[Row], notes: Sequence[str] = ()) -> st
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
     """A `pandas.DataFrame` of these columns; raises `NotInstalledError` without pandas."""
-    return needed("pandas", "pandas", "a data frame").DataFrame(dict(columns))
+    return import_optional("pandas", "pandas", "a data frame").DataFrame(dict(columns))
 
 
-def needed(module: str, install: str, what: str) -> ModuleType:
+def import_optional(module: str, install: str, what: str) -> ModuleType:
     """The module, which not everybody installs.
 
     Args:

@@ -15,7 +15,7 @@ LONGEST: Final = 2000
 """Characters of a text of somebody else's on a page."""
 
 
-def shown(text: object) -> str:
+def as_html(text: object) -> str:
     """A text as HTML, for an element or a quoted attribute: escaped, printable, of bounded length.
 
     Marks that turn the direction of writing are not printable: they could make a name look like
@@ -33,14 +33,14 @@ def self_contained(title: str, style: str, body: str, policy: str = "") -> str:
         title: any text.
         style: what the page adds to the style that all pages share: colours for light and dark, and
             for paper.
-        body: HTML; all texts of others in it are `shown`.
+        body: HTML; all texts of others in it are `as_html`.
         policy: further directives of the Content-Security-Policy, for what this page has besides.
     """
     sheet = files("shuffledp").joinpath("data", "page.css").read_text(encoding="utf-8") + style
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     rules = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return _PAGE.format(
-        title=shown(title), policy=escape(rules + policy, quote=False), style=sheet, body=body
+        title=as_html(title), policy=escape(rules + policy, quote=False), style=sheet, body=body
     )
 
 

@@ -210,7 +210,7 @@ Planned: TypeAlias = Union[
 
 
 def planned(
-    asked: Planned,
+    subject: Planned,
     setting: Setting | None = None,
     *,
     delta: float | None = None,
@@ -219,8 +219,8 @@ def planned(
     """The plan with this setting, δ and number of rounds; what is None stays as it is.
 
     Args:
-        asked: a plan, a certificate, or a mechanism's parameters, which have no setting and no δ of
-            their own.
+        subject: a plan, a certificate, or a mechanism's parameters, which have no setting and no
+            δ of their own.
         setting: in place of its own.
         delta: over all rounds, in place of its own.
         rounds: in place of its own.
@@ -228,33 +228,36 @@ def planned(
     Raises:
         UsageError: something is missing or outside its range, or this is no mechanism.
     """
-    plan = _plan_of(asked, setting, delta)
+    plan = _plan_of(subject, setting, delta)
     changes: dict[str, Any] = {"setting": setting, "delta": delta, "rounds": rounds}
     changed = replace(plan, **{name: value for name, value in changes.items() if value is not None})
     # What was said of the plan, such as the target that it keeps, was said of it as it was.
     return plan if changed == plan else replace(changed, notes=(), asked=())
 
 
-def _plan_of(asked: Planned, setting: Setting | None, delta: float | None) -> Plan:
-    if isinstance(asked, Plan):
-        return asked
-    if getattr(asked, "kind", None) in MECHANISMS or type(asked) in LOCAL_KINDS:
+def _plan_of(subject: Planned, setting: Setting | None, delta: float | None) -> Plan:
+    if isinstance(subject, Plan):
+        return subject
+    if getattr(subject, "kind", None) in MECHANISMS or type(subject) in LOCAL_KINDS:
         if setting is None or delta is None:
             missing = "setting" if setting is None else "delta"
             raise UsageError(
                 f"the parameters of a mechanism alone have no {missing}: name it, or give a plan"
             )
-        return Plan(asked, setting, delta)
+        return Plan(subject, setting, delta)
     from shuffledp_core.documents.models import (
         Certificate,
     )  # here: its cryptography is slow to import
 
-    if not isinstance(asked, Certificate):
+    if not isinstance(subject, Certificate):
         raise UsageError(
-            f"{asked!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
+            f"{subject!r} is neither a plan nor a mechanism's parameters; `calibrate` makes a plan "
             "of a name"
         )
-    certified = Setting(asked.users, asked.honest, asked.adjacency, asked.max_distance)
+    certified = Setting(subject.users, subject.honest, subject.adjacency, subject.max_distance)
     return Plan(
-        asked.mechanism, certified, asked.delta, scope=f"{asked.deployment} {asked.population}"
+        subject.mechanism,
+        certified,
+        subject.delta,
+        scope=f"{subject.deployment} {subject.population}",
     )

@@ -143,7 +143,9 @@ class _Ticker:
         self._first = first
         self._interval = interval
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._thread = threading.Thread(
+            target=self._tick_until_stopped, name="progress", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -153,7 +155,7 @@ class _Ticker:
         self._stopped.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _tick_until_stopped(self) -> None:
         if self._stopped.wait(self._first):
             return
         self._tick()

@@ -76,10 +76,10 @@ def check_mixing(folder: Path, roster: Roster, signed: Signed) -> tuple[str, ...
         )
     announced = Signed.from_bytes(read_file(folder / "manifest.json", "manifest"))
     manifest = verify_from(roster.analyst, announced, Manifest)
-    board = _named(folder / BOARD, manifest.most_board_bytes, result.board_digest or "")  # 1
-    history = _named(folder / HISTORY, _most_history_bytes(manifest), result.history.digest)
+    board = _read_named(folder / BOARD, manifest.most_board_bytes, result.board_digest or "")  # 1
+    history = _read_named(folder / HISTORY, _most_history_bytes(manifest), result.history.digest)
     plan = _plan(result, manifest, roster)  # 2
-    chain = _followed(announced, manifest, plan, roster, history, board)  # 3
+    chain = _follow_mixing(announced, manifest, plan, roster, history, board)  # 3
     _check_counts(result, plan, chain.users, roster)  # 4
     check_answer(result, plan.mechanism, manifest.geometry, board)
     users = len(chain.case.listed.claims)
@@ -149,7 +149,7 @@ def _check_counts(result: Result, plan: Certificate, users: int, roster: Roster)
     check_headers(result.headers, route, result.round_id, messages, users, excluding=True)
 
 
-def _named(file: Path, most: int, kind: str) -> bytes:
+def _read_named(file: Path, most: int, kind: str) -> bytes:
     # The folder may be anybody's, and the digest is known only when all of it has been read.
     if (size := size_of(file)) > most:
         raise FalseResultError(
@@ -211,7 +211,7 @@ def _route(manifest: Manifest, plan: Certificate, roster: Roster) -> list[RoundK
     return keys
 
 
-def _followed(
+def _follow_mixing(
     announced: Signed,
     manifest: Manifest,
     plan: Certificate,

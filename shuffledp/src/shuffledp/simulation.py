@@ -72,12 +72,12 @@ class Answer:
     @property
     def total(self) -> float | Floats:
         """The estimated sum, or number of users for each symbol, shape (symbols,)."""
-        return self._shaped(np.array(self.estimate.values))
+        return self._in_shape(np.array(self.estimate.values))
 
     @property
     def total_standard_error(self) -> float | Floats:
         """Standard error of `total`, of the same shape."""
-        return self._shaped(np.array(self.estimate.standard_errors))
+        return self._in_shape(np.array(self.estimate.standard_errors))
 
     @property
     def total_interval(self) -> Floats:
@@ -190,7 +190,7 @@ class Answer:
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value} ({remark})" for name, value, remark in self.rows())
 
-    def _shaped(self, values: Floats) -> float | Floats:
+    def _in_shape(self, values: Floats) -> float | Floats:
         return float(values[0]) if self.quantity == "sum" else values
 
     def _repr_html_(self) -> str:
@@ -239,7 +239,7 @@ def simulate(
     """
     check_seed(seed)
     spec, how = _mechanism(plan), _estimator(estimator)
-    user_values = _checked(spec, values)
+    user_values = _check_values(spec, values)
     if isinstance(plan, Plan) and not allow_fewer:
         _check_enough(plan, user_values.size)
     check_informative(spec)
@@ -308,7 +308,7 @@ def _estimator(name: str) -> Estimator:
         ) from error
 
 
-def _checked(spec: Mechanism, values: ArrayLike) -> Integers:
+def _check_values(spec: Mechanism, values: ArrayLike) -> Integers:
     try:
         numbers = np.asarray(values)
     except ValueError:

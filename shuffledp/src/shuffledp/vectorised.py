@@ -116,12 +116,12 @@ def _(spec: GeoShuffle, values: Integers, generator: np.random.Generator) -> Int
     success = -np.expm1(-float(spec.epsilon_geo))
     # numpy's geometric numbers begin at 1, not 0; in the difference that goes away.
     noise = generator.geometric(success, values.shape) - generator.geometric(success, values.shape)
-    return _clamped(spec, values + noise)
+    return _clamp(spec, values + noise)
 
 
 @randomise_all.register
 def _(spec: SGDLShuffle, values: Integers, generator: np.random.Generator) -> Integers:
-    return _clamped(spec, values + _shares(spec, values.shape, generator))
+    return _clamp(spec, values + _shares(spec, values.shape, generator))
 
 
 @randomise_all.register
@@ -143,5 +143,5 @@ def _shares(
     return np.asarray(first - second, dtype=np.int64)
 
 
-def _clamped(spec: GeoShuffle | SGDLShuffle, noisy: Integers) -> Integers:
+def _clamp(spec: GeoShuffle | SGDLShuffle, noisy: Integers) -> Integers:
     return np.clip(noisy + spec.padding, 0, spec.messages_per_user)

@@ -53,7 +53,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedCertificate:
     """A certificate whose signature and numbers were checked, and the checks in words.
 
     Attributes:
@@ -213,7 +213,7 @@ def verify(
     roster: str | Path | None = None,
     key: str | bytes | None = None,
     now: float | None = None,
-) -> tuple[Checked, ...]:
+) -> tuple[CheckedCertificate, ...]:
     """Checks every certificate in a file: signature, period, and every number computed again.
 
     1. The file is a signed document, or an announcement.
@@ -226,7 +226,7 @@ def verify(
 
     It returns only if every signature holds and no number is better than the truth; whether the
     numbers are good enough is the reader's decision. Only with `root_key` or `key` does it show who
-    signed: see `Checked.genuine`.
+    signed: see `CheckedCertificate.genuine`.
 
     Args:
         document: a signed certificate, manifest, announcement or result (JSON file), or the folder
@@ -304,7 +304,7 @@ def _as_hex(key: str | bytes | None) -> str | None:
     return key.hex() if isinstance(key, bytes) else key
 
 
-def check_signed(signed: Signed, roster: Roster) -> tuple[Checked, ...]:
+def check_signed(signed: Signed, roster: Roster) -> tuple[CheckedCertificate, ...]:
     """Checks every certificate in a document that is in memory, as `verify` does from step 2 on."""
     accountant = bytes.fromhex(roster.accountant.identity_key)
     keys = Keys(
@@ -322,11 +322,11 @@ def _certificates(data: bytes, keys: Keys) -> Iterator[tuple[str, Certificate]]:
         signed = Signed.from_bytes(data)  # 1
     except MalformedDocumentError as error:
         # An announcement holds signed documents and is not one itself.
-        signed = _announced(data, keys, error)
+        signed = _announced_manifest(data, keys, error)
     yield from _inside(signed, keys)  # 2
 
 
-def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
+def _announced_manifest(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Signed:
     """The manifest of an announcement whose countersignatures hold.
 
     `refusal` is raised for anything else.
@@ -338,10 +338,13 @@ def _announced(data: bytes, keys: Keys, refusal: MalformedDocumentError) -> Sign
         raise refusal from None
     expected = document_digest(announcement.manifest)
     for countersigned in announcement.countersignatures:
-        said = keys.by_node(countersigned, Countersignature)
+        countersignature = keys.by_node(countersigned, Countersignature)
         # Neither may a node sign in another's name, nor a countersignature be moved to another
         # manifest.
-        if (said.node, said.manifest_digest) != (countersigned.signer, expected):
+        if (countersignature.node, countersignature.manifest_digest) != (
+            countersigned.signer,
+            expected,
+        ):
             raise ForeignDocumentError(
                 f"the countersignature of {countersigned.signer!r} is for another manifest"
             )
@@ -409,7 +412,7 @@ def _same_round(claimed: Certificate, outer: Manifest | Result) -> Certificate:
     return claimed
 
 
-def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked:
+def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> CheckedCertificate:
     # Without the clock: the numbers of an old round are as true as ever, and its period is a line
     # of its own.
     recheck(claimed)  # 3
@@ -437,7 +440,7 @@ def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked
         )
     if not claimed.holds:
         lines.append("the certificate itself says that the planned guarantee does NOT hold")
-    return Checked(f"{where} ({claimed.stage})", claimed, tuple(lines), keys.named)
+    return CheckedCertificate(f"{where} ({claimed.stage})", claimed, tuple(lines), keys.named)
 
 
 def _period(claimed: Certificate, now: float) -> str:

@@ -21,7 +21,7 @@ from shuffledp_core.runtime.tasks import in_thread
 from shuffledp_shuffler.checks import Terms
 from shuffledp_shuffler.metrics import NodeMetrics
 from shuffledp_shuffler.mixproof.claims import ClaimCheck
-from shuffledp_shuffler.mixproof.settling import Settlement
+from shuffledp_shuffler.mixproof.settling import TranscriptExchange
 from shuffledp_shuffler.round_state import Phase, RoundRecord
 from shuffledp_shuffler.spool import Spool
 from shuffledp_shuffler.store import RoundFolder
@@ -63,7 +63,7 @@ class LiveRound:
         self.terms: Terms | None = None
         self.spool: Spool | None = None
         self.job: asyncio.Task[None] | None = None
-        self.settlement = Settlement(self.touch)
+        self.settlement = TranscriptExchange(self.touch)
         self.deleted = False
         self._hop: Hop | None = None
         self._idle: asyncio.TimerHandle | None = None

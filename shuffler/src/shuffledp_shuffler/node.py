@@ -23,7 +23,7 @@ from shuffledp_shuffler.ending import abandon_overdue_round, close_round, delete
 from shuffledp_shuffler.intake import Submissions
 from shuffledp_shuffler.ledger_watch import LedgerWatch
 from shuffledp_shuffler.live import LiveRound, RoundSnapshot
-from shuffledp_shuffler.mixproof.answering import accusation_of, answered
+from shuffledp_shuffler.mixproof.answering import accusation_of, answer_inquiry
 from shuffledp_shuffler.mixproof.mixing import require_output
 from shuffledp_shuffler.mixproof.preparing import check_history_memory
 from shuffledp_shuffler.opening import prepare_round, set_manifest
@@ -161,7 +161,7 @@ class MixNode:
 
     async def answer(self, round_id: str, chunks: Chunks) -> bytes:
         """Continues the traces or passages of an accusation, one inquiry at a time; see
-        `answered`.
+        `answer_inquiry`.
         """
         live = self._rounds.get(round_id)
         require_output(live)  # before anything is read of an inquiry that is too early or too late
@@ -174,7 +174,7 @@ class MixNode:
             # A refused or cancelled inquiry leaves nothing here: its thread may still be at work.
             lent = live.lend_hop()
             answer, hop = await in_thread(
-                answered, live, self._services.identity, self._services.roster, inquiry, lent
+                answer_inquiry, live, self._services.identity, self._services.roster, inquiry, lent
             )
             # Of rounds that were inquired about meanwhile: at most one hop is held.
             self._rounds.forget_hops(live)

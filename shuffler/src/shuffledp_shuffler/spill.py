@@ -121,14 +121,14 @@ class Buckets:
         step = max(1, rows // self.layout.segment)
         last = int(self._sealed[bucket])
         for first in range(0, last + 1, step):
-            yield self._read(bucket, first, min(first + step, last + 1))
+            yield self._read_segments(bucket, first, min(first + step, last + 1))
 
     def take(self, bucket: int) -> Records:
         """All rows of a bucket, which is empty afterwards.
 
         Raises `NodeFault` for a damaged file.
         """
-        rows = self._read(bucket, 0, int(self._sealed[bucket]) + 1)
+        rows = self._read_segments(bucket, 0, int(self._sealed[bucket]) + 1)
         if self._sealed[bucket]:
             self._path(
                 bucket
@@ -147,10 +147,10 @@ class Buckets:
         rows = np.empty((len(addresses), self._width), dtype=np.uint8)
         for bucket, segment in np.unique(np.stack([buckets, segments], axis=1), axis=0).tolist():
             here = (buckets == bucket) & (segments == segment)
-            rows[here] = self._read(bucket, segment, segment + 1)[slots[here]]
+            rows[here] = self._read_segments(bucket, segment, segment + 1)[slots[here]]
         return rows
 
-    def _read(self, bucket: int, first: int, end: int) -> Records:
+    def _read_segments(self, bucket: int, first: int, end: int) -> Records:
         """Rows of the segments first..end-1.
 
         The last may be the one in memory, and then is not copied if alone.

@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from shuffledp_core.documents.models import LedgerPosition
 from shuffledp_core.errors import BudgetExceeded, CannotCertify, RoundStateError, UsageError
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_privacy.adaptive import spent_of_budget
 from shuffledp_privacy.analysis import Cost, alone, rebased, spent
 from shuffledp_privacy.bounds import Bounds
@@ -47,7 +47,7 @@ class Budget:
     epsilon: float
     delta: float
     adjacency: Adjacency = Adjacency.STANDARD
-    composition: Composition = Composition.ADAPTIVE
+    composition: CompositionRule = CompositionRule.ADAPTIVE
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -109,7 +109,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountStanding:
     """Contents of a population's account: each cost that counts, with its multiplicity, and the
     last entry.
 
@@ -172,7 +172,7 @@ def _if_fixed(budget: Budget, times: Mapping[Cost, int], used: Bounds) -> float:
 
 
 def account_for_reservation(
-    budget: Budget, standing: Standing, reservation: Reservation
+    budget: Budget, standing: AccountStanding, reservation: Reservation
 ) -> Account:
     """The account with the reservation included.
 
@@ -202,7 +202,7 @@ def settled_cost(charge: Charge, real: Settlement) -> tuple[Cost, float]:
 
 
 def account_for_settlement(
-    budget: Budget, standing: Standing, charge: Charge, real: Settlement
+    budget: Budget, standing: AccountStanding, charge: Charge, real: Settlement
 ) -> Account:
     """The account with the settled cost in place of the reserved one, even where that overspends
     the budget.
@@ -224,14 +224,14 @@ def account_for_settlement(
 
 def _account(
     budget: Budget,
-    standing: Standing,
+    standing: AccountStanding,
     entry: int,
     times: Mapping[Cost, int],
     used: Bounds,
     *lines: str,
 ) -> Account:
     fixed = _if_fixed(budget, times, used)
-    adaptive = budget.composition is Composition.ADAPTIVE
+    adaptive = budget.composition is CompositionRule.ADAPTIVE
     position = LedgerPosition(
         entry=entry,
         spent=_finite(used.certified),

@@ -23,12 +23,12 @@ from sqlalchemy.exc import IntegrityError
 from shuffledp_accountant.ledger import charges as rules
 from shuffledp_accountant.ledger.charges import (
     Account,
+    AccountStanding,
     Budget,
     Charge,
     ChargeState,
     Reservation,
     Settlement,
-    Standing,
     Statement,
 )
 from shuffledp_accountant.ledger.database import failures, open_database
@@ -61,7 +61,7 @@ _COST: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """Summary of a charge, for a page of the account."""
 
     entry: int
@@ -224,7 +224,7 @@ class Ledger:
                 entry = charge.entry
                 if entry in taken:
                     last = entry = last + 1
-                rows.append(_readmitted(replace(charge, entry=entry)))
+                rows.append(_row_of(replace(charge, entry=entry)))
             mark = update(populations).where(populations.c.name == population)
             mark = mark.values(reconciled=max(standing.reconciled, reconciled))
 
@@ -264,7 +264,9 @@ class Ledger:
             {state: charges_by_state.get(state.value, 0) for state in ChargeState},
         )
 
-    def entries(self, population: str, after: int = 0, most: int = MOST_ENTRIES) -> list[Entry]:
+    def entries(
+        self, population: str, after: int = 0, most: int = MOST_ENTRIES
+    ) -> list[LedgerEntry]:
         """A page of the population's charges, in order of entry.
 
         Args:
@@ -295,7 +297,7 @@ class Ledger:
             )
         return self._budgets[population]
 
-    def _snapshot(self, population: str) -> tuple[int, Standing]:
+    def _snapshot(self, population: str) -> tuple[int, AccountStanding]:
         """The population's revision and the charges of its account, read in one transaction.
 
         The rounds are counted by the database: as many rows as there are different costs, however
@@ -317,8 +319,8 @@ class Ledger:
         for cost in rows:
             counted[_cost(cost)] += cost["times"]
         if row is None:
-            return -1, Standing(counted, int(last or 0), 0)
-        return int(row.revision), Standing(counted, int(last or 0), int(row.reconciled))
+            return -1, AccountStanding(counted, int(last or 0), 0)
+        return int(row.revision), AccountStanding(counted, int(last or 0), int(row.reconciled))
 
     def _read_curves(self) -> None:
         """Loads the curves that this very version has computed before.
@@ -455,7 +457,7 @@ def _row(reservation: Reservation, entry: int, certificate: bytes, now: int) -> 
     }
 
 
-def _readmitted(charge: Charge) -> dict[str, object]:
+def _row_of(charge: Charge) -> dict[str, object]:
     return {
         "round_id": charge.round_id,
         "population": charge.population,
@@ -543,12 +545,12 @@ def _as_cost(row: _CostRow) -> Cost:
     )
 
 
-def _entry(row: RowMapping) -> Entry:
+def _entry(row: RowMapping) -> LedgerEntry:
     try:
         state = ChargeState(row["state"])
     except ValueError as error:
         raise _damage(f"round {row['round_id']!r}", error) from error
-    return Entry(row["entry"], row["round_id"], state, _cost(row), _number(row["epsilon"]))
+    return LedgerEntry(row["entry"], row["round_id"], state, _cost(row), _number(row["epsilon"]))
 
 
 def _charge(row: RowMapping) -> Charge:

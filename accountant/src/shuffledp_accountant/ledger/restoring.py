@@ -48,7 +48,7 @@ CLOCK_MILLISECONDS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredLedger:
     """Outcome for one population.
 
     Attributes:
@@ -65,7 +65,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RoundCertificates:
     """A round's genuine plan certificate, and its final one if there is one, as they travel."""
 
     plan: Certificate
@@ -76,7 +76,7 @@ class Evidence:
 
 def read_certificates(
     folders: Iterable[Path], accountant: Party, deployment: str
-) -> dict[str, Evidence]:
+) -> dict[str, RoundCertificates]:
     """Genuine certificates in all JSON files below these folders, by round.
 
     Certificates, manifests, announcements and results are read; every other file is passed over.
@@ -96,7 +96,7 @@ def read_certificates(
         certificates = finals if certificate.stage == CertificateStage.FINAL else plans
         certificates[certificate.round_id] = (certificate, signed.to_bytes())
     return {
-        round_id: Evidence(*plan, *finals.get(round_id, (None, None)))
+        round_id: RoundCertificates(*plan, *finals.get(round_id, (None, None)))
         for round_id, plan in plans.items()
     }
 
@@ -139,18 +139,18 @@ def _certificates_in(data: bytes) -> Iterator[Signed]:
     if signed.label == Certificate.label:
         inside = (signed,)
     elif signed.label == Manifest.label:
-        inside = (_parsed(signed, Manifest).certificate,)
+        inside = (_parse(signed, Manifest).certificate,)
     elif signed.label == Result.label:
-        result = _parsed(signed, Result)
+        result = _parse(signed, Result)
         inside = (result.plan_certificate, result.final_certificate)
     yield from (certificate for certificate in inside if certificate is not None)
 
 
-def _parsed(signed: Signed, model: type[DocumentT]) -> DocumentT:
+def _parse(signed: Signed, model: type[DocumentT]) -> DocumentT:
     return from_json(signed.body, model)
 
 
-def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
+def restore(ledger: Ledger, evidence: dict[str, RoundCertificates]) -> list[RestoredLedger]:
     """Charges every round of `evidence` that the ledger does not know, and reconciles accounts
     without a gap.
 
@@ -166,12 +166,16 @@ def restore(ledger: Ledger, evidence: dict[str, Evidence]) -> list[Restored]:
     return [_restore_one(ledger, name, _of_population(evidence, name)) for name in names]
 
 
-def _of_population(evidence: dict[str, Evidence], population: str) -> list[Evidence]:
+def _of_population(
+    evidence: dict[str, RoundCertificates], population: str
+) -> list[RoundCertificates]:
     mine = (item for item in evidence.values() if item.plan.population == population)
     return sorted(mine, key=lambda item: item.plan.ledger.entry)
 
 
-def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> Restored:
+def _restore_one(
+    ledger: Ledger, population: str, evidence: list[RoundCertificates]
+) -> RestoredLedger:
     charges = {item.plan.round_id: ledger.find(item.plan.round_id) for item in evidence}
     lost = [item for item in evidence if charges[item.plan.round_id] is None]
     for item in evidence:
@@ -188,10 +192,10 @@ def _restore_one(ledger: Ledger, population: str, evidence: list[Evidence]) -> R
     highest = newest.ledger.entry
     missing = tuple(entry for entry in range(1, highest + 1) if entry not in covered)
     ledger.readmit(population, [_charge(item) for item in lost], 0 if missing else highest)
-    return Restored(population, tuple(item.plan.round_id for item in lost), highest, missing)
+    return RestoredLedger(population, tuple(item.plan.round_id for item in lost), highest, missing)
 
 
-def _charge(evidence: Evidence) -> Charge:
+def _charge(evidence: RoundCertificates) -> Charge:
     plan, final = evidence.plan, evidence.final
     # The certificate for fewer honest users costs more; one for more may count made-up reports.
     certified = final if final is not None and final.honest < plan.honest else plan
@@ -212,7 +216,7 @@ def _charge(evidence: Evidence) -> Charge:
     )
 
 
-def _settle(ledger: Ledger, evidence: Evidence) -> None:
+def _settle(ledger: Ledger, evidence: RoundCertificates) -> None:
     """Settles a round that the backup holds as reserved, by its final certificate, if there is
     one.
     """

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from shuffledp.commands.options import real, whole
+from shuffledp.commands.options import parse_integer, real
 from shuffledp_adversary.attacks.findings import AttackReport
 from shuffledp_adversary.attacks.picture import Chart
 
@@ -40,7 +40,7 @@ class Attack:
 
 def whole_number(words: str) -> Any:
     """An option for a whole number."""
-    return Annotated[int, typer.Option(parser=whole, metavar="INTEGER", help=words)]
+    return Annotated[int, typer.Option(parser=parse_integer, metavar="INTEGER", help=words)]
 
 
 USERS: Final = whole_number("Simulated users.")

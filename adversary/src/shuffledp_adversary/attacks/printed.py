@@ -48,7 +48,7 @@ from typing import Annotated, Final
 
 import typer
 
-from shuffledp.commands.options import whole
+from shuffledp.commands.options import parse_integer
 from shuffledp.commands.questions import krr_histogram
 from shuffledp_adversary.attacks.attack import CONFIDENCE, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
@@ -405,7 +405,7 @@ ATTACK: Final = Attack(
         "trials": Annotated[
             int | None,
             typer.Option(
-                parser=whole,
+                parser=parse_integer,
                 metavar="INTEGER",
                 help="Rounds on each dataset of the largest scenarios, ten times that on the "
                 "small ones; "

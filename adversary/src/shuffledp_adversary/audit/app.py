@@ -22,9 +22,9 @@ from shuffledp.commands.options import (
     OutputFormat,
     Scenario,
     Users,
+    parse_integer,
     real,
     spread,
-    whole,
 )
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Answers, Spec
@@ -69,7 +69,7 @@ _SMALL: Final[dict[str, float | Fraction]] = {
 Trials = Annotated[
     int | None,
     typer.Option(
-        parser=whole,
+        parser=parse_integer,
         metavar="INTEGER",
         help=f"Rounds on each of the two datasets; default: {TRIALS:,}, fewer of many symbols, "
         f"one by one "
@@ -87,7 +87,7 @@ Confidence = Annotated[
 Distance = Annotated[
     int | None,
     typer.Option(
-        parser=whole,
+        parser=parse_integer,
         metavar="INTEGER",
         help="Distance by which the value changes; default: the largest covered.",
     ),

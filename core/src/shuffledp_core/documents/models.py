@@ -16,7 +16,7 @@ from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.onion.geometry import Geometry, MixField
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
 
 HexKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -226,7 +226,7 @@ class LedgerPosition(_Part, frozen=True, kw_only=True):
     spent: float | None
     delta: float
     limit: float
-    composition: Composition = Composition.FIXED
+    composition: CompositionRule = CompositionRule.FIXED
     if_fixed: float | None = None
     reconciled: int | msgspec.UnsetType = msgspec.UNSET
 

@@ -64,7 +64,7 @@ class TraceQuestion:
 
 
 @dataclass(frozen=True)
-class OpenedBatch:
+class DecryptedBatch:
     """A batch that was taken: records with keys, shares, and what they say (None: nothing)."""
 
     records: tuple[bytes, ...]
@@ -105,7 +105,7 @@ class Receiver:
         self._terms, self._listed, self.position, self._sign = terms, listed, position, sign
         self._header: Header | None = None
         self._chain: Chain | None = None
-        self._batch: OpenedBatch | None = None
+        self._batch: DecryptedBatch | None = None
         self._accusation: tuple[AccusedRecord, ...] | None = None
         self._settled = False
 
@@ -135,9 +135,9 @@ class Receiver:
         if self._chain is None:
             self._chain, self._batch = chain, self._open(records, keys)
 
-    def _open(self, records: Sequence[bytes], keys: Elements) -> OpenedBatch:
+    def _open(self, records: Sequence[bytes], keys: Elements) -> DecryptedBatch:
         shares, boxes = self._shares(keys), [split_record(record)[1] for record in records]
-        return OpenedBatch(
+        return DecryptedBatch(
             tuple(records), keys, shares, self._terms.contents(self.position, keys, shares, boxes)
         )
 
@@ -232,7 +232,7 @@ class Receiver:
         return self._chain
 
     @property
-    def _received(self) -> OpenedBatch:
+    def _received(self) -> DecryptedBatch:
         if self._batch is None:
             raise RoundStateError(
                 f"position {self.position} has no batch: none came, or it refused and erased it"
@@ -299,7 +299,7 @@ class Hop(Receiver):
             self._seeds[claim.credential] = seed
             records += records_of_user
         keys = Elements(split_record(record)[0] for record in records)
-        self._batch = OpenedBatch(
+        self._batch = DecryptedBatch(
             tuple(records), keys, (), tuple(split_record(record)[1] for record in records)
         )
         self._chain = Chain.start(self._terms, self._listed)

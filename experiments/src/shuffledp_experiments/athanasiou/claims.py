@@ -29,7 +29,7 @@ from shuffledp_experiments.entry import (
 )
 from shuffledp_privacy.sums.clamping import least_padding_sgdl, sgdl_any_clamped
 from shuffledp_privacy.sums.errors import ErrorLaw, bits_error, sgdl_error
-from shuffledp_privacy.sums.planar import Guarantee, axis_budget, plane_guarantee
+from shuffledp_privacy.sums.planar import PlaneGuarantee, axis_budget, plane_guarantee
 from shuffledp_privacy.sums.quantised import quantised_epsilon, quantised_parameter
 from shuffledp_privacy.sums.rr import pure_randomise
 from shuffledp_privacy.sums.sgdl import published_padding
@@ -414,7 +414,7 @@ def run_granularity(work: RunInputs) -> Results:
             f"= {lost:.3g} (S14); shuffled, quantised-rr is certified by S20",
         )
     )
-    budget = Guarantee(0.15, 1e-4)
+    budget = PlaneGuarantee(0.15, 1e-4)
     axis = axis_budget(budget)
     plane = plane_guarantee(axis, axis)
     claims.append(

@@ -44,10 +44,10 @@ def real_ledger(epsilon: float, *, adaptive: bool = False) -> Iterator[Ledger]:
     """
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
-    from shuffledp_core.privacy import Composition
+    from shuffledp_core.privacy import CompositionRule
     from shuffledp_core.runtime.clock import system_clock
 
-    composition = Composition.ADAPTIVE if adaptive else Composition.FIXED
+    composition = CompositionRule.ADAPTIVE if adaptive else CompositionRule.FIXED
     with TemporaryDirectory() as folder:
         budget = Budget(epsilon, DELTA, composition=composition)
         ledger = Ledger.open(

@@ -132,14 +132,14 @@ def open_sealed(fault: str, users: int, budget: float) -> Iterator[SealedAccount
     """An accountant on a database of its own, in a folder of its own."""
     from shuffledp_accountant.ledger.charges import Budget
     from shuffledp_accountant.ledger.ledger import Ledger
-    from shuffledp_core.privacy import Composition
+    from shuffledp_core.privacy import CompositionRule
     from shuffledp_core.runtime.clock import system_clock
 
     with TemporaryDirectory() as folder, ExitStack() as stack:
         file = Path(folder) / "ledger.db"
 
         def open_ledger(epsilon: float) -> Ledger:
-            limit = Budget(epsilon, DELTA, composition=Composition.FIXED)
+            limit = Budget(epsilon, DELTA, composition=CompositionRule.FIXED)
             ledger = Ledger.open(f"sqlite:///{file}", {POPULATION: limit}, system_clock)
             stack.callback(ledger.close)
             return ledger

@@ -13,7 +13,7 @@ import msgspec
 from shuffledp_core.documents.signed import decode_value
 from shuffledp_core.errors import MalformedDocumentError, UsageError
 from shuffledp_core.mechanisms import Mechanism
-from shuffledp_core.privacy import Adjacency, Composition
+from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.transport.tls import channel_to
 from shuffledp_ops.budget_pages import budget_pages
 from shuffledp_ops.keys.pki import Deployment
@@ -39,7 +39,7 @@ class PopulationAccount:
     limit: float
     delta: float
     adjacency: Adjacency
-    composition: Composition
+    composition: CompositionRule
     counted: Counter[Cost] = field(default_factory=Counter)
     charges: dict[str, str] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ def _account(
 ) -> PopulationAccount:
     try:
         adjacency = Adjacency(page.adjacency)
-        composition = Composition(page.composition)
+        composition = CompositionRule(page.composition)
     except ValueError as error:
         raise _not_understood(error) from error
     return PopulationAccount(

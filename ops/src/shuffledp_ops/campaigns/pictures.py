@@ -107,9 +107,9 @@ def draw_answers(question: CampaignQuestion, rows: Sequence[DatedAnswer]) -> byt
     below.set_ylim(bottom=0)
     below.set_ylabel("ε spent")
     above.set_title(question.field.replace("$", r"\$"), fontsize=11, loc="left")
-    asked = _days([row.when for row in rows])
+    dates = _days([row.when for row in rows])
     for axes in (above, below):
-        _dress(axes, asked)
+        _dress(axes, dates)
     if above.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return _png(figure)

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from shuffledp.pages import self_contained, shown
+from shuffledp.pages import as_html, self_contained
 from shuffledp_core.errors import OutputError
 from shuffledp_core.runtime.files import size_of, write_atomic
 from shuffledp_ops.campaigns.config import Campaign, CampaignQuestion, zone_named
@@ -182,12 +182,12 @@ def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
     """The campaign as one HTML file: pictures, and a table of all dates with links to the rounds'
     reports.
     """
-    parts = [f"<header><h1>Campaign {shown(campaign.name)}</h1></header>"]
+    parts = [f"<header><h1>Campaign {as_html(campaign.name)}</h1></header>"]
     if state.stopped is not None:
-        parts.append(f'<p class="note">Stopped: {shown(state.stopped)}</p>')
+        parts.append(f'<p class="note">Stopped: {as_html(state.stopped)}</p>')
     parts += [*_picture(folder / "budget.png", "The budget over all dates, as it was planned")]
     for question in campaign.questions:
-        parts.append(f"<section><h2>{shown(question.name)}: {shown(question.field)}</h2>")
+        parts.append(f"<section><h2>{as_html(question.name)}: {as_html(question.field)}</h2>")
         parts += _picture(
             folder / f"{question.name}.png", f"The answers to {question.name} over time"
         )
@@ -198,7 +198,7 @@ def page(campaign: Campaign, state: CampaignState, folder: Path) -> str:
         ]
         parts.append("</tr></thead><tbody>")
         parts += [_html_row(row) for row in dated_answers(campaign, question, state, folder)]
-        link = shown(f"{question.name}.csv")
+        link = as_html(f"{question.name}.csv")
         parts.append(
             f'</tbody></table><p class="fine">{_HINT}</p>'
             f'<p><a href="{link}">All numbers: {link}</a></p></section>'
@@ -221,7 +221,7 @@ def _html_row(row: DatedAnswer) -> str:
         "" if answer is None or answer.epsilon is None else f"{answer.epsilon:.4g}",
         "" if last is None or last.spent is None else f"{last.spent:.4g}",
     )
-    columns = "".join(f"<td>{shown(cell)}</td>" for cell in cells)
+    columns = "".join(f"<td>{as_html(cell)}</td>" for cell in cells)
     return f"<tr><th>{row.when:%Y-%m-%d %H:%M}</th>{columns}<td>{link}</td></tr>"
 
 
@@ -230,7 +230,7 @@ def _picture(file: Path, words: str) -> Iterator[str]:
         data = base64.b64encode(file.read_bytes()).decode()
     except OSError:
         return
-    yield f'<figure><img alt="{shown(words)}" src="data:image/png;base64,{data}"></figure>'
+    yield f'<figure><img alt="{as_html(words)}" src="data:image/png;base64,{data}"></figure>'
 
 
 _HINT: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_ops.console.frame import Viewer, epsilon, frame_page, live, moment, row, short, table
 from shuffledp_ops.console.model import BudgetCharge, ConsoleSnapshot, PopulationBudget
 from shuffledp_ops.rounds import charts
@@ -34,7 +34,7 @@ def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
         return
     yield '<section><h2>Privacy budgets</h2><div class="budgets">'
     for budget in snapshot.budgets:
-        name = shown(budget.population)
+        name = as_html(budget.population)
         yield f'<article class="card"><h3><a href="/populations/{name}/">“{name}”</a></h3>'
         yield from _state(budget)
         yield "</article>"
@@ -44,7 +44,7 @@ def section(snapshot: ConsoleSnapshot) -> Iterator[str]:
 def page(viewer: Viewer, snapshot: ConsoleSnapshot, budget: PopulationBudget) -> str:
     """The page of one population: the account over time, and the newest charges."""
     body = [
-        f"<h1>Privacy budget of “{shown(budget.population)}”</h1>",
+        f"<h1>Privacy budget of “{as_html(budget.population)}”</h1>",
         live("account", _state(budget)),
         live("time", _over_time(snapshot, budget)),
         live("charges", _charges(snapshot, budget)),
@@ -154,7 +154,7 @@ def _row(snapshot: ConsoleSnapshot, charge: BudgetCharge) -> str:
             if round_info is None
             else f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
             "when": "" if round_info is None else moment(round_info.opened_at),
-            "state": shown(charge.state),
+            "state": as_html(charge.state),
             "ε alone": epsilon(charge.epsilon),
         }
     )

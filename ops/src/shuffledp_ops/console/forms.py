@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_core.documents.models import Roster, RoundPlan
 from shuffledp_core.mechanisms import MECHANISMS, Answers
 from shuffledp_core.vocabulary import Mix
@@ -62,7 +62,7 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
         name: f"{name} ({'histogram' if kind.answers is Answers.HISTOGRAM else 'sum and mean'})"
         for name, kind in MECHANISMS.items()
     }
-    problem = f'<p class="note" role="alert">{shown(_with_label(refusal))}</p>' if refusal else ""
+    problem = f'<p class="note" role="alert">{as_html(_with_label(refusal))}</p>' if refusal else ""
     boxes = [
         _choice(
             "population",
@@ -100,7 +100,7 @@ def _with_label(refusal: str) -> str:
 def _field(name: str, label: str, hint: str, mode: str, value: str) -> str:
     return (
         f'<p><label for="{name}">{label}</label><input id="{name}" name="{name}" '
-        f'value="{shown(value)}" '
+        f'value="{as_html(value)}" '
         f'inputmode="{mode}" maxlength="40" autocomplete="off" aria-describedby="{name}-hint">'
         f'<span class="fine" id="{name}-hint">{hint}</span></p>'
     )
@@ -110,8 +110,8 @@ def _choice(
     name: str, label: str, hint: str, options: Mapping[str, str], typed: Mapping[str, str]
 ) -> str:
     drawn = "".join(
-        f'<option value="{shown(value)}"{" selected" if typed.get(name) == value else ""}>'
-        f"{shown(words)}</option>"
+        f'<option value="{as_html(value)}"{" selected" if typed.get(name) == value else ""}>'
+        f"{as_html(words)}</option>"
         for value, words in options.items()
     )
     return (
@@ -220,9 +220,9 @@ def _confirm(
     *,
     danger: bool = False,
 ) -> str:
-    facts = "".join(f"<dt>{name}</dt><dd>{shown(value)}</dd>" for name, value in rows.items())
+    facts = "".join(f"<dt>{name}</dt><dd>{as_html(value)}</dd>" for name, value in rows.items())
     carried = "".join(
-        f'<input type="hidden" name="{name}" value="{shown(value)}">'
+        f'<input type="hidden" name="{name}" value="{as_html(value)}">'
         for name, value in hidden.items()
     )
     kind = ' class="danger"' if danger else ""

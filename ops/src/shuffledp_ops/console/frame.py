@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_ops.console.advice import advice
 from shuffledp_ops.rounds.page import style
 
@@ -36,15 +36,15 @@ def frame_page(viewer: Viewer, title: str, body: Iterable[str], *, follows: bool
     operates = '<span class="badge">operator</span>' if viewer.operates else ""
     opens = '<a href="/open">Open a round</a>' if viewer.operates else ""
     kind = "deployment" if viewer.live else "saved rounds"
-    follow = f' data-version="{shown(viewer.version)}"' if follows else ""
+    follow = f' data-version="{as_html(viewer.version)}"' if follows else ""
     still = (
         '<noscript><p class="fine">Without JavaScript this page stands still: '
         '<a href="">load it again</a> to see what is new.</p></noscript>'
     )
     return _PAGE.format(
-        title=f"{shown(title)} · {shown(viewer.title)}",
+        title=f"{as_html(title)} · {as_html(viewer.title)}",
         follow=follow,
-        name=shown(viewer.title),
+        name=as_html(viewer.title),
         kind=kind,
         operates=operates,
         opens=opens,
@@ -121,7 +121,7 @@ def until(milliseconds: int) -> str:
 
 def short(round_id: str) -> str:
     """The beginning of a round's id, enough to tell it from the others."""
-    return shown(round_id[:8])
+    return as_html(round_id[:8])
 
 
 def epsilon(value: float) -> str:
@@ -133,15 +133,15 @@ def mishap(error: str, words: str, heading: str = "") -> str:
     """An error in a box: its name, its own sentence, what it means and what to do."""
     guidance = advice(error)
     return (
-        f'<div class="note mishap">{heading}<p><code>{shown(error)}</code> {shown(words)}</p>'
-        f"<p>{shown(guidance.happened)}</p><p><strong>What to do:</strong> "
+        f'<div class="note mishap">{heading}<p><code>{as_html(error)}</code> {as_html(words)}</p>'
+        f"<p>{as_html(guidance.happened)}</p><p><strong>What to do:</strong> "
         f"{_commands(guidance.do)}</p></div>"
     )
 
 
 def _commands(words: str) -> str:
     """Backquotes of our own sentences as code."""
-    parts = shown(words).split("`")
+    parts = as_html(words).split("`")
     return "".join(
         f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts)
     )
@@ -149,7 +149,7 @@ def _commands(words: str) -> str:
 
 def table(heads: Iterable[str], rows: Iterable[str]) -> str:
     """A table that becomes a list of boxes on a telephone; rows are made by `row`."""
-    cells = "".join(f'<th scope="col">{shown(head)}</th>' for head in heads)
+    cells = "".join(f'<th scope="col">{as_html(head)}</th>' for head in heads)
     return (
         f"<table "
         f'class="rounds"><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table>'

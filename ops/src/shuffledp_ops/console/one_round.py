@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_core.documents.models import Certificate
 from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, short
@@ -28,24 +28,24 @@ def running_page(viewer: Viewer, round_info: RoundInfo) -> str:
 
 def _opening(round_info: RoundInfo) -> str:
     opened = moment(round_info.opened_at)
-    return f'<p class="fine">Opened {opened}; <code>{shown(round_info.round_id)}</code></p>'
+    return f'<p class="fine">Opened {opened}; <code>{as_html(round_info.round_id)}</code></p>'
 
 
 def _plan(plan: Certificate) -> Iterator[str]:
     """The plan certificate in plain words."""
     unit = " per unit of distance" if plan.adjacency == "metric" else ""
     yield '<section><h2>What devices were promised</h2><div class="promise">'
-    yield f"<p>{shown(wording.promise(plan))}</p>"
-    yield f"<p>{shown(wording.promise_without_nodes(plan))}</p></div><dl>"
+    yield f"<p>{as_html(wording.promise(plan))}</p>"
+    yield f"<p>{as_html(wording.promise_without_nodes(plan))}</p></div><dl>"
     rows = {
         "population": f"“{plan.population}”",
         "mechanism": f"{plan.mechanism.kind}, {describe_parameters(plan)}",
         "ε certified": f"{show(plan.epsilon.certified)}{unit}, at δ = {plan.delta:g}",
         "ε_L": f"{show(plan.corrupted.epsilon)}{unit}: remains if every node is corrupt",
     }
-    yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items())
+    yield from (f"<dt>{name}</dt><dd>{as_html(words)}</dd>" for name, words in rows.items())
     yield "</dl><h3>Trust assumptions</h3><ul>"
-    yield from (f"<li>{shown(words)}</li>" for words in wording.honest(plan))
+    yield from (f"<li>{as_html(words)}</li>" for words in wording.honest(plan))
     yield "</ul></section>"
 
 
@@ -61,7 +61,7 @@ def failed_page(viewer: Viewer, round_info: RoundInfo, charge: BudgetCharge | No
     """The page of a failed round: the reason, what to do, and the state of its charge."""
     ending = round_info.ending
     reason = ending.reason if ending is not None else "Its signed result is being fetched."
-    cost = f"<p>{shown(budgets.of_round(charge))}</p>" if viewer.live else ""
+    cost = f"<p>{as_html(budgets.of_round(charge))}</p>" if viewer.live else ""
     body = [
         f"<h1>Round {short(round_info.round_id)}: no answer</h1>",
         _opening(round_info),
@@ -74,5 +74,8 @@ def refused_page(viewer: Viewer, heading: str, error: str, words: str) -> str:
     """The page of an error."""
     back = '<p><a href="/">Back to all rounds</a></p>'
     return frame_page(
-        viewer, heading, [f"<h1>{shown(heading)}</h1>", mishap(error, words), back], follows=False
+        viewer,
+        heading,
+        [f"<h1>{as_html(heading)}</h1>", mishap(error, words), back],
+        follows=False,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_ops.console import budgets, progress
 from shuffledp_ops.console.frame import Viewer, frame_page, live, mishap, moment, row, short, table
 from shuffledp_ops.console.model import (
@@ -34,7 +34,7 @@ def overview(viewer: Viewer, snapshot: ConsoleSnapshot) -> str:
     """The whole page."""
     heading = "Deployment" if viewer.live else "Rounds in"
     parts = [
-        f"<h1>{heading} “{shown(viewer.title)}”</h1>",
+        f"<h1>{heading} “{as_html(viewer.title)}”</h1>",
         live("troubles", _troubles(snapshot)),
         live("running", _running(viewer, snapshot)),
     ]
@@ -46,7 +46,7 @@ def overview(viewer: Viewer, snapshot: ConsoleSnapshot) -> str:
 
 def _troubles(snapshot: ConsoleSnapshot) -> Iterator[str]:
     for trouble in snapshot.troubles:
-        what = shown(trouble.what)
+        what = as_html(trouble.what)
         heading = f"<p><strong>No answer from {what}.</strong> What was known last is below.</p>"
         yield mishap(trouble.error, trouble.words, heading)
     ended = [round_info for round_info in snapshot.rounds if not round_info.running]
@@ -88,7 +88,7 @@ def _newest(newest: PublishedRound | None) -> Iterator[str]:
     report = newest.report
     yield (
         f'<div class="newest"><h2>Newest answer: <a href="/rounds/{report.round_id}/">'
-        f"{shown(page.title(report))}</a></h2>"
+        f"{as_html(page.title(report))}</a></h2>"
     )
     yield from page.answer(report)
     more = "What it guarantees, all numbers, and how to check them"
@@ -114,14 +114,14 @@ def _rounds(viewer: Viewer, snapshot: ConsoleSnapshot) -> Iterator[str]:
 
 def _row(round_info: RoundInfo) -> str:
     kind = round_info.outcome if round_info.outcome in _WORDS else UNREADABLE
-    why = f' <span class="why">{shown(round_info.error)}</span>' if round_info.error else ""
+    why = f' <span class="why">{as_html(round_info.error)}</span>' if round_info.error else ""
     name = f"<code>{short(round_info.round_id)}</code>"
     return row(
         {
             "round": f'<a href="/rounds/{round_info.round_id}/">{name}</a>',
             "when": moment(round_info.opened_at),
-            "people": shown(round_info.population),
-            "mechanism": shown(round_info.mechanism),
+            "people": as_html(round_info.population),
+            "mechanism": as_html(round_info.mechanism),
             "outcome": f'<span class="outcome {kind}">{_WORDS[kind]}</span>{why}',
             "reports": f"{round_info.accepted:,}" if round_info.accepted else "",
             "ε": _epsilon(round_info),

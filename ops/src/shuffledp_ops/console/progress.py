@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 from shuffledp_ops.console.frame import Viewer, moment, short, until
 from shuffledp_ops.console.model import RoundAnnouncement, RoundInfo
 
@@ -23,9 +23,9 @@ def card(viewer: Viewer, round_info: RoundInfo) -> str:
     head = (
         f'<h3><a href="/rounds/{round_info.round_id}/">Round {short(round_info.round_id)}</a></h3>'
     )
-    population = shown(round_info.population)
+    population = as_html(round_info.population)
     opening = (
-        f'<p class="fine">{shown(round_info.mechanism)} of “{population}”, opened '
+        f'<p class="fine">{as_html(round_info.mechanism)} of “{population}”, opened '
         f"{moment(round_info.opened_at)}</p>"
     )
     return f'<article class="card">{head}{opening}{"".join(parts(viewer, round_info))}</article>'
@@ -133,6 +133,6 @@ def _link(name: str, state: str, words: str) -> str:
     details = words or {_WAITING: "waiting", _WORKING: "working"}.get(state, "")
     return (
         f'<li class="{state}"><span class="sign" '
-        f'aria-hidden="true"></span><strong>{shown(name)}</strong>'
-        f'<span class="hidden">, {state}: </span><span class="said">{shown(details)}</span></li>'
+        f'aria-hidden="true"></span><strong>{as_html(name)}</strong>'
+        f'<span class="hidden">, {state}: </span><span class="said">{as_html(details)}</span></li>'
     )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shuffledp.verification import Checked, check_signed
+from shuffledp.verification import CheckedCertificate, check_signed
 from shuffledp_client.transport import AnalystReader, Backoff
 from shuffledp_core.documents.models import Announcement, Manifest, Result
 from shuffledp_core.documents.signed import Signed, from_json
@@ -39,7 +39,7 @@ class VerifiedResult:
     """
 
     report: RoundReport
-    checked: tuple[Checked, ...]
+    checked: tuple[CheckedCertificate, ...]
 
 
 async def summaries(deployment: Deployment) -> AsyncIterator[analyst_pb2.RoundSummary]:

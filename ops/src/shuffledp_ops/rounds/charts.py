@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from shuffledp.pages import shown
+from shuffledp.pages import as_html
 
 WIDE: Final = (860.0, 340.0)
 NARROW: Final = (360.0, 280.0)
@@ -98,7 +98,7 @@ def _both(draw: Callable[[float, float], tuple[float, Iterator[str]]], title: st
         taken, parts = draw(width, height)
         drawn.append(
             f'<svg class="chart {name}" role="img" viewBox="0 0 {width:g} {taken:g}" '
-            f'aria-label="{shown(title)}">'
+            f'aria-label="{as_html(title)}">'
             f"{''.join(parts)}</svg>"
         )
     return "".join(drawn)
@@ -248,7 +248,7 @@ def _path(name: str, pieces: Iterator[str]) -> str:
 
 def _text(name: str, x: float, y: float, words: str, *, turned: bool = False) -> str:
     turn = f' transform="rotate(-40 {x:.1f} {y:.1f})"' if turned else ""
-    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{turn}>{shown(words)}</text>'
+    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}"{turn}>{as_html(words)}</text>'
 
 
 @dataclass(frozen=True)

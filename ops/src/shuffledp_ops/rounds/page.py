@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Final
 
-from shuffledp.pages import self_contained, shown
+from shuffledp.pages import as_html, self_contained
 from shuffledp.published import BOARD, HISTORY
 from shuffledp_ops.rounds import charts, wording
 from shuffledp_ops.rounds.present import TRACED, describe_parameters
@@ -83,11 +83,11 @@ def _head(report: RoundReport) -> Iterator[str]:
     final = report.final
     when = datetime.fromtimestamp(final.issued_at / 1000, UTC)
     of = "simulated people" if report.truth is not None else "people"
-    yield f"<header><h1>{shown(title(report))}</h1>"
-    people = f"{report.accepted:,} {of} of “{shown(final.population)}”"
+    yield f"<header><h1>{as_html(title(report))}</h1>"
+    people = f"{report.accepted:,} {of} of “{as_html(final.population)}”"
     yield f'<p class="fine">{people}, {when:%Y-%m-%d %H:%M} UTC</p></header>'
-    yield f'<p class="asked">{shown(wording.question(report))}</p>'
-    yield from (f'<p class="note">{shown(words)}</p>' for words in _warnings(report))
+    yield f'<p class="asked">{as_html(wording.question(report))}</p>'
+    yield from (f'<p class="note">{as_html(words)}</p>' for words in _warnings(report))
 
 
 def _warnings(report: RoundReport) -> Iterator[str]:
@@ -118,7 +118,7 @@ def answer(report: RoundReport) -> Iterator[str]:
     yield f'<p class="answer">{_in_a_sentence(report)}</p><figure>'
     yield _chart(report)
     yield f'<figcaption class="legend">{_legend(report)}</figcaption></figure>'
-    yield from (f'<p class="fine">{shown(words)}</p>' for words in _remarks(report))
+    yield from (f'<p class="fine">{as_html(words)}</p>' for words in _remarks(report))
     yield "</section>"
 
 
@@ -142,7 +142,7 @@ def _in_a_sentence(report: RoundReport) -> str:
         for number in (estimate.values[top], estimate.lows[top], estimate.highs[top])
     ]
     return (
-        f"Most frequent: <strong>{shown(report.label(top))}</strong>: about {numbers[0]} of "
+        f"Most frequent: <strong>{as_html(report.label(top))}</strong>: about {numbers[0]} of "
         f"{report.accepted:,} people (95% interval {numbers[1]} to {numbers[2]})."
     )
 
@@ -217,7 +217,7 @@ def _guarantee(report: RoundReport) -> Iterator[str]:
     if report.all_corrupt:  # the first sentence does not apply to this round
         del sentences[0]
     yield '<section><h2>Guarantee</h2><div class="promise">'
-    yield from (f"<p>{shown(sentence)}</p>" for sentence in sentences)
+    yield from (f"<p>{as_html(sentence)}</p>" for sentence in sentences)
     yield "</div><dl>"
     if not report.all_corrupt:
         yield _fact("ε certified", final.epsilon.certified, f"{unit}: proved upper bound")
@@ -258,7 +258,7 @@ def _honest(report: RoundReport) -> Iterator[str]:
     if report.all_corrupt:  # its first assumption did not hold
         return
     yield "<section><h2>Trust assumptions</h2><p>These had to be honest:</p><ul>"
-    yield from (f"<li>{shown(words)}</li>" for words in wording.honest(report.final))
+    yield from (f"<li>{as_html(words)}</li>" for words in wording.honest(report.final))
     yield (
         '</ul><p class="fine">Not protected: who took part, and what people reveal '
         "elsewhere.</p></section>"
@@ -295,7 +295,7 @@ def _row(report: RoundReport, symbol: int) -> str:
     if report.truth is not None:
         cells.append(f"{int(report.truth[symbol]):,}")
     data = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr><th scope="row">{shown(report.label(symbol))}</th>{data}</tr>'
+    return f'<tr><th scope="row">{as_html(report.label(symbol))}</th>{data}</tr>'
 
 
 def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _documents(report: RoundReport, beside: Collection[str], where: str) -> Iter
     yield f"<pre>shuffledp verify {'.' if complete else 'result.json'}</pre>"
     yield (
         "<p>It trusts the root key in <code>root.pub</code>. Compare that key with the one "
-        f"published by the deployment “{shown(report.final.deployment)}”, or pass that one with "
+        f"published by the deployment “{as_html(report.final.deployment)}”, or pass that one with "
         "<code>--root-key</code>.</p><ul>"
     )
     for name, words in _DOCUMENTS.items():
@@ -349,10 +349,12 @@ def _small(report: RoundReport) -> Iterator[str]:
         ),
     }
     yield '<section class="small"><h2>Details</h2><dl>'
-    yield from (f"<dt>{name}</dt><dd>{shown(words)}</dd>" for name, words in rows.items() if words)
+    yield from (
+        f"<dt>{name}</dt><dd>{as_html(words)}</dd>" for name, words in rows.items() if words
+    )
     yield "</dl>"
     if final.assumptions:
         yield "<p>The certificate assumes:</p><ul>"
-        yield from (f"<li>{shown(words)}</li>" for words in final.assumptions)
+        yield from (f"<li>{as_html(words)}</li>" for words in final.assumptions)
         yield "</ul>"
     yield "</section>"

@@ -14,7 +14,7 @@ from shuffledp_privacy.numerics.rounding import down, up
 
 
 @dataclass(frozen=True, slots=True)
-class Guarantee:
+class PlaneGuarantee:
     """Guarantee (ε, δ) with ε in nats per unit of distance."""
 
     epsilon: float
@@ -27,17 +27,17 @@ class Guarantee:
             raise UsageError(f"delta must be from 0 to below 1, not {self.delta}")
 
 
-def axis_budget(plane: Guarantee) -> Guarantee:
+def axis_budget(plane: PlaneGuarantee) -> PlaneGuarantee:
     """Budget of each axis for a guarantee of the plane: (ε/√2, δ/2), rounded down.
 
     Proposition S15.
     """
-    return Guarantee(
+    return PlaneGuarantee(
         math.nextafter(down(plane.epsilon / math.sqrt(2), units=4), 0.0), plane.delta / 2
     )
 
 
-def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
+def plane_guarantee(first: PlaneGuarantee, second: PlaneGuarantee) -> PlaneGuarantee:
     """Guarantee of two axes for the Euclidean distance: (sqrt(ε1² + ε2²), δ1 + δ2), rounded up.
 
     Proposition S15.
@@ -49,7 +49,7 @@ def plane_guarantee(first: Guarantee, second: Guarantee) -> Guarantee:
     """
     epsilon = up(math.hypot(first.epsilon, second.epsilon))
     # The sum of two zeros is exact, and the guarantee stays pure.
-    return Guarantee(
+    return PlaneGuarantee(
         epsilon,
         math.nextafter(first.delta + second.delta, 1.0) if first.delta + second.delta else 0.0,
     )

@@ -58,7 +58,7 @@ def advise(
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds)
     sizes, limits = targets.Sizes(max_value, symbols), targets.SearchLimits(max_error, max_messages)
     with working("comparing mechanisms"):
-        comparison = targets.advised(scenario, sizes, epsilon, limits)
+        comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
     if output is OutputFormat.JSON:
         print_json(comparison.to_dict())
     else:

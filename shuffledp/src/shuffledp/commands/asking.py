@@ -27,7 +27,7 @@ from shuffledp.commands.options import (
     Shares,
     Symbols,
     decimal,
-    whole,
+    parse_integer,
 )
 from shuffledp_core.mechanisms import (
     MECHANISMS,
@@ -109,7 +109,9 @@ def ask(kind: str, scenario: Scenario, **parameters: Any) -> Plan:
         return _OWN[kind](scenario, **parameters)
     from shuffledp.commands import questions
 
-    return questions.question(questions.checked(lambda: MECHANISMS[kind](**parameters)), scenario)
+    return questions.question(
+        questions.build_spec(lambda: MECHANISMS[kind](**parameters)), scenario
+    )
 
 
 def options_of(kind: str) -> list[Parameter]:
@@ -130,7 +132,7 @@ def _option(spec: type[Spec], field: structs.FieldInfo) -> Parameter:
         kind, *annotations = get_args(kind)
         words = next((word for word in annotations if isinstance(word, str)), words)
     if kind is int:
-        option = typer.Option(parser=whole, metavar="INTEGER", help=words)
+        option = typer.Option(parser=parse_integer, metavar="INTEGER", help=words)
     elif kind is Fraction:
         option = typer.Option(parser=decimal, metavar="DECIMAL", help=words)
     else:

@@ -60,5 +60,5 @@ def calibrate(
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, corrupt_nodes, nodes)
     sizes = targets.Sizes(max_value, symbols)
     with working(f"calibrating {mechanism}"):
-        plan = targets.calibrated(mechanism, scenario, sizes, epsilon)
+        plan = targets.calibrate_plan(mechanism, scenario, sizes, epsilon)
     respond(plan, Presentation(output, plot))

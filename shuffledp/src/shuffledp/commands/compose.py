@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, OutputFormat, TotalDelta, whole
+from shuffledp.commands.options import Format, OutputFormat, TotalDelta, parse_integer
 
 
 def compose(
@@ -23,7 +23,7 @@ def compose(
     times: Annotated[
         list[int] | None,
         typer.Option(
-            parser=whole,
+            parser=parse_integer,
             metavar="INTEGER",
             help="Number of rounds: one number for all files, or one per file in order.",
         ),
@@ -53,7 +53,7 @@ def compose(
         plans = [
             documents.plan_in(file, roster=roster, root_key=root_key, key=key) for file in files
         ]
-        composition = compose_plans(documents.repeated(plans, counts), delta=delta)
+        composition = compose_plans(documents.repeat_plans(plans, counts), delta=delta)
     if output is OutputFormat.JSON:
         print_json(composition.to_dict())
     else:

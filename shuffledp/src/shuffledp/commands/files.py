@@ -35,7 +35,7 @@ def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str |
     data = read_file(file, "document")
     answer = _answer(data)
     if answer is not None:
-        return _asked(answer, file)
+        return _plan_of_answer(answer, file)
     checked = verify(file, roster=roster, root_key=root_key, key=key)
     return planned(checked[-1].certificate)
 
@@ -49,7 +49,7 @@ def _answer(data: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "parameters" in document else None
 
 
-def _asked(answer: dict[str, Any], file: Path) -> Plan:
+def _plan_of_answer(answer: dict[str, Any], file: Path) -> Plan:
     try:
         spec_type = MECHANISMS[answer["mechanism"]]
         parameters = {name: answer["parameters"][name] for name in spec_type.__struct_fields__}
@@ -79,7 +79,7 @@ def spread_times(files: Sequence[Path], times: Sequence[int]) -> list[int]:
     return list(times) * (len(files) if len(times) == 1 else 1)
 
 
-def repeated(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
+def repeat_plans(plans: Sequence[Plan], times: Sequence[int]) -> list[Plan]:
     """Each plan with its rounds run so often. Raises `UsageError` for a number out of range."""
     return [
         replace(plan, rounds=plan.rounds * count) for plan, count in zip(plans, times, strict=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, parse_integer
 
 
 def location(
@@ -34,14 +34,16 @@ def location(
     honest: Annotated[
         int | None,
         typer.Option(
-            parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%."
+            parser=parse_integer,
+            metavar="INTEGER",
+            help="Users who follow the protocol; default: 95%.",
         ),
     ] = None,
     mechanism: Mechanism = "geo-shuffle",
     seed: Annotated[
         int | None,
         typer.Option(
-            parser=whole,
+            parser=parse_integer,
             metavar="INTEGER",
             help="Seed for fast, repeatable noise; default: the clients' exact samplers.",
         ),

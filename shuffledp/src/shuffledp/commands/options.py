@@ -90,7 +90,7 @@ class NamedCommands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def whole(text: str | int) -> int:
+def parse_integer(text: str | int) -> int:
     """A whole number; the refusal names what was typed."""
     try:
         return int(text)
@@ -106,8 +106,8 @@ def real(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} is not a number") from error
 
 
-def _whole(words: str) -> Any:
-    return typer.Option(parser=whole, metavar="INTEGER", help=words)
+def _integer_option(words: str) -> Any:
+    return typer.Option(parser=parse_integer, metavar="INTEGER", help=words)
 
 
 def _real(words: str) -> Any:
@@ -118,7 +118,7 @@ def _exact(words: str) -> Any:
     return typer.Option(parser=decimal, metavar="DECIMAL", help=words)
 
 
-Users = Annotated[int, _whole("n, reports that arrive.")]
+Users = Annotated[int, _integer_option("n, reports that arrive.")]
 Delta = Annotated[float, _real("δ over all rounds, 1e-12 to below 1; 0 asks for a pure guarantee.")]
 TotalDelta = Annotated[float, _real("δ over all rounds together, 1e-12 to below 1.")]
 TargetDelta = Annotated[float, _real("Target δ over all rounds, 1e-12 to below 1.")]
@@ -145,35 +145,45 @@ Neighbours = Annotated[
         "--adjacency", help="standard: any change of a value; metric: ε per unit of change."
     ),
 ]
-MaxDistance = Annotated[int | None, _whole("Largest change covered; default: the whole domain.")]
-Honest = Annotated[int | None, _whole("Users who follow the protocol; default: all.")]
-Rounds = Annotated[int, _whole("Rounds on the same people.")]
+MaxDistance = Annotated[
+    int | None, _integer_option("Largest change covered; default: the whole domain.")
+]
+Honest = Annotated[int | None, _integer_option("Users who follow the protocol; default: all.")]
+Rounds = Annotated[int, _integer_option("Rounds on the same people.")]
 CorruptNodes = Annotated[
     str | None, typer.Option(help="Corrupt mix nodes, such as 1,3.", metavar="I,J")
 ]
-Nodes = Annotated[int, _whole("Mix nodes of the route.")]
+Nodes = Annotated[int, _integer_option("Mix nodes of the route.")]
 Format = Annotated[OutputFormat, typer.Option("--format", help="Output format: text or json.")]
 Plot = Annotated[
     Path | None, typer.Option(help="Also plot δ(ε) into this file (.png, .svg or .pdf).")
 ]
-MaxValue = Annotated[int, _whole("k: values are 0..k.")]
-Symbols = Annotated[int, _whole("k, symbols of the histogram.")]
-TargetMaxValue = Annotated[int | None, _whole("k: values are 0..k; without it only histograms.")]
-TargetSymbols = Annotated[int | None, _whole("Symbols of a histogram; default: k + 1.")]
+MaxValue = Annotated[int, _integer_option("k: values are 0..k.")]
+Symbols = Annotated[int, _integer_option("k, symbols of the histogram.")]
+TargetMaxValue = Annotated[
+    int | None, _integer_option("k: values are 0..k; without it only histograms.")
+]
+TargetSymbols = Annotated[int | None, _integer_option("Symbols of a histogram; default: k + 1.")]
 EpsilonGeo = Annotated[Fraction, _exact("ε of one user's noise, in nats per unit.")]
 NoiseEpsilon = Annotated[
     Fraction, _exact("ε of all shares of the noise together, in nats per unit.")
 ]
-Shares = Annotated[int | None, _whole("Honest users who make one noise; default: all of them.")]
-Padding = Annotated[int | None, _whole("c, bits added on each side; default: the least sound one.")]
+Shares = Annotated[
+    int | None, _integer_option("Honest users who make one noise; default: all of them.")
+]
+Padding = Annotated[
+    int | None, _integer_option("c, bits added on each side; default: the least sound one.")
+]
 Modulus = Annotated[
-    int | None, _whole("q: sums are taken modulo q; default: the least power of two with room.")
+    int | None,
+    _integer_option("q: sums are taken modulo q; default: the least power of two with room."),
 ]
 Pieces = Annotated[
-    int | None, _whole("m, messages that a value is split into; default: the fewest that mix well.")
+    int | None,
+    _integer_option("m, messages that a value is split into; default: the fewest that mix well."),
 ]
 MaxError = Annotated[float | None, _real("Largest standard error accepted.")]
-MaxMessages = Annotated[int | None, _whole("Most messages per user accepted.")]
+MaxMessages = Annotated[int | None, _integer_option("Most messages per user accepted.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +236,7 @@ class OtherWords:
         ),
     ] = None
     reports: Annotated[
-        int | None, _whole("With --view group: reports of one user in a round; default 2.")
+        int | None, _integer_option("With --view group: reports of one user in a round; default 2.")
     ] = None
     rate: Annotated[
         Fraction | None, _exact("With --view subsampled: the chance that a user is drawn.")
@@ -234,7 +244,7 @@ class OtherWords:
 
     at_x0: Annotated[
         int | None,
-        _whole("With --view primary: other users that hold the primary symbol, n_x0."),
+        _integer_option("With --view primary: other users that hold the primary symbol, n_x0."),
     ] = None
     changes: Annotated[
         str | None,

@@ -33,7 +33,7 @@ from shuffledp_privacy.sums.split import mixing_security, wide_modulus
 SpecT = TypeVar("SpecT")
 
 
-def checked(build: Callable[[], SpecT]) -> SpecT:
+def build_spec(build: Callable[[], SpecT]) -> SpecT:
     """The spec, its refusals turned into `UsageError`."""
     try:
         return build()
@@ -82,7 +82,7 @@ def krr_histogram(symbols: int, epsilon0: float) -> tuple[KRRHistogram, tuple[st
     """The spec with local parameter at most `epsilon0` (nats), and how its blanket was rounded."""
     check_finite("epsilon0", epsilon0)
     blanket = epsilon0_to_blanket(epsilon0, symbols)
-    spec = checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket))
+    spec = build_spec(lambda: KRRHistogram(symbols=symbols, blanket=blanket))
     note = (
         f"blanket = {blanket} is the exact rational that users sample; its local epsilon is at "
         f"most {epsilon0:g}"
@@ -102,7 +102,9 @@ def krr_question(
         spec, notes = krr_histogram(symbols, epsilon0)
         return question(spec, scenario, notes=notes, asked=(("epsilon0", epsilon0),))
     if blanket is not None and epsilon0 is None:
-        return question(checked(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario)
+        return question(
+            build_spec(lambda: KRRHistogram(symbols=symbols, blanket=blanket)), scenario
+        )
     raise UsageError(
         "give either --epsilon0 or --blanket, the exact parameter that calibrate prints"
     )
@@ -144,19 +146,19 @@ def laplace_mean(epsilon0: float, max_value: int) -> LaplaceMean:
 
 def rr_shuffle(max_value: int, randomise: Fraction) -> RRShuffle:
     """The spec, checked."""
-    return checked(lambda: RRShuffle(max_value=max_value, randomise=randomise))
+    return build_spec(lambda: RRShuffle(max_value=max_value, randomise=randomise))
 
 
 def geo_shuffle(max_value: int, epsilon_geo: Fraction, padding: int) -> GeoShuffle:
     """The spec, checked."""
-    return checked(
+    return build_spec(
         lambda: GeoShuffle(max_value=max_value, epsilon_geo=epsilon_geo, padding=padding)
     )
 
 
 def sgdl_shuffle(max_value: int, noise_epsilon: Fraction, shares: int, padding: int) -> SGDLShuffle:
     """The spec, checked."""
-    return checked(
+    return build_spec(
         lambda: SGDLShuffle(
             max_value=max_value, noise_epsilon=noise_epsilon, shares=shares, padding=padding
         )
@@ -222,7 +224,7 @@ def split_question(
     parts, (modulus, pieces) = setting.honest if shares is None else shares, mixing
     notes: tuple[str, ...] = () if shares is not None else (_shares_note(parts),)
     # The noise is checked first: what it needs room for is computed from it.
-    checked(
+    build_spec(
         lambda: SplitMix(
             max_value=max_value, noise_epsilon=noise_epsilon, shares=parts, modulus=2**31, pieces=2
         )
@@ -243,7 +245,7 @@ def split_question(
             f"pieces = {pieces} was chosen: the fewest whose shuffle is within 2^-{security:.4g} "
             "of the sum alone",
         )
-    spec = checked(
+    spec = build_spec(
         lambda: SplitMix(
             max_value=max_value,
             noise_epsilon=noise_epsilon,

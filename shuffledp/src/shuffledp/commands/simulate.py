@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shuffledp.commands.options import Format, Mechanism, OutputFormat, whole
+from shuffledp.commands.options import Format, Mechanism, OutputFormat, parse_integer
 from shuffledp_core.answering.estimation import Estimator
 from shuffledp_core.privacy import Adjacency
 
@@ -39,7 +39,9 @@ def simulate(
     honest: Annotated[
         int | None,
         typer.Option(
-            parser=whole, metavar="INTEGER", help="Users who follow the protocol; default: 95%."
+            parser=parse_integer,
+            metavar="INTEGER",
+            help="Users who follow the protocol; default: 95%.",
         ),
     ] = None,
     data: Annotated[
@@ -53,7 +55,7 @@ def simulate(
     seed: Annotated[
         int | None,
         typer.Option(
-            parser=whole,
+            parser=parse_integer,
             metavar="INTEGER",
             help="Seed for fast, repeatable noise; default: the clients' exact samplers.",
         ),

@@ -42,7 +42,7 @@ def setting_for(scenario: Scenario, sizes: Sizes, epsilon: float) -> Setting:
     return setting_of(scenario, sizes.symbols if sizes.max_value is None else sizes.max_value + 1)
 
 
-def calibrated(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> Plan:
+def calibrate_plan(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> Plan:
     """The plan whose mechanism has the least error under the target.
 
     Raises:
@@ -71,7 +71,9 @@ def calibrated(kind: str, scenario: Scenario, sizes: Sizes, epsilon: float) -> P
     return replace(plan, corrupt=corrupt, nodes=scenario.nodes)
 
 
-def advised(scenario: Scenario, sizes: Sizes, epsilon: float, limits: SearchLimits) -> Comparison:
+def compare_mechanisms(
+    scenario: Scenario, sizes: Sizes, epsilon: float, limits: SearchLimits
+) -> Comparison:
     """The target and every mechanism that keeps it and the limits, fewest messages first.
 
     Raises:

@@ -37,7 +37,13 @@ from shuffledp_shuffler.cluster.messages import (
     PeeledMessage,
     StageMessage,
 )
-from shuffledp_shuffler.cluster.tasks import DISTRIBUTION, bucketful, open_block, read, repeats
+from shuffledp_shuffler.cluster.tasks import (
+    DISTRIBUTION,
+    bucketful,
+    open_block,
+    read_range,
+    repeats,
+)
 from shuffledp_shuffler.cluster.work import ENTRY, Job, Sum, by_buckets, opened_bucket, sum_of
 from shuffledp_shuffler.metrics import CHECK, PEEL, PERMUTE
 from shuffledp_shuffler.peeling import WorkersLost
@@ -194,7 +200,9 @@ class Mixing:
         job = self._job
         # A task, not a value put into the cluster: it can be done again, too. The disk with the
         # batch is here.
-        self._read = remote(read).options(num_cpus=0, scheduling_strategy=here, max_retries=RETRIES)
+        self._read = remote(read_range).options(
+            num_cpus=0, scheduling_strategy=here, max_retries=RETRIES
+        )
         self._split = remote(self.opens).options(
             num_returns=1 + job.groups + job.buckets,
             scheduling_strategy="SPREAD",

@@ -15,7 +15,7 @@ from shuffledp_shuffler.cluster.work import Job, Sealed, Sum, again, order_bucke
 DISTRIBUTION = "shuffledp-shuffler"
 
 
-def read(source: str, start: int, end: int) -> NDArray[np.uint8]:
+def read_range(source: str, start: int, end: int) -> NDArray[np.uint8]:
     """Bytes start..end-1 of the batch, on the machine that has it."""
     with Path(source).open("rb") as file:
         return np.frombuffer(os.pread(file.fileno(), end - start, start), dtype=np.uint8)

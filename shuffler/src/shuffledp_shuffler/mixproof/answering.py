@@ -12,7 +12,7 @@ from shuffledp_core.mixproof.hops import Hop, TraceQuestion
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.mixproof.mixing import resumed
+from shuffledp_shuffler.mixproof.mixing import resume_output
 
 
 def accusation_of(live: LiveRound) -> bytes:
@@ -25,16 +25,16 @@ def accusation_of(live: LiveRound) -> bytes:
     return live.folder.accusation.read_bytes()
 
 
-def answered(
-    live: LiveRound, identity: Identity, roster: Roster, inquiry: bytes, kept: Hop | None
+def answer_inquiry(
+    live: LiveRound, identity: Identity, roster: Roster, received: bytes, last_hop: Hop | None
 ) -> tuple[bytes, Hop]:
     """Goes on with every trace of an inquiry, or with every passage where there are some.
 
     T7 is the core's: nothing is shown before all that was shown is checked.
 
-    `kept` is what the last inquiry about this round was answered from. None: the disk, as after a
-    restart; all claims are then verified, and the whole batch is opened, again. The answers are the
-    same.
+    `last_hop` is the hop that answered the last inquiry about this round. None: it is read from
+    disk, as after a restart; all claims are verified and the whole batch is opened again. The
+    answers are the same.
 
     Returns:
         The answer, packed; and what it was made from, for the next inquiry.
@@ -44,22 +44,25 @@ def answered(
         BadHopError, BadBlameError, UnansweredError, RoundStateError: as `Hop.show` and
             `Hop.show_passage`.
     """
-    asked = unpack_document(inquiry, Inquiry)
-    hop = kept or resumed(live, identity, roster)
-    if asked.passages:
+    inquiry = unpack_document(received, Inquiry)
+    hop = last_hop or resume_output(live, identity, roster)
+    if inquiry.passages:
         return pack_document(
-            replace(asked, passages=tuple(_passage(hop, asked, each) for each in asked.passages))
+            replace(
+                inquiry,
+                passages=tuple(_passage(hop, inquiry, passage) for passage in inquiry.passages),
+            )
         ), hop
-    shown = tuple(hop.show(_question(asked, each), system_random) for each in asked.traces)
-    return pack_document(replace(asked, traces=shown)), hop
+    shown = tuple(hop.show(_question(inquiry, trace), system_random) for trace in inquiry.traces)
+    return pack_document(replace(inquiry, traces=shown)), hop
 
 
-def _question(asked: Inquiry, trace: Trace) -> TraceQuestion:
-    return TraceQuestion(asked.position, asked.headers, asked.transcripts, trace)
+def _question(inquiry: Inquiry, trace: Trace) -> TraceQuestion:
+    return TraceQuestion(inquiry.position, inquiry.headers, inquiry.transcripts, trace)
 
 
-def _passage(hop: Hop, asked: Inquiry, passage: Passage) -> Passage:
-    for trace in asked.traces:
+def _passage(hop: Hop, inquiry: Inquiry, passage: Passage) -> Passage:
+    for trace in inquiry.traces:
         if trace.origin is not None and trace.origin.credential == passage.credential:
-            return hop.show_passage(_question(asked, trace), passage, system_random)
+            return hop.show_passage(_question(inquiry, trace), passage, system_random)
     raise UnansweredError("no answer: the question is for keys before a trace names anybody")

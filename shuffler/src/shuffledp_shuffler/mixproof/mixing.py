@@ -55,18 +55,18 @@ async def mix_provably(
     """
     total = live.record.accepted * live.require_terms().geometry.messages_per_user
     live.progress(0, total)
-    hop, history = await in_thread(_attempted, live, taken, live, identity, roster)
-    accused = await in_thread(_attempted, live, _accused, live, hop)
+    hop, history = await in_thread(_attempt, live, take_input, live, identity, roster)
+    accused = await in_thread(_attempt, live, _accuse, live, hop)
     if accused:
-        transcript = await live.settlement.settled(hop, accused, patience)
+        transcript = await live.settlement.wait_for_transcript(hop, accused, patience)
         history = replace(history, transcripts=(*history.transcripts, transcript))
-    header = await in_thread(_attempted, live, _release, live, hop, history)
+    header = await in_thread(_attempt, live, _release, live, hop, history)
     await in_thread(live.folder.count_attempts, 0)
     live.progress(total, total)
     return header
 
 
-def _accused(live: LiveRound, hop: Hop) -> int:
+def _accuse(live: LiveRound, hop: Hop) -> int:
     """Number of records that this node accuses; the accusation is on disk."""
     file, most = live.folder.accusation, most_accused(live.require_terms().manifest)
     if file.exists():
@@ -120,7 +120,7 @@ def _history_bytes(signed: Signed | None) -> int:
     return header.history
 
 
-def _attempted(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The work on the batch, unless it ended the node's process every time, as one beyond its
     memory does.
 
@@ -139,9 +139,9 @@ def _attempted(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P
         live.folder.count_attempts(before)
 
 
-def taken(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
+def take_input(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
     """This node with the round's input, checked and opened; and what led to it."""
-    return _entry(live, identity) if live.record.is_entry else _received(live, identity, roster)
+    return _entry(live, identity) if live.record.is_entry else _receive(live, identity, roster)
 
 
 def require_output(live: LiveRound) -> None:
@@ -153,7 +153,7 @@ def require_output(live: LiveRound) -> None:
         raise RoundStateError(f"this node has put nothing out in round {live.record.round_id}")
 
 
-def resumed(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
+def resume_output(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
     """This node with the output that it committed, to answer for it.
 
     Raises:
@@ -161,7 +161,7 @@ def resumed(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
     """
     require_output(live)
     record = live.record
-    hop, _ = taken(live, identity, roster)
+    hop, _ = take_input(live, identity, roster)
     data, length = live.folder.outgoing.read_bytes(), _history_bytes(record.outgoing)
     places, width = (
         live.folder.order.read_bytes(),
@@ -191,15 +191,15 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
         spooled[start : start + size] for start in range(0, live.record.accepted * size, size)
     )
     submissions = sorted(
-        (split_submission(geometry, each) for each in accepted),
-        key=lambda each: each[0].claim.credential,
+        (split_submission(geometry, submission) for submission in accepted),
+        key=lambda submission: submission[0].claim.credential,
     )
     claims = [enrolled for enrolled, _ in submissions]
     signature = identity.sign_bytes(
-        signed_list(terms, list_digest(terms, [each.claim for each in claims]))
+        signed_list(terms, list_digest(terms, [submission.claim for submission in claims]))
     )
-    known = check_claims(terms, claims, check.enrolment, signature)
-    hop = Hop(terms, known, 1, live.require_secret(), identity.sign_bytes)
+    claim_list = check_claims(terms, claims, check.enrolment, signature)
+    hop = Hop(terms, claim_list, 1, live.require_secret(), identity.sign_bytes)
     key = live.require_key()
     hop.take(
         {
@@ -209,7 +209,10 @@ def _entry(live: LiveRound, identity: Identity) -> tuple[Hop, History]:
     )
     enrolments = identity.sign_bytes(signed_enrolments(terms, claims))
     return hop, History(
-        _withdrawals(live), signature, enrolments, tuple(pack_claim(each) for each in claims)
+        _withdrawals(live),
+        signature,
+        enrolments,
+        tuple(pack_claim(submission) for submission in claims),
     )
 
 
@@ -218,7 +221,7 @@ def _withdrawals(live: LiveRound) -> bytes:
     return file.read_bytes() if file.exists() else b""
 
 
-def _received(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
+def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
     """Node 2 to L: what its predecessor passed on, checked."""
     mixing, terms, record = _mixing(live), live.require_terms(), live.record
     if record.incoming is None:
@@ -234,8 +237,10 @@ def _received(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop,
             "the history of a batch on its way has the signature of a board that there is not yet"
         )
     population = roster.population(terms.certificate.population)
-    known = check_history(history, terms.manifest, mixing, population, mixing_part(terms.route[0]))
-    hop = Hop(mixing, known, record.position, live.require_secret(), identity.sign_bytes)
+    claim_list = check_history(
+        history, terms.manifest, mixing, population, mixing_part(terms.route[0])
+    )
+    hop = Hop(mixing, claim_list, record.position, live.require_secret(), identity.sign_bytes)
     width = terms.geometry.record_bytes(record.position)
     hop.receive(
         history.headers,

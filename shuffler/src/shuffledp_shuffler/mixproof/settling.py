@@ -11,7 +11,7 @@ from shuffledp_core.mixproof.hops import Hop
 from shuffledp_core.runtime.tasks import in_thread
 
 
-class Settlement:
+class TranscriptExchange:
     """Where the node's work waits for transcripts, and the call that brings one for what becomes of
     it.
     """
@@ -39,7 +39,7 @@ class Settlement:
         self._brought.put_nowait((transcript, done))
         await done
 
-    async def settled(self, hop: Hop, accused: int, patience: float) -> Transcript:
+    async def wait_for_transcript(self, hop: Hop, accused: int, patience: float) -> Transcript:
         """Waits for the transcript that ends the accusation of so many records, at most `patience`
         seconds.
 

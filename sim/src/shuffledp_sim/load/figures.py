@@ -47,8 +47,8 @@ class Spread:
         """Percentiles of a sample in seconds, shape (n,); None for an empty one."""
         if not len(seconds):
             return None
-        found = np.quantile(seconds, (0.5, 0.9, 0.99, 0.999, 1.0), method="inverted_cdf")
-        return cls(*(1000 * found).tolist())
+        percentiles = np.quantile(seconds, (0.5, 0.9, 0.99, 0.999, 1.0), method="inverted_cdf")
+        return cls(*(1000 * percentiles).tolist())
 
 
 @dataclass(frozen=True)

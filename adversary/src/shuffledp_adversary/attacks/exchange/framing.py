@@ -23,7 +23,7 @@ from shuffledp_core.runtime.files import write_atomic
 from shuffledp_core.runtime.keys import Identity
 from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.live import LiveRound
-from shuffledp_shuffler.mixproof.mixing import taken
+from shuffledp_shuffler.mixproof.mixing import take_input
 
 FRAME: Final = "frame"
 """Order to accuse a record that opens, with the right share in a second spelling."""
@@ -60,7 +60,7 @@ def leave_accusation(
         spell: how the share is written in the accusation and in its proof.
         change: what is done to the accusation before it is signed.
     """
-    hop, history = taken(live, identity, roster)
+    hop, history = take_input(live, identity, roster)
     case, position = hop.chain.case, hop.position
     batch = live.folder.incoming.read_bytes()[len(history.to_bytes()) :]
     width = case.terms.record_bytes(position)
