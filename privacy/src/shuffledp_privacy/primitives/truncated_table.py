@@ -14,8 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from shuffledp_privacy.numerics.rounding import UNIT, down
+from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import NEGLIGIBLE, Floats
+from shuffledp_privacy.primitives.losses import tabulated_divergence
 from shuffledp_privacy.primitives.pairs import TINY
 from shuffledp_privacy.primitives.truncated import TruncatedLaw, TruncatedNoise
 
@@ -53,18 +54,7 @@ class KeptTable:
         moved = np.abs(points - distance)
         # What is moved to a point from beyond the table counts as nothing.
         far = np.where(moved <= last, self.logs[np.minimum(moved, last)], -np.inf)
-        loss = near - far + 2 * self.margin
-        order = np.argsort(-loss)
-        # Sums over the points of largest loss: of the upper and of the lower law.
-        first = np.append(0.0, np.cumsum(np.exp(near[order] + self.margin)))
-        second = np.append(0.0, np.cumsum(np.exp(far[order] - self.margin)))
-        # The cap only avoids an overflow; δ falls with E.
-        total = down(np.minimum(epsilon, 700.0))
-        # Losses are known up to this: points in doubt are taken, and paid for.
-        doubt = 16 * UNIT * (float(np.abs(self.logs).max()) + total + 8)
-        count = np.searchsorted(-loss[order], doubt - total, side="right")
-        above = first[count] - np.exp(total) * second[count]
-        above += first[count] * (8 * UNIT * points.size + 2 * doubt)
+        above = tabulated_divergence(near + self.margin, far - self.margin, epsilon)
         return np.asarray(np.minimum(above + self.lost, 1.0), dtype=np.float64)
 
 

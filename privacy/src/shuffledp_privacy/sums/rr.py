@@ -23,6 +23,7 @@ from shuffledp_privacy.bounds import (
     Setting,
 )
 from shuffledp_privacy.numerics.rounding import down, up
+from shuffledp_privacy.primitives.bit_tables import bit_divergence, bits_are_few
 from shuffledp_privacy.primitives.bits import BitPair, BitSum, OrderedSums
 from shuffledp_privacy.primitives.contour import Floats
 from shuffledp_privacy.primitives.pairs import Divergence, hockey_stick, least_epsilon
@@ -303,6 +304,10 @@ def published_epsilon(spec: RRShuffle, users: int, delta: float) -> float | None
     )
 
 
+TABULATED = 24
+"""Points of a curve from which on its laws are tabulated, where they are short."""
+
+
 def nodes_of(epsilons: Floats, most: int = NODES) -> tuple[Floats, Callable[[Floats], Floats]]:
     """Points at which a convex curve is computed, about `most`, and how its values there are spread
     over all.
@@ -321,10 +326,18 @@ def block_curve(item: BitShuffle, distance: int, nodes: Floats) -> Floats:
     # From d ln((2-p)/p) on δ is 0 (S10 (d)).
     best = np.zeros_like(nodes)
     inside = nodes[nodes < item.per_unit * distance]
-    first, last = (np.repeat(edges, len(inside)) for edges in (starts, ends))
-    if len(inside):
-        upper = hockey_stick(item.pair(first, last, distance), np.tile(inside, len(starts))).upper
-        best[nodes < item.per_unit * distance] = upper.reshape(len(starts), -1).max(axis=0)
+    if not len(inside):
+        return best
+    if len(inside) >= TABULATED and bits_are_few(item.bits, item.flip):
+        upper = np.zeros_like(inside)
+        for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
+            zeros = item.bits - distance - last
+            upper = np.maximum(upper, bit_divergence(zeros, first, distance, item.flip, inside))
+        best[nodes < item.per_unit * distance] = upper
+        return best
+    rows = [np.repeat(edges, len(inside)) for edges in (starts, ends)]
+    upper = hockey_stick(item.pair(rows[0], rows[1], distance), np.tile(inside, len(starts))).upper
+    best[nodes < item.per_unit * distance] = upper.reshape(len(starts), -1).max(axis=0)
     return best
 
 
