@@ -31,7 +31,7 @@ def anchors() -> set[str]:
 
 def measured(name: str) -> float:
     """A constant of the guide, such as "M = 54,000"."""
-    found = re.findall(rf"`{name} = {NUMBER}`", GUIDE)
+    found = re.findall(rf"`{name}\s=\s{NUMBER}`", GUIDE)
     assert len(found) == 1, f"the guide has {len(found)} values of {name}"
     return float(found[0].replace(",", ""))
 
