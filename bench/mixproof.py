@@ -80,7 +80,7 @@ def without_accelerator() -> Iterator[None]:
 
 
 def play_rounds(users: int, messages: int) -> PlayedRounds:
-    """A plain round, a verified one, and one with a user whose message says nothing to node 3."""
+    """A plain round, a verified one, and one with a user whose message fails to decrypt at node 3."""
     verified = MixproofRound(geometry_of(messages, verified=True), users)
     honest = verified.play()
     check, _ = verified.verify()
@@ -93,7 +93,7 @@ def play_rounds(users: int, messages: int) -> PlayedRounds:
 
 
 def geometry_of(messages: int, *, verified: bool) -> Geometry:
-    """Of so many messages a user."""
+    """The geometry of a round with `messages` messages per user."""
     mix: MixField = "verified" if verified else msgspec.UNSET
     return Geometry(
         suite="sealed-box", hops=NODES, messages_per_user=messages, symbol_bytes=1, mix=mix

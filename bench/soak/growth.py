@@ -67,7 +67,7 @@ class Growth:
     def show(self) -> list[str]:
         """Prints early beside late; names who grows.
 
-        With too few rounds it says so, and names nobody.
+        With too few rounds it says so, and names no process.
         """
         rounds = min(map(len, self._seen.values()), default=0)
         if rounds < FEWEST:

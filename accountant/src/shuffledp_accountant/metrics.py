@@ -77,7 +77,7 @@ class AccountantMetrics(ServiceMetrics):
         statement: Callable[[str], Statement],
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Shows the statement of every population, for ever: now, at every change and every
+        """Show the statement of every population until cancelled: now, at every change and every
         `LOOK_SECONDS`.
 
         A ledger that cannot be read, or is silent for `silent_seconds`, leaves the old figures and

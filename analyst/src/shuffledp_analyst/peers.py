@@ -205,10 +205,7 @@ class Peers:
         return signed, discard.forwarded
 
     async def accusation(self, name: str, round_id: str, most: int) -> bytes:
-        """What a node of a verified round accuses, packed, at most so many bytes.
-
-        Not verified yet.
-        """
+        """Fetch a node's packed, unverified accusation, of limited length."""
         async with self._nodes(name) as stub:
             request = node_pb2.GetAccusationRequest(round_id=round_id)
             return await gather(
@@ -216,7 +213,7 @@ class Peers:
             )
 
     async def answer(self, name: str, round_id: str, inquiry: bytes, most: int) -> bytes:
-        """A node's answer to an inquiry, packed, at most so many bytes. Not verified yet."""
+        """Fetch a node's packed, unverified answer to an inquiry, of limited length."""
 
         async def requests() -> AsyncIterator[node_pb2.AnswerRequest]:
             yield node_pb2.AnswerRequest(round_id=round_id)
@@ -291,7 +288,7 @@ class Peers:
         """Repeats an idempotent call while its party does not answer, for `recovery_seconds`.
 
         Raises:
-            UnreachableError: nobody answered in all that time. Other errors pass at once.
+            UnreachableError: the party did not answer in all that time. Other errors pass at once.
         """
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._config.recovery_seconds, RETRY_SECONDS

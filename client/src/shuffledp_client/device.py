@@ -145,7 +145,7 @@ class DeviceSteps:
 
     @property
     def store(self) -> SubmissionStore:
-        """What is kept on disk."""
+        """The device's sealed submissions and evidence on disk."""
         return self._store
 
     @property

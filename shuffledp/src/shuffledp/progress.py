@@ -24,7 +24,7 @@ from rich.progress import (
 )
 
 PATIENCE_SECONDS: Final = 2.0
-"""So long nobody wonders whether anything happens."""
+"""Seconds before progress is shown: shorter waits need no explanation."""
 
 INTERVAL_SECONDS: Final = 10.0
 """Between two plain lines."""
@@ -79,7 +79,7 @@ class Stages:
         self._progress.stop()
 
     def begin(self, stage: str) -> None:
-        """A stage of which nobody knows how far it is."""
+        """A stage whose progress is unknown."""
         self._show(stage, 0, None)
 
     def update(self, stage: str, done: int, total: int) -> None:

@@ -343,7 +343,7 @@ def check_dropped(dropped: int, users: int, terms: Terms) -> None:
     be there.
     """
     if dropped and terms.mixing is not None:
-        raise BadBatchError("nobody drops onions of a verified round")
+        raise BadBatchError("no onion of a verified round may be dropped")
     if dropped and not terms.certificate.mechanism.bears_losses:
         raise BadBatchError(
             f"{dropped} onions of {users} reports did not open or stood in a batch again, and the "

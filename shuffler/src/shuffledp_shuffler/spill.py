@@ -3,8 +3,8 @@ in the clear.
 
 Every bucket has one segment in memory, to which rows are added. A full segment is sealed
 (AES-256-GCM) and appended to the bucket's file. The key is of one `Buckets` object, drawn by it,
-held in memory only and forgotten when it is closed: what a crash leaves behind on disk nobody can
-open. A nonce is the pair (bucket, segment), and each is sealed once.
+held in memory only and forgotten when it is closed: bytes that a crash leaves on disk cannot be
+decrypted. A nonce is the pair (bucket, segment), and each is sealed once.
 """
 
 from __future__ import annotations

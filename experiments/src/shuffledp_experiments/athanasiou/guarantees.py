@@ -30,7 +30,7 @@ NAMES: Final = {
 
 @cache
 def bounds(spec: Mechanism, users: int, delta: float, d_max: int) -> Bounds:
-    """ε per unit of distance under metric adjacency, all users honest, both sides of the truth."""
+    """Certified and attained ε per unit of distance, under metric adjacency, all users honest."""
     return epsilon_bounds(spec, Setting(users, users, Adjacency.METRIC, d_max), delta)
 
 

@@ -36,7 +36,7 @@ class Accounts:
         return tuple(self._budgets.values())
 
     async def ask(self, deployment: Deployment, seconds: float) -> None:
-        """Asks for every population, if it is time; each call has so many seconds.
+        """Asks for every population, if it is time; each call may take `seconds`.
 
         Raises the accountant's errors.
         """

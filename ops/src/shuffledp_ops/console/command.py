@@ -86,7 +86,7 @@ class Listening:
 
     @property
     def address(self) -> str:
-        """What to open in a browser on this machine, or where a name was given, elsewhere."""
+        """The URL of the console, for a browser on this machine, or elsewhere if it has a name."""
         host = (
             self.names[0] if self.names else "127.0.0.1" if self.host in _EVERYWHERE else self.host
         )

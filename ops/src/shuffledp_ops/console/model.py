@@ -219,7 +219,7 @@ class ConsoleSource(Protocol):
         """
 
     async def keep_current(self) -> None:
-        """Keeps the snapshot up to date, for ever."""
+        """Keep the snapshot up to date until cancelled."""
 
     async def open(self, round_id: str) -> PublishedRound:
         """A published round, verified. Raises `UnknownRoundError`, or what is wrong with it."""

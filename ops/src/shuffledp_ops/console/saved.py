@@ -73,7 +73,7 @@ class SavedRounds(Changes):
         """Nothing more than when it was made."""
 
     async def keep_current(self) -> None:
-        """Looks for new folders, for ever."""
+        """Look for new folders until cancelled."""
         while True:
             await asyncio.to_thread(self.look)
             await asyncio.sleep(REFRESH)

@@ -1,4 +1,4 @@
-"""Who may operate: whoever opened the link that the command printed.
+"""Sessions of operators: a browser that opened the link printed by the command may operate.
 
 Pure; the clock is a parameter.
 

@@ -117,7 +117,7 @@ class DeploymentWatch(Changes):
                     version = await self.wait_for_change(version)
 
     async def keep_current(self) -> None:
-        """Keeps the snapshot up to date, for ever.
+        """Keep the snapshot up to date until cancelled.
 
         Connects anew, with the keys of that moment, after an error.
         """

@@ -104,7 +104,7 @@ def sole_population(deployment: Deployment, population: str | None) -> str:
 
 
 def new_names(deployment: Deployment, count: int, prefix: str) -> list[str]:
-    """The first `count` names "prefix-1", "prefix-2", .. that nobody has yet."""
+    """The first `count` unused names among "prefix-1", "prefix-2", ..."""
     taken = {path.name for path in (deployment.folder / "clients").glob("*")}
     names: list[str] = []
     number = 0

@@ -65,9 +65,7 @@ class Deployment:
 
     @property
     def own_keys(self) -> Path:
-        """Key folder of whoever asks: the operator's, or the viewer's where there is no
-        operator's.
-        """
+        """Key folder of the caller: the operator's, or the viewer's if there is no operator's."""
         viewer = self.keys_of(VIEWER)
         return (
             viewer

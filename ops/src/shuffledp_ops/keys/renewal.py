@@ -120,7 +120,7 @@ def _names_to_renew(
     names: Collection[str], certified: list[str], *, new_authority: bool
 ) -> tuple[str, ...]:
     if names and new_authority:
-        raise UsageError("--authority renews everybody's certificate; leave out --party")
+        raise UsageError("--authority renews the certificates of all parties; leave out --party")
     for name in names:
         if name not in certified:
             raise UsageError(

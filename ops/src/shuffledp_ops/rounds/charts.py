@@ -264,7 +264,10 @@ class SpendingCurve:
 
 
 def spending(spent: SpendingCurve, title: str) -> str:
-    """Steps of what was spent, below the limit as a line; for both widths. At least one point."""
+    """Draw the spent ε as steps and the limit as a line, for wide and narrow screens.
+
+    `spent` needs at least one point.
+    """
     return _both(
         lambda width, height: (0.7 * height, _spending_parts(spent, width, 0.7 * height)), title
     )

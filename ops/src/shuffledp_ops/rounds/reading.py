@@ -35,7 +35,7 @@ _TEXT: Final = 200
 
 
 class _Extras(msgspec.Struct, frozen=True):
-    """What `report.json` knows beside the signed documents; nobody signed it."""
+    """The unsigned facts of `report.json`, which complement the signed documents."""
 
     round: str
     true_value: float | tuple[float, ...] | None = None

@@ -29,7 +29,7 @@ class Baseline:
 
     Attributes:
         answers: what is estimated.
-        local: standard error where nobody is trusted and nothing is shuffled.
+        local: standard error without a trusted party or a shuffle.
         local_by: the mechanism that has it.
         central: standard error where one party sees every value and adds noise once.
         central_by: the mechanism that has it.

@@ -73,7 +73,7 @@ grow with them.
 """
 
 LARGEST_EPSILON0 = 100.0
-"""Beyond it nobody sends anything but the truth, and the local guarantee is certified."""
+"""Beyond it almost all users report the truth, and the local guarantee is certified."""
 
 Curve = Callable[[float], float]
 

@@ -136,7 +136,7 @@ class RapporReportAnalysis(Analysis):
         return Bounds(min(1.0, high), low, None, ("C10: exact, local",))
 
     def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
-        """The pure ε for every δ: nobody calibrates RAPPOR by δ.
+        """The pure ε for every δ: RAPPOR is not calibrated by δ.
 
         Published: Erlingsson's formula, which is right.
         """

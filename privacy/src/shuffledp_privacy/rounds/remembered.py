@@ -64,7 +64,8 @@ def remembered_by(spec: object) -> str | None:
 
 
 def times_counted(spec: object, rounds: int) -> int:
-    """How often `certified_curve` counts in so many rounds of one spec: once where a response is
-    kept for all.
+    """The number of times that `certified_curve` is composed over `rounds` rounds of one spec.
+
+    Once if all rounds share a memoised response, otherwise once for each round.
     """
     return rounds if remembered_by(spec) is None else 1

@@ -89,7 +89,7 @@ class OneBitRound:
         )
 
     def local(self) -> float:
-        """ε at δ = 0, whatever the others do, as the adjacency counts it."""
+        """The pure ε of one report (δ = 0), per unit under metric adjacency."""
         return self.pure(1) if self.metric else self.pure(self.d_max)
 
     def inner(self, distance: int, epsilon: float) -> float:

@@ -67,7 +67,7 @@ TABLE_TAIL = 1e-22
 """δ at which such a table ends, about."""
 
 SLACK = 2e-4
-"""Relative gap below which nobody asks whether less can be certified."""
+"""Relative gap below which no smaller certificate is searched for."""
 
 _OUTWARD = 32
 
@@ -159,7 +159,7 @@ class QuantisedRound:
         return distance if self.metric else 1
 
     def of_code(self, steps: int, *, metric: bool = False) -> rr.BitShuffle:
-        """The code's own analysis, for changes by so many steps at most."""
+        """The code's own analysis, for changes by at most this number of steps."""
         adjacency = Adjacency.METRIC if metric else Adjacency.STANDARD
         return rr.bit_shuffle(self.code, Setting(self.honest, self.honest, adjacency, steps))
 

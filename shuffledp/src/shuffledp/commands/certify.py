@@ -41,7 +41,7 @@ class WithoutDistance(Scenario):
 
 @dataclass(frozen=True, slots=True)
 class LocalModel(Scenario):
-    """Of a mechanism without a shuffle: nobody else matters."""
+    """The setting of a mechanism without a shuffle: other users do not matter."""
 
     delta: Delta = 0.0
     honest: int | None = field(default=None, init=False)

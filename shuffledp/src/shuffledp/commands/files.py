@@ -41,7 +41,7 @@ def plan_in(file: Path, *, roster: Path | None, root_key: str | None, key: str |
 
 
 def _answer(data: bytes) -> dict[str, Any] | None:
-    """The answer of a command, which nobody has signed; None for anything else."""
+    """The unsigned JSON answer of a command; None for anything else."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):

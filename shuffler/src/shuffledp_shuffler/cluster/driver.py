@@ -226,7 +226,7 @@ class Mixing:
         return EndMessage(digest, written.records, self._dropped)
 
     def _open_blocks(self) -> tuple[list[list[Any]], list[list[Any]]]:
-        """References to all parts, those of groups and those of buckets, by blocks."""
+        """Open all blocks; return references to the parts of groups and of buckets, by block."""
         job, width, release = self._job, self._job.layer.unit_bytes, version(DISTRIBUTION)
         waiting: dict[Any, int] = {}
         groups, buckets = [], []

@@ -45,7 +45,7 @@ async def mix_provably(
 
     Records that do not open are accused, and the node waits for `patience` seconds until all are
     traced to their users, who are left out. Nothing leaves a node before. A crash before the batch
-    is committed begins anew, with another order: nobody has seen the first one. The accusation
+    is committed begins anew, with another order: no party has seen the first one. The accusation
     stays the same.
 
     Raises:

@@ -78,7 +78,7 @@ def sample_round(folder: Path, devices: int) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Finds `count` consecutive ports of the loopback interface on which nobody listens."""
+    """Find `count` consecutive unused ports of the loopback interface."""
     for _ in range(_TRIES):
         first = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT - count)
         numbers = list(range(first, first + count))

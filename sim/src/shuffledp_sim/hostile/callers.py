@@ -79,7 +79,7 @@ class Devices:
     async def silent_calls(
         self, number: int, connections: int = 4, method: str = SUBMIT
     ) -> AsyncIterator[list[RawCaller]]:
-        """Calls that say nothing."""
+        """Calls that send no request."""
         async with self.connect(connections) as callers:
             await self._call(callers, number, method, b"", end=False)
             yield callers
