@@ -35,8 +35,9 @@ def _sealed(geometry: Geometry, position: int, count: int) -> tuple[bytes, bytes
 
 
 async def peel_ratio() -> float:
-    """Prints and gives: peel rate of the mixing of one node / bare X25519 rate, both on all
-    cores.
+    """Print and return the decryption rate of one mixing node relative to bare X25519.
+
+    Both rates are measured on all cores.
     """
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
     private, packed = _sealed(geometry, 2, MESSAGES)

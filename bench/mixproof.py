@@ -80,7 +80,7 @@ def without_accelerator() -> Iterator[None]:
 
 
 def play_rounds(users: int, messages: int) -> PlayedRounds:
-    """A plain round, a verified one, and one with a user whose message fails to decrypt at node 3."""
+    """A plain round, a verified one, and one with a message that fails to decrypt at node 3."""
     verified = MixproofRound(geometry_of(messages, verified=True), users)
     honest = verified.play()
     check, _ = verified.verify()

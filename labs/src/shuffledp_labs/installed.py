@@ -41,5 +41,5 @@ def lab(number: int) -> Lab:
 
 
 def all_labs() -> Iterator[Lab]:
-    """All that are there, by number."""
+    """All installed labs, by number."""
     return map(lab, numbers())

@@ -44,7 +44,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
 
     @property
     def messages_per_user(self) -> int:
-        """One bit."""
+        """Each user sends one message, a bit."""
         return 1
 
     def sample(self, value: int, integers: RandomIntegers) -> int:

@@ -51,7 +51,7 @@ class Recording:
 
 
 def wire_of(geometry: Geometry, connection: int, jitter: int) -> dict[str, int]:
-    """Public lengths of a round."""
+    """The public lengths of the messages and envelopes of a round."""
     return {
         "hops": geometry.hops,
         "symbol": geometry.symbol_bytes,

@@ -23,7 +23,7 @@ SYMBOL: Final = 1
 
 @dataclass(frozen=True)
 class AskingWork(TamperingWork):
-    """Mixes as a node does, then sends what it is told to by whoever answers at `address`."""
+    """Mix as a node does, then send the records that the answerer at `address` returns."""
 
     address: str = ""
 

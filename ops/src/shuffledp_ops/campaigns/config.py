@@ -39,8 +39,9 @@ _MOST_SECONDS: Final = 366 * 86400
 
 
 class AfterFailure(StrEnum):
-    """What happens when a date has no answer after all retries: the next date's turn, or nothing
-    before a look.
+    """What follows a date without an answer after all retries.
+
+    The campaign continues with the next date, or stops until the operator has looked at it.
     """
 
     SKIP = "skip"

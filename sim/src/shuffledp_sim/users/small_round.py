@@ -71,7 +71,7 @@ class SmallRound:
         return self.system.deployment.enrolment_of(self.system.population)
 
     def entry(self) -> EntryNode:
-        """A device's channel to the entry node; use as a context manager."""
+        """Open a device's channel to the entry node, as a context manager."""
         return EntryNode(self.verified.entry, self.keys, self.roster)
 
     def members(self, users: int, enrolment: Identity | None = None) -> list[Member]:
