@@ -140,7 +140,7 @@ def _format_prior(flood: Flood) -> str:
 
 def check_colluding(attempt: CheckAttempt) -> str:
     """C: what the product certifies for fewer and fewer honest users, with few questions."""
-    cases = attempt.draws.permute([_histogram, _histogram, _sum, _hopeless])
+    cases = attempt.draws.permute([_histogram, _histogram, _sum, _hopeless, _exact])
     summaries = []
     for number, case in enumerate(cases, 1):
         attempt.progress(f"round {number} of {len(cases)}")
@@ -165,6 +165,12 @@ def _sum(draws: Draws) -> tuple[Spec, int, float]:
 def _hopeless(draws: Draws) -> tuple[Spec, int, float]:
     spec, users, _ = _histogram(draws)
     return spec, users, _certificate(spec, users)(users) * 0.9
+
+
+def _exact(draws: Draws) -> tuple[Spec, int, float]:
+    """An ε that holds exactly if all users are honest."""
+    spec, users, _ = _histogram(draws)
+    return spec, users, _certificate(spec, users)(users)
 
 
 def _with_target(draws: Draws, spec: Spec, users: int) -> tuple[Spec, int, float]:

@@ -281,9 +281,10 @@ def check_price(attempt: CheckAttempt) -> str:
     """E-price: the most colluding reports for a stated ε, by the product's accountant."""
     draws = attempt.draws
     prices = []
-    for _ in range(3):
+    loose = draws.below(3)  # the plan whose ε holds for a single honest report
+    for number in range(3):
         accountant = PlanAccountant.draw(draws)
-        epsilon = accountant.between(draws)
+        epsilon = accountant.epsilon(1) if number == loose else accountant.between(draws)
         questions: list[int] = []
 
         certified = _counting_accountant(accountant, questions)
