@@ -136,11 +136,11 @@ class _Registry:
         self._classes.update(dict.fromkeys(specs, analysis))
 
     def get(self, spec: type) -> type[Analysis] | None:
-        found = self._nearest(spec)
-        if found is None:
+        nearest = self._nearest(spec)
+        if nearest is None:
             self._load()
-            found = self._nearest(spec)
-        return found
+            nearest = self._nearest(spec)
+        return nearest
 
     def _nearest(self, spec: type) -> type[Analysis] | None:
         return next((self._classes[kind] for kind in spec.__mro__ if kind in self._classes), None)
@@ -182,10 +182,10 @@ def analysis_class(spec: type) -> type[Analysis]:
     Raises:
         UsageError: there is none.
     """
-    found = _REGISTRY.get(spec)
-    if found is None:
+    analysis = _REGISTRY.get(spec)
+    if analysis is None:
         raise UsageError(f"no analysis of {spec.__name__} is known")
-    return found
+    return analysis
 
 
 def analysis_of(spec: object) -> Analysis:

@@ -69,14 +69,14 @@ class Family:
         """
         spec = self.build(self.rounded(self.safest))
         closest = certified_epsilon_of(spec, target)
-        found = (
+        reached = (
             f"the closest is epsilon {closest:.6g}"
             if math.isfinite(closest)
             else "no finite epsilon is certified"
         )
         return CannotCertify(
             f"{spec.kind} cannot reach epsilon {target.epsilon:g} at delta {target.delta:g}: "
-            f"{found}"
+            f"{reached}"
         )
 
 

@@ -94,8 +94,8 @@ class CompositionTables:
         blanket = binomial_range(most - fewest, min(1.0, shared), tail)[0]
         if blanket == 0:
             return window, error + 2 * tail
-        each = binomial_window(blanket, rates.low / shared, tail, rates.not_high / shared)
-        window, more = convolve_window(window, each)
+        blanket_window = binomial_window(blanket, rates.low / shared, tail, rates.not_high / shared)
+        window, more = convolve_window(window, blanket_window)
         return window, error + more + 2 * tail
 
     def largest(self, alpha: float, beta: float) -> float:
@@ -158,31 +158,32 @@ class TwoOutputs:
     def upper(self, epsilon: float) -> float:
         """Certified δ at ε >= 0."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 - ROUNDING))
-        found = 0.0
+        largest = 0.0
         for high, low, tables in self.orders:
             alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
-                found = max(
-                    found,
+                largest = max(
+                    largest,
                     tables.largest(
                         float(alpha) * (1 + margin), max(0.0, float(beta)) * (1 - margin)
                     ),
                 )
-        return min(1.0, outward(found))
+        return min(1.0, outward(largest))
 
     def lower(self, epsilon: float) -> float:
         """Attained δ at ε >= 0, of the worst composition; 0 for many users."""
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
-        found = 0.0
+        largest = 0.0
         for high, low, tables in self.orders:
             alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
-                found = max(
-                    found, tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin))
+                largest = max(
+                    largest,
+                    tables.attained(float(alpha) * (1 - margin), float(beta) * (1 + margin)),
                 )
-        return inward(found)
+        return inward(largest)
 
 
 def _rates(high: Fraction, low: Fraction) -> Rates:

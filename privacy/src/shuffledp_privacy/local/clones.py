@@ -203,12 +203,14 @@ class LocalRandomiserAnalysis(Analysis):
     ) -> NDArray[np.float64]:
         """Curve of the clones' pair, which is symmetric, so that δ(-ε) = 1 - e^-ε + e^-ε δ(ε)."""
         del distance
-        size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
+        size, inverse = np.unique(
+            np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True
+        )
         clones = _clones(self.spec.epsilon0, setting.honest)
         rising = np.array(
             [outward(value) for value in clones.upper(np.minimum(size, self.spec.epsilon0))]
         )
         rising = np.where(size >= self.spec.epsilon0, 0.0, np.minimum(rising, 1.0))
         mirrored = reflected(rising, size)
-        place = place.reshape(np.shape(epsilons))
-        return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
+        inverse = inverse.reshape(np.shape(epsilons))
+        return np.asarray(np.where(epsilons >= 0.0, rising[inverse], mirrored[inverse]))

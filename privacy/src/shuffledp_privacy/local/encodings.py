@@ -143,12 +143,12 @@ class SubsetSelection:
         columns: list[list[Fraction]] = [[] for _ in range(shown)]
         blanket = []
         for bits in product((0, 1), repeat=shown):
-            held = sum(bits)
+            ones = sum(bits)
             share = Fraction(1)
-            for step in range(held):
+            for step in range(ones):
                 share *= Fraction(max(0, w - step), k - step)
-            for step in range(shown - held):
-                share *= Fraction(max(0, k - w - step), k - held - step)
+            for step in range(shown - ones):
+                share *= Fraction(max(0, k - w - step), k - ones - step)
             if share > 0:
                 for x, bit in enumerate(bits):
                     columns[x].append(share * (inside if bit else outside))

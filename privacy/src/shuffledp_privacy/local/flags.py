@@ -87,10 +87,10 @@ class Pair:
     bare: Floats
     epsilon0: float
 
-    def upper(self, honest: int, epsilon: float, wanted: float = 0.0, coarse: float = 1.0) -> float:
+    def upper(self, honest: int, epsilon: float, goal: float = 0.0, coarse: float = 1.0) -> float:
         """Certified δ at ε >= 0, never below that of the pair.
 
-        `coarse` and `wanted` as in `mean_excess`.
+        `coarse` and `goal` as in `mean_excess`.
         """
         if epsilon >= self.epsilon0 < math.inf:
             return 0.0
@@ -98,10 +98,10 @@ class Pair:
         if honest == 1 or epsilon > LARGEST_EPSILON:
             return min(1.0, outward(local))
         draw, bare = self._covered(honest, epsilon)
-        found = mean_excess(draw, honest, wanted - bare, coarse)[1] + bare
-        return min(1.0, outward(min(local, found)))
+        excess = mean_excess(draw, honest, goal - bare, coarse)[1] + bare
+        return min(1.0, outward(min(local, excess)))
 
-    def lower(self, honest: int, epsilon: float, wanted: float = 0.0) -> float:
+    def lower(self, honest: int, epsilon: float, goal: float = 0.0) -> float:
         """Attained δ at ε >= 0, never above that of the pair, whose mass must be all of the others'
         law.
         """
@@ -116,7 +116,7 @@ class Pair:
         hidden = LEAST_BLANKET * honest * math.exp(epsilon) * self.bare.shape[1]
         if np.abs(draw.values).max(initial=0.0) > LARGEST_VALUE:
             return inward(max(0.0, bare - hidden))
-        return inward(max(0.0, mean_excess(draw, honest, wanted - bare)[0] + bare - hidden))
+        return inward(max(0.0, mean_excess(draw, honest, goal - bare)[0] + bare - hidden))
 
     def _values(self, epsilon: float, margin: float) -> Floats:
         with np.errstate(over="ignore"):  # far below 0 is all there is to know
@@ -230,7 +230,7 @@ class HiddenFlags:
 
     def _alone(self, change: tuple[int, int], honest: int, delta: float) -> float:
         pair = self._pair(*change)
-        return certified_epsilon(partial(pair.upper, honest, wanted=delta), delta, pair.epsilon0)
+        return certified_epsilon(partial(pair.upper, honest, goal=delta), delta, pair.epsilon0)
 
     def datasets(self, honest: int, epsilon: float) -> list[Pair]:
         """Changes against others who all hold one value, those that promise the largest δ near
@@ -240,8 +240,8 @@ class HiddenFlags:
         gaps: list[tuple[float, int, int, int]] = []
         for _, (x0, x1) in self._by_size(honest, epsilon)[:MOST_CHANGES]:
             with np.errstate(all="ignore"):
-                found = np.nansum((laws[x0] - laws[x1]) ** 2 / laws, axis=1)
-            gaps += [(gap, x0, x1, other) for other, gap in enumerate(found.tolist())]
+                distances = np.nansum((laws[x0] - laws[x1]) ** 2 / laws, axis=1)
+            gaps += [(gap, x0, x1, other) for other, gap in enumerate(distances.tolist())]
         return [
             _Ratios((self.rows[x0], self.rows[x1]), _nearest(self.rows[other])).pair(0, 1)
             for _, x0, x1, other in sorted(gaps, reverse=True)[:MOST_DATASETS]
@@ -253,19 +253,19 @@ class _Ratios:
 
     def __init__(self, rows: Rows, masses: Sequence[tuple[Fraction, float]]) -> None:
         self.rows = rows
-        kept = [index for index, (_, mass) in enumerate(masses) if mass > 0.0]
+        covered = [index for index, (_, mass) in enumerate(masses) if mass > 0.0]
         bare = [index for index, (_, mass) in enumerate(masses) if mass <= 0.0]
-        self.mass = np.array([masses[index][1] for index in kept], dtype=np.float64)
-        known: dict[Fraction, int] = {}
+        self.mass = np.array([masses[index][1] for index in covered], dtype=np.float64)
+        code_of: dict[Fraction, int] = {}
         divided: dict[tuple[Fraction, Fraction], int] = {}
-        self.code = np.zeros((len(rows), len(kept)), dtype=np.int64)
+        self.code = np.zeros((len(rows), len(covered)), dtype=np.int64)
         for x, row in enumerate(rows):
-            for place, y in enumerate(kept):
+            for column, y in enumerate(covered):
                 key = (row[y], masses[y][0])
                 if key not in divided:
-                    divided[key] = known.setdefault(row[y] / masses[y][0], len(known))
-                self.code[x, place] = divided[key]
-        self.exact = list(known)
+                    divided[key] = code_of.setdefault(row[y] / masses[y][0], len(code_of))
+                self.code[x, column] = divided[key]
+        self.exact = list(code_of)
         self.ratio = np.array([float(value) for value in self.exact], dtype=np.float64)
         self.column = np.unique(self.mass, return_inverse=True)[1].reshape(-1)
         self.float_rows = np.array([[float(value) for value in row] for row in rows])
@@ -297,11 +297,11 @@ class _Ratios:
 
     def pair(self, x0: int, x1: int) -> Pair:
         """The change from x0 to x1, outputs of one class together."""
-        codes, place = np.unique(
+        codes, inverse = np.unique(
             self.code[x0] * len(self.exact) + self.code[x1], return_inverse=True
         )
         # Down, by more than the rounding of the sum: less blanket is a looser bound.
-        together = np.bincount(place.reshape(-1), weights=self.mass, minlength=codes.size)
+        together = np.bincount(inverse.reshape(-1), weights=self.mass, minlength=codes.size)
         mass = np.asarray(together * (1 - 2.0**-53 * self.mass.size), dtype=np.float64)
         left, right = np.divmod(codes, max(1, len(self.exact)))
         epsilon0 = self._epsilon0(x0, x1)
@@ -325,13 +325,13 @@ class _Ratios:
         places = {int(np.argmax(ratio)), *small}
         # Another one may be larger by its rounding.
         return (
-            max(_log_ratio(self.rows[x0][place], self.rows[x1][place]) for place in places)
+            max(_log_ratio(self.rows[x0][output], self.rows[x1][output]) for output in places)
             + 2.0**-50
         )
 
     def quick(self, changes: Indices, honest: int, epsilon: float) -> Floats:
         """Upper bound of δ of each pair at ε >= 0 by Chernoff's bound, many pairs at a time."""
-        found = np.empty(len(changes))
+        bounds = np.empty(len(changes))
         chunk = max(1, MOST_AT_ONCE // max(1, self.mass.size))
         growth = math.exp(min(epsilon, LARGEST_EPSILON)) * (1 - MARGIN)
         often = self.mass * honest > RARE / max(1, self.mass.size)
@@ -341,10 +341,10 @@ class _Ratios:
             given = _without_tiny(self.bare[x1])
             bare = np.maximum(self.bare[x0] * (1 + MARGIN) - given * growth, 0.0).sum(axis=1)
             bare += np.maximum(values[:, ~often], 0.0) @ self.mass[~often] * (1 + MARGIN)
-            found[start : start + chunk] = bare + many_chernoff(
+            bounds[start : start + chunk] = bare + many_chernoff(
                 self.mass[often], values[:, often], honest
             )
-        return np.minimum(found * (1 + 1e-8), 1.0)
+        return np.minimum(bounds * (1 + 1e-8), 1.0)
 
 
 def _log_ratio(above: Fraction, below: Fraction) -> float:
@@ -379,11 +379,11 @@ def _without_tiny(chances: Floats) -> Floats:
 
 
 def _rounded_down(blanket: tuple[Fraction, ...]) -> list[tuple[Fraction, float]]:
-    found = []
+    roundings = []
     for value in blanket:
         rounded = math.nextafter(float(value), 0.0)
-        found.append((value, rounded if rounded >= LEAST_BLANKET else 0.0))
-    return found
+        roundings.append((value, rounded if rounded >= LEAST_BLANKET else 0.0))
+    return roundings
 
 
 def _nearest(law: tuple[Fraction, ...]) -> list[tuple[Fraction, float]]:

@@ -160,8 +160,8 @@ def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
 def _certified(spec: Finite, honest: int, epsilon: float) -> float:
     """Certified δ at ε >= 0: by flags, or of two outputs by every composition of the others."""
     flags, two = _flags(spec), _two_outputs(spec, honest)
-    found = flags.delta(honest, epsilon)
-    return found if two is None or found == 0.0 else min(found, two.upper(epsilon))
+    bound = flags.delta(honest, epsilon)
+    return bound if two is None or bound == 0.0 else min(bound, two.upper(epsilon))
 
 
 _COMPOSITIONS = "two outputs: every composition of the others (K6), or flags (K11)"

@@ -89,9 +89,9 @@ def published_rdp_epsilon(
     """
     if not 0 < delta < 1 or rounds < 1:
         raise UsageError(f"need 0 < delta < 1 and rounds >= 1, not {delta} and {rounds}")
-    found = math.inf
+    smallest = math.inf
     for order in range(2, LARGEST_ORDER + 1):
         divergence = rounds * published_shuffle_rdp(epsilon0, reports, order, rate)
         shift = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
-        found = min(found, divergence + shift)
-    return max(0.0, found)
+        smallest = min(smallest, divergence + shift)
+    return max(0.0, smallest)

@@ -225,14 +225,14 @@ def _without_clamping(target: Target, safest: float) -> float:
     """
     units = target.reach if target.adjacency is Adjacency.STANDARD else 1
     total = target.epsilon * target.reach / units
-    found = target.epsilon * math.sqrt(2 * target.honest) / (deviations(target) * units)
-    refuse_too_wide(max(found, safest), target.largest)
+    rate = target.epsilon * math.sqrt(2 * target.honest) / (deviations(target) * units)
+    refuse_too_wide(max(rate, safest), target.largest)
     # What a change costs grows nearly in proportion to ε_geo.
     for _ in range(4):
-        found = min(max(found, safest), 20.0)
-        needed = _needed_without_clamping(target, _dyadic(found))
-        found *= total / needed if needed > 0 else 2.0
-    return max(min(found, 20.0), safest) * (1 - LESS_NOISE)
+        rate = min(max(rate, safest), 20.0)
+        needed = _needed_without_clamping(target, _dyadic(rate))
+        rate *= total / needed if needed > 0 else 2.0
+    return max(min(rate, 20.0), safest) * (1 - LESS_NOISE)
 
 
 def _dyadic(value: float) -> Fraction:

@@ -37,15 +37,15 @@ from shuffledp_privacy.primitives.contour import Floats
 
 def local_randomiser(spec: HadamardHistogram) -> HadamardResponse | LocalMatrix:
     """The report of one user, as its analysis takes it."""
-    own = 1 - spec.blanket / 2
+    in_half_chance = 1 - spec.blanket / 2
     if spec.blanket == 1:  # nothing depends on the value
         return LocalMatrix(((Fraction(1),), (Fraction(1),)))
     if spec.symbols == 2:
-        in_half, outside = own / 2, (1 - own) / 2
+        in_half, outside = in_half_chance / 2, (1 - in_half_chance) / 2
         return LocalMatrix(
             ((in_half, outside, in_half, outside), (in_half, in_half, outside, outside))
         )
-    return HadamardResponse(order=spec.alphabet, own=own)
+    return HadamardResponse(order=spec.alphabet, own=in_half_chance)
 
 
 @analyses(HadamardHistogram)

@@ -106,12 +106,14 @@ class KRRAnalysis(Analysis):
         """
         del distance
         law = law_of(self.spec)
-        size, place = np.unique(np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True)
+        size, inverse = np.unique(
+            np.abs(np.asarray(epsilons, dtype=np.float64)), return_inverse=True
+        )
         rising = np.array([outward(value) for value in positive_curve(law, setting.honest, size)])
         rising = np.where(size >= law.epsilon0, 0.0, np.minimum(rising, 1.0))
         mirrored = reflected(rising, size)
-        place = place.reshape(np.shape(epsilons))
-        return np.asarray(np.where(epsilons >= 0.0, rising[place], mirrored[place]))
+        inverse = inverse.reshape(np.shape(epsilons))
+        return np.asarray(np.where(epsilons >= 0.0, rising[inverse], mirrored[inverse]))
 
     def log_likelihood(self, answers: NDArray[np.int64]) -> Floats:
         """Log of γ/k, and of 1 - γ more for the true symbol."""

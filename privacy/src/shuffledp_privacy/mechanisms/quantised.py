@@ -110,18 +110,18 @@ class QuantisedAnalysis(Analysis):
             raise UsageError(f"distance must be from 1 to {self.spec.max_value}, not {distance}")
         item = quantised_round(self.spec, setting)
         sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
-        whole, share = item.steps(distance)
-        asked = np.minimum(sizes, 700.0)
+        full_steps, share = item.steps(distance)
+        totals = np.minimum(sizes, 700.0)
         if share:
-            low, high = split_total(whole, share, asked)
-            upper = float(share) * code_curve(item.code, setting.honest, whole + 1, high)
-            if whole:
+            low, high = split_total(full_steps, share, totals)
+            upper = float(share) * code_curve(item.code, setting.honest, full_steps + 1, high)
+            if full_steps:
                 upper = upper + (1 - float(share)) * code_curve(
-                    item.code, setting.honest, whole, low
+                    item.code, setting.honest, full_steps, low
                 )
             upper = np.minimum(up(upper), 1.0)
         else:
-            upper = code_curve(item.code, setting.honest, whole, asked)
+            upper = code_curve(item.code, setting.honest, full_steps, totals)
         upper = np.where(sizes >= item.pure(distance), 0.0, upper)
         return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))
 
@@ -160,7 +160,7 @@ class QuantisedAnalysis(Analysis):
         # it is below one (S20).
         steps = units * bits / target.largest
         local = target.epsilon / target.rounds
-        each = (
+        per_step = (
             local / math.ceil(steps)
             if steps >= 1
             else math.log1p(math.expm1(min(local, 50.0)) / steps)
@@ -170,6 +170,6 @@ class QuantisedAnalysis(Analysis):
                 max_value=target.largest, bits=bits, randomise=min(p, Fraction(1))
             ),
             2 * (need * bits / target.largest) ** 2 / (target.honest * bits),
-            min(1.0, 2 / (1 + math.exp(min(each, 700.0))) * (1 + 1e-4)),
+            min(1.0, 2 / (1 + math.exp(min(per_step, 700.0))) * (1 + 1e-4)),
             rising=True,
         )

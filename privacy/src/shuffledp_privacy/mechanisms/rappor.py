@@ -86,9 +86,9 @@ class RapporHistogramAnalysis(Analysis):
         """ε∞ of the kept response: it bounds all reports of the question together, not this one
         alone.
         """
-        found = corrupted_bounds(kept_response(self.spec), setting, delta)
+        bounds = corrupted_bounds(kept_response(self.spec), setting, delta)
         line = "all reports of the question, of however many rounds: the kept response, pure (K14)"
-        return CorruptedBounds(found.epsilon, found.delta, (line,))
+        return CorruptedBounds(bounds.epsilon, bounds.delta, (line,))
 
     def standard_error(self, users: int) -> float:
         """Standard error of one count of one round at worst.
@@ -142,10 +142,10 @@ class RapporHistogramAnalysis(Analysis):
         # One report is pure with ε0 = 2 ln((1+s)/(1-s)), s = (1-f)(1-r).
         slope = math.tanh(target.epsilon / 4) * (1 - 1e-4)
         guess = target.epsilon / deviations(target) * math.sqrt(target.honest / 8)
-        own = float(1 - KEPT_FAKE)
-        safest = min(1.0, max(float(LEAST_BLUR), 1 - slope / own))
+        unfaked = float(1 - KEPT_FAKE)
+        safest = min(1.0, max(float(LEAST_BLUR), 1 - slope / unfaked))
         return Family(
-            build, min(safest, max(float(LEAST_BLUR), 1 - guess / own)), safest, rising=True
+            build, min(safest, max(float(LEAST_BLUR), 1 - guess / unfaked)), safest, rising=True
         )
 
 

@@ -265,12 +265,14 @@ class TruncatedLaw:
         """
         up, down = self._odds(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
-        one, other = (
+        upper_factor, lower_factor = (
             1 / np.sqrt(1 + up * (1 + up) * chord),
             1 / np.sqrt(1 + down * (1 + down) * chord),
         )
         ends = self.noise.ends(tilt)
-        bound = (one * other + ends[0] * one + ends[1] * other) / (1.0 - ends[0] - ends[1])
+        bound = (upper_factor * lower_factor + ends[0] * upper_factor + ends[1] * lower_factor) / (
+            1.0 - ends[0] - ends[1]
+        )
         return np.asarray(self._times(tilt) * np.log(bound), dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:

@@ -102,12 +102,14 @@ def two_datasets(user: Reports, honest: int, distance: int) -> tuple[Compared, .
     both orders.
     """
     return tuple(
-        pair for held in (0, user.max_value // 2) for pair in compared(user, honest, held, distance)
+        pair
+        for common_value in (0, user.max_value // 2)
+        for pair in compared(user, honest, common_value, distance)
     )
 
 
-def compared(user: Reports, honest: int, held: int, distance: int) -> list[Compared]:
-    """All others at `held`, one user at 0 against one at `distance`, in both orders.
+def compared(user: Reports, honest: int, common_value: int, distance: int) -> list[Compared]:
+    """All others at `common_value`, one user at 0 against one at `distance`, in both orders.
 
     Empty where a window is too long.
 
@@ -117,18 +119,18 @@ def compared(user: Reports, honest: int, held: int, distance: int) -> list[Compa
     Args:
         user: one user's report.
         honest: number of users, the changed one among them.
-        held: value of the others.
+        common_value: value of the others.
         distance: largest change.
     """
     pairs = []
     for near, far, sign in ((0, distance, -1.0), (distance, 0, 1.0)):
-        sums = _Sums(user, honest, held, (near, far))
+        sums = _Sums(user, honest, common_value, (near, far))
         shown = sums.shown()
         low, high = np.full(shown.size, -np.inf), np.zeros(shown.size)
         for part in PARTS:
-            found = _laws(sums, sums.tilt(part, sign * MOST_RATES * user.rate), shown)
-            if found is not None:
-                low, high = np.maximum(low, found.low), np.minimum(high, found.high)
+            laws = _laws(sums, sums.tilt(part, sign * MOST_RATES * user.rate), shown)
+            if laws is not None:
+                low, high = np.maximum(low, laws.low), np.minimum(high, laws.high)
         keep = np.isfinite(low)
         pairs.append(Compared(low[keep], high[keep]))
     return pairs
@@ -148,8 +150,8 @@ class _Sums:
     def mean(self, value: int, tilt: float) -> float:
         """Mean of the tilted sum with the changed user at `value`."""
         support, others, _ = self.user.tilted(self.held, tilt)
-        _, own, _ = self.user.tilted(value, tilt)
-        return float(((self.honest - 1) * others + own) @ support)
+        _, changed, _ = self.user.tilted(value, tilt)
+        return float(((self.honest - 1) * others + changed) @ support)
 
     def tilt(self, part: float, largest: float) -> float:
         """Tilt between 0 and `largest` that moves the second mean by a part of the way to the
@@ -191,8 +193,8 @@ def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
 
     None where its window would be too long.
     """
-    user, honest, held = sums.user, sums.honest, sums.held
-    support, common, log_common = user.tilted(held, tilt)
+    user, honest, common_value = sums.user, sums.honest, sums.held
+    support, common, log_common = user.tilted(common_value, tilt)
     mean = float(common @ support)
     wide = max(_reaches(common, support - mean, honest))
     points = 1 << max(4, math.ceil(math.log2(2 * (wide + 2 * user.points))))
@@ -208,8 +210,8 @@ def _laws(sums: _Sums, tilt: float, shown: Floats) -> Compared | None:
     inside = np.abs(shown - honest * mean) < points // 2 - user.points
     logs = []
     for value, side in zip(sums.values, (-1.0, 1.0), strict=True):
-        _, own, log_own = user.tilted(value, tilt)
-        law = np.fft.irfft(others * np.fft.rfft(_row(support, own, points)), points)
+        _, changed, log_own = user.tilted(value, tilt)
+        law = np.fft.irfft(others * np.fft.rfft(_row(support, changed, points)), points)
         at = np.where(inside, law[shown.astype(np.int64) % points], 0.0)
         with np.errstate(divide="ignore"):
             scaled = np.log(np.maximum(at + side * slack, 0.0))

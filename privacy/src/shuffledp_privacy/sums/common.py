@@ -381,20 +381,20 @@ class NoisySum:
         return chord(nodes, curve(nodes), epsilons)
 
 
-def chord(nodes: Floats, values: Floats, wanted: Floats) -> Floats:
+def chord(nodes: Floats, values: Floats, totals: Floats) -> Floats:
     """Interpolates on chords in e^E, rounded up.
 
     An upper bound where the curve is convex in e^E.
     """
-    right = np.clip(np.searchsorted(nodes, wanted), 0, len(nodes) - 1)
+    right = np.clip(np.searchsorted(nodes, totals), 0, len(nodes) - 1)
     left = np.maximum(right - 1, 0)
-    exact = nodes[right] == wanted
+    exact = nodes[right] == totals
     gap = nodes[right] - nodes[left]
     with np.errstate(divide="ignore", invalid="ignore"):
         # (e^w - e^l)/(e^r - e^l) with no exponent above 0: nothing overflows, and short gaps keep
         # their digits.
         weight = (
-            -np.expm1(-(wanted - nodes[left])) / -np.expm1(-gap) * np.exp(wanted - nodes[right])
+            -np.expm1(-(totals - nodes[left])) / -np.expm1(-gap) * np.exp(totals - nodes[right])
         )
     weight = np.clip(np.where(gap > 0, weight, 1.0), 0.0, 1.0)
     mixed = values[left] + weight * (values[right] - values[left])

@@ -136,9 +136,9 @@ def bits_error(bits: int, ones: int, randomise: float) -> ErrorLaw:
     )  # here, as below: slow to import, and the noise of shares needs neither
 
     flip = randomise / 2
-    first, kept = _binomial(ones, 1 - flip)
-    second, risen = _binomial(bits - ones, flip)
-    mass = np.maximum(fftconvolve(kept, risen), 0.0)
+    first, unflipped = _binomial(ones, 1 - flip)
+    second, flipped = _binomial(bits - ones, flip)
+    mass = np.maximum(fftconvolve(unflipped, flipped), 0.0)
     counts = first + second + np.arange(mass.size, dtype=np.float64)
     return ErrorLaw((counts - bits * flip) / (1 - randomise) - ones, mass / mass.sum())
 

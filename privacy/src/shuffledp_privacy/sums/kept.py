@@ -244,11 +244,11 @@ def resolved(spec: GeoShuffle, honest: int, distance: int) -> int:
     noise = TruncatedNoise.of(spec.epsilon_geo, spec.padding)
     if noise.rate > LARGEST_RATE or noise.padding == 0 or noise.widest_tilt <= 0.0:
         return honest
-    one = TruncatedLaw(noise, np.ones(1))
+    single = TruncatedLaw(noise, np.ones(1))
     centre = np.zeros(1)
     # A ratio is bracketed by four such errors; a 64th of a deviation away it must be clear of them.
-    blurred = float(4 * one.cumulant_error(centre)[0] + 4 * noise.slack(one.count)[0])
-    clear = distance / (64.0 * math.sqrt(float(one.variance(centre)[0])))
+    blurred = float(4 * single.cumulant_error(centre)[0] + 4 * noise.slack(single.count)[0])
+    clear = distance / (64.0 * math.sqrt(float(single.variance(centre)[0])))
     most = (clear / max(blurred, 1e-300)) ** (2.0 / 3.0)
     return honest if most >= honest else max(1, math.floor(most))
 

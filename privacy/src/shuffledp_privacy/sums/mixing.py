@@ -119,29 +119,29 @@ def _log_excess(honest: int, modulus: int, pieces: int) -> float:
     """
     grow = math.log(modulus)
     # ln(1 + w_i) for i = 1, 2, ...; S19 (c).
-    known = [0.0]
+    log_sums = [0.0]
     for users in range(2, min(honest, _CROWDS) + 1):
-        found = _log_sum(users, pieces, known) + grow
+        log_excess = _log_sum(users, pieces, log_sums) + grow
         if users == honest:
-            return found
-        known.append(float(np.logaddexp(0.0, found)))
-        if users >= 3 and _falls_from(users + 1, grow, pieces, known):
-            return _large(honest, grow, pieces, known)
+            return log_excess
+        log_sums.append(float(np.logaddexp(0.0, log_excess)))
+        if users >= 3 and _falls_from(users + 1, grow, pieces, log_sums):
+            return _large(honest, grow, pieces, log_sums)
     return -math.inf if honest == 1 else math.inf
 
 
-def _falls_from(users: int, grow: float, pieces: int, known: list[float]) -> bool:
+def _falls_from(users: int, grow: float, pieces: int, log_sums: list[float]) -> bool:
     """True if w_j <= 1 for all j >= `users`: the bound that the induction of S19 (d) needs."""
-    closed = _log_closed(users, pieces, len(known))
+    closed = _log_closed(users, pieces, len(log_sums))
     ends = np.logaddexp(closed[0], closed[1] + math.log(users / 2)) + math.log(2)
-    total = np.logaddexp(np.logaddexp.reduce(closed + np.array(known)), ends)
+    total = np.logaddexp(np.logaddexp.reduce(closed + np.array(log_sums)), ends)
     return bool(total + grow + _ROUNDINGS <= 0.0)
 
 
-def _large(users: int, grow: float, pieces: int, known: list[float]) -> float:
+def _large(users: int, grow: float, pieces: int, log_sums: list[float]) -> float:
     """S19 (d): the sum over crowds that are known, and a closed form for all others."""
-    if users <= len(known) + 1:
-        return _log_sum(users, pieces, known[: users - 1]) + grow
+    if users <= len(log_sums) + 1:
+        return _log_sum(users, pieces, log_sums[: users - 1]) + grow
     closed = _log_closed(users, pieces, 3)
     others = np.array(
         [
@@ -151,14 +151,18 @@ def _large(users: int, grow: float, pieces: int, known: list[float]) -> float:
         ]
     )
     others += math.log(2)
-    return float(np.logaddexp(_log_sum(users, pieces, known), np.logaddexp.reduce(others))) + grow
+    return (
+        float(np.logaddexp(_log_sum(users, pieces, log_sums), np.logaddexp.reduce(others))) + grow
+    )
 
 
-def _log_sum(users: int, pieces: int, known: list[float]) -> float:
+def _log_sum(users: int, pieces: int, log_sums: list[float]) -> float:
     """ln Σ_i (j-i)/j c_{j,i} (1 + w_i), over the i that are known, j = users."""
-    sizes = np.arange(1, len(known) + 1)
+    sizes = np.arange(1, len(log_sums) + 1)
     terms = (
-        np.log((users - sizes) / users) + _log_closed(users, pieces, len(known)) + np.array(known)
+        np.log((users - sizes) / users)
+        + _log_closed(users, pieces, len(log_sums))
+        + np.array(log_sums)
     )
     return float(np.logaddexp.reduce(terms))
 
@@ -167,9 +171,9 @@ def _log_closed(users: int, pieces: int, most: int) -> Floats:
     """ln c_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no
     edge to others.
     """
-    whole = _log_binomials(users, most)
+    users_chosen = _log_binomials(users, most)
     parts = _log_binomials(users * pieces, most * pieces)[pieces - 1 :: pieces]
-    return 2.0 * whole - parts
+    return 2.0 * users_chosen - parts
 
 
 def _log_binomials(top: int, most: int) -> Floats:

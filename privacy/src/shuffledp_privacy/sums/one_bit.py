@@ -107,8 +107,8 @@ class OneBitRound:
         if epsilon >= self.pure(distance):
             return 0.0
         upper, _ = certified_delta(self.law, self.honest)
-        found = upper(down(self.inner(distance, epsilon)))
-        return min(1.0, up(float(self.rate(distance)) * found))
+        inner_delta = upper(down(self.inner(distance, epsilon)))
+        return min(1.0, up(float(self.rate(distance)) * inner_delta))
 
     def delta(self, epsilon: float) -> float:
         """Certified δ at ε as the adjacency counts it."""
@@ -119,27 +119,27 @@ class OneBitRound:
             return largest
         lows, highs = _intervals(self.d_max - 1)
         with np.errstate(over="ignore"):
-            asked = down(np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)))
+            totals = down(np.log1p(np.expm1(epsilon * lows) * (self.max_value / lows)))
         # δ rises with d and falls with ε: the farthest change at the smallest total covers an
         # interval.
-        asked = np.minimum(asked, self.law.epsilon0)
-        places = np.unique(np.geomspace(1, len(asked), NODES).round().astype(np.int64)) - 1
-        nodes = np.unique(asked[places])
-        found = chord(nodes, self._curve(nodes), asked) * highs / self.max_value
-        return min(1.0, max(largest, up(float(found.max()))))
+        totals = np.minimum(totals, self.law.epsilon0)
+        places = np.unique(np.geomspace(1, len(totals), NODES).round().astype(np.int64)) - 1
+        nodes = np.unique(totals[places])
+        deltas = chord(nodes, self._curve(nodes), totals) * highs / self.max_value
+        return min(1.0, max(largest, up(float(deltas.max()))))
 
     def epsilon(self, delta: float) -> float:
         """Certified ε at δ as the adjacency counts it."""
         if delta == 0.0 or self.law.epsilon0 == 0.0:
             return self.local()
         units = self.units(self.d_max)
-        found = (
+        largest = (
             certified_epsilon(partial(self.certified, self.d_max), delta, self.pure(self.d_max))
             / units
         )
         if self.metric and self.d_max > 1:
-            found = max(found, self._nearer(delta))
-        return min(up(found), self.local())
+            largest = max(largest, self._nearer(delta))
+        return min(up(largest), self.local())
 
     def _nearer(self, delta: float) -> float:
         """Certified ε per unit for all changes by less than d_max.
@@ -174,10 +174,10 @@ class OneBitRound:
 
     def attained(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E of a dataset with a change by d from 0, never above the truth."""
-        asked = up(self.inner(distance, epsilon))
-        if asked >= self.law.epsilon0:
+        total = up(self.inner(distance, epsilon))
+        if total >= self.law.epsilon0:
             return 0.0
-        return inward(float(self.rate(distance)) * attained_delta(self.law, self.honest)(asked))
+        return inward(float(self.rate(distance)) * attained_delta(self.law, self.honest)(total))
 
     def attained_epsilon(self, distance: int, delta: float) -> float:
         """Total ε that a change by d from 0 is known to cost at δ."""
@@ -185,11 +185,11 @@ class OneBitRound:
 
     def quick(self, distance: int, epsilon: float) -> float:
         """About δ at total ε: of the two datasets whose others all hold 0, or all k."""
-        asked = self.inner(distance, epsilon)
-        if asked >= self.law.epsilon0:
+        total = self.inner(distance, epsilon)
+        if total >= self.law.epsilon0:
             return 0.0
         window = one_symbol_window(self.law, self.honest)
-        return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, asked)
+        return float(self.rate(distance)) * one_symbol(self.law, self.honest, window, total)
 
     def tried(self) -> list[int]:
         """Distances at which datasets are tried."""

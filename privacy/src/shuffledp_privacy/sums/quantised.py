@@ -151,8 +151,8 @@ class QuantisedRound:
 
     def steps(self, distance: int) -> tuple[int, Fraction]:
         """(a, b) of a change by d = Q (a + b)."""
-        whole, rest = divmod(distance * self.code.max_value, self.max_value)
-        return whole, Fraction(rest, self.max_value)
+        full_steps, rest = divmod(distance * self.code.max_value, self.max_value)
+        return full_steps, Fraction(rest, self.max_value)
 
     def units(self, distance: int) -> int:
         """Factor that makes ε total."""
@@ -170,9 +170,9 @@ class QuantisedRound:
 
     def pure(self, distance: int) -> float:
         """a ε0 + ln(1 + b (e^ε0 - 1)), total ε of one report at δ = 0, rounded up."""
-        whole, share = self.steps(distance)
+        full_steps, share = self.steps(distance)
         rest = subsampled_epsilon(self.step, share) if share and self.step > 0 else 0.0
-        return up(whole * self.step + rest)
+        return up(full_steps * self.step + rest)
 
     def local(self) -> float:
         """ε at δ = 0, whatever the others do, as the adjacency counts it.
@@ -209,49 +209,56 @@ class QuantisedRound:
         """About that: the others' bits being all 0, or all 1."""
 
         def code(steps: int, total: float) -> float:
-            found = self.code_known(steps, total)
-            return 0.0 if found is None else float(found.upper.max())
+            divergence = self.code_known(steps, total)
+            return 0.0 if divergence is None else float(divergence.upper.max())
 
         return self._mixed(code, distance, epsilon)
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
         """The same at many total ε, shape alike."""
-        (whole, share), item = (
+        (full_steps, share), item = (
             self.steps(distance),
             self.of_code(min(self.steps(distance)[0] + 1, self.code.max_value)),
         )
         if not share:
-            return np.where(epsilons < self.pure(distance), item.ends_curve(whole, epsilons), 0.0)
-        low, high = split_total(whole, share, epsilons)
-        found = float(share) * item.ends_curve(whole + 1, high)
-        if whole:
-            found = found + (1 - float(share)) * item.ends_curve(whole, low)
-        return np.where(epsilons < self.pure(distance), np.minimum(found, 1.0), 0.0)
+            return np.where(
+                epsilons < self.pure(distance), item.ends_curve(full_steps, epsilons), 0.0
+            )
+        low, high = split_total(full_steps, share, epsilons)
+        curve = float(share) * item.ends_curve(full_steps + 1, high)
+        if full_steps:
+            curve = curve + (1 - float(share)) * item.ends_curve(full_steps, low)
+        return np.where(epsilons < self.pure(distance), np.minimum(curve, 1.0), 0.0)
 
     def _mixed(self, code: Callable[[int, float], float], distance: int, epsilon: float) -> float:
         if epsilon >= self.pure(distance):
             return 0.0
-        whole, share = self.steps(distance)
+        full_steps, share = self.steps(distance)
         if not share:
-            return code(whole, epsilon)
-        low, high = (float(at[0]) for at in split_total(whole, share, np.array([epsilon])))
+            return code(full_steps, epsilon)
+        low, high = (float(at[0]) for at in split_total(full_steps, share, np.array([epsilon])))
         return min(
             1.0,
-            up((1 - float(share)) * code(whole, low) + float(share) * code(whole + 1, high)),
+            up(
+                (1 - float(share)) * code(full_steps, low)
+                + float(share) * code(full_steps + 1, high)
+            ),
         )
 
     def certified_epsilon(self, distance: int, delta: float) -> float:
         """Total ε at δ for a change by d, never below the truth."""
-        whole, share = self.steps(distance)
+        full_steps, share = self.steps(distance)
         if not share:
-            found = self.code_epsilon(whole, delta)
-        elif whole == 0:
-            found = float(
+            epsilon = self.code_epsilon(full_steps, delta)
+        elif full_steps == 0:
+            epsilon = float(
                 between(0.0, self.code_epsilon(1, down(delta / float(share))), float(share))
             )
         else:
-            found = certified_epsilon(partial(self.certified, distance), delta, self.pure(distance))
-        return min(found, self.pure(distance))
+            epsilon = certified_epsilon(
+                partial(self.certified, distance), delta, self.pure(distance)
+            )
+        return min(epsilon, self.pure(distance))
 
     def delta(self, epsilon: float) -> float:
         """Certified δ at ε as the adjacency counts it."""
@@ -266,10 +273,10 @@ class QuantisedRound:
         """Certified ε at δ as the adjacency counts it."""
         if delta == 0.0 or self.step == 0.0:
             return self.local()
-        found = self.certified_epsilon(self.d_max, delta) / self.units(self.d_max)
+        largest = self.certified_epsilon(self.d_max, delta) / self.units(self.d_max)
         if self.metric and self.d_max > 1:
-            found = self._farther(delta, max(found, self._nearer(delta)))
-        return min(up(found), self.local())
+            largest = self._farther(delta, max(largest, self._nearer(delta)))
+        return min(up(largest), self.local())
 
     def _first(self, nodes: Floats) -> Floats:
         """Certified δ of the code for a change by one step, at rising ε >= 0."""
@@ -295,15 +302,15 @@ class QuantisedRound:
         # δ rises with b and falls with ε: the farthest change at the smallest total covers an
         # interval.
         with np.errstate(over="ignore"):
-            asked = down(
+            totals = down(
                 np.log1p(np.expm1(np.minimum(per_step * lows, 700.0)) / highs), 4 * ELEMENTARY
             )
-        asked = np.minimum(asked, self.step)
+        totals = np.minimum(totals, self.step)
         nodes = np.unique(
-            np.concatenate([np.linspace(asked.min(), asked.max(), NODES), asked[[0, -1]]])
+            np.concatenate([np.linspace(totals.min(), totals.max(), NODES), totals[[0, -1]]])
         )
-        found = chord(nodes, self._first(nodes), asked) * highs
-        return up(float(found.max()), 4 * ELEMENTARY)
+        deltas = chord(nodes, self._first(nodes), totals) * highs
+        return up(float(deltas.max()), 4 * ELEMENTARY)
 
     def _nearer(self, delta: float) -> float:
         """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step
@@ -331,24 +338,24 @@ class QuantisedRound:
         edges = np.linspace(0.0, 1.0, CELLS + 1)
         return edges[:-1], edges[1:]
 
-    def _worst_between(self, whole: int, low: float, high: float) -> float:
+    def _worst_between(self, full_steps: int, low: float, high: float) -> float:
         """Largest ε per step for a + b steps, 0 <= b <= 1, from the totals of a and a + 1."""
         first, last = self._rests()
-        return float((between(low, high, last) / (whole + first)).max())
+        return float((between(low, high, last) / (full_steps + first)).max())
 
     def _whole(self) -> int:
         """Steps of the largest distance, rounded up."""
-        whole, share = self.steps(self.d_max)
-        return whole + bool(share)
+        full_steps, share = self.steps(self.d_max)
+        return full_steps + bool(share)
 
-    def _farther(self, delta: float, known: float) -> float:
+    def _farther(self, delta: float, least: float) -> float:
         """ε per unit at δ of all changes by a step or more, from the code's at each number.
 
-        `known` if that is more.
+        `least` if that is more.
         """
         most = self._whole()
         if most < 2:
-            return known
+            return least
         per_step = self.of_code(most, metric=True).epsilon(delta)[0]
         scale = self.code.max_value / self.max_value
         few = min(most, LOOKED_AT)
@@ -356,24 +363,24 @@ class QuantisedRound:
         totals = least_epsilon(pairs, delta)[0].reshape(-1, blocks).max(axis=1)
         # At every number of steps ε is at most that of `per_step` for each.
         totals = np.minimum(totals, per_step * np.arange(1, few + 1))
-        worst = known / scale
-        for whole in range(1, few):
-            low, high = np.minimum.accumulate(totals[[whole, whole - 1]])[::-1].tolist()
-            if (found := self._worst_between(whole, low, high)) > worst * (1 + SLACK):
-                high = min(high, self.code_epsilon(whole + 1, delta))
-                found = self._worst_between(
-                    whole, min(low, high, self.code_epsilon(whole, delta)), high
+        worst = least / scale
+        for full_steps in range(1, few):
+            low, high = np.minimum.accumulate(totals[[full_steps, full_steps - 1]])[::-1].tolist()
+            if (bound := self._worst_between(full_steps, low, high)) > worst * (1 + SLACK):
+                high = min(high, self.code_epsilon(full_steps + 1, delta))
+                bound = self._worst_between(
+                    full_steps, min(low, high, self.code_epsilon(full_steps, delta)), high
                 )
-            worst = max(worst, found)
+            worst = max(worst, bound)
         if most > few:
             worst = max(worst, self._worst_between(few, few * per_step, (few + 1) * per_step))
         return worst * scale
 
-    def _between_steps(self, epsilon: float, known: float) -> float:
-        """δ at ε per unit of all changes by a step or more; `known` if that is more."""
+    def _between_steps(self, epsilon: float, least: float) -> float:
+        """δ at ε per unit of all changes by a step or more; `least` if that is more."""
         most = self._whole()
         if most < 2:
-            return known
+            return least
         per_step = epsilon * self.max_value / self.code.max_value
         first, last = self._rests()
         # By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most: asked so much
@@ -381,14 +388,18 @@ class QuantisedRound:
         excess = float((between(0.0, per_step, last) - per_step * first).max())
         few = min(most, LOOKED_AT)
         steps = np.arange(1, few + 1)
-        asked = np.maximum(steps * per_step - excess, 0.0)
+        totals_of_steps = np.maximum(steps * per_step - excess, 0.0)
         pairs, blocks = self.of_code(few).covered(steps)
-        bounds = hockey_stick(pairs, np.repeat(asked, blocks)).upper.reshape(-1, blocks).max(axis=1)
-        worst = known
+        bounds = (
+            hockey_stick(pairs, np.repeat(totals_of_steps, blocks))
+            .upper.reshape(-1, blocks)
+            .max(axis=1)
+        )
+        worst = least
         for at in np.argsort(-bounds).tolist():
             if bounds[at] <= worst:
                 break
-            worst = max(worst, self.code_delta(at + 1, float(asked[at])))
+            worst = max(worst, self.code_delta(at + 1, float(totals_of_steps[at])))
         if most > few:
             rest = per_step - excess / few
             beyond = (
@@ -403,10 +414,10 @@ class QuantisedRound:
 
     def attained(self, epsilon: float) -> float:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
-        whole = [
+        divergences = [
             self.code_known(j, up(epsilon * self.units(self._reaching(j)))) for j in self._tried()
         ]
-        values = [float(found.lower.max()) for found in whole if found]
+        values = [float(divergence.lower.max()) for divergence in divergences if divergence]
         distances, shares = self._short()
         totals = np.minimum(
             epsilon * (distances if self.metric else np.ones_like(distances)), 700.0
@@ -414,27 +425,27 @@ class QuantisedRound:
         with np.errstate(over="ignore"):  # beyond the step, where nothing is seen
             inner = up(np.log1p(np.expm1(totals) / shares))
         if (seen := inner < self.step).any():
-            found = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
-            values.append(float((np.repeat(shares[seen], 2) * found).max()))
+            lower = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
+            values.append(float((np.repeat(shares[seen], 2) * lower).max()))
         return downward(max(values, default=0.0))
 
     def attained_epsilon(self, delta: float) -> float:
         """ε at δ as the adjacency counts it that some dataset is known to cost."""
         tried = np.array(self._tried(), dtype=np.int64)
-        found = [0.0]
+        candidates = [0.0]
         if tried.size:
             totals = self.of_code(int(tried.max())).attained(tried, delta)
-            found += (
+            candidates += (
                 totals / np.array([self.units(self._reaching(int(j))) for j in tried])
             ).tolist()
         distances, shares = self._short()
         if (seen := delta < shares).any():
             distances, shares = distances[seen], shares[seen]
             goal = np.repeat(up(delta / shares), 2)
-            own = least_epsilon(self._raised(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
-            totals = np.log1p(shares * np.expm1(own))
-            found.append(float((totals / distances if self.metric else totals).max()))
-        return downward(max(found))
+            inner = least_epsilon(self._raised(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
+            totals = np.log1p(shares * np.expm1(inner))
+            candidates.append(float((totals / distances if self.metric else totals).max()))
+        return downward(max(candidates))
 
     def _raised(self, times: int) -> BitPair:
         """One step: the least value that is a whole number of steps is lowered, all others hold k,
@@ -443,10 +454,10 @@ class QuantisedRound:
         To raise the largest such value below k is the mirror image.
         """
         bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
-        own = bits // math.gcd(bits, self.max_value)
+        raised_bits = bits // math.gcd(bits, self.max_value)
         zeros, ones = (
-            np.array([bits - own, others + bits - own]),
-            np.array([others + own - 1, own - 1]),
+            np.array([bits - raised_bits, others + bits - raised_bits]),
+            np.array([others + raised_bits - 1, raised_bits - 1]),
         )
         zeros, ones = (np.tile(bits.astype(np.float64), times) for bits in (zeros, ones))
         return BitPair(zeros, ones, np.ones(2 * times), self.of_code(1).flip)
@@ -489,7 +500,7 @@ def _cover(last: int) -> tuple[Floats, Floats]:
     return lows, np.append(lows[1:] - 1, float(last))[: lows.size]
 
 
-def split_total(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
+def split_total(full_steps: int, share: Fraction, epsilons: Floats) -> tuple[Floats, Floats]:
     """Where the code's curves for a and a + 1 steps are asked, 0 < b < 1: (1-b) e^low + b e^high <=
     e^E (S20).
 
@@ -497,14 +508,14 @@ def split_total(whole: int, share: Fraction, epsilons: Floats) -> tuple[Floats, 
     λ' has the rest.
     """
     b = float(share)
-    if whole == 0:
+    if full_steps == 0:
         with np.errstate(over="ignore"):
             high = np.log1p(np.expm1(np.minimum(epsilons, 700.0)) / b)
         return np.zeros_like(epsilons), down(high, 4 * ELEMENTARY)
-    each = epsilons / (whole + b)
-    low = epsilons - np.array([float(between(0.0, step, b)) for step in each.tolist()])
+    per_step = epsilons / (full_steps + b)
+    low = epsilons - np.array([float(between(0.0, step, b)) for step in per_step.tolist()])
     return np.maximum(low - ELEMENTARY * UNIT * epsilons, 0.0), np.maximum(
-        low + each - ELEMENTARY * UNIT * epsilons, 0.0
+        low + per_step - ELEMENTARY * UNIT * epsilons, 0.0
     )
 
 
@@ -540,7 +551,7 @@ def code_curve(code: RRShuffle, honest: int, steps: int, epsilons: Floats) -> Fl
     Beyond the table its last value, as it falls.
     """
     nodes, values = _code_table(code, honest, steps)
-    found = chord(nodes, values, np.minimum(epsilons, nodes[-1]))
+    deltas = chord(nodes, values, np.minimum(epsilons, nodes[-1]))
     return np.asarray(
-        np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, found), dtype=np.float64
+        np.where(epsilons >= steps * rr.local_epsilon(code), 0.0, deltas), dtype=np.float64
     )
