@@ -55,17 +55,17 @@ def spent_adaptively(costs: Costs, adjacency: Adjacency, epsilon: float, delta: 
         epsilon: the budget's, in nats; per unit of distance under metric adjacency.
         delta: the budget's, 0 < δ < 1.
     """
-    return _spent(rebased(costs, adjacency), adjacency, epsilon, delta)
+    return _spent_epsilon(rebased(costs, adjacency), adjacency, epsilon, delta)
 
 
 @lru_cache(maxsize=256)
-def _spent(
+def _spent_epsilon(
     times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
 ) -> Bounds:
     if not times:
         return Bounds(0.0, 0.0, None, ("nothing charged",))
     try:
-        ways = [_filtered(charged_once(times), adjacency, epsilon, delta)]
+        ways = [_apply_filter(charged_once(times), adjacency, epsilon, delta)]
     except CannotCertify as refusal:
         ways = [Bounds(math.inf, -math.inf, None, (f"no filter: {refusal}",))]
     # The first round is chosen without any result, so its own exact ε may use the whole budget
@@ -76,7 +76,7 @@ def _spent(
     return min(ways, key=lambda bounds: bounds.certified)
 
 
-def _filtered(
+def _apply_filter(
     times: tuple[tuple[Cost, int], ...], adjacency: Adjacency, epsilon: float, delta: float
 ) -> Bounds:
     top = max(cost.mechanism.domain for cost, _ in times) - 1

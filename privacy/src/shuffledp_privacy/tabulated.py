@@ -121,7 +121,7 @@ class Tables:
         One that cannot be right is left out and computed again when needed.
         """
         for key, data in stored:
-            curve = _unpacked(data)
+            curve = _unpack(data)
             if curve is not None:
                 self._keep(key, curve)
 
@@ -150,7 +150,7 @@ TABLES: Final = Tables()
 """Those of this process."""
 
 
-def _unpacked(data: bytes) -> DeltaCurve | None:
+def _unpack(data: bytes) -> DeltaCurve | None:
     if len(data) % 16 or not data:
         return None
     excess, deltas = np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(2, -1)

@@ -82,13 +82,13 @@ def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
     """Certified δ as a function of ε >= 0, never below the truth for any dataset, and what it rests
     on.
     """
-    if not _amplified(law, honest):
+    if not _amplify(law, honest):
         return (
             lambda epsilon: min(1.0, outward(_local(law, epsilon)))
         ), "local guarantee only: nothing is amplified (K1)"
-    if not _tabulated(law):
+    if not _tabulate(law):
         return (
-            lambda epsilon: _capped(law, epsilon, partial(_any, law, honest))
+            lambda epsilon: _cap(law, epsilon, partial(_any, law, honest))
         ), "hidden-flag blanket (K1, K12)"
     # K1 gives the adversary the other users' values and flags as well, a richer view than the
     # histogram: one pair of laws then dominates every dataset.
@@ -100,19 +100,17 @@ def certified_delta(law: Law, honest: int) -> tuple[Curve, str]:
         blanket = lambda epsilon: float(grid.upper(np.array([epsilon]))[0])  # noqa: E731
         words = "hidden-flag blanket, chords (K1, K3, K4)"
     if law.symbols > 2:
-        return (lambda epsilon: _capped(law, epsilon, blanket)), words
+        return (lambda epsilon: _cap(law, epsilon, blanket)), words
     tables = binary_compositions(law, honest)
     words = f"every composition{'' if tables.exact else ', in blocks'} (K6); or {words}"
-    return (
-        lambda epsilon: _capped(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))
-    ), words
+    return (lambda epsilon: _cap(law, epsilon, lambda e: min(blanket(e), tables.upper(e)))), words
 
 
 def attained_delta(law: Law, honest: int) -> Curve:
     """Attained δ as a function of ε in [0, ε0), never above the truth of some dataset."""
-    if not _amplified(law, honest):
+    if not _amplify(law, honest):
         return lambda epsilon: inward(_local(law, epsilon)) if honest == 1 else 0.0
-    if not _tabulated(law):
+    if not _tabulate(law):
         if law.symbols > 2:
             return lambda epsilon: inward(any_lower(law, honest, epsilon))
         alone = one_symbol_window(law, honest)
@@ -129,12 +127,12 @@ def attained_delta(law: Law, honest: int) -> Curve:
     return lambda epsilon: inward(grid.lower(epsilon))
 
 
-def _amplified(law: Law, honest: int) -> bool:
+def _amplify(law: Law, honest: int) -> bool:
     wide = 0.0 < law.epsilon0 <= LARGEST_EPSILON0 and honest * law.q > NOBODY
-    return honest > 1 and (_tabulated(law) or wide)
+    return honest > 1 and (_tabulate(law) or wide)
 
 
-def _tabulated(law: Law) -> bool:
+def _tabulate(law: Law) -> bool:
     return TABULATED[0] <= law.epsilon0 <= TABULATED[1]
 
 
@@ -148,7 +146,7 @@ def _local(law: Law, epsilon: float) -> float:
     return float(law.alpha(np.array(min(epsilon, 700.0))))
 
 
-def _capped(law: Law, epsilon: float, curve: Curve) -> float:
+def _cap(law: Law, epsilon: float, curve: Curve) -> float:
     # Each report is ε0-DP by itself, purely: from ε0 on no δ is needed, whatever the numerics
     # leave.
     return 0.0 if epsilon >= law.epsilon0 else min(1.0, outward(curve(epsilon)))
@@ -188,9 +186,9 @@ PRINTED_FORMULA = (
 def positive_curve(law: Law, honest: int, epsilons: Floats) -> Floats:
     """Upper bound of δ at each ε >= 0, ascending, without the margin; arbitrary from ε0 on."""
     inside = np.minimum(epsilons, law.epsilon0)
-    if not _amplified(law, honest):
+    if not _amplify(law, honest):
         return np.array([_local(law, float(epsilon)) for epsilon in inside])
-    if not _tabulated(law):
+    if not _tabulate(law):
         return _follow(partial(_any, law, honest), inside, 0.0)
     if law.symbols == 2 and honest <= LARGEST_BINARY_CURVE:
         tables = binary_compositions(law, honest, CURVE_WORK)

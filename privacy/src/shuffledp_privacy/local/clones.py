@@ -112,7 +112,7 @@ def _third_symbol(epsilon0: float) -> Pair:
     )
 
 
-def _attained(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
+def _attained_pair(spec: LocalRandomiser, honest: int, epsilon: float) -> float:
     law = _binary_law(spec.epsilon0)
     two = inward(one_symbol(law, honest, one_symbol_window(law, honest), epsilon))
     # From p = 2q on three symbols are worse than two, while the others send what is not theirs
@@ -173,7 +173,9 @@ class LocalRandomiserAnalysis(Analysis):
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         certified = _clones(self.spec.epsilon0, setting.honest).certified(epsilon)
         attained = (
-            0.0 if epsilon >= self.spec.epsilon0 else _attained(self.spec, setting.honest, epsilon)
+            0.0
+            if epsilon >= self.spec.epsilon0
+            else _attained_pair(self.spec, setting.honest, epsilon)
         )
         return Bounds(certified, attained, None, (_BASIS,))
 
@@ -182,7 +184,9 @@ class LocalRandomiserAnalysis(Analysis):
         clones = _clones(self.spec.epsilon0, setting.honest)
         certified = certified_epsilon(clones.certified, delta, self.spec.epsilon0)
         attained = attained_epsilon(
-            lambda epsilon: _attained(self.spec, setting.honest, epsilon), delta, self.spec.epsilon0
+            lambda epsilon: _attained_pair(self.spec, setting.honest, epsilon),
+            delta,
+            self.spec.epsilon0,
         )
         published = feldman_2021(self.spec.epsilon0, setting.honest, delta)
         formula = (

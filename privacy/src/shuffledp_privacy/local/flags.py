@@ -97,7 +97,7 @@ class Pair:
         local = self._local(epsilon, MARGIN)
         if honest == 1 or epsilon > LARGEST_EPSILON:
             return min(1.0, outward(local))
-        draw, bare = self._covered(honest, epsilon)
+        draw, bare = self._cover(honest, epsilon)
         excess = mean_excess(draw, honest, goal - bare, coarse)[1] + bare
         return min(1.0, outward(min(local, excess)))
 
@@ -134,7 +134,7 @@ class Pair:
             ).sum()
         )
 
-    def _covered(self, honest: int, epsilon: float) -> tuple[Draw, float]:
+    def _cover(self, honest: int, epsilon: float) -> tuple[Draw, float]:
         """The draw of the outputs that the others cover often enough, and δ of those that they do
         not.
         """

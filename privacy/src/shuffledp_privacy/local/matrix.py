@@ -157,7 +157,7 @@ def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
     return None if max(rates) == min(rates) else TwoOutputs(max(rates), min(rates), honest)
 
 
-def _certified(spec: Finite, honest: int, epsilon: float) -> float:
+def _certified_delta(spec: Finite, honest: int, epsilon: float) -> float:
     """Certified δ at ε >= 0: by flags, or of two outputs by every composition of the others."""
     flags, two = _flags(spec), _two_outputs(spec, honest)
     bound = flags.delta(honest, epsilon)
@@ -184,7 +184,7 @@ class FiniteAnalysis(Analysis):
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         flags = _flags(self.spec)
         certified, two = (
-            _certified(self.spec, setting.honest, epsilon),
+            _certified_delta(self.spec, setting.honest, epsilon),
             _two_outputs(self.spec, setting.honest),
         )
         attained = 0.0
@@ -257,7 +257,7 @@ class FiniteAnalysis(Analysis):
                 np.concatenate([np.quantile(nodes, np.linspace(0, 1, most)), nodes[[0, -1]]])
             )
         values = np.minimum.accumulate(
-            [_certified(self.spec, setting.honest, float(node)) for node in nodes]
+            [_certified_delta(self.spec, setting.honest, float(node)) for node in nodes]
         )
         upper = chord(nodes, np.asarray(values), sizes)
         return np.asarray(np.where(epsilons >= 0.0, upper, reflected(upper, sizes)))

@@ -86,7 +86,7 @@ class GeoAnalysis(PaddedAnalysis):
         item = noisy_sum(self.spec, setting)
         exact = _exact(self.spec, setting.honest, item.d_max)
         clamped = any_clamped(self.spec, setting)
-        compare = partial(_compared, self.spec, setting.honest)
+        compare = partial(_compare_datasets, self.spec, setting.honest)
         low = attained_delta(item, exact, clamped, compare, epsilon)
         return Bounds(item.delta(epsilon), downward(low), None, _BASIS)
 
@@ -98,7 +98,7 @@ class GeoAnalysis(PaddedAnalysis):
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
             clamped = any_clamped(self.spec, setting)
-            compare = partial(_compared, self.spec, setting.honest)
+            compare = partial(_compare_datasets, self.spec, setting.honest)
             units = item.d_max if item.metric else 1
             near = min(certified * units, item.local(item.d_max))
             low = attained_epsilon(item, exact, clamped, compare, delta, near)
@@ -198,7 +198,7 @@ def _exact(spec: GeoShuffle, honest: int, d_max: int) -> attained.ClampedSum | N
 
 
 @lru_cache(maxsize=8)
-def _compared(spec: GeoShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
+def _compare_datasets(spec: GeoShuffle, honest: int, distance: int) -> tuple[Compared, ...]:
     """Tilted laws of a change by this distance, others at 0 or in the middle.
 
     None where they are too wide.

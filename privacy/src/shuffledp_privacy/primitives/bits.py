@@ -76,7 +76,7 @@ class BitSum:
         weight = np.where(linear > 0, 2 * constant / large, large / small)
         return np.asarray(np.log(weight), dtype=np.float64)
 
-    def _tilted(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def _tilt_bits(self, tilt: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Tilted probabilities that a zero and a one bit are flipped, each with its complement.
 
         Nothing cancels.
@@ -109,12 +109,12 @@ class BitSum:
 
     def mean(self, tilt: Floats) -> Floats:
         """Mean of the tilted law."""
-        first, _, second, _ = self._tilted(tilt)
+        first, _, second, _ = self._tilt_bits(tilt)
         return self.zeros * first - self.ones * second
 
     def variance(self, tilt: Floats) -> Floats:
         """Sum of the tilted variances."""
-        first, not_first, second, not_second = self._tilted(tilt)
+        first, not_first, second, not_second = self._tilt_bits(tilt)
         return self.zeros * first * not_first + self.ones * second * not_second
 
     def room(self, tilt: Floats, sign: int) -> Floats:  # noqa: ARG002
@@ -123,7 +123,7 @@ class BitSum:
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """Σ (1/2) ln(1 - 2 q (1 - q)(1 - cos θ)), q the tilted probability."""
-        first, not_first, second, not_second = self._tilted(tilt)
+        first, not_first, second, not_second = self._tilt_bits(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         zeros, ones = _column(self.zeros, tilt), _column(self.ones, tilt)
         with np.errstate(divide="ignore"):
@@ -133,7 +133,7 @@ class BitSum:
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """Σ arctan(q sin θ / (1 - q (1 - cos θ))) over zeros, less that over ones."""
-        first, _, second, _ = self._tilted(tilt)
+        first, _, second, _ = self._tilt_bits(tilt)
         sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
         left = _column(self.zeros, tilt) * np.arctan2(first * sine, 1 - first * versine)
         right = _column(self.ones, tilt) * np.arctan2(second * sine, 1 - second * versine)

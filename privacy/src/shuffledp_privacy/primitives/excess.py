@@ -134,11 +134,11 @@ def mean_excess(
     if largest <= 0.0:
         return 0.0, 0.0
     if trials <= FEW and math.comb(trials + draw.values.size, draw.values.size) <= MOST_OUTCOMES:
-        return _enumerated(draw, trials)
+        return _enumerate(draw, trials)
     low, high, shrink = 0.0, math.inf, coarse
     for _ in range(4):
         contour = _contour(draw, trials, shrink)
-        below, above = _evaluated(draw, trials, contour)
+        below, above = _evaluate(draw, trials, contour)
         low, high = max(low, below), min(high, above)
         done = high - low <= GOOD * high or coarse > 1.0 or not low <= goal <= high
         if (
@@ -151,7 +151,7 @@ def mean_excess(
     return low, high
 
 
-def _enumerated(draw: Draw, trials: int) -> tuple[float, float]:
+def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
     """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0
     among them.
     """
@@ -255,7 +255,7 @@ def _period(draw: Draw, trials: int, tilt: float, deviation: float, about: float
     return max(left, min(rights, default=0.0), 4.0 * deviation)
 
 
-def _evaluated(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
+def _evaluate(draw: Draw, trials: int, contour: _Contour) -> tuple[float, float]:
     """Both sides from one contour, divided by h; the lower one also lacks the aliases."""
     frequency = 2 * math.pi / contour.period * np.arange(contour.nodes + 1)
     moment, error = _moments(draw, contour.tilt, 2 * math.pi / contour.period, contour.nodes)

@@ -121,7 +121,7 @@ class _Bracket:
         ratio is nearly straight, so that this ends most searches; where it is not, a line may creep
         from one end.
         """
-        wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolved())
+        wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolve())
         if not wide.size:
             return False
         middle = self._on_line(wide) if along else self._half_way(wide)
@@ -156,7 +156,7 @@ class _Bracket:
             LogValues(low, np.where(close, self.at_low.high, self.at_high.high)),
         )
 
-    def _resolved(self) -> NDArray[np.bool_]:
+    def _resolve(self) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
             above, width = self.at_low.high - self.epsilon, self.at_low.high - self.at_low.low
             return np.asarray((self.at_low.low >= self.epsilon) & (above <= 2.0 * width))

@@ -51,13 +51,13 @@ class NoiseTable:
 
         Beyond W by the ratios φ and φ(r+m-1)/m between which ρ_m lies (Proposition S2).
         """
-        return self._extended(self.log_pmf, np.abs(point))
+        return self._extend(self.log_pmf, np.abs(point))
 
     def at_least(self, point: Floats) -> LogValues:
         """ln P(Y >= m) for any integer m."""
-        right = self._extended(self.log_tail, np.maximum(point, 0.0))
+        right = self._extend(self.log_tail, np.maximum(point, 0.0))
         # By symmetry 1 minus the other tail, which is below 1/2, so that log1p loses no digits.
-        inner = self._extended(self.log_tail, np.maximum(1.0 - point, 0.0))
+        inner = self._extend(self.log_tail, np.maximum(1.0 - point, 0.0))
         with np.errstate(divide="ignore"):
             low = np.log1p(-np.exp(np.minimum(inner.high, -1e-300)))
             high = np.log1p(-np.exp(inner.low))
@@ -67,7 +67,7 @@ class NoiseTable:
             np.where(point > 0, right.high, high + slack),
         )
 
-    def _extended(self, values: Floats, point: Floats) -> LogValues:
+    def _extend(self, values: Floats, point: Floats) -> LogValues:
         inside = np.minimum(point, self.last).astype(np.int64)
         beyond = np.maximum(point - self.last, 0.0)
         flat = beyond * math.log(self.ratio)

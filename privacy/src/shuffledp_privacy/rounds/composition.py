@@ -175,12 +175,14 @@ def _curve(item: Round, low: int, high: int) -> Curve:
     domain goes.
     """
     widest = _widest(item, high)
-    near = _unsampled(item, low if low <= widest else 1, min(high, widest))
+    near = _without_sampling(item, low if low <= widest else 1, min(high, widest))
     if item.rate == 1:
         return near
     # Who is drawn in the changed user's place may hold any value, however near the change is.
     covers_all = high >= widest and (low == 1 or grows_with_distance(item.spec))
-    return subsampled_curve(near, item.rate, None if covers_all else _unsampled(item, 1, widest))
+    return subsampled_curve(
+        near, item.rate, None if covers_all else _without_sampling(item, 1, widest)
+    )
 
 
 def curve_of(item: Round) -> tuple[Curve, float]:
@@ -194,7 +196,7 @@ def curve_of(item: Round) -> tuple[Curve, float]:
     return _curve(item, 1, largest_distance([item])), _pure(item)
 
 
-def _unsampled(item: Round, low: int, high: int) -> Curve:
+def _without_sampling(item: Round, low: int, high: int) -> Curve:
     distances = range(high, high + 1) if grows_with_distance(item.spec) else range(low, high + 1)
 
     def curve(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -208,7 +210,7 @@ def _unsampled(item: Round, low: int, high: int) -> Curve:
     return curve
 
 
-def _composed(
+def _compose(
     rounds: Sequence[Round], low: int, high: int, delta: float, steps: int = STEPS
 ) -> Composed:
     return compose_curves([Repeated(_curve(r, low, high), r.times) for r in rounds], delta, steps)
@@ -233,7 +235,7 @@ def _by_distribution(
 ) -> float:
     d_max = largest_distance(rounds)
     if adjacency is Adjacency.STANDARD:
-        return _composed(rounds, 1, d_max, delta, steps).epsilon(delta)
+        return _compose(rounds, 1, d_max, delta, steps).epsilon(delta)
     # C12: for log-concave noise alone one composition, at the largest distance, takes the place of
     # all.
     shifts = _shifts(rounds, d_max)
@@ -248,7 +250,7 @@ def _by_distribution(
     def ceiling(low: int, high: int) -> float:
         key = _interval(rounds, low, high)
         if key not in totals:
-            totals[key] = _composed(rounds, *key, delta, coarse).epsilon(delta)
+            totals[key] = _compose(rounds, *key, delta, coarse).epsilon(delta)
         return totals[key] / low
 
     return worst_over_distances(ceiling, d_max, near, settled)
@@ -359,7 +361,7 @@ def _basis(name: str, adjacency: Adjacency, rounds: Sequence[Round]) -> tuple[st
     return tuple(basis)
 
 
-def _certified(
+def _certified_epsilon(
     rounds: Sequence[Round], delta: float, steps: int = STEPS
 ) -> tuple[float, tuple[str, ...]]:
     adjacency = _adjacency(rounds)
@@ -410,7 +412,7 @@ def compose_bounds(rounds: Sequence[Round], delta: float) -> Bounds:
         for r in rounds
         if r.rate == 1 and delta > 0
     ]
-    best, basis = _certified(at_common_distance(rounds), delta)
+    best, basis = _certified_epsilon(at_common_distance(rounds), delta)
     return Bounds(best, min(best, max(attained, default=0.0)), None, basis)
 
 
@@ -422,7 +424,7 @@ def compose_epsilon(rounds: Sequence[Round], delta: float, steps: int = STEPS) -
     if _is_single(rounds):
         return epsilon_bounds(rounds[0].spec, rounds[0].setting, delta).certified
     _adjacency(rounds)
-    return _certified(at_common_distance(rounds), delta, steps)[0]
+    return _certified_epsilon(at_common_distance(rounds), delta, steps)[0]
 
 
 def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
@@ -447,9 +449,9 @@ def compose_delta(rounds: Sequence[Round], epsilon: float) -> float:
         if shifts is not None and not shifts.is_costly(scale):
             return shifts.delta(epsilon, scale, STEPS)
         if adjacency is Adjacency.STANDARD:
-            return _composed(rounds, 1, d_max, scale).delta(epsilon)
+            return _compose(rounds, 1, d_max, scale).delta(epsilon)
         return worst_over_distances(
-            lambda a, b: _composed(rounds, a, b, scale).delta(epsilon * a), d_max
+            lambda a, b: _compose(rounds, a, b, scale).delta(epsilon * a), d_max
         )
 
     # The grid is made for one δ: a first answer tells which, a second is read on a grid made for

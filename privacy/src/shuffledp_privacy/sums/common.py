@@ -114,22 +114,22 @@ class NoisySum:
         upper = np.zeros(epsilon.shape)
         rows = np.flatnonzero(epsilon < alone)
         if rows.size:
-            upper[rows] = self._shuffled(distance[rows], epsilon[rows])
+            upper[rows] = self._shuffled_delta(distance[rows], epsilon[rows])
         return upper
 
-    def _shuffled(self, distance: Integers, epsilon: Floats) -> Floats:
+    def _shuffled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of `curve` from shuffling alone, without that of one report by itself."""
         if self.kept is None:
-            return self._coupled(distance, epsilon)
+            return self._coupled_delta(distance, epsilon)
         if not self.kept.log_concave:
             # What clamping leaves of shares comes from tables, which are quick.
             left = self.kept.divergence(distance, epsilon)[0]
             with np.errstate(over="ignore"):
                 least = self.clamped * (1.0 + np.exp(np.minimum(epsilon, self.pure * distance)))
             rows = np.flatnonzero(least < left)
-            left[rows] = np.minimum(left[rows], self._coupled(distance[rows], epsilon[rows]))
+            left[rows] = np.minimum(left[rows], self._coupled_delta(distance[rows], epsilon[rows]))
             return left
-        total = self._coupled(distance, epsilon)
+        total = self._coupled_delta(distance, epsilon)
         with np.errstate(over="ignore"):
             rows = np.flatnonzero(self.clamped * (1.0 + np.exp(epsilon)) > UNNOTICED * total)
         total[rows] = np.minimum(
@@ -137,7 +137,7 @@ class NoisySum:
         )
         return total
 
-    def _coupled(self, distance: Integers, epsilon: Floats) -> Floats:
+    def _coupled_delta(self, distance: Integers, epsilon: Floats) -> Floats:
         """The bound of Proposition S6."""
         if self.clamped >= 0.5:  # δ1 (1 + e^E) is 1 or more for every E
             return np.ones(epsilon.shape)
@@ -172,7 +172,7 @@ class NoisySum:
         """Certified HS at d_max of the unclamped noise, at total ε >= 0, never below the truth
         (Proposition S1).
         """
-        return self._thinned(
+        return self._thin_out(
             epsilons, lambda nodes: self.noise.divergence(self._largest(nodes), nodes)[0]
         )
 
@@ -181,7 +181,7 @@ class NoisySum:
         (Proposition S6b).
         """
         noise = self.noise if self.kept is None else self.kept
-        return self._thinned(
+        return self._thin_out(
             epsilons, lambda nodes: noise.divergence(self._largest(nodes), nodes)[0]
         )
 
@@ -239,7 +239,9 @@ class NoisySum:
         # are searched then.
         if self.log_concave and total < self.local(self.d_max):
             # The largest distance is the worst (Proposition S5).
-            return min(most, float(self._shuffled(np.array([self.d_max]), np.array([total]))[0]))
+            return min(
+                most, float(self._shuffled_delta(np.array([self.d_max]), np.array([total]))[0])
+            )
         return min(most, self._searched_delta(epsilon, most))
 
     def _searched_delta(self, epsilon: float, coupled: float) -> float:
@@ -367,12 +369,12 @@ class NoisySum:
         never exceeds.
         """
         size = np.abs(epsilons)
-        upper = self._thinned(size, lambda nodes: self.curve(np.full(len(nodes), distance), nodes))
+        upper = self._thin_out(size, lambda nodes: self.curve(np.full(len(nodes), distance), nodes))
         return np.where(
             epsilons >= 0, upper, np.clip(1.0 - np.exp(-size) * (1.0 - upper), 0.0, 1.0)
         )
 
-    def _thinned(self, epsilons: Floats, curve: Callable[[Floats], Floats]) -> Floats:
+    def _thin_out(self, epsilons: Floats, curve: Callable[[Floats], Floats]) -> Floats:
         nodes = np.unique(epsilons)
         if len(nodes) > NODES:
             nodes = np.unique(

@@ -222,9 +222,9 @@ class KeptLaplace(KeptNoise):
             if len(complete) == len(tables):
                 curves = [table.divergence(far, epsilon) for table in complete]
                 return np.asarray(self.cells.masses @ np.array(curves), dtype=np.float64)
-        return self._summed(distance.astype(np.float64), epsilon)
+        return self._sum_laws(distance.astype(np.float64), epsilon)
 
-    def _summed(self, distance: Floats, epsilon: Floats) -> Floats:
+    def _sum_laws(self, distance: Floats, epsilon: Floats) -> Floats:
         size = self.cells.counts.size
         law = TruncatedLaw(self.noise, np.repeat(self.cells.counts, epsilon.size))
         pair = TruncatedPair.of(law, np.tile(distance, size))

@@ -203,7 +203,7 @@ class QuantisedRound:
 
     def certified(self, distance: int, epsilon: float) -> float:
         """δ at total ε = E for a change by d, never below the truth."""
-        return self._mixed(self.code_delta, distance, epsilon)
+        return self._mix_steps(self.code_delta, distance, epsilon)
 
     def quick(self, distance: int, epsilon: float) -> float:
         """About that: the others' bits being all 0, or all 1."""
@@ -212,7 +212,7 @@ class QuantisedRound:
             divergence = self.code_known(steps, total)
             return 0.0 if divergence is None else float(divergence.upper.max())
 
-        return self._mixed(code, distance, epsilon)
+        return self._mix_steps(code, distance, epsilon)
 
     def ends_curve(self, distance: int, epsilons: Floats) -> Floats:
         """The same at many total ε, shape alike."""
@@ -230,7 +230,9 @@ class QuantisedRound:
             curve = curve + (1 - float(share)) * item.ends_curve(full_steps, low)
         return np.where(epsilons < self.pure(distance), np.minimum(curve, 1.0), 0.0)
 
-    def _mixed(self, code: Callable[[int, float], float], distance: int, epsilon: float) -> float:
+    def _mix_steps(
+        self, code: Callable[[int, float], float], distance: int, epsilon: float
+    ) -> float:
         if epsilon >= self.pure(distance):
             return 0.0
         full_steps, share = self.steps(distance)
@@ -415,7 +417,8 @@ class QuantisedRound:
     def attained(self, epsilon: float) -> float:
         """δ at ε as the adjacency counts it of some dataset, never above the truth."""
         divergences = [
-            self.code_known(j, up(epsilon * self.units(self._reaching(j)))) for j in self._tried()
+            self.code_known(j, up(epsilon * self.units(self._reaching(j))))
+            for j in self._tried_steps()
         ]
         values = [float(divergence.lower.max()) for divergence in divergences if divergence]
         distances, shares = self._short()
@@ -425,13 +428,15 @@ class QuantisedRound:
         with np.errstate(over="ignore"):  # beyond the step, where nothing is seen
             inner = up(np.log1p(np.expm1(totals) / shares))
         if (seen := inner < self.step).any():
-            lower = hockey_stick(self._raised(int(seen.sum())), np.repeat(inner[seen], 2)).lower
+            lower = hockey_stick(
+                self._raised_pair(int(seen.sum())), np.repeat(inner[seen], 2)
+            ).lower
             values.append(float((np.repeat(shares[seen], 2) * lower).max()))
         return downward(max(values, default=0.0))
 
     def attained_epsilon(self, delta: float) -> float:
         """ε at δ as the adjacency counts it that some dataset is known to cost."""
-        tried = np.array(self._tried(), dtype=np.int64)
+        tried = np.array(self._tried_steps(), dtype=np.int64)
         candidates = [0.0]
         if tried.size:
             totals = self.of_code(int(tried.max())).attained(tried, delta)
@@ -442,12 +447,14 @@ class QuantisedRound:
         if (seen := delta < shares).any():
             distances, shares = distances[seen], shares[seen]
             goal = np.repeat(up(delta / shares), 2)
-            inner = least_epsilon(self._raised(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
+            inner = (
+                least_epsilon(self._raised_pair(shares.size), goal)[1].reshape(-1, 2).max(axis=1)
+            )
             totals = np.log1p(shares * np.expm1(inner))
             candidates.append(float((totals / distances if self.metric else totals).max()))
         return downward(max(candidates))
 
-    def _raised(self, times: int) -> BitPair:
+    def _raised_pair(self, times: int) -> BitPair:
         """One step: the least value that is a whole number of steps is lowered, all others hold k,
         or 0; `times` alike.
 
@@ -469,7 +476,7 @@ class QuantisedRound:
         """
         return -(-steps * self.max_value // self.code.max_value)
 
-    def _tried(self) -> list[int]:
+    def _tried_steps(self) -> list[int]:
         """Numbers of steps at which datasets are tried.
 
         The largest alone under standard adjacency.

@@ -103,12 +103,12 @@ def noisy_sum(spec: SGDLShuffle, setting: Setting) -> NoisySum:
         log_clamped=log_any_clamped(
             spec.noise_epsilon, -(-setting.honest // spec.shares), spec.padding
         ),
-        kept=_kept(spec, setting.honest, d_max),
+        kept=_kept_noise(spec, setting.honest, d_max),
     )
 
 
 @lru_cache(maxsize=16)
-def _kept(spec: SGDLShuffle, honest: int, farthest: int) -> KeptShares | None:
+def _kept_noise(spec: SGDLShuffle, honest: int, farthest: int) -> KeptShares | None:
     law = share_law(spec.noise_epsilon, spec.shares)
     if law is None or honest == 1:
         return None
