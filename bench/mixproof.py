@@ -130,7 +130,8 @@ def print_played(library: str, times: PlayedRounds, messages: int) -> None:
 
 def print_lengths(messages: int) -> None:
     """Bytes on the wire and on the board; verified batches travel with all claims."""
-    plain, verified = geometry_of(messages, verified=False), geometry_of(messages, verified=True)
+    plain = geometry_of(messages, verified=False)
+    verified = geometry_of(messages, verified=True)
     rows = (
         ("a user sends", plain.envelope_bytes, verified.envelope_bytes),
         (

@@ -60,7 +60,9 @@ def _once(source: Path, memory: int) -> None:
 
     Prints processor seconds, and the peak of memory in bytes before and after.
     """
-    count, before, began = source.stat().st_size // LAYER.unit_bytes, _peak(), time.process_time()
+    count = source.stat().st_size // LAYER.unit_bytes
+    before = _peak()
+    began = time.process_time()
     target = source.with_name("out")
     asyncio.run(
         mix(

@@ -128,7 +128,8 @@ class Accountant:
 
         def sign_certificate(account: Account) -> bytes:
             # A plan's certificate has to outlive the time in which its reports are collected.
-            issued, life = self._clock(), self._lifetime + round(plan.open_seconds * 1000)
+            issued = self._clock()
+            life = self._lifetime + round(plan.open_seconds * 1000)
             deployment = self._roster.deployment
             document = certificate(
                 CertificateStage.PLAN,

@@ -109,7 +109,8 @@ def folders_of(bundle: Bundle, *parents: Path) -> list[Path]:
     A device is known by what no renewal changes: its identity key. What cannot be read is passed
     over.
     """
-    identity, homes = bundle.identity.encode(), dict[Path, None]()
+    identity = bundle.identity.encode()
+    homes = dict[Path, None]()
     for parent in parents:
         for key in sorted(parent.glob("*/keys/identity.pem")):
             home = key.parent.parent

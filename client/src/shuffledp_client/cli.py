@@ -72,7 +72,8 @@ def submit(
     ] = False,
 ) -> None:
     """Verify a round (default: the one that is open now), randomise, encrypt and submit."""
-    device, number = _device(config), _parse_value(value)
+    device = _device(config)
+    number = _parse_value(value)
 
     async def submit_and_report() -> None:
         acknowledged = await device.submit(number, round_id)

@@ -191,7 +191,8 @@ class SubmissionStore:
         the disk.
         """
         data = to_json(msgspec.structs.replace(self._load(round_id), **fields))
-        path, old = self._file(round_id), self._new_path(round_id)
+        path = self._file(round_id)
+        old = self._new_path(round_id)
         fresh = self._write(round_id, data)
         os.link(path, old)  # a name for the old file, found by the next start if we are killed
         fresh.replace(path)

@@ -93,7 +93,8 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
             return await call()
         except UnreachableError as error:
             if pauses is None:  # not before: nearly every call needs none
-                pauses, until = backoff.pauses(RandomIntegers()), monotonic() + backoff.within
+                pauses = backoff.pauses(RandomIntegers())
+                until = monotonic() + backoff.within
             pause = next(pauses, None)
             if pause is None:
                 raise
@@ -283,7 +284,8 @@ class AnalystReader(_Caller):
         async def call() -> bytes:
             # Anew for each attempt; more than the announced length is refused as it comes, before
             # it fills the memory.
-            offsets, pieces = Offsets(length), list[bytes]()
+            offsets = Offsets(length)
+            pieces = list[bytes]()
             async for offset, data in stream():
                 offsets.accept(offset, len(data))
                 pieces.append(data)

@@ -95,7 +95,8 @@ def load_column(
         sample = resources.files("shuffledp") / "data" / "doctor_visits.csv"
         text, label, name = sample.read_text(), "the built-in sample", name or DEFAULT_COLUMN
     else:
-        text, label = _read_text(file), str(file)
+        text = _read_text(file)
+        label = str(file)
     rows = csv.reader(text.splitlines())
     filled = (row for row in rows if row)  # blank lines, as at the end of many files
     try:

@@ -101,7 +101,8 @@ def draw_answer(axes: Axes, answer: Answer) -> None:
     """The estimate with its interval beside the truth: a point for a sum, one for each symbol of a
     histogram.
     """
-    totals, truths = np.atleast_1d(answer.total), np.atleast_1d(answer.true_total)
+    totals = np.atleast_1d(answer.total)
+    truths = np.atleast_1d(answer.true_total)
     low, high = np.atleast_2d(answer.total_interval).T
     if totals.size > 1:
         draw_bars(axes, [str(symbol) for symbol in range(totals.size)], totals, low, high, truths)
@@ -203,7 +204,8 @@ def _outline(
 
 def _around(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
     """A range in which a small difference of large sums is seen."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     margin = 0.5 * max(high - low, 1.0)
     return low - margin, high + margin
 

@@ -238,7 +238,8 @@ def simulate(
     ((3,), (3, 2), [0.25, 0.5, 0.25])
     """
     check_seed(seed)
-    spec, how = _mechanism(plan), _estimator(estimator)
+    spec = _mechanism(plan)
+    how = _estimator(estimator)
     user_values = _check_values(spec, values)
     if isinstance(plan, Plan) and not allow_fewer:
         _check_enough(plan, user_values.size)

@@ -69,7 +69,8 @@ def _(spec: HadamardHistogram, values: Integers, generator: np.random.Generator)
     and does not.
     """
     blanket = generator.random(values.shape) < float(spec.blanket)
-    index, row = generator.integers(spec.alphabet, size=values.shape), values + 1
+    index = generator.integers(spec.alphabet, size=values.shape)
+    row = values + 1
     outside = np.bitwise_count(index & row) % 2 == 1
     return np.where(outside & ~blanket, index ^ (row & -row), index)
 
@@ -136,7 +137,8 @@ def _(spec: SplitMix, values: Integers, generator: np.random.Generator) -> Integ
 def _shares(
     spec: SGDLShuffle | SplitMix, shape: tuple[int, ...], generator: np.random.Generator
 ) -> Integers:
-    success, share = -np.expm1(-float(spec.noise_epsilon)), 1 / spec.shares
+    success = -np.expm1(-float(spec.noise_epsilon))
+    share = 1 / spec.shares
     # numpy takes a fraction of a success as well: a share is drawn as it is, without the urn of the
     # exact sampler.
     first, second = (generator.negative_binomial(share, success, shape) for _ in range(2))

@@ -385,10 +385,8 @@ def _check_honest(result: Result, keys: Keys) -> None:
     """The final certificate counts on no more honest reports than the plan and the losses leave."""
     if result.plan_certificate is None or result.final_certificate is None:
         return
-    plan, final = (
-        keys.certificate(result.plan_certificate),
-        keys.certificate(result.final_certificate),
-    )
+    plan = keys.certificate(result.plan_certificate)
+    final = keys.certificate(result.final_certificate)
     losses = Losses(final.dropped, final.invalid)
     # `recheck` sees one certificate at a time: what the plan promised is known only here.
     messages = final.mechanism.messages_per_user

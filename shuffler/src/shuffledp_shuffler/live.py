@@ -154,7 +154,8 @@ class LiveRound:
 
         None while it would be taken.
         """
-        terms, spool = self.require_terms(), self.require_spool()
+        terms = self.require_terms()
+        spool = self.require_spool()
         if self.record.phase is not Phase.OPEN:
             return SubmissionClosedError(
                 f"round {self.record.round_id} is closed ({self.record.phase})"

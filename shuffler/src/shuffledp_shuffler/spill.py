@@ -189,7 +189,9 @@ class Buckets:
             ) from error
 
     def _unseal(self, bucket: int, first: int, end: int, target: Records) -> None:
-        path, cipher, length = self._path(bucket), self._key(), self.layout.segment
+        path = self._path(bucket)
+        cipher = self._key()
+        length = self.layout.segment
         stride = length * self._width + _TAG_BYTES
         try:
             with path.open("rb", buffering=0) as file:

@@ -30,7 +30,8 @@ class Rate:
 
     def take(self, address: str) -> None:
         """Takes one token of an address. Raises `BusyError` when there is none."""
-        key, now = network_of(address), self._clock()
+        key = network_of(address)
+        now = self._clock()
         tokens, since = self._buckets.pop(key, (self._burst, now))
         tokens = min(self._burst, tokens + (now - since) * self._burst / 60)
         allowed = tokens >= 1

@@ -95,10 +95,8 @@ def _as_list(number: float | None) -> list[float]:
 def _check_close(
     what: str, published: Iterable[float], computed: Iterable[float], slack: float, otherwise: str
 ) -> None:
-    stated, expected = (
-        np.asarray(list(published), dtype=np.float64),
-        np.asarray(list(computed), dtype=np.float64),
-    )
+    stated = np.asarray(list(published), dtype=np.float64)
+    expected = np.asarray(list(computed), dtype=np.float64)
     if stated.shape != expected.shape:
         raise FalseResultError(
             f"the published answer has {stated.size} {what}, the board gives {expected.size}"

@@ -74,7 +74,8 @@ def histogram_of(counts: Counts, users: Fraction, p: Fraction, q: Fraction) -> E
 
     from shuffledp_core.answering.intervals import count_intervals
 
-    n, slope = int(users), float(p - q)
+    n = int(users)
+    slope = float(p - q)
     observed = np.asarray(counts, dtype=np.int64)
     values = (observed - n * float(q)) / slope
     # An estimate outside of 0..n would have a variance that no dataset has, perhaps a negative one.
@@ -140,7 +141,8 @@ def sum_of_bits(ones: int, users: Fraction, max_value: int, flip: Fraction) -> E
     # In rationals: two numbers of the size n k are subtracted, and all that counts is their
     # difference.
     value = (Fraction(ones) - bits * flip) / (1 - 2 * flip)
-    chance, slope = float(flip), float(1 - 2 * flip)
+    chance = float(flip)
+    slope = float(1 - 2 * flip)
     low, high = count_intervals(np.array([ones]), bits, 1 - flip, flip)
     error = math.sqrt(bits * chance * (1 - chance)) / slope
     return _sum(float(value), error, (float(low[0]), float(high[0])), users, max_value)
@@ -170,7 +172,8 @@ def sum_of_quantised_bits(
     if rounding == 0:
         return sum_of_bits(ones, users, max_value, flip)
     total = int(users * bits)
-    step, slope = Fraction(max_value, bits), 1 - 2 * flip
+    step = Fraction(max_value, bits)
+    slope = 1 - 2 * flip
     value = (Fraction(ones) - total * flip) / slope * step
     deviation = math.sqrt(
         total * float(flip * (1 - flip)) + float(users) * float(slope**2 * rounding)
@@ -196,7 +199,8 @@ def sum_of_one_bit_reports(
     """
     from shuffledp_core.answering.intervals import rounded_sum_interval
 
-    n, slope = int(users), float((1 - randomise) / max_value)
+    n = int(users)
+    slope = float((1 - randomise) / max_value)
     value = (Fraction(ones) - n * randomise / 2) / (1 - randomise) * max_value
     # A share outside of these has no values.
     share = min(max(ones / n, float(randomise / 2)), float(1 - randomise / 2))
@@ -222,10 +226,8 @@ def sum_with_noise(
     """
     from shuffledp_core.bounds import noise
 
-    error, width = (
-        noise.standard_deviation(shape, epsilon),
-        noise.half_width(shape, epsilon, COVERAGE),
-    )
+    error = noise.standard_deviation(shape, epsilon)
+    width = noise.half_width(shape, epsilon, COVERAGE)
     value = float(total)
     ends = (value - width - bias, value + width + bias)
     return _sum(value, math.hypot(error, bias), ends, users, max_value)
@@ -234,7 +236,8 @@ def sum_with_noise(
 def _sum(
     value: float, error: float, ends: tuple[float, float], users: Fraction, max_value: int
 ) -> Estimate:
-    largest, n = float(users * max_value), float(users)
+    largest = float(users * max_value)
+    n = float(users)
     return Estimate(
         quantity="sum",
         values=(value,),

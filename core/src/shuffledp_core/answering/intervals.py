@@ -84,7 +84,8 @@ def lower_tail(ones: Integers, bits: Sequence[Bits]) -> Floats:
     points = np.ceil(2 * _NODES * deviation / _LEAST_DEVIATION)
     nodes = np.arange(_NODES + 1)[:, np.newaxis]
     s = -_TILT / deviation + 2j * math.pi * nodes / points
-    left, exponent = np.array(ones, dtype=np.int64), np.zeros_like(s)
+    left = np.array(ones, dtype=np.int64)
+    exponent = np.zeros_like(s)
     for count, group in pairs:
         # By the rarer outcome: the other one shifts the law, in whole numbers.
         swapped = np.asarray(group.one > 0.5)
@@ -112,7 +113,8 @@ def _find_largest(holds: Callable[[Integers], NDArray[np.bool_]], top: int, size
 
     0 if there is none.
     """
-    low, high = np.zeros(size, dtype=np.int64), np.full(size, top, dtype=np.int64)
+    low = np.zeros(size, dtype=np.int64)
+    high = np.full(size, top, dtype=np.int64)
     while np.any(low < high):
         middle = low + (high - low + 1) // 2
         is_met = holds(middle)
@@ -136,7 +138,8 @@ def count_intervals(
     """
     spread = math.sqrt(users * min(true_rate * (1 - true_rate), false_rate * (1 - false_rate)))
     step = max(1, int(_ROUNDED * spread)) if observed.size > _LONG else 1
-    down, up = observed // step * step, np.minimum(-(-observed // step) * step, users)
+    down = observed // step * step
+    up = np.minimum(-(-observed // step) * step, users)
     lows = users - _largest_counts(users - down, users, 1 - false_rate, 1 - true_rate)
     return lows.astype(np.float64), _largest_counts(up, users, true_rate, false_rate).astype(
         np.float64
@@ -227,7 +230,8 @@ def _largest_sum(ones: int, bits: int, users: int, unit: Fraction, flip: Fractio
 
     Never below the truth.
     """
-    f, slope = float(flip), float(1 - 2 * flip)
+    f = float(flip)
+    slope = float(1 - 2 * flip)
     counted = np.array([ones], dtype=np.int64)
 
     def holds(total: Integers) -> NDArray[np.bool_]:
@@ -254,7 +258,8 @@ def composition_laws(
     floor = math.floor(steps)
     rest = float(steps - floor)
     some = int(steps != floor)
-    least, most = max(0, floor - (bits - users)), min(floor, users - some)
+    least = max(0, floor - (bits - users))
+    most = min(floor, users - some)
     middle = min(max(round(users / 2 - rest), least), most)
     offsets = np.floor(_OFFSETS * users).astype(np.int64)
     edges = np.unique(
@@ -262,7 +267,8 @@ def composition_laws(
     )
     low, high = edges, np.append(edges[1:] - 1, most)
     more, less = users - high - some, low
-    chance_more, chance_less = (high + rest) / users, (low + rest) / users
+    chance_more = (high + rest) / users
+    chance_less = (low + rest) / users
     between = 2 * (high - low) + some
     left = high + rest - more * chance_more - less * chance_less
     chance_between = np.clip(

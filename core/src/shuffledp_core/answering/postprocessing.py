@@ -83,7 +83,8 @@ def most_likely_histogram(counts: ArrayLike, q: float, slope: float) -> Floats:
     """
     observed = np.asarray(counts, dtype=np.float64)
     ordered = np.flip(np.sort(observed, axis=-1), axis=-1)
-    sums, places = np.cumsum(ordered, axis=-1), np.arange(1, observed.shape[-1] + 1)
+    sums = np.cumsum(ordered, axis=-1)
+    places = np.arange(1, observed.shape[-1] + 1)
     # x/n is (c + (m c - C) q/slope)/C: differences of whole numbers, exact however small the slope
     # is.
     last = _last(ordered + (places * ordered - sums) * (q / slope) >= 0)
@@ -122,7 +123,8 @@ def iterative_bayesian_update(
         UsageError: it is not there after so many steps, or no value can have sent a report that was
             counted.
     """
-    observed, laws = np.asarray(counts, dtype=np.float64), np.asarray(channel, dtype=np.float64)
+    observed = np.asarray(counts, dtype=np.float64)
+    laws = np.asarray(channel, dtype=np.float64)
     users = observed.sum(axis=-1, keepdims=True)
     seen = np.broadcast_to(observed > 0, observed.shape)
     if (seen & (laws.sum(axis=0) == 0)).any():

@@ -62,7 +62,8 @@ def noisy_report(rate: Fraction, shares: int, distance: int) -> float:
         return epsilon * distance * ROUNDING
     if epsilon < LEAST_RATE:
         return math.inf
-    share, decay = 1 / shares, math.exp(-2 * epsilon)
+    share = 1 / shares
+    decay = math.exp(-2 * epsilon)
     # The first term of S_d is c_d, taken out of the sum; what is left of both sums starts at 1.
     first = math.lgamma(share + distance) - math.lgamma(share) - math.lgamma(distance + 1)
     at_zero = at_distance = near = far = power = 1.0

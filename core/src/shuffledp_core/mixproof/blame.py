@@ -216,7 +216,8 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
         raise UnansweredError("no answer: the trace has steps where there is no node")
     record = trace.accused.record
     for taken, step in enumerate(trace.steps):
-        at, so_far = position - 1 - taken, Trace(trace.accused, trace.steps[:taken])
+        at = position - 1 - taken
+        so_far = Trace(trace.accused, trace.steps[:taken])
         # T0 step
         case.terms.require_signed(at, signed_answer(case, at, so_far, step), step.signature)
         record = check_step(case, at, record, step)

@@ -138,7 +138,8 @@ def follow(
         BadHopError, BadBlameError, UnansweredError, TooFewReportsError: as `Chain.behind` and
             `Chain.without`.
     """
-    chain, waiting = Chain.start(terms, listed), list(transcripts)
+    chain = Chain.start(terms, listed)
+    waiting = list(transcripts)
     for header in headers:
         chain = _excluding(chain, waiting).behind(header)
     chain = _excluding(chain, waiting)

@@ -306,7 +306,8 @@ def check_list(
         BadListError: naming node 1, whose signature is on it.
         UnansweredError: step 1; or the keys add up to the identity. Nobody is named for that.
     """
-    entry, digest = node(1, terms.hops), list_digest(terms, claims)
+    entry = node(1, terms.hops)
+    digest = list_digest(terms, claims)
     terms.require_signed(1, signed_list(terms, digest), signature)  # L1
     if not terms.min_reports <= len(claims) <= terms.max_reports:  # L3
         raise BadListError(

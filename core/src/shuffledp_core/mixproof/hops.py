@@ -136,7 +136,8 @@ class Receiver:
             self._chain, self._batch = chain, self._open(records, keys)
 
     def _open(self, records: Sequence[bytes], keys: Elements) -> DecryptedBatch:
-        shares, boxes = self._shares(keys), [split_record(record)[1] for record in records]
+        shares = self._shares(keys)
+        boxes = [split_record(record)[1] for record in records]
         return DecryptedBatch(
             tuple(records), keys, shares, self._terms.contents(self.position, keys, shares, boxes)
         )

@@ -51,7 +51,8 @@ def verify_path(root: bytes, leaf: bytes, index: int, count: int, path: Path) ->
     """
     if not 0 <= index < count:
         raise ProofError(f"no leaf {index} among {count}")
-    node, partners = digest_parts("leaf", leaf), list(path)
+    node = digest_parts("leaf", leaf)
+    partners = list(path)
     while count > 1:
         if index ^ 1 < count:
             if not partners:

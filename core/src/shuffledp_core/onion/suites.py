@@ -201,7 +201,8 @@ class SealedBox:
         # One read for the seals that follow each other from one source, as those of one device do.
         runs = [(source, len(list(run))) for source, run in groupby(sources)]
         ephemerals = b"".join([source(32 * count) for source, count in runs])
-        width, to = len(plaintexts[0]), recipient(public_key)
+        width = len(plaintexts[0])
+        to = recipient(public_key)
         try:
             sealed = fast.seal_batch(to, ephemerals, b"".join(plaintexts), width)
         except ValueError as error:
@@ -240,7 +241,8 @@ class Hpke:
     def generate(self) -> tuple[bytes, bytes]:
         """See `Suite.generate`."""
         classical = x25519.X25519PrivateKey.generate()
-        private, public = classical.private_bytes_raw(), classical.public_key().public_bytes_raw()
+        private = classical.private_bytes_raw()
+        public = classical.public_key().public_bytes_raw()
         if not self.hybrid:
             return private, public
         lattice = mlkem.MLKEM768PrivateKey.generate()

@@ -200,7 +200,8 @@ def _remember(state: Path, serial: int, digest: str) -> None:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = file.read_text().split() if file.exists() else ["0", ""]
-        newest, newest_digest = int(seen[0]), "".join(seen[1:])
+        newest = int(seen[0])
+        newest_digest = "".join(seen[1:])
         if (serial, digest) == (newest, newest_digest):
             return
         if serial <= newest:

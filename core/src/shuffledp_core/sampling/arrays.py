@@ -91,7 +91,8 @@ class RandomArrays:
             digits: of the probability; where they end, zeros follow.
             count: how many.
         """
-        true, tied = np.zeros(count, dtype=np.bool_), np.arange(0)
+        true = np.zeros(count, dtype=np.bool_)
+        tied = np.arange(0)
         for index, digit in enumerate(digits):
             drawn = self._words(np.uint8, tied.size if index else count)
             smaller, equal = drawn < digit, np.flatnonzero(drawn == digit)

@@ -53,7 +53,8 @@ def binomial(
     Raises:
         ValueError: a probability out of range.
     """
-    true, most = np.zeros_like(trials), int(trials.max(initial=0))
+    true = np.zeros_like(trials)
+    most = int(trials.max(initial=0))
     rows = max(1, piece // max(1, trials.size))
     for first in range(0, most, rows):
         numbers = np.arange(first, min(first + rows, most))[:, np.newaxis]
@@ -91,7 +92,8 @@ def geometric(epsilon: Fraction, count: int, arrays: RandomArrays) -> Integers:
             f"epsilon must be at least 2^-40 in bulk, not {epsilon}: draw it one by one"
         )
     scale = epsilon.denominator
-    low, high = _low_parts(scale, count, arrays), _high_parts(count, arrays)
+    low = _low_parts(scale, count, arrays)
+    high = _high_parts(count, arrays)
     if max(scale * (1 + int(high.max(initial=0))), epsilon.numerator) <= MOST:
         return (low + scale * high) // epsilon.numerator
     parts = zip(low.tolist(), high.tolist(), strict=True)
@@ -115,7 +117,8 @@ def discrete_laplace(epsilon: Fraction, count: int, arrays: RandomArrays) -> Int
     """
 
     def propose(size: int) -> Integers:
-        magnitude, negative = geometric(epsilon, size, arrays), arrays.below(2, size) == 1
+        magnitude = geometric(epsilon, size, arrays)
+        negative = arrays.below(2, size) == 1
         return np.where(negative, -magnitude, magnitude)[
             np.flatnonzero((magnitude > 0) | ~negative)
         ]
@@ -148,7 +151,9 @@ def geometric_share(epsilon: Fraction, shares: int, count: int, arrays: RandomAr
     if shares < 1:
         raise ValueError(f"shares must be at least 1, not {shares}")
     draws = geometric(epsilon, count, arrays)
-    white, drawing, draw = np.zeros(count, dtype=np.int64), np.flatnonzero(draws), 0
+    white = np.zeros(count, dtype=np.int64)
+    drawing = np.flatnonzero(draws)
+    draw = 0
     white_chance, left = Fraction(1, shares), draws[drawing]
     while drawing.size:
         so_far, ball = white[drawing], arrays.below(1 + draw, drawing.size)
@@ -217,7 +222,9 @@ def _unit_exp(numerators: Integers, denominator: int, arrays: RandomArrays) -> N
     True where the first K at which Bernoulli(γ/K) fails is odd. Bernoulli(γ/K) is Bernoulli(1/K)
     and Bernoulli(γ), both independent, so that no bound is a product.
     """
-    odd, going, trial = np.ones(numerators.size, dtype=np.bool_), np.arange(numerators.size), 1
+    odd = np.ones(numerators.size, dtype=np.bool_)
+    going = np.arange(numerators.size)
+    trial = 1
     while going.size:
         going = going[np.flatnonzero(arrays.bernoulli(Fraction(1, trial), going.size))]
         going = going[np.flatnonzero(arrays.below(denominator, going.size) < numerators[going])]
@@ -233,7 +240,10 @@ def _inverse_e(position: int) -> int:
     exp(-1) lies between any two successive partial sums of Σ (-1)^j / j!; where both have the
     digit, it has.
     """
-    shift, total, term, j = 1 << 8 * position, Fraction(1), Fraction(-1), 1
+    shift = 1 << 8 * position
+    total = Fraction(1)
+    term = Fraction(-1)
+    j = 1
     while math.floor(shift * total) != math.floor(shift * (total + term)):
         j += 1
         total, term = total + term, -term / j

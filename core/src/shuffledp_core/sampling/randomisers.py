@@ -90,7 +90,8 @@ def randomise_in_bulk(
             f"values must be whole numbers from 0 to {spec.domain - 1}: this round asks for no "
             "other"
         )
-    flat, answers = given.ravel(), np.empty(given.size, dtype=np.int64)
+    flat = given.ravel()
+    answers = np.empty(given.size, dtype=np.int64)
     for start in range(0, given.size, PIECE):
         piece = flat[start : start + PIECE].astype(np.int64)
         answers[start : start + PIECE] = spec.sample_all(piece, arrays)

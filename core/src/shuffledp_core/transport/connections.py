@@ -186,7 +186,8 @@ class Connections:
         new = [peer for peer in open_connections if peer not in self._ages]
         SystemRandom().shuffle(new)  # the order of descriptors says nothing about age
         self._ages = {peer: None for peer in [*self._ages, *new] if peer in open_connections}
-        party_peers, calling = set(map(peer_of, self._party_peers)), set(map(peer_of, self._calls))
+        party_peers = set(map(peer_of, self._party_peers))
+        calling = set(map(peer_of, self._calls))
         strangers = [peer for peer in self._ages if peer not in party_peers]
         # A stable sort: idle ones come first, and among each kind the oldest stay in front.
         strangers.sort(key=calling.__contains__)

@@ -47,7 +47,8 @@ async def receive(chunks: Chunks, total: int, path: Path) -> str:
         BadBatchError: the stream is torn or overlong. A dropped connection looks the same: the
             sender may repeat.
     """
-    offsets, digest = Offsets(total), hashlib.sha256()
+    offsets = Offsets(total)
+    digest = hashlib.sha256()
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
     def store(data: bytes) -> None:
@@ -75,7 +76,8 @@ async def gather(chunks: Chunks, most: int) -> bytes:
 
     `BadBatchError` when they are out of order, or more than `most` bytes.
     """
-    offsets, received = Offsets(most), bytearray()
+    offsets = Offsets(most)
+    received = bytearray()
     async for offset, data in chunks:
         offsets.accept(offset, len(data))
         received += data

@@ -140,7 +140,8 @@ class TypedErrors(grpc.aio.ServerInterceptor):
         """
         name = peer_name(context)
         device = role_of(name, self._roster) not in _PARTIES
-        line, peer = self._doorway.line(CLIENT if device else name), context.peer()
+        line = self._doorway.line(CLIENT if device else name)
+        peer = context.peer()
         try:
             async with draining(requests, line, peer):
                 self._doorway.enter(context, peer, None if device else name)

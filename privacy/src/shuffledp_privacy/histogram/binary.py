@@ -160,7 +160,8 @@ class TwoOutputs:
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 - ROUNDING))
         largest = 0.0
         for high, low, tables in self.orders:
-            alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
+            alpha = high - growth * low
+            beta = growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
                 largest = max(
@@ -176,7 +177,8 @@ class TwoOutputs:
         growth = Fraction(math.exp(min(epsilon, 700.0)) * (1 + ROUNDING))
         largest = 0.0
         for high, low, tables in self.orders:
-            alpha, beta = high - growth * low, growth * (1 - low) - (1 - high)
+            alpha = high - growth * low
+            beta = growth * (1 - low) - (1 - high)
             margin = tables.relative
             if alpha > 0:
                 largest = max(

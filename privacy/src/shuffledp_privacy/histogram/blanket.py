@@ -110,7 +110,8 @@ def two_floats(number: Decimal) -> tuple[float, float]:
 def log_ratio(numerator: Fraction, denominator: Fraction) -> tuple[float, float]:
     """ln(numerator/denominator) of two positive rationals as the sum of two floats."""
     # The ratio may be 1 + 2e-19: 60 digits still leave 1e-30 of its logarithm.
-    digits, ratio = Context(prec=60), numerator / denominator
+    digits = Context(prec=60)
+    ratio = numerator / denominator
     return two_floats(
         digits.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)).ln(digits)
     )
@@ -213,7 +214,8 @@ class _Tables:
     @staticmethod
     def build(cells: ExactCells, share: float) -> _Tables:
         total = (cells.a + cells.b).astype(np.int64)
-        low, high = int(total.min()), int(total.max())
+        low = int(total.min())
+        high = int(total.max())
         laws = [
             binomial_window(cells.honest - t, share, tail_of(cells.honest))
             for t in range(low, high + 1)
@@ -236,7 +238,8 @@ class _Tables:
             t = x[keep] / slope - self.first[row]
         inside = np.clip(t, 0.0, float(last))
         left = np.minimum(inside.astype(np.int64), last - 1)
-        flat, part = self.mean.ravel(), inside - left
+        flat = self.mean.ravel()
+        part = inside - left
         index = row * self.mean.shape[1] + left
         # Linear between integers (K2), so that this is exact.
         value = slope * (flat[index] * (1.0 - part) + flat[index + 1] * part)

@@ -116,7 +116,8 @@ def attained_delta(law: Law, honest: int) -> Curve:
         alone = one_symbol_window(law, honest)
         return lambda epsilon: inward(one_symbol(law, honest, alone, epsilon))
     if law.symbols == 2:
-        window, tables = one_symbol_window(law, honest), binary_compositions(law, honest)
+        window = one_symbol_window(law, honest)
+        tables = binary_compositions(law, honest)
         return lambda epsilon: inward(
             max(one_symbol(law, honest, window, epsilon), tables.lower(epsilon))
         )

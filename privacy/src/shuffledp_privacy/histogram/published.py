@@ -83,7 +83,8 @@ def _theorem_1(
         raise UsageError(f"at_x0 must be from 0 to {users - 1}, not {at_x0}")
     if symbols < 2 or not 0.0 < epsilon0 <= 20.0:
         raise UsageError(f"need symbols >= 2 and 0 < epsilon0 <= 20, not {symbols} and {epsilon0}")
-    growth, rest = math.exp(epsilon0), users - at_x0
+    growth = math.exp(epsilon0)
+    rest = users - at_x0
     kappa1 = growth * (growth + symbols - 2) / (symbols - 1)
     kappa2 = (symbols - 1) / (growth + symbols - 2)
     first = _log_choose(at_x0) + np.arange(at_x0 + 1) * math.log(kappa1)

@@ -61,7 +61,8 @@ class Clones:
         # Rounded down: fewer clones hide less.
         cell = rounding.down(1 / (1 + math.exp(epsilon0)))
         self.scale = honest * cell
-        ratio, rest = cell / (1 - cell), (1 - 2 * cell) / (1 - cell)
+        ratio = cell / (1 - cell)
+        rest = (1 - 2 * cell) / (1 - cell)
         self.table = trinomial_table(honest, cell, ratio, rest, tail_of(honest), WORK)
 
     def upper(self, epsilons: Floats) -> Floats:

@@ -64,10 +64,8 @@ class UnaryEncoding:
     def _table(self) -> tuple[Rows, tuple[Fraction, ...]]:
         shown = min(3, self.symbols)
         # R(y|x) is the chance of y under no symbol at all, times one of these for the bit of x.
-        for_one, for_zero = (
-            self.when_one / self.when_zero,
-            (1 - self.when_one) / (1 - self.when_zero),
-        )
+        for_one = self.when_one / self.when_zero
+        for_zero = (1 - self.when_one) / (1 - self.when_zero)
         # The least is taken by a symbol whose bit is 0, if there is one.
         rest = self.symbols - shown
         full = _power_down(self.when_zero, rest) if rest else Fraction(1)
@@ -139,7 +137,8 @@ class SubsetSelection:
     def _table(self) -> tuple[Rows, tuple[Fraction, ...]]:
         shown, k, w = min(3, self.symbols), self.symbols, self.size
         # Shares of all subsets; those that hold a given symbol are w/k of all.
-        inside, outside = self.own / Fraction(w, k), (1 - self.own) / (1 - Fraction(w, k))
+        inside = self.own / Fraction(w, k)
+        outside = (1 - self.own) / (1 - Fraction(w, k))
         columns: list[list[Fraction]] = [[] for _ in range(shown)]
         blanket = []
         for bits in product((0, 1), repeat=shown):

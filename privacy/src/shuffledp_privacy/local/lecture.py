@@ -246,10 +246,8 @@ class OneBitMeanAnalysis(_LocalMeanAnalysis):
         distances = _distances(setting, self.spec.max_value)
         # (e^ε + 1) δ may be nearly as large as the gain: the subtraction's own rounding is bounded
         # apart.
-        gain, loss = (
-            distances / self.spec.max_value * math.expm1(self.spec.epsilon),
-            delta * (math.exp(self.spec.epsilon) + 1),
-        )
+        gain = distances / self.spec.max_value * math.expm1(self.spec.epsilon)
+        loss = delta * (math.exp(self.spec.epsilon) + 1)
         high = np.log1p(np.maximum(gain * (1 + ROUNDING) - loss * (1 - ROUNDING), 0.0))
         low = np.log1p(np.maximum(gain * (1 - ROUNDING) - loss * (1 + ROUNDING), 0.0))
         units = _units(setting, distances)
@@ -282,7 +280,8 @@ class LaplaceMeanAnalysis(_LocalMeanAnalysis):
         if delta == 1:
             return Bounds(0.0, 0.0, None, _BASIS)
         distances = _distances(setting, self.spec.max_value)
-        loss, gift = distances * self.spec.epsilon / self.spec.max_value, 2 * math.log1p(-delta)
+        loss = distances * self.spec.epsilon / self.spec.max_value
+        gift = 2 * math.log1p(-delta)
         high, low = (loss * (1 + r) + gift * (1 - r) for r in (ROUNDING, -ROUNDING))
         units = _units(setting, distances)
         return Bounds(

@@ -159,7 +159,8 @@ def _two_outputs(spec: Finite, honest: int) -> TwoOutputs | None:
 
 def _certified_delta(spec: Finite, honest: int, epsilon: float) -> float:
     """Certified δ at ε >= 0: by flags, or of two outputs by every composition of the others."""
-    flags, two = _flags(spec), _two_outputs(spec, honest)
+    flags = _flags(spec)
+    two = _two_outputs(spec, honest)
     bound = flags.delta(honest, epsilon)
     return bound if two is None or bound == 0.0 else min(bound, two.upper(epsilon))
 
@@ -183,10 +184,8 @@ class FiniteAnalysis(Analysis):
         if not epsilon >= 0.0:
             raise UsageError(f"epsilon must be at least 0, not {epsilon}")
         flags = _flags(self.spec)
-        certified, two = (
-            _certified_delta(self.spec, setting.honest, epsilon),
-            _two_outputs(self.spec, setting.honest),
-        )
+        certified = _certified_delta(self.spec, setting.honest, epsilon)
+        two = _two_outputs(self.spec, setting.honest)
         attained = 0.0
         if certified > 0.0:
             attained = max(
@@ -205,7 +204,8 @@ class FiniteAnalysis(Analysis):
         """ε of one round, from both sides."""
         check_delta(delta)
         flags = _flags(self.spec)
-        certified, two = flags.least(setting.honest, delta), _two_outputs(self.spec, setting.honest)
+        certified = flags.least(setting.honest, delta)
+        two = _two_outputs(self.spec, setting.honest)
         if certified > 0.0 and two is not None:
             certified = min(certified, certified_epsilon(two.upper, delta, flags.epsilon0))
         basis = (_BASIS if two is None else _COMPOSITIONS, _ATTAINED)
@@ -249,7 +249,8 @@ class FiniteAnalysis(Analysis):
         It is convex and falling in e^ε, so that one pair has it (C2).
         """
         del distance
-        flags, sizes = _flags(self.spec), np.abs(np.asarray(epsilons, dtype=np.float64))
+        flags = _flags(self.spec)
+        sizes = np.abs(np.asarray(epsilons, dtype=np.float64))
         nodes = np.unique(sizes)
         most = max(24, min(160, CURVE_WORK // max(1, len(flags.changes))))
         if nodes.size > most:

@@ -50,10 +50,8 @@ class BitSum:
         flip: Floats | float = self.flip
         if not (isinstance(flip, float) and isinstance(other.flip, float) and flip == other.flip):
             flip = np.concatenate([np.broadcast_to(law.flip, law.zeros.shape) for law in laws])
-        zeros, ones = (
-            np.concatenate([law.zeros for law in laws]),
-            np.concatenate([law.ones for law in laws]),
-        )
+        zeros = np.concatenate([law.zeros for law in laws])
+        ones = np.concatenate([law.ones for law in laws])
         return BitSum(zeros, ones, flip)
 
     @property
@@ -63,15 +61,19 @@ class BitSum:
 
     def saddle(self, threshold: Floats) -> Floats:
         """The tilt with the given mean, from the quadratic equation for e^s."""
-        bits, product = self.zeros + self.ones, self.flip * (1 - self.flip)
+        bits = self.zeros + self.ones
+        product = self.flip * (1 - self.flip)
         # At the ends of the support the tilt would be infinite; any tilt is sound.
         inside = np.minimum(0.4, 0.4 * bits)
         inner = np.clip(threshold, inside - self.ones, self.zeros - inside)
-        square, rest = self.flip**2, (1 - self.flip) ** 2
+        square = self.flip**2
+        rest = (1 - self.flip) ** 2
         linear = (self.zeros - self.ones) * square - inner * (square + rest)
-        leading, constant = product * (self.zeros - inner), product * (self.ones + inner)
+        leading = product * (self.zeros - inner)
+        constant = product * (self.ones + inner)
         root = np.sqrt(linear * linear + 4 * leading * constant)
-        large, small = np.abs(linear) + root, np.maximum(2 * leading, 1e-300)
+        large = np.abs(linear) + root
+        small = np.maximum(2 * leading, 1e-300)
         # Of the two forms of the root the one without a difference of nearly equal numbers.
         weight = np.where(linear > 0, 2 * constant / large, large / small)
         return np.asarray(np.log(weight), dtype=np.float64)
@@ -82,11 +84,14 @@ class BitSum:
         Nothing cancels.
         """
         flip = _column(self.flip, tilt)
-        up, down, rest = flip * np.exp(tilt), flip * np.exp(-tilt), 1 - flip
+        up = flip * np.exp(tilt)
+        down = flip * np.exp(-tilt)
+        rest = 1 - flip
         return up / (rest + up), rest / (rest + up), down / (rest + down), rest / (rest + down)
 
     def _cumulants(self, tilt: Floats) -> tuple[Floats, Floats]:
-        up, down = np.log1p(self.flip * np.expm1(tilt)), np.log1p(self.flip * np.expm1(-tilt))
+        up = np.log1p(self.flip * np.expm1(tilt))
+        down = np.log1p(self.flip * np.expm1(-tilt))
         return self.zeros * up, self.ones * down
 
     def cumulant(self, tilt: Floats) -> Floats:
@@ -125,7 +130,8 @@ class BitSum:
         """Σ (1/2) ln(1 - 2 q (1 - q)(1 - cos θ)), q the tilted probability."""
         first, not_first, second, not_second = self._tilt_bits(tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
-        zeros, ones = _column(self.zeros, tilt), _column(self.ones, tilt)
+        zeros = _column(self.zeros, tilt)
+        ones = _column(self.ones, tilt)
         with np.errstate(divide="ignore"):
             left = np.log1p(-np.minimum(first * not_first * chord, 1.0 - UNIT))
             right = np.log1p(-np.minimum(second * not_second * chord, 1.0 - UNIT))
@@ -134,7 +140,8 @@ class BitSum:
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """Σ arctan(q sin θ / (1 - q (1 - cos θ))) over zeros, less that over ones."""
         first, _, second, _ = self._tilt_bits(tilt)
-        sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
+        sine = np.sin(angle)
+        versine = 2 * np.sin(0.5 * angle) ** 2
         left = _column(self.zeros, tilt) * np.arctan2(first * sine, 1 - first * versine)
         right = _column(self.ones, tilt) * np.arctan2(second * sine, 1 - second * versine)
         return left - right, left + right
@@ -148,7 +155,8 @@ def _bit_cdfs(laws: BitSum, first: Floats, second: Floats) -> tuple[LogValues, L
     low, high = (np.concatenate([getattr(cdf, side) for cdf in cdfs]) for side in ("low", "high"))
     rows = np.flatnonzero(high - low > VAGUE)
     if rows.size:
-        unclear, threshold = laws.rows(rows), np.concatenate([first, second])[rows]
+        unclear = laws.rows(rows)
+        threshold = np.concatenate([first, second])[rows]
         # Of zeros and ones exchanged the law is that of -X.
         above = log_cdf(BitSum(unclear.ones, unclear.zeros, unclear.flip), -threshold - 1)
         with np.errstate(divide="ignore"):

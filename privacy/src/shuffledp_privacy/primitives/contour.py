@@ -162,7 +162,8 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     period = _period(law, threshold, tilt, scale, lost, cumulative=cumulative)
     nodes = _node_counts(law, tilt, period, lost)
     spend_work(CALL_COST + ROW_COST * len(nodes) + float(nodes.sum()))
-    value, error = np.empty_like(threshold), np.empty_like(threshold)
+    value = np.empty_like(threshold)
+    error = np.empty_like(threshold)
     # Rows of like size share a block: each is padded to the longest row in it.
     order = np.argsort(nodes, kind="stable")
     start = 0

@@ -155,7 +155,9 @@ def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
     """Both sides by the multinomial law itself: h! times the product of m^c/c! over the values, 0
     among them.
     """
-    used, total, weight = np.zeros(1, dtype=np.int64), np.zeros(1), np.ones(1)
+    used = np.zeros(1, dtype=np.int64)
+    total = np.zeros(1)
+    weight = np.ones(1)
     size = np.zeros(1)
     for mass, value in zip(draw.masses.tolist(), draw.values.tolist(), strict=True):
         room = trials - used + 1
@@ -165,7 +167,8 @@ def _enumerate(draw: Draw, trials: int) -> tuple[float, float]:
         used, weight = used[state] + count, weight[state] * chance[count]
         total, size = total[state] + count * value, size[state] + count * abs(value)
     # The rounding of the masses' sum is absolute: what is left of 1 is moved by it.
-    rest, slack = 1.0 - math.fsum(draw.masses.tolist()), 2 * UNIT * (draw.masses.size + 1)
+    rest = 1.0 - math.fsum(draw.masses.tolist())
+    slack = 2 * UNIT * (draw.masses.size + 1)
     sides, ways = [], float(math.factorial(trials)) / trials
     for side in (-1, 1):
         left = np.cumprod(
@@ -195,7 +198,8 @@ def many_chernoff(masses: Floats, values: Floats, trials: int) -> Floats:
     most = LARGEST_EXPONENT / largest
     with np.errstate(over="ignore"):
         deviation = np.sqrt(trials * np.maximum(values**2 @ masses, 1e-290))
-    low, high = np.minimum(1e-2 / deviation, most), np.minimum(1e2 / deviation, most)
+    low = np.minimum(1e-2 / deviation, most)
+    high = np.minimum(1e2 / deviation, most)
     for _ in range(9):  # to about 2 % of c; any c is sound
         middle = np.sqrt(low * high)
         grown = np.exp(middle[:, np.newaxis] * values)

@@ -120,7 +120,8 @@ class SgdlLaw:
 
     def variance(self, tilt: Floats) -> Floats:
         """r (α(1+α) + β(1+β))."""
-        up, down = self._odds(tilt), self._odds(-tilt)
+        up = self._odds(tilt)
+        down = self._odds(-tilt)
         return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
 
     def room(self, tilt: Floats, sign: int) -> Floats:
@@ -129,15 +130,18 @@ class SgdlLaw:
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
         """-(r/2) [ln(1 + 2α(1+α)c) + ln(1 + 2β(1+β)c)] with c = 1 - cos θ."""
-        up, down = self._odds(tilt), self._odds(-tilt)
+        up = self._odds(tilt)
+        down = self._odds(-tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2
         both = np.log1p(up * (1 + up) * chord) + np.log1p(down * (1 + down) * chord)
         return np.asarray(-0.5 * self.shape * both, dtype=np.float64)
 
     def phase(self, tilt: Floats, angle: Floats) -> tuple[Floats, Floats]:
         """r (arctan of the rising part - arctan of the falling part)."""
-        up, down = self._odds(tilt), self._odds(-tilt)
-        sine, versine = np.sin(angle), 2 * np.sin(0.5 * angle) ** 2
+        up = self._odds(tilt)
+        down = self._odds(-tilt)
+        sine = np.sin(angle)
+        versine = 2 * np.sin(0.5 * angle) ** 2
         rising = self.shape * np.arctan2(up * sine, 1 + up * versine)
         falling = self.shape * np.arctan2(down * sine, 1 + down * versine)
         return rising - falling, rising + falling
@@ -171,7 +175,8 @@ class ShiftedPair:
         inside = np.maximum(threshold, floor)
         near, far = log_pmfs(twice(self.law, self.count()), inside, inside - self.distance)
         lost = threshold < floor
-        low, high = near.low - far.high, near.high - far.low
+        low = near.low - far.high
+        high = near.high - far.low
         return LogValues(np.where(lost, np.inf, low), np.where(lost, np.inf, high))
 
     def guess(self, epsilon: Floats) -> Floats:
@@ -207,7 +212,8 @@ class ContourNoise:
         goal = np.broadcast_to(np.asarray(delta, dtype=np.float64), distance.shape)
         variation = self._variation(distance)
         # Noise so wide that the change does not show at all: no ε is needed, and none found.
-        certified, attained = np.zeros(distance.shape), np.zeros(distance.shape)
+        certified = np.zeros(distance.shape)
+        attained = np.zeros(distance.shape)
         shown = np.flatnonzero(variation + 2.0 * clamped * (1.0 + 1e-12) > goal)
         if shown.size:
             pair = ShiftedPair(self.law, distance[shown].astype(np.float64))
@@ -257,7 +263,8 @@ def sum_noise(shape: Fraction, epsilon: Fraction) -> SumNoise:
     Raises:
         CannotCertify: r < 1 and ε so small that the law has more than two million relevant points.
     """
-    ratio, size = rounded_ratio(epsilon), rounded_shape(shape)
+    ratio = rounded_ratio(epsilon)
+    size = rounded_shape(shape)
     if ratio == 0.0:
         return NoNoise()
     needed = table_length(size, ratio)

@@ -158,7 +158,8 @@ class _Bracket:
 
     def _resolve(self) -> NDArray[np.bool_]:
         with np.errstate(invalid="ignore"):
-            above, width = self.at_low.high - self.epsilon, self.at_low.high - self.at_low.low
+            above = self.at_low.high - self.epsilon
+            width = self.at_low.high - self.at_low.low
             return np.asarray((self.at_low.low >= self.epsilon) & (above <= 2.0 * width))
 
     def _evaluate(self, low: NDArray[np.intp], high: NDArray[np.intp]) -> None:
@@ -291,9 +292,11 @@ def _newton(pair: OrderedPair, delta: Floats, cut: Floats) -> tuple[Floats, Floa
 def _solve(
     pair: OrderedPair, delta: Floats, cut: Floats, start: Floats, *, logarithmic: bool
 ) -> tuple[Floats, Floats]:
-    epsilon, attained = start.copy(), np.zeros_like(start)
+    epsilon = start.copy()
+    attained = np.zeros_like(start)
     result = np.full_like(start, np.inf)
-    below, above = np.zeros_like(start), np.full_like(start, np.inf)
+    below = np.zeros_like(start)
+    above = np.full_like(start, np.inf)
     active = np.flatnonzero(np.isfinite(start))
     for count in range(_NEWTON_STEPS):
         if not active.size:

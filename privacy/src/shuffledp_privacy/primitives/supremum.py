@@ -139,7 +139,8 @@ def certified_maximum(
     target, spent = start * (1.0 + slack), 0
     while len(boxes):
         now = np.arange(min(len(boxes), _AT_ONCE))
-        rest, current = boxes.take(np.arange(len(now), len(boxes))), boxes.take(now)
+        rest = boxes.take(np.arange(len(now), len(boxes)))
+        current = boxes.take(now)
         open_boxes = current.take(~holds(current, target))
         spent += len(current)
         if spent > _MOST:

@@ -82,7 +82,8 @@ class NoiseTable:
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
         """HS_E(d), E >= 0, row by row: (never below, never above) the truth."""
-        table, steps = self._reaching(distance), distance.astype(np.float64)
+        table = self._reaching(distance)
+        steps = distance.astype(np.float64)
         if table is not self:
             return table.divergence(distance, epsilon)
         if self.shape >= 1.0:
@@ -129,7 +130,8 @@ class NoiseTable:
         inner_high = -np.expm1(
             np.logaddexp(self.at_least(left + 1).low, self.at_least(right + 1).low)
         )
-        near, far = self.at_least(steps - right), self.at_least(steps + left + 1)
+        near = self.at_least(steps - right)
+        far = self.at_least(steps + left + 1)
         # Where the two tails agree in all digits their difference is lost; one point of the run is
         # still there.
         single = self.mass(steps - right).low
@@ -147,7 +149,8 @@ class NoiseTable:
 
     def _edge(self, steps: Floats, epsilon: Floats, sign: int, limit: Floats) -> Floats:
         """The last m in 0..limit whose ln P(±m)/P(±m - d) is at least ε; the ratio falls with m."""
-        low, high = np.zeros_like(steps), limit + 1
+        low = np.zeros_like(steps)
+        high = limit + 1
         while (high - low > 1).any():
             middle = np.floor(0.5 * (low + high))
             ratio = self.mass(middle).low - self.mass(sign * middle - steps).low
@@ -170,9 +173,11 @@ class NoiseTable:
                 if clamped > 0
                 else np.inf,
             )
-        certified, attained = np.zeros_like(steps), np.zeros_like(steps)
+        certified = np.zeros_like(steps)
+        attained = np.zeros_like(steps)
         best = np.full_like(steps, np.inf)
-        high, low = roof.copy(), roof.copy()
+        high = roof.copy()
+        low = roof.copy()
         best = np.where(self._total(distance, roof, clamped) <= delta, roof, best)
         for _ in range(48):
             middle = 0.5 * (certified + high)
@@ -275,7 +280,8 @@ def _recurrence(
     """Runs the recurrence: ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error
     of a ρ_m.
     """
-    ratios, tails = np.zeros(length + 1), np.ones(length + 1)
+    ratios = np.zeros(length + 1)
+    tails = np.ones(length + 1)
     square = 1.0 + ratio * ratio
     below = 1.0 - shape
     # Far out the ratio is close to φ (S2(b)), and a tail of ratios φ is a geometric series.

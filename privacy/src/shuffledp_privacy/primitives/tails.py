@@ -166,7 +166,8 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
         to (certified) or SUBTRACTED from (attained) any tail of it.
     """
     size = left.pmf.size + right.pmf.size - 1
-    start, tail = left.start + right.start, left.tail + right.tail
+    start = left.start + right.start
+    tail = left.tail + right.tail
     relative = left.error + right.error + size * 2 * UNIT
     if min(left.pmf.size, right.pmf.size) <= SHORT:
         return Window(start, np.convolve(left.pmf, right.pmf), tail, relative), 0.0

@@ -179,8 +179,10 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
     # A convex function lies above the prolongation of a neighbouring chord; the nearer end is
     # prolonged.
     near = part < 0.5
-    mass_left, mass_right = block[:, near].sum(axis=1), block[:, ~near].sum(axis=1)
-    reach_left, reach_right = block[:, near] @ part[near], block[:, ~near] @ (1.0 - part[~near])
+    mass_left = block[:, near].sum(axis=1)
+    mass_right = block[:, ~near].sum(axis=1)
+    reach_left = block[:, near] @ part[near]
+    reach_right = block[:, ~near] @ (1.0 - part[~near])
     # The first and the last half cell have no neighbour: there the mean is at least its value to
     # the left.
     reach_left[0] = 0.0

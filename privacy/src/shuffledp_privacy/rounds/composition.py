@@ -142,7 +142,8 @@ def at_common_distance(rounds: Sequence[Round]) -> tuple[Round, ...]:
     C7).
     """
     rounds = kept_together(rounds)
-    d_max, alike = largest_distance(rounds), dict[tuple[object, Setting, Fraction], int]()
+    d_max = largest_distance(rounds)
+    alike = dict[tuple[object, Setting, Fraction], int]()
     for item in rounds:
         stated = _stated_for(item, min(d_max, _widest(item, d_max)))
         key = (stated.spec, stated.setting, stated.rate)

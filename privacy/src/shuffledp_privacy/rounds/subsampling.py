@@ -50,7 +50,8 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
     check_rate(rate)
     if rate == 1:
         return curve
-    gamma, others = float(rate), float(1 - rate)
+    gamma = float(rate)
+    others = float(1 - rate)
 
     def subsampled(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
         inner = down(np.log1p(np.expm1(epsilons) / gamma))  # down: the curve falls

@@ -40,11 +40,10 @@ class Clamped:
     def report(self, value: int) -> tuple[int, Floats]:
         """Law of clamp(x + N, -c, k + c): its first point and its pmf."""
         reach = (len(self.pmf) - 1) // 2
-        first, last = (
-            max(value - reach, -self.padding),
-            min(value + reach, self.max_value + self.padding),
-        )
-        left, right = first - (value - reach), last - (value - reach)
+        first = max(value - reach, -self.padding)
+        last = min(value + reach, self.max_value + self.padding)
+        left = first - (value - reach)
+        right = last - (value - reach)
         law = self.pmf[left : right + 1].copy()
         law[0] += self.pmf[:left].sum()
         law[-1] += self.pmf[right + 1 :].sum()
@@ -77,7 +76,8 @@ class ClampedSum:
         """
         # Both tails and both orders of the datasets: the true δ is at least what any single event
         # shows.
-        near, far = self.law(0), self.law(distance)
+        near = self.law(0)
+        far = self.law(distance)
         low = (np.cumsum(near), np.cumsum(far))
         high = (np.cumsum(far[::-1]), np.cumsum(near[::-1]))
         both = (np.cumsum(near[::-1]), np.cumsum(far[::-1])), (np.cumsum(far), np.cumsum(near))
@@ -160,11 +160,9 @@ def _many(
     # All angles are multiples of 2π/points, and points is a power of 2: one table of them from -π
     # to π is enough.
     half = np.pi / points * (np.arange(points) - points // 2)
-    versine, sine, large = (
-        2 * np.sin(half) ** 2,
-        np.sin(2 * half),
-        np.minimum(2 * np.abs(half), 2.0),
-    )
+    versine = 2 * np.sin(half) ** 2
+    sine = np.sin(2 * half)
+    large = np.minimum(2 * np.abs(half), 2.0)
     offset = support.astype(np.int64) - middle
     for part in np.array_split(nodes, max(1, nodes.size * support.size // 2**20)):
         at = (np.outer(part, offset) + points // 2) & (points - 1)

@@ -126,7 +126,8 @@ def compared(user: Reports, honest: int, common_value: int, distance: int) -> li
     for near, far, sign in ((0, distance, -1.0), (distance, 0, 1.0)):
         sums = _Sums(user, honest, common_value, (near, far))
         shown = sums.shown()
-        low, high = np.full(shown.size, -np.inf), np.zeros(shown.size)
+        low = np.full(shown.size, -np.inf)
+        high = np.zeros(shown.size)
         for part in PARTS:
             laws = _laws(sums, sums.tilt(part, sign * MOST_RATES * user.rate), shown)
             if laws is not None:
@@ -158,7 +159,8 @@ class _Sums:
         first.
         """
         near, far = (self.mean(value, 0.0) for value in self.values)
-        goal, sign = far + part * (near - far), math.copysign(1.0, largest)
+        goal = far + part * (near - far)
+        sign = math.copysign(1.0, largest)
         share = bisect(
             lambda share: sign * (self.mean(self.values[1], share * largest) - goal) < 0,
             passing=0.0,
@@ -173,7 +175,8 @@ class _Sums:
         mean = float(others @ support)
         down, up = _reaches(others, support - mean, self.honest)
         middle = (self.honest - 1) * mean
-        first, last = math.floor(middle - down + support[0]), math.ceil(middle + up + support[-1])
+        first = math.floor(middle - down + support[0])
+        last = math.ceil(middle + up + support[-1])
         # Any selection of sums gives a lower bound.
         return np.arange(first, min(last + 1, first + LONGEST), dtype=np.float64)
 

@@ -209,8 +209,10 @@ class NoisySum:
         high = np.minimum(epsilon, -math.log(self.clamped))
         best = np.full(epsilon.shape, np.inf)
         for _ in range(14):
-            first, second = high - 0.618 * (high - low), low + 0.618 * (high - low)
-            left, right = self._bound(distance, first), self._bound(distance, second)
+            first = high - 0.618 * (high - low)
+            second = low + 0.618 * (high - low)
+            left = self._bound(distance, first)
+            right = self._bound(distance, second)
             best = np.minimum(best, np.minimum(left, right))
             low, high = np.where(left > right, first, low), np.where(left > right, high, second)
         return best

@@ -147,9 +147,11 @@ def _binomial(trials: int, chance: float) -> tuple[int, Floats]:
     """First point and probabilities of a binomial law on its window."""
     from scipy.stats import binom
 
-    mean, deviation = trials * chance, math.sqrt(trials * chance * (1 - chance))
+    mean = trials * chance
+    deviation = math.sqrt(trials * chance * (1 - chance))
     reach = _DEVIATIONS * deviation + 40
-    low, high = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
+    low = max(0, math.floor(mean - reach))
+    high = min(trials, math.ceil(mean + reach))
     return low, np.asarray(binom.pmf(np.arange(low, high + 1), trials, chance), dtype=np.float64)
 
 

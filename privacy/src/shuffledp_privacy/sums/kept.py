@@ -86,7 +86,8 @@ def cells(honest: int, tail: float) -> Cells:
     x/(2h) of ε.
     """
     law = binomial_window(honest, tail)
-    masses, counts = law.pmf * (1.0 + MARGIN), honest - law.support
+    masses = law.pmf * (1.0 + MARGIN)
+    counts = honest - law.support
     budget = LOOSE * honest / 3.0
     lowest, shares, start = [], [], 0
     while start < masses.size and counts[start] > 0 and float(masses[start:].sum()) > NEVER:
@@ -171,8 +172,11 @@ class KeptNoise(ABC):
         first = int(np.argmax(values <= 0.0))
         if first == 0:
             return 0.0
-        bad, good = float(grid[first - 1]), float(grid[first])
-        high, low, last = float(values[first - 1]), float(values[first]), 0
+        bad = float(grid[first - 1])
+        good = float(grid[first])
+        high = float(values[first - 1])
+        low = float(values[first])
+        last = 0
         for step in range(_MOST_STEPS):
             if good - bad <= TOLERANCE * good or low >= -0.3 * TOLERANCE:
                 break

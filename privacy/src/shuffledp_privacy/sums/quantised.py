@@ -462,10 +462,8 @@ class QuantisedRound:
         """
         bits, others = self.code.max_value, (self.honest - 1) * self.code.max_value
         raised_bits = bits // math.gcd(bits, self.max_value)
-        zeros, ones = (
-            np.array([bits - raised_bits, others + bits - raised_bits]),
-            np.array([others + raised_bits - 1, raised_bits - 1]),
-        )
+        zeros = np.array([bits - raised_bits, others + bits - raised_bits])
+        ones = np.array([others + raised_bits - 1, raised_bits - 1])
         zeros, ones = (np.tile(bits.astype(np.float64), times) for bits in (zeros, ones))
         return BitPair(zeros, ones, np.ones(2 * times), self.of_code(1).flip)
 

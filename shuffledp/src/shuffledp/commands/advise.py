@@ -56,7 +56,8 @@ def advise(
     from shuffledp.progress import working
 
     scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds)
-    sizes, limits = targets.Sizes(max_value, symbols), targets.SearchLimits(max_error, max_messages)
+    sizes = targets.Sizes(max_value, symbols)
+    limits = targets.SearchLimits(max_error, max_messages)
     with working("comparing mechanisms"):
         comparison = targets.compare_mechanisms(scenario, sizes, epsilon, limits)
     if output is OutputFormat.JSON:

@@ -273,7 +273,10 @@ class Mixing:
         self, buckets: list[list[Any]], left_out: list[NDArray[np.void]]
     ) -> tuple[str, Sum]:
         """Writes the target; gives its digest and its records."""
-        job, digest, out, written = self._job, hashlib.sha256(), Sum(), Sum()
+        job = self._job
+        digest = hashlib.sha256()
+        out = Sum()
+        written = Sum()
         tasks = (
             self._ordered.remote(
                 job, bucket, left_out[bucket], *(parts[bucket] for parts in buckets)

@@ -162,11 +162,10 @@ def resume_output(live: LiveRound, identity: Identity, roster: Roster) -> Hop:
     require_output(live)
     record = live.record
     hop, _ = take_input(live, identity, roster)
-    data, length = live.folder.outgoing.read_bytes(), _history_bytes(record.outgoing)
-    places, width = (
-        live.folder.order.read_bytes(),
-        live.require_terms().geometry.record_bytes(record.position + 1),
-    )
+    data = live.folder.outgoing.read_bytes()
+    length = _history_bytes(record.outgoing)
+    places = live.folder.order.read_bytes()
+    width = live.require_terms().geometry.record_bytes(record.position + 1)
     order = [int.from_bytes(places[at : at + 4], "big") for at in range(0, len(places), 4)]
     records = [data[at : at + width] for at in range(length, len(data), width)]
     hop.resume_output(order, History.from_bytes(data[:length]).headers[-1], records)
@@ -223,10 +222,13 @@ def _withdrawals(live: LiveRound) -> bytes:
 
 def _receive(live: LiveRound, identity: Identity, roster: Roster) -> tuple[Hop, History]:
     """Node 2 to L: what its predecessor passed on, checked."""
-    mixing, terms, record = _mixing(live), live.require_terms(), live.record
+    mixing = _mixing(live)
+    terms = live.require_terms()
+    record = live.record
     if record.incoming is None:
         raise NodeFault(f"the record of round {record.round_id} lacks the header of its batch")
-    header, length = from_json(record.incoming.body, BatchHeader), _history_bytes(record.incoming)
+    header = from_json(record.incoming.body, BatchHeader)
+    length = _history_bytes(record.incoming)
     with live.folder.incoming.open("rb") as file:
         history = History.signed_by(record.incoming.signer, file.read(length), terms.manifest)
         data = file.read()
