@@ -48,7 +48,7 @@ def drive_bare(pipe: Connection, config: EngineConfig, work: ClusterJob | None) 
     drive(pipe, config, work)
 
 
-async def _mixed(cluster: RayCluster, source: Path, count: int, kill: Callable[[], None]) -> int:
+async def _mix_once(cluster: RayCluster, source: Path, count: int, kill: Callable[[], None]) -> int:
     killed = False
 
     def progress(done: int) -> None:
@@ -97,7 +97,7 @@ def killed(records: int = RECORDS) -> float | None:
                 lost.append(victim.processor_seconds())
                 victim.kill()
 
-            missing = asyncio.run(_mixed(cluster, source, records, kill))
+            missing = asyncio.run(_mix_once(cluster, source, records, kill))
             if not lost:
                 raise RuntimeError(
                     "the batch was mixed before a worker was killed: take more records"

@@ -26,7 +26,7 @@ from shuffledp_shuffler.permutation import permuted_pieces, uniform_permutation
 MESSAGES = 40_000
 
 
-def _sealed(geometry: Geometry, position: int, count: int) -> tuple[bytes, bytes]:
+def _seal_batch(geometry: Geometry, position: int, count: int) -> tuple[bytes, bytes]:
     suite = suite_named(geometry.suite)
     private, public = suite.generate()
     seal = suite.sealer(public, binding(ROUND, position))
@@ -40,7 +40,7 @@ async def peel_ratio() -> float:
     Both rates are measured on all cores.
     """
     geometry = Geometry(suite="sealed-box", hops=3, messages_per_user=1, symbol_bytes=1)
-    private, packed = _sealed(geometry, 2, MESSAGES)
+    private, packed = _seal_batch(geometry, 2, MESSAGES)
     layer = Layer(geometry, ROUND, 2, private)
     pool = PeelPool(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, all_cores() as bare:

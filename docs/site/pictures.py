@@ -43,11 +43,11 @@ _STYLE: Final[dict[Any, Any]] = {
 def three_models() -> str:
     """Error of a count at ε = 1, δ = 1e-6 by the number of users, in the three models of trust."""
     local = [
-        _run("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}")
+        _json_of("certify", "one-bit-local", "--epsilon0=1", "--max-value=1", f"--users={n}")
         for n in CROWDS
     ]
     shuffle = [
-        _run("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}")
+        _json_of("calibrate", "krr-histogram", "--epsilon=1", "--symbols=2", f"--users={n}")
         for n in CROWDS
     ]
     discrete_laplace = math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1))
@@ -74,7 +74,7 @@ def three_models() -> str:
 def crowd() -> str:
     """Plot of ε after shuffling reports with ε0 = 1 each, against the number of users."""
     answers = [
-        _run("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}")
+        _json_of("certify", "krr-histogram", "--epsilon0=1", "--symbols=2", f"--users={n}")
         for n in CROWDS
     ]
     with mpl.rc_context(_STYLE):
@@ -89,7 +89,7 @@ def crowd() -> str:
         return _inline(figure, "The certified ε falls with the number of users")
 
 
-def _run(*words: str) -> dict[str, Any]:
+def _json_of(*words: str) -> dict[str, Any]:
     """JSON output of the command: the picture shows what a reader gets who types it."""
     completed = CliRunner().invoke(
         app, [*words, "--delta=1e-6", "--format=json"], catch_exceptions=False

@@ -321,7 +321,7 @@ class Blamer(Cheat):
         at = self.place(secrets_of(7)[0])
         own = self._order[at]
         share, share_proof = self._proved_share(own, random)
-        record, path = self._received.records[own], Tree(self._received.records).path(own)
+        record, path = self._input_batch.records[own], Tree(self._input_batch.records).path(own)
         step = Step(own, record, path, self._blinding_proof(own, random), share, share_proof)
         signed = self._sign_answer(unchecked(self, question)[0], question.trace, step)
         return replace(question.trace, steps=(*question.trace.steps, signed))
@@ -417,12 +417,12 @@ class Hoarder(Cheat):
         kept, (gone, other) = secrets_of(7)[1], secrets_of(6)
         places = self.place(gone), self.place(other)
         changed = list(records)
-        index = self._received.keys.index(
+        index = self._input_batch.keys.index(
             multiply(kept, self._terms.route.blinding[self.position - 1])
         )
         self._order[places[0]] = index
-        changed[places[0]] = self._blind(self._received.keys[index]) + (
-            self._received.contents[index] or b""
+        changed[places[0]] = self._blind(self._input_batch.keys[index]) + (
+            self._input_batch.contents[index] or b""
         )
         changed[places[1]] = self.made_up(minus_secret([gone, other], kept))
         return changed

@@ -131,7 +131,7 @@ def passage_of_somebody_else() -> None:
     )
     tree, moves = Tree(records), []
     for key in victim.key_list:
-        at = first._received.keys.index(key)
+        at = first._input_batch.keys.index(key)
         place = first._order.index(at)
         moves.append(
             MovedKey(

@@ -28,8 +28,8 @@ def respelled(data: bytes) -> Element:
 
 def respelled_share(hop: Hop, index: int, random: RandomBytes) -> tuple[Element, bytes]:
     """The true share of a record in its second spelling, with a proof over that spelling."""
-    key = hop._received.keys[index]
-    share = respelled(hop._received.shares[index])
+    key = hop._input_batch.keys[index]
+    share = respelled(hop._input_batch.shares[index])
     pairs = hop._terms.route.opener(hop.position), (key, share)
     context = opening_context(hop._terms, hop.position)
     return share, prove_equal("opening", context, *pairs, hop._secrets.opening, random)

@@ -144,7 +144,9 @@ class Corrupt(Receiver):
         return self._accusation
 
     def _false(self, move: str, random: RandomBytes) -> AccusedRecord:
-        true = self._accuse(self.game.honest_place(self._received.keys, self.position - 1), random)
+        true = self._accuse(
+            self.game.honest_place(self._input_batch.keys, self.position - 1), random
+        )
         if "share" in move and not true.share:
             raise Moot
         if move == "shows a true share in a second spelling":
@@ -167,7 +169,7 @@ class CorruptHop(Corrupt, Hop):
 
     def release(self, random: RandomBytes) -> tuple[Header, tuple[bytes, ...]]:
         if self._output is None:
-            self._settled, batch = True, self._received
+            self._settled, batch = True, self._input_batch
             rubbish = bytes(self._terms.record_bytes(self.position + 1) - WIDTH)
             self._batch = replace(
                 batch, contents=tuple(content or rubbish for content in batch.contents)
@@ -284,8 +286,8 @@ class CorruptHop(Corrupt, Hop):
             key = multiply(again, terms.route.blinding[at - 1])
             if key not in self.chain.case.deleted.get(at, ()):
                 raise Moot
-            index = self._received.keys.index(key)
-            records[gone] = self._blind(key) + (self._received.contents[index] or b"")
+            index = self._input_batch.keys.index(key)
+            records[gone] = self._blind(key) + (self._input_batch.contents[index] or b"")
 
     def _colluder(self, keys: list[Element]) -> tuple[Scalar, int]:
         for secrets in self.game.colluders():
@@ -302,7 +304,10 @@ class CorruptHop(Corrupt, Hop):
         """Answers without checking anything."""
         move = self.game.pick(self, SHOWN)
         case = follow(self._terms, self._listed, question.headers, question.transcripts).case
-        last, keys = last_record(question.trace), [self._blind(key) for key in self._received.keys]
+        last, keys = (
+            last_record(question.trace),
+            [self._blind(key) for key in self._input_batch.keys],
+        )
         if move == "a colluder's history":
             colluders = [
                 multiply(own[0], self._terms.route.blinding[self.position])
@@ -323,7 +328,7 @@ class CorruptHop(Corrupt, Hop):
             share, share_proof = self._proved_share(at, random)
             if move == "its share in a second spelling":
                 share, share_proof = respelled_share(self, at, random)
-            record, path = self._received.records[at], self._received.tree.path(at)
+            record, path = self._input_batch.records[at], self._input_batch.tree.path(at)
             if move == "a made-up input":
                 box = self._terms.seal(
                     self.position, Element(share), split_record(last_record(trace))[1]
@@ -370,9 +375,9 @@ class CorruptHop(Corrupt, Hop):
         at = next(
             (index for index, record in enumerate(records) if record[:WIDTH] == blinded), None
         )
-        if key not in self._received.keys:
+        if key not in self._input_batch.keys:
             raise Over
-        proof = self._blinding_proof(self._received.keys.index(key), random)
+        proof = self._blinding_proof(self._input_batch.keys.index(key), random)
         if move == "somebody else's records":
             out = [Element(record[:WIDTH]) for record in records]
             place = self.game.honest_place(out, self.position)

@@ -43,7 +43,7 @@ def key_at(terms: MixTerms, user: int, message: int, position: int) -> Element:
 def check_crowd(game: Table, hop: Hop) -> None:
     """P1, of an honest node that let something out."""
     terms, at = game.terms, hop.position
-    batch = {record[:WIDTH]: split_record(record)[1] for record in hop._received.records}
+    batch = {record[:WIDTH]: split_record(record)[1] for record in hop._input_batch.records}
     claims = {claim.credential: claim for claim in hop._listed.claims}
     excluded = {each.credential for each in hop.chain.excluded}
     if not set(claims) <= game.enrolled:
@@ -65,7 +65,7 @@ def check_crowd(game: Table, hop: Hop) -> None:
     left = hop._remaining()
     if len(left) != terms.messages_per_user * (len(claims) - len(excluded)):
         raise Broken("P1: an honest node lets out more or less than its list has messages")
-    if any(hop._received.contents[index] is None for index in left):
+    if any(hop._input_batch.contents[index] is None for index in left):
         raise Broken("P1: an honest node lets out a record that did not open")
 
 

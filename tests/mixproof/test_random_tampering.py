@@ -85,7 +85,7 @@ class Tamperer(Hop):
     def accuse(self, random: RandomBytes) -> tuple[AccusedRecord, ...]:
         if self.where != "accusation" or self.position == 1:
             return super().accuse(random)
-        accused = self._accuse(self.draw.randrange(len(self._received.records)), random)
+        accused = self._accuse(self.draw.randrange(len(self._input_batch.records)), random)
         self._accusation = (
             self._sign_accused(
                 accused if self.draw.random() < 0.2 else change_field(accused, self.draw)

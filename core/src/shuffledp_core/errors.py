@@ -25,10 +25,10 @@ class ShuffleDPError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_bound(message))
+        super().__init__(_shorten(message))
 
 
-def _bound(text: str) -> str:
+def _shorten(text: str) -> str:
     line = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
     return (
         line

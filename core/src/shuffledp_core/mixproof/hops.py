@@ -152,7 +152,7 @@ class Receiver:
         Raises:
             RoundStateError: there is no batch.
         """
-        batch = self._received
+        batch = self._input_batch
         if self._accusation is None:
             failing = [index for index, content in enumerate(batch.contents) if content is None]
             self._accusation = tuple(
@@ -167,7 +167,9 @@ class Receiver:
         )
 
     def _accuse(self, index: int, random: RandomBytes) -> AccusedRecord:  # noqa: ARG002 - nodes prove shares
-        return AccusedRecord(index, self._received.records[index], self._received.tree.path(index))
+        return AccusedRecord(
+            index, self._input_batch.records[index], self._input_batch.tree.path(index)
+        )
 
     def resume_accusation(self, accused: Sequence[AccusedRecord]) -> None:
         """Takes back, after a restart, the accusation that was made of this batch: there is only
@@ -233,7 +235,7 @@ class Receiver:
         return self._chain
 
     @property
-    def _received(self) -> DecryptedBatch:
+    def _input_batch(self) -> DecryptedBatch:
         if self._batch is None:
             raise RoundStateError(
                 f"position {self.position} has no batch: none came, or it refused and erased it"
@@ -242,7 +244,7 @@ class Receiver:
 
     def _remaining(self) -> list[int]:
         """Indices of the records that go on."""
-        batch = self._received
+        batch = self._input_batch
         if not self._settled:  # H7 left
             raise RoundStateError(
                 "records may be accused: call `accuse`, and settle what it gives, before any leaves"
@@ -264,7 +266,7 @@ class Analyst(Receiver):
         Raises:
             RoundStateError: a record may be accused (H7).
         """
-        left, batch = self._remaining(), self._received
+        left, batch = self._remaining(), self._input_batch
         board = tuple(batch.keys[index] + (batch.contents[index] or b"") for index in left)
         return board, self._sign(signed_board(self.chain, board))
 
@@ -311,11 +313,15 @@ class Hop(Receiver):
     def _accuse(self, index: int, random: RandomBytes) -> AccusedRecord:
         share, proof = self._proved_share(index, random)
         return AccusedRecord(
-            index, self._received.records[index], self._received.tree.path(index), share, proof
+            index,
+            self._input_batch.records[index],
+            self._input_batch.tree.path(index),
+            share,
+            proof,
         )
 
     def _proved_share(self, index: int, random: RandomBytes) -> tuple[bytes, bytes]:
-        key, share = self._received.keys[index], self._received.shares[index]
+        key, share = self._input_batch.keys[index], self._input_batch.shares[index]
         pairs = self._terms.route.opener(self.position), (key, share)
         context = opening_context(self._terms, self.position)
         return share, prove_equal("opening", context, *pairs, self._secrets.opening, random)
@@ -329,7 +335,7 @@ class Hop(Receiver):
             RoundStateError: this node refused, or records may be accused (H7).
         """
         if self._output is None:  # H8
-            order, batch = _shuffle(self._remaining(), random), self._received
+            order, batch = _shuffle(self._remaining(), random), self._input_batch
             keys = batch.keys.times(self._secrets.blinding)
             records = tuple(keys[at] + (batch.contents[at] or b"") for at in order)
             chain, root = self.chain, Tree(records).root
@@ -372,7 +378,7 @@ class Hop(Receiver):
         if self.position == 1:
             return replace(trace, origin=self._sign_answer(case, trace, self._origin(at, random)))
         share, share_proof = self._proved_share(at, random)
-        record, path = self._received.records[at], self._received.tree.path(at)
+        record, path = self._input_batch.records[at], self._input_batch.tree.path(at)
         step = Step(at, record, path, self._blinding_proof(at, random), share, share_proof)
         return replace(trace, steps=(*trace.steps, self._sign_answer(case, trace, step)))
 
@@ -408,7 +414,7 @@ class Hop(Receiver):
         owner, index = divmod(at, self._terms.messages_per_user)
         claim = self._listed.claims[owner]
         seed, first = self._seeds[claim.credential], at - index
-        records = self._received.records[first : first + self._terms.messages_per_user]
+        records = self._input_batch.records[first : first + self._terms.messages_per_user]
         path = Tree(commitments_of(self._terms, seed, records)).path(index)
         proof = self._blinding_proof(at, random)
         return Origin(claim.credential, index, salt(self._terms, seed, index), path, proof)
@@ -434,7 +440,7 @@ class Hop(Receiver):
             )
         keys = check_passage(case, passage)  # T7
         sent, places = self._asked_about, {at: position for position, at in enumerate(self._order)}
-        incoming = [self._received.index_of[key] for key in keys]
+        incoming = [self._input_batch.index_of[key] for key in keys]
         moved = tuple(
             MovedKey(
                 places[at],
@@ -453,7 +459,7 @@ class Hop(Receiver):
         return replace(passage, hops=(*passage.hops, signed))
 
     def _blinding_proof(self, at: int, random: RandomBytes) -> bytes:
-        key = self._received.keys[at]
+        key = self._input_batch.keys[at]
         pairs = self._terms.route.blinder(self.position), (key, self._blind(key))
         context = opening_context(self._terms, self.position)
         return prove_equal("blinding", context, *pairs, self._secrets.blinding, random)
