@@ -290,7 +290,10 @@ async def test_a_question_comes_over_the_broker_while_the_analyst_is_away(
         broker.start()
         running = asyncio.ensure_future(announcer.run())
         try:
-            async with asyncio.timeout(60), Device(config, backoff=None, clock=lambda: NOW) as user:
+            async with (
+                asyncio.timeout(240),
+                Device(config, backoff=None, clock=lambda: NOW) as user,
+            ):
                 announcer.publish(
                     manifest_topic(deployment.roster.deployment, ROUND_ID), simulated.announcement
                 )

@@ -358,7 +358,7 @@ async def test_a_reader_that_stalls_is_hung_up_on_and_the_others_are_served(
         reader, writer = await slow_reader(deployment, address)
         writer.write(f"GET /v1/rounds/{ROUND_ID}/board HTTP/1.1\r\nhost: gateway\r\n\r\n".encode())
         await reader.readline()
-        async with http(deployment) as client, asyncio.timeout(60):
+        async with http(deployment) as client, asyncio.timeout(240):
             where = f"https://localhost:{address.rpartition(':')[2]}/v1/rounds/{ROUND_ID}/board"
             full = problem(await client.get(where))
             assert (full.status, full.code) == (503, "BusyError")

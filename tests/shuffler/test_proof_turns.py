@@ -81,7 +81,7 @@ def falsely_proved(round_: MixproofRound, user: User) -> Sent:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not holds():  # noqa: ASYNC110 - it happens in the node
             await asyncio.sleep(0.01)
 

@@ -49,7 +49,7 @@ async def test_who_finds_no_room_waits_until_there_is(
     assert not await settled(waiting)
     assert not entered.is_set()
     leave.set()
-    await asyncio.wait_for(waiting, 120)
+    await asyncio.wait_for(waiting, 240)
     await asyncio.gather(*first)
 
 
@@ -77,7 +77,7 @@ async def test_a_line_that_is_too_long_is_refused_at_once_and_given_up_waits_lea
     await asyncio.gather(waiting, return_exceptions=True)
     leave.set()
     await holder
-    await asyncio.wait_for(hold(uploads, 1, leave), 120)
+    await asyncio.wait_for(hold(uploads, 1, leave), 240)
 
 
 async def test_a_credential_has_one_call_under_way_and_no_more_than_some_waiting() -> None:
@@ -111,7 +111,7 @@ async def test_bytes_that_arrive_buy_time_and_silence_does_not(
         await asyncio.Event().wait()
 
     with pytest.raises(BusyError, match="100 of 500 bytes"):
-        await asyncio.wait_for(uploads.gather(stalls(), 500), 120)
+        await asyncio.wait_for(uploads.gather(stalls(), 500), 240)
 
     async def comes() -> AsyncIterator[tuple[int, bytes]]:
         for offset in range(0, 500, 100):
@@ -128,7 +128,7 @@ async def test_no_upload_is_waited_for_longer_than_its_seconds() -> None:
         yield 0, b""
 
     with pytest.raises(BusyError, match="0 of 500 bytes"):
-        await asyncio.wait_for(uploads.gather(stalls(), 500), 120)
+        await asyncio.wait_for(uploads.gather(stalls(), 500), 240)
 
 
 def test_messages_are_counted_until_they_are_answered() -> None:

@@ -258,7 +258,7 @@ async def test_a_retry_finds_the_people_who_come_later(
 
 async def open_round_of(runner: CampaignRunner) -> str:
     """The round that the runner has opened."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while True:
             last = runner.state.entries[0].last
             if last is not None and last.stage is AttemptStage.OPEN:

@@ -96,7 +96,7 @@ async def end_of(deployment: Deployment, analyst: BreakingAnalyst) -> None:
     def never() -> bool:
         raise AssertionError("the round is known")
 
-    async with serving(deployment, analyst), asyncio.timeout(60):
+    async with serving(deployment, analyst), asyncio.timeout(240):
         await run_round_to_end(deployment, _PLAN, ROUND, never, lambda: None, patience=0.0)
 
 

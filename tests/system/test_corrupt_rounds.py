@@ -137,7 +137,7 @@ async def statuses(system: LocalSystem) -> dict[str, object]:
     found: dict[str, object] = {}
     assert system.broker is not None
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(240),
         aiomqtt.Client(system.broker.host, system.broker.port) as client,
     ):
         await client.subscribe(status_topic(system.deployment.roster.deployment, "+"), qos=1)

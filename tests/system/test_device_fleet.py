@@ -56,7 +56,7 @@ def gateway(system: LocalSystem, tmp_path: Path) -> Iterator[str]:
 
 async def until_it_listens(address: str) -> None:
     host, _, port = address.rpartition(":")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, int(port))

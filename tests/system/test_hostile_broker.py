@@ -180,9 +180,9 @@ AGAINST_LISTENERS: dict[str, Trick] = {
 async def test_a_device_waits_for_announcements_no_longer_than_it_was_told(trick: Trick) -> None:
     """Each is consumed slowly, as by a device that verifies it.
 
-    The limit of a minute is for a busy machine.
+    The limit of four minutes is for a busy machine.
     """
-    async with HostileBroker([trick]) as broker, asyncio.timeout(60):
+    async with HostileBroker([trick]) as broker, asyncio.timeout(240):
         began, found = time.monotonic(), 0
         async for payload in listen_for_announcements(broker.config, "demo", None, 0.5):
             assert len(payload) < broker_guard.MAX_PUBLISH_BYTES
@@ -204,7 +204,7 @@ async def drops_of_a_handshake(line: Line) -> None:
 async def test_a_device_is_done_with_a_broker_whose_handshake_never_ends() -> None:
     """Done means that the device's process could end, too: no thread is left that waits for the
     broker."""
-    async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(60):
+    async with HostileBroker([drops_of_a_handshake]) as broker, asyncio.timeout(240):
         secret = msgspec.structs.replace(broker.config, tls=True)
         assert [found async for found in listen_for_announcements(secret, "demo", None, 0.5)] == []
         assert not [

@@ -108,7 +108,7 @@ def published(system: LocalSystem) -> tuple[str, bytes]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not holds():  # noqa: ASYNC110 - it happens in another process
             await asyncio.sleep(0.05)
 

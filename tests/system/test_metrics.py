@@ -103,7 +103,7 @@ def alerts_page(address: str) -> str:
 
     Versions and distributions differ in where that is.
     """
-    with urlopen(f"http://{address}/", timeout=10) as answer:
+    with urlopen(f"http://{address}/", timeout=60) as answer:
         first: str = answer.url
     return first.removeprefix("http://").rstrip("/").rpartition("/")[0] + "/alerts"
 
@@ -118,10 +118,10 @@ async def query(address: str, expression: str) -> list[Any]:
 
 
 async def until(address: str, expression: str, wanted: Callable[[list[Any]], bool]) -> list[Any]:
-    """The first answer that is wanted; what it is instead, when none is for a minute."""
+    """The first answer that is wanted; what it is instead, when none is for four minutes."""
     found: list[Any] = []
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not wanted(found):
                 await asyncio.sleep(0.2)
                 try:
