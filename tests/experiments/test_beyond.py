@@ -184,6 +184,17 @@ def deviation_of_a_count(spec: Mechanism, holders: int, rounds: int) -> float:
     return float(np.std([spec.estimate(row, present).values[5] for row in counts]))
 
 
+def test_dummies_err_least_without_a_curator_from_ten_symbols_on() -> None:
+    worst = "the symbol that is counted worst"
+    rows = [row for row in quick("n12").rows if row.settings["of"] == worst and row.x in (10, 1000)]
+    assert rows
+    for symbols in {row.x for row in rows}:
+        errors = {row.series: row.y for row in rows if row.x == symbols}
+        dummies = errors.pop("dummy-histogram")
+        assert errors["discrete Laplace, central"] < dummies < 7
+        assert all(dummies < error for name, error in errors.items() if "central" not in name)
+
+
 def test_hadamard_response_is_cheaper_for_the_worst_symbol_of_many_only() -> None:
     notes = quick("n12").notes
     assert any(

@@ -10,7 +10,13 @@ from typing import Final, cast
 
 import numpy as np
 
-from shuffledp_core.mechanisms import KRRHistogram, RRShuffle, SGDLShuffle, SplitMix
+from shuffledp_core.mechanisms import (
+    DummyHistogram,
+    KRRHistogram,
+    RRShuffle,
+    SGDLShuffle,
+    SplitMix,
+)
 from shuffledp_core.mechanisms.installed import Mechanism
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import DEFAULT_SUITE
@@ -79,6 +85,13 @@ def calibrated_spec(
 def krr(users: int, symbols: int, epsilon: float) -> KRRHistogram:
     """k-RR of least error at certified (ε, δ)."""
     return cast("KRRHistogram", calibrated_spec("krr-histogram", users, symbols - 1, epsilon))
+
+
+@cache
+def dummies(users: int, symbols: int, epsilon: float) -> DummyHistogram:
+    """dummy-histogram of least error, in the fewest messages, at certified (ε, δ)."""
+    spec = calibrated_spec("dummy-histogram", users, symbols - 1, epsilon)
+    return cast("DummyHistogram", spec)
 
 
 def bits(users: int, epsilon: float) -> RRShuffle:

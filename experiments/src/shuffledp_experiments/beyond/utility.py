@@ -18,6 +18,7 @@ from shuffledp_experiments.beyond.plans import (
     bits,
     calibrated_spec,
     central_error,
+    dummies,
     krr,
     offers,
     pieces,
@@ -25,6 +26,7 @@ from shuffledp_experiments.beyond.plans import (
 )
 from shuffledp_experiments.data import load
 from shuffledp_experiments.entry import Experiment, Kind, Results, Row, RunInputs
+from shuffledp_privacy.bounds import standard_error
 from shuffledp_privacy.central import gaussian_sigma
 from shuffledp_privacy.histogram.krr import epsilon0_to_blanket
 
@@ -352,6 +354,7 @@ def _run_n12(work: RunInputs) -> Results:
             users, holders, k, float(krr(users, k, epsilon).blanket)
         ),
         "hadamard-histogram": lambda k, holders: _hadamard_error(users, holders, k, epsilon),
+        "dummy-histogram": lambda k, _: standard_error(dummies(users, k, epsilon), users),
         "k-RR, no shuffler": lambda k, holders: _krr_error(
             users, holders, k, float(epsilon0_to_blanket(epsilon, k))
         ),
@@ -375,7 +378,12 @@ def _run_n12(work: RunInputs) -> Results:
         for of in _HELD
         for note in _notes_n12([row for row in rows if row.settings["of"] == of], of)
     ]
-    return Results(tuple(rows), notes=(*notes, f"certified at (ε, δ = {DELTA:g})"))
+    messages = [dummies(users, k, epsilon).messages_per_user for k in work["k"]]
+    sent = (
+        f"messages of a user: k for rr-shuffle, {messages[0]} to {messages[-1]} for "
+        "dummy-histogram, one for the others; with every node corrupt dummy-histogram hides nothing"
+    )
+    return Results(tuple(rows), notes=(*notes, sent, f"certified at (ε, δ = {DELTA:g})"))
 
 
 _COUNT: Final = "standard error of a count (users)"
@@ -393,7 +401,7 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     """Mechanism with the least error, and the k from which Hadamard response beats k-RR."""
     error = {(row.series, row.x): row.y for row in rows}
     other = "hadamard-histogram"
-    names = ("rr-shuffle for each bin", "k-RR", other)
+    names = ("rr-shuffle for each bin", "k-RR", other, "dummy-histogram")
     symbols = list(dict.fromkeys(int(row.x) for row in rows))
     least: dict[str, list[str]] = {}
     for k in symbols:
@@ -404,7 +412,7 @@ def _notes_n12(rows: list[Row], of: str) -> list[str]:
     where = f"from k = {better[0]} on" if better else f"nowhere up to k = {symbols[-1]}"
     ends = f"{error[other, symbols[-1]]:.3g} against {error['k-RR', symbols[-1]]:.3g}"
     return [
-        f"{of}: without a curator errs least {words}; rr-shuffle sends k messages, the others one",
+        f"{of}: without a curator errs least {words}",
         f"{of}: of those with one message {other} errs less than k-RR {where} ({ends} users at "
         "the last)",
     ]
