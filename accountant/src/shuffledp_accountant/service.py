@@ -179,7 +179,13 @@ class Accountant:
         signed_headers = [Signed.from_bytes(header) for header in headers]
         messages, excluding = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
         dropped = check_headers(
-            signed_headers, route, round_id, messages, accepted, excluding=excluding
+            signed_headers,
+            route,
+            round_id,
+            messages,
+            accepted,
+            excluding=excluding,
+            dummies_per_node=mechanism.dummies_per_node,
         )
         losses = Losses(dropped, invalid)
         cost, analysis = final_cost(plan, mechanism, accepted, charge.epsilon, losses)  # 4

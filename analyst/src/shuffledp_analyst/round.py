@@ -101,8 +101,8 @@ class RoundLifecycle:
         1. It is for this round and for the position behind the last node.
         2. Its reports are as many as the entry node accepted; or as the manifest allows while that
            is not known, and in a verified round, whose list says it.
-        3. Its records are reports times messages per report, less those dropped, which are not too
-           many.
+        3. Its records are reports times messages per report, and the dummies of every node, less
+           those dropped, which are not too many.
         4. The history in front of them is there in a verified round alone, and not too long.
 
         Raises:
@@ -134,13 +134,13 @@ class RoundLifecycle:
                 f"{header.dropped} messages of a verified round were dropped; in such a round no "
                 "node drops any"
             )
-        if (
-            not 0 <= header.dropped <= most
-            or header.records != header.users * messages - header.dropped
+        if not 0 <= header.dropped <= most or header.records != self.geometry.count_records(
+            header.position, header.users, header.dropped
         ):
             raise BadBatchError(
-                f"{header.users} reports of {messages} messages, less {header.dropped} dropped of "
-                f"at most {most}, are not {header.records} records"
+                f"{header.users} reports of {messages} messages, and "
+                f"{self.geometry.dummies_per_node} dummies of each of {self.geometry.hops} nodes, "
+                f"less {header.dropped} dropped of at most {most}, are not {header.records} records"
             )
         return self._history_bytes(header) + header.records * self.geometry.record_bytes(
             self.geometry.hops + 1

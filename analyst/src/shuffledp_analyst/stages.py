@@ -126,7 +126,12 @@ async def decode_batch(running: RunningRound) -> Result:
         mechanism.counts_of,
     )
     answer = await asyncio.to_thread(
-        estimate, mechanism, board.counts, accepted, batch.dropped + board.invalid
+        estimate,
+        mechanism,
+        board.counts,
+        accepted,
+        batch.dropped + board.invalid,
+        nodes=geometry.hops,
     )
     if batch.dropped or board.invalid:
         running.log.warning(
@@ -197,6 +202,7 @@ async def settle(running: RunningRound, draft: Result) -> Result:
         certificate.mechanism.messages_per_user,
         draft.accepted,
         excluding=certificate.verified,
+        dummies_per_node=certificate.mechanism.dummies_per_node,
     )
     if dropped != losses.dropped:
         raise CountMismatchError(

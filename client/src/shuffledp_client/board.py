@@ -109,11 +109,13 @@ def check_result(prepared: PreparedSubmission, roster: Roster, signed: Signed) -
             f"messages, the result counts {losses.dropped} and {losses.invalid}"
         )
     per_user = prepared.geometry.messages_per_user
-    if result.messages != result.accepted * per_user - result.dropped:  # 5
+    # The certified route, not the submission's own geometry: the dummies are those of its nodes.
+    dummies = len(plan.route) * plan.mechanism.dummies_per_node
+    if result.messages != result.accepted * per_user + dummies - result.dropped:  # 5
         raise MalformedDocumentError(
             f"the result counts {result.messages} messages, which is not {per_user} for each of "
-            f"{result.accepted} reports, less {result.dropped} dropped ones; keep the receipt: it "
-            "is evidence"
+            f"{result.accepted} reports and {dummies} dummies, less {result.dropped} dropped ones; "
+            "keep the receipt: it is evidence"
         )
     _check_headers(result, plan, roster)  # 6
     return CheckedResult(result, final, result.board_digest)
@@ -136,6 +138,7 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
             plan.mechanism.messages_per_user,
             result.accepted,
             excluding=plan.verified,
+            dummies_per_node=plan.mechanism.dummies_per_node,
         )
     except (
         RoundStateError,

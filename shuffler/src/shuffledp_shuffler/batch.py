@@ -22,17 +22,26 @@ _STRETCH_BITS: Final = 18
 
 @dataclass(frozen=True)
 class Batch:
-    """What is mixed: `units` packed units of `source` into `target`."""
+    """What is mixed: `units` packed units of `source` into `target`.
+
+    `added` holds the packed records that this node adds; None where it adds none.
+    """
 
     layer: Layer
     units: int
     source: Path
     target: Path
+    added: Path | None = None
 
     @property
     def records(self) -> int:
-        """Number of records before any is dropped."""
+        """Number of records before any is dropped or added."""
         return self.units * self.layer.records_per_unit
+
+    @property
+    def dummies(self) -> int:
+        """Number of records that this node adds."""
+        return 0 if self.added is None else self.layer.geometry.dummies_per_node
 
     @property
     def record_bytes(self) -> int:
@@ -72,10 +81,22 @@ class Batch:
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[NDArray[np.intp], Records]]:
         """The units of places start..end-1, and their places, some thousand at a time."""
-        width = self.layer.unit_bytes
-        step = max(1, CHUNK_BYTES // width)
-        with self.source.open("rb") as file:
-            for first in range(start, end, step):
-                places: NDArray[np.intp] = np.arange(first, min(first + step, end))
-                packed = os.pread(file.fileno(), len(places) * width, first * width)
-                yield places, np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)
+        return _pieces(self.source, self.layer.unit_bytes, start, end)
+
+    def pieces_of_dummies(self) -> Iterator[tuple[NDArray[np.intp], Records]]:
+        """The records that this node adds, and their places in the pool, behind all others."""
+        if self.added is not None:
+            for places, records in _pieces(self.added, self.record_bytes, 0, self.dummies):
+                yield places + self.records, records
+
+
+def _pieces(
+    path: Path, width: int, start: int, end: int
+) -> Iterator[tuple[NDArray[np.intp], Records]]:
+    """Rows start..end-1 of a packed file, and their numbers, some thousand at a time."""
+    step = max(1, CHUNK_BYTES // width)
+    with path.open("rb") as file:
+        for first in range(start, end, step):
+            places: NDArray[np.intp] = np.arange(first, min(first + step, end))
+            packed = os.pread(file.fileno(), len(places) * width, first * width)
+            yield places, np.frombuffer(packed, dtype=np.uint8).reshape(-1, width)

@@ -151,6 +151,11 @@ class Terms:
         """Lengths of the round."""
         return self.manifest.geometry
 
+    @property
+    def public_keys(self) -> tuple[bytes, ...]:
+        """Round keys of the whole route, in its order."""
+        return tuple(bytes.fromhex(key.public_key) for key in self.route)
+
     def predecessor(self) -> str | None:
         """Name of the node that sends us the batch; None at the entry."""
         return None if self.position == ENTRY else self.route[self.position - 2].node
@@ -285,8 +290,8 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
     1. The caller is our predecessor on the route.
     2. The batch is meant for our position.
     3. The number of users is one that the manifest allows.
-    4. Every user has the same number of messages, less those dropped before, which are not too
-       many.
+    4. Every user has the same number of messages, and every node before the same number of
+       dummies, less those dropped before, which are not too many.
     5. The digest is one.
 
     Raises:
@@ -308,11 +313,11 @@ def check_batch(header: BatchHeader, peer: str, terms: Terms) -> int:
             f"{manifest.max_reports}"
         )
     check_dropped(header.dropped, header.users, terms)  # 4
-    expected = header.users * terms.geometry.messages_per_user - header.dropped
+    expected = terms.geometry.count_records(terms.position, header.users, header.dropped)
     if header.records != expected:
         raise BadBatchError(
-            f"{header.records} records where {header.users} users have {expected}, "
-            f"{header.dropped} being dropped"
+            f"{header.records} records where {header.users} users and the dummies of "
+            f"{terms.position - 1} nodes make {expected}, {header.dropped} being dropped"
         )
     if not _DIGEST.fullmatch(header.digest):  # 5
         raise BadBatchError("the digest of the batch is not 64 digits of lower-case hex")

@@ -10,7 +10,8 @@ LOG/<round>.npz    numpy arrays without pickle, whole or absent, for the owner o
     permutation    int64 (records,): outgoing record i is pool record permutation[i]. At node 1 the
                    pool holds m
                    records of each user, in the order of the spool; elsewhere it is the incoming
-                   batch, peeled. A pool record that was dropped stands nowhere
+                   batch, peeled. The node's own dummies stand behind the pool, at pool.. A pool
+                   record that was dropped stands nowhere
     incoming       uint8 (units, 16): truncated SHA-256 of every unit that came in; node 1:
                    envelopes, others: records
     outgoing       uint8 (records, 16): the same of every record that went out, in the order of the
@@ -74,7 +75,7 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     `batch` is the digest of the relayed batch; `arrays` the SHA-256 of each array.
 
-    `records` went out, and `dropped` were in the pool beside them.
+    `records` went out, of which the node added `dummies`; `dropped` were in the pool beside them.
     """
 
     version: int
@@ -87,11 +88,12 @@ class LogHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     batch: str
     arrays: dict[str, str]
     dropped: int = 0
+    dummies: int = 0
 
     @property
     def pool(self) -> int:
-        """Number of records before any was dropped."""
-        return self.records + self.dropped
+        """Number of records before any was dropped or added."""
+        return self.records + self.dropped - self.dummies
 
     @property
     def units(self) -> int:
@@ -150,14 +152,20 @@ class Corruption:
         if not record.own_key().corrupt:
             return None
 
-        pool = record.accepted * layer.geometry.messages_per_user - record.dropped_before
+        geometry = layer.geometry
+        pool = (
+            record.accepted * geometry.messages_per_user
+            if record.is_entry
+            else geometry.count_records(record.position, record.accepted, record.dropped_before)
+        )
+        dummies = geometry.dummies_per_node
         source = folder.envelopes if record.is_entry else folder.incoming
 
         def write(permutation: NDArray[np.int64], batch: str) -> None:
             units = record.accepted if record.is_entry else pool
             try:
                 incoming = _map_rows(source, units, layer.unit_bytes)
-                width = layer.geometry.record_bytes(layer.position + 1)
+                width = geometry.record_bytes(layer.position + 1)
                 arrays: Arrays = {
                     "permutation": permutation,
                     "incoming": link_digests(incoming),
@@ -165,7 +173,8 @@ class Corruption:
                 }
                 if record.is_entry:
                     arrays["credentials"] = _senders(incoming, folder.index)
-                header = self._header(record, batch, arrays, pool - len(permutation))
+                dropped = pool + dummies - len(permutation)
+                header = self._header(record, batch, arrays, dropped, dummies)
                 write_log(self.folder / f"{record.round_id}{SUFFIX}", header, arrays)
             except (OSError, sqlite3.Error) as error:
                 structlog.get_logger().error(
@@ -174,7 +183,9 @@ class Corruption:
 
         return write
 
-    def _header(self, record: RoundRecord, batch: str, arrays: Arrays, dropped: int) -> LogHeader:
+    def _header(
+        self, record: RoundRecord, batch: str, arrays: Arrays, dropped: int, dummies: int
+    ) -> LogHeader:
         return LogHeader(
             version=VERSION,
             deployment=self.deployment,
@@ -186,6 +197,7 @@ class Corruption:
             batch=batch,
             arrays={name: _sha256(array) for name, array in arrays.items()},
             dropped=dropped,
+            dummies=dummies,
         )
 
 
@@ -222,7 +234,7 @@ def read_log(path: Path) -> CorruptLog:
     1. It is whole, of this version, and every array has the digest that the header says.
     2. The arrays have the shapes that the header's counts give; credentials are there at node 1,
        and only there.
-    3. The permutation is one of the pool records that were not dropped.
+    3. The permutation is one of the pool records that were not dropped, and of the dummies.
 
     Raises:
         CorruptLogError: names the file and what is wrong.
@@ -246,9 +258,10 @@ def read_log(path: Path) -> CorruptLog:
             )
     _check_arrays(path, header, arrays)  # 2
     order = arrays["permutation"]  # 3
-    if len(np.unique(order)) != header.records or order.min() < 0 or order.max() >= header.pool:
+    candidates = header.pool + header.dummies
+    if len(np.unique(order)) != header.records or order.min() < 0 or order.max() >= candidates:
         raise CorruptLogError(
-            f"{path}: the permutation is none of {header.records} records of {header.pool}"
+            f"{path}: the permutation is none of {header.records} records of {candidates}"
         )
     return CorruptLog(
         header,
@@ -265,7 +278,8 @@ def read_logs(folder: Path, deployment: str, round_id: str) -> dict[int, Corrupt
     1. There is one at least.
     2. Each is of this round and deployment.
     3. No two are of one position.
-    4. All count the same users, and records that never become more along the route.
+    4. All count the same users and dummies, and records that never become more along the route
+       but by the dummies.
 
     Raises:
         CorruptLogError: one of these, or a log that `read_log` refuses.
@@ -315,6 +329,8 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
     if (
         header.users < 1
         or header.records < 1
+        or header.dummies < 0
+        or header.pool < 1
         or (header.position == ENTRY and header.pool % header.users)
     ):
         raise CorruptLogError(
@@ -325,8 +341,10 @@ def _check_arrays(path: Path, header: LogHeader, arrays: Arrays) -> None:
 def _check_alike(headers: Sequence[LogHeader]) -> None:
     for before, after in pairwise(headers):
         adjacent = after.position == before.position + 1
-        lost = before.records - after.pool
-        if before.users != after.users or lost < 0 or (adjacent and lost):
+        between = after.position - before.position - 1
+        lost = before.records + between * before.dummies - after.pool
+        alike = (before.users, before.dummies) == (after.users, after.dummies)
+        if not alike or lost < 0 or (adjacent and lost):
             counts = [(header.users, header.pool, header.records) for header in headers]
             raise CorruptLogError(
                 f"the logs disagree on users, records in and out: {counts}; one is of another run"

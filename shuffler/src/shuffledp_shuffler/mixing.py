@@ -72,6 +72,7 @@ async def mix(
     recorder: Recorder | None = None,
     allowed: DropCheck = lambda _: None,
     memory: int = MEMORY_BYTES,
+    dummies: Path | None = None,
 ) -> MixResult:
     """Peels and permutes `units` packed units of `source` into `target`, which ends up whole or
     absent.
@@ -80,7 +81,8 @@ async def mix(
        envelopes are unique in the spool).
     2. Every unit is opened, and those that do not open are dropped; each record goes to a random
        bucket.
-    3. Of an onion that stands several times in the pool of the entry node one is kept.
+    3. Of an onion that stands several times in the pool of the entry node one is kept. Then the
+       node's own dummies are added, each to a random bucket.
     4. What was dropped is not too much. How many are dropped depends on the input alone: mixing
        again drops as many.
     5. Bucket after bucket is permuted uniformly and written.
@@ -98,6 +100,7 @@ async def mix(
         allowed: step 4; called before anything is written to the target.
         memory: bytes that this takes at most in this process, beside some megabytes; a recorder
             takes 24 a record more.
+        dummies: packed records, as they go out, that this node adds; None where it adds none.
 
     Raises:
         NodeFault: lost data, a lost worker, a disk that refuses what is spilled, or too little
@@ -109,7 +112,8 @@ async def mix(
     trace = None if recorder is None else PoolTrace()
     stack = ExitStack()
     try:
-        work = _Mixing(Batch(layer, units, source, target), random, memory, trace, stack)
+        batch = Batch(layer, units, source, target, dummies)
+        work = _Mixing(batch, random, memory, trace, stack)
         # Before peeling: equal onions peel to equal records and cost a decryption each.
         if layer.position > 1:
             await in_thread(work.drop_repeated_units)  # 1
@@ -118,6 +122,7 @@ async def mix(
         # opens.
         if layer.position == 1:
             await in_thread(work.drop_repeated_records)  # 3
+        await in_thread(work.add_dummies)
         mixed = await in_thread(work.write, allowed)  # 4, 5
     finally:
         await in_thread(stack.close)
@@ -149,7 +154,7 @@ class _Mixing:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._trace = trace
         self._batch = batch
-        where = layout(batch.records, batch.record_bytes, WORKING, share)
+        where = layout(batch.records + batch.dummies, batch.record_bytes, WORKING, share)
         self._shuffle = stack.enter_context(
             BucketShuffle(batch.stem("order"), where, batch.record_bytes, random)
         )
@@ -224,11 +229,20 @@ class _Mixing:
             self._records_out.add(self._index.find_repeated(self._shuffle.records_at))
             self._index.close()
 
+    def add_dummies(self) -> None:
+        """Adds the node's own records, behind those of the pool."""
+        # After the duplicates were dropped: these are the node's own, and all of them must go out.
+        for places, records in self._batch.pieces_of_dummies():
+            addresses = self._shuffle.add(records)
+            if self._trace is not None:
+                self._trace.came(places, addresses)
+
     def write(self, allowed: DropCheck) -> MixResult:
         """Steps 4 and 5."""
         batch, digest = self._batch, hashlib.sha256()
         records = self._shuffle.count - self._records_out.count
-        allowed(batch.records - records)  # 4
+        dropped = batch.records + batch.dummies - records
+        allowed(dropped)  # 4
         with open_part(batch.target) as file:  # 5
             for piece in self._permute():
                 with self._stage(WRITE):
@@ -236,7 +250,7 @@ class _Mixing:
                     file.write(piece)
             with self._stage(WRITE):
                 commit_part(batch.target, file)
-        return MixResult(digest.hexdigest(), records, batch.records - records)
+        return MixResult(digest.hexdigest(), records, dropped)
 
     def _permute(self) -> Iterator[bytes]:
         began = time.perf_counter()

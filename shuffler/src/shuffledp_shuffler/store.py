@@ -10,6 +10,8 @@ rounds/<round>/record.json the round's record, replaced as a whole at every step
                                           secret as the key
                attempts                   verified: times that the node's process ended while it
                                           worked on the batch
+               dummies                    what this node adds, sealed for those behind it; as secret
+                                          as the order of the output
                index.sqlite, envelopes      entry node: see `spool`
                incoming, outgoing           packed batches, with headers in the record
                outgoing.*.spill             while it mixes: sealed, under keys in memory; removed at
@@ -58,6 +60,7 @@ class RoundFolder:
         self.withdrawals = path / "withdrawals"
         self.accusation = path / "accusation"
         self.order = path / "order"
+        self.dummies = path / "dummies"
         self._record = path / "record.json"
         self._key = path / "key"
         self._attempts = path / "attempts"
@@ -170,6 +173,7 @@ class RoundFolder:
                 self._key,
                 self.envelopes,
                 self.incoming,
+                self.dummies,
                 *of_blame,
                 *self.path.glob(f"*{PART}"),
             ):
@@ -248,7 +252,7 @@ class NodeStore:
         """
         kinds = {
             name: list(self._rounds.glob(f"*/{name}"))
-            for name in ("envelopes", "incoming", "outgoing")
+            for name in ("envelopes", "incoming", "dummies", "outgoing")
         }
         kinds["spill"] = list(self._rounds.glob(f"*/*{SPILL}"))
         kinds["uploads"] = list(self.uploads.iterdir())

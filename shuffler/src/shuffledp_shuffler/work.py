@@ -25,6 +25,7 @@ from shuffledp_core.sampling.randomness import system_random
 from shuffledp_shuffler.checks import check_dropped
 from shuffledp_shuffler.cluster.engine import RayEngine
 from shuffledp_shuffler.corruption import Corruption
+from shuffledp_shuffler.dummies import make_dummies
 from shuffledp_shuffler.live import LiveRound
 from shuffledp_shuffler.metrics import RELAY, NodeMetrics
 from shuffledp_shuffler.mixing import DropCheck, MixResult, mix
@@ -143,8 +144,14 @@ class RoundPipeline:
         record, terms, folder = live.record, live.require_terms(), live.folder
         layer = Layer(terms.geometry, record.round_id, record.position, live.require_key())
         before = record.dropped_before
-        total = record.accepted * terms.geometry.messages_per_user - before
+        pool = record.accepted * terms.geometry.messages_per_user
+        total = (
+            pool
+            if record.is_entry
+            else terms.geometry.count_records(record.position, record.accepted, before)
+        )
         units = record.accepted if record.is_entry else total
+        dummies = await self._dummies(live)
         source = folder.envelopes if record.is_entry else folder.incoming
         for attempt in range(1, MIXING_ATTEMPTS + 1):
             live.progress(0, total)
@@ -152,6 +159,7 @@ class RoundPipeline:
                 return await self._mix_once(
                     live,
                     (layer, units, source, folder.outgoing),
+                    dummies,
                     lambda done: live.progress(done, total),
                     lambda dropped: check_dropped(before + dropped, record.accepted, terms),
                 )
@@ -169,11 +177,13 @@ class RoundPipeline:
         self,
         live: LiveRound,
         what: tuple[Layer, int, Path, Path],
+        dummies: Path | None,
         progress: Callable[[int], None],
         allowed: DropCheck,
     ) -> MixResult:
         measured = self.metrics.record_stage
-        if self.cluster is not None:
+        # The cluster's actors get sealed units alone; a node adds its dummies itself.
+        if self.cluster is not None and dummies is None:
             return await self.cluster.mix(*what, system_random, progress, measured, allowed)
         recorder = (
             None
@@ -181,8 +191,36 @@ class RoundPipeline:
             else self.corruption.recorder(live.record, what[0], live.folder)
         )
         return await mix(
-            *what, self.pool, system_random, progress, measured, recorder, allowed, self.memory
+            *what,
+            self.pool,
+            system_random,
+            progress,
+            measured,
+            recorder,
+            allowed,
+            self.memory,
+            dummies,
         )
+
+    async def _dummies(self, live: LiveRound) -> Path | None:
+        """The file of this node's dummies, drawn at the first call; None where it adds none.
+
+        A separate step, so that an experiment can plant a node that forgets its noise.
+        """
+        terms, path = live.require_terms(), live.folder.dummies
+        if not terms.geometry.dummies_per_node:
+            return None
+        await in_thread(
+            make_dummies,
+            path,
+            terms.certificate.mechanism,
+            terms.geometry,
+            live.record.round_id,
+            terms.public_keys,
+            terms.position,
+            system_random,
+        )
+        return path
 
     async def _relay(self, live: LiveRound) -> None:
         started = time.monotonic()

@@ -55,7 +55,8 @@ def join_logs(logs: Mapping[int, CorruptLog], board: NDArray[np.uint8]) -> Links
     senders = placed = _at_the_start(ordered[0])
     steps = []
     for log, following in zip(ordered, [*ordered[1:], None], strict=True):
-        left_senders, left_placed = senders[log.permutation], placed[log.permutation]
+        left_senders = _with_dummies(senders, log)[log.permutation]
+        left_placed = _with_dummies(placed, log)[log.permutation]
         came = link_digests(board) if following is None else following.incoming
         places = find_rows(log.outgoing, came)
         joined = places >= 0
@@ -89,6 +90,11 @@ def find_rows(rows: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.i
     places = np.minimum(np.searchsorted(among_keys[order], keys), len(among_keys) - 1)
     candidates = order[places]
     return np.where(among_keys[candidates] == keys, candidates, -1).astype(np.int64)
+
+
+def _with_dummies(senders: NDArray[np.int64], log: CorruptLog) -> NDArray[np.int64]:
+    """Senders of a log's pool and behind it those of the node's dummies, which no user sent."""
+    return np.append(senders, np.full(log.header.dummies, NOBODY, dtype=np.int64))
 
 
 def _at_the_start(first: CorruptLog) -> NDArray[np.int64]:

@@ -358,7 +358,8 @@ def _check_logs(logs: dict[int, CorruptLog], manifest: Manifest, result: Result)
             raise CorruptLogError(
                 f"{log.header.node} does not stand at position {position} of the round's route"
             )
-        missing = log.header.records - result.messages  # dropped on the way to the board
+        added = (len(route) - position) * log.header.dummies  # by the nodes behind
+        missing = log.header.records + added - result.messages  # dropped on the way to the board
         if (
             log.header.users != result.accepted
             or missing < 0

@@ -60,19 +60,26 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
             f"{counted.repeated}; keep the result: it is evidence"
         )
     lost = verified.dropped + counted.invalid
-    check_estimate(mechanism, counted.counts, verified.accepted, verified.estimate, lost)
+    check_estimate(
+        mechanism, counted.counts, verified.accepted, verified.estimate, lost, geometry.hops
+    )
 
 
 def check_estimate(
-    mechanism: Mechanism, counts: Counts, users: int, published: Estimate, lost: int = 0
+    mechanism: Mechanism,
+    counts: Counts,
+    users: int,
+    published: Estimate,
+    lost: int = 0,
+    nodes: int = 0,
 ) -> None:
     """Checks that `published` is the estimate of these counts of `users` reports, less `lost`
-    messages, up to rounding.
+    messages, and of the dummies of `nodes` nodes, up to rounding.
 
     Raises:
         FalseResultError: it is not; names the first number that differs.
     """
-    computed = estimate(mechanism, counts, users, lost)
+    computed = estimate(mechanism, counts, users, lost, nodes=nodes)
     if computed.quantity != published.quantity:
         raise FalseResultError(
             f"the published answer is a {published.quantity[:40]!r}, the round asked a "

@@ -60,7 +60,8 @@ def decode(
     """Checks the length of a batch and counts its symbols; steps of docs/protocol.md, "Board".
 
     1. A whole number of records.
-    2. As many as accepted reports times messages per report, less those that the nodes dropped.
+    2. As many as accepted reports times messages per report, and the dummies of every node, less
+       those that the nodes dropped.
     3. Messages with a symbol outside the alphabet are left out, and counted.
     4. So are those whose receipt tag occurs more than once.
 
@@ -86,11 +87,12 @@ def decode(
             "the batch is torn"
         )
     records = data.reshape(-1, geometry.plain_bytes)
-    expected = accepted * geometry.messages_per_user - dropped
+    expected = geometry.count_records(geometry.hops + 1, accepted, dropped)
     if len(records) != expected:  # 2
         raise CountMismatchError(
             f"the last node delivered {len(records)} messages where {accepted} accepted reports "
-            f"make {expected}, {dropped} being dropped"
+            f"and {geometry.hops * geometry.dummies_per_node} dummies make {expected}, {dropped} "
+            "being dropped"
         )
     symbols = _symbols(records[:, geometry.symbol_at])
     inside = symbols < alphabet  # 3

@@ -358,10 +358,11 @@ class Manifest(Document, frozen=True, kw_only=True):
     @property
     def most_board_bytes(self) -> int:
         """Bytes of the longest board that a round with this manifest can have: every message of
-        every report.
+        every report, and the dummies of every node.
         """
         return (
-            max(0, self.max_reports) * self.geometry.messages_per_user * self.geometry.plain_bytes
+            self.geometry.count_records(self.geometry.hops + 1, max(0, self.max_reports))
+            * self.geometry.plain_bytes
         )
 
 
@@ -400,9 +401,9 @@ class BatchHeader(Document, frozen=True, kw_only=True):
 
     `position` is the receiver's.
 
-    `dropped` counts the onions that this node and those before it left out: records = users x m -
-    dropped. In a verified round the batch begins with so many bytes of `history`, and `digest`
-    covers both.
+    `dropped` counts the onions that this node and those before it left out: records = users x m +
+    (position - 1) x dummies of a node - dropped. In a verified round the batch begins with so many
+    bytes of `history`, and `digest` covers both.
     """
 
     label: ClassVar[str] = "batch"
@@ -441,7 +442,8 @@ class HistoryDigest(_Part, frozen=True, kw_only=True):
 class Result(Document, frozen=True, kw_only=True):
     """Outcome of a round; signed by the analyst. A failed round has a reason and nothing else.
 
-    `messages` are those on the board: m for every accepted report, less the `dropped` ones. Of them
+    `messages` are those on the board: m for every accepted report and the dummies of every node,
+    less the `dropped` ones. Of them
     the estimate leaves out those with a symbol outside the alphabet, and of the others those whose
     tag stands on the board more than once. `headers` are the batch headers of all nodes, in the
     route's order, on which the final certificate rests. In a verified round `history` names what

@@ -30,8 +30,13 @@ always were.
 MAX_MESSAGES_PER_USER: Final = 1_000_000
 MAX_HOPS: Final = 16
 
+MAX_DUMMIES_PER_NODE: Final = 10_000_000
+"""Most dummies of a node in one round: as many as a batch of ten million users has messages."""
 
-class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+
+class Geometry(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
     """Hops, messages per user and symbol width of a round, which fix all its lengths.
 
     No length depends on a value: a number of messages or a symbol's width that did would tell every
@@ -40,6 +45,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     The plain message is `symbol || tag`. Hop 1 receives one envelope per user around its m inner
     onions; hops 2..L receive one onion per message. docs/protocol.md, section "Onions". With `mix`
     "verified" they are those of docs/mixing.md, and the plain message is `key || symbol || proof`.
+    Every node adds `dummies_per_node` messages to the batch that it mixes.
     """
 
     suite: str
@@ -47,6 +53,7 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     messages_per_user: int
     symbol_bytes: int
     mix: MixField = msgspec.UNSET
+    dummies_per_node: int = 0
 
     def __post_init__(self) -> None:
         # With a single hop the node that knows the senders would also see the symbols, and nobody
@@ -60,6 +67,16 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             )
         if not 1 <= self.symbol_bytes <= 4:
             raise ValueError(f"symbol_bytes must be from 1 to 4, not {self.symbol_bytes}")
+        if not 0 <= self.dummies_per_node <= MAX_DUMMIES_PER_NODE:
+            raise ValueError(
+                f"dummies_per_node must be from 0 to {MAX_DUMMIES_PER_NODE}, not "
+                f"{self.dummies_per_node}"
+            )
+        if self.verified and self.dummies_per_node:
+            # Every message of a verified round is claimed by an enrolled user.
+            raise ValueError(
+                "nodes cannot add dummies to a round whose mixing is verified: choose plain mixing"
+            )
         if self.verified:
             try:
                 check_suite(self.suite, self.mix)
@@ -82,12 +99,26 @@ class Geometry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             messages_per_user=mechanism.messages_per_user,
             symbol_bytes=max(1, -(-width // 8)),
             mix="verified" if mix == Mix.VERIFIED else msgspec.UNSET,
+            dummies_per_node=mechanism.dummies_per_node,
         )
 
     @property
     def verified(self) -> bool:
         """True if the round's mixing can be verified."""
         return self.mix == "verified"
+
+    def count_records(self, position: int, users: int, dropped: int = 0) -> int:
+        """Number of records in the batch that the node at `position` (2..hops + 1) receives.
+
+        The messages of `users` reports and the dummies of all nodes before, less those that these
+        nodes `dropped`. Hops + 1 is the analyst.
+
+        Raises:
+            ValueError: there is no such position.
+        """
+        if not 2 <= position <= self.hops + 1:
+            raise ValueError(f"position must be from 2 to {self.hops + 1}, not {position}")
+        return users * self.messages_per_user + (position - 1) * self.dummies_per_node - dropped
 
     @property
     def symbol_at(self) -> slice:

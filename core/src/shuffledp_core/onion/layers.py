@@ -72,20 +72,49 @@ def seal_envelopes(
         len(message) != geometry.plain_bytes for user_messages in users for message in user_messages
     ):
         raise ValueError(f"every message must have {geometry.plain_bytes} bytes")
-    suite = suite_named(geometry.suite)
-    records = [message for user_messages in users for message in user_messages]
+    plain = [message for user_messages in users for message in user_messages]
     repeated_sources = [source for source in sources for _ in range(messages)]
-    # The last hop's layer is innermost. Hop 1 gets one envelope, because it must check one
-    # submission per user; from there on each message is an onion of its own, or those of one user
-    # would stay together through every shuffle.
-    for position in range(geometry.hops, 1, -1):
-        records = suite.seal_batch(
-            public_keys[position - 1], binding(round_id, position), records, repeated_sources
-        )
+    # Hop 1 gets one envelope, because it must check one submission per user; from there on each
+    # message is an onion of its own, or those of one user would stay together through every
+    # shuffle.
+    records = seal_records(geometry, round_id, public_keys, 1, plain, repeated_sources)
     packed = [
         b"".join(records[start : start + messages]) for start in range(0, len(records), messages)
     ]
+    suite = suite_named(geometry.suite)
     return suite.seal_batch(public_keys[0], binding(round_id, 1), packed, sources)
+
+
+def seal_records(
+    geometry: Geometry,
+    round_id: str,
+    public_keys: Sequence[bytes],
+    position: int,
+    messages: Sequence[bytes],
+    sources: Sequence[RandomBytes],
+) -> list[bytes]:
+    """Seals each plain message in the layers of all hops behind `position`.
+
+    The result is one record for each message, as the node at `position` passes them on; behind the
+    last hop it is the message itself.
+
+    Args:
+        geometry: lengths of the round.
+        round_id: bound into every layer where the suite can.
+        public_keys: round keys of hops 1..L, in that order.
+        position: 1..L, the hop that adds or passes on the records.
+        messages: plain messages of `geometry.plain_bytes` each.
+        sources: for each message the bytes for its ephemeral keys, the last hop's first.
+
+    Raises:
+        ValueError: the arguments do not fit each other.
+    """
+    suite = suite_named(geometry.suite)
+    records = list(messages)
+    # The last hop's layer is innermost.
+    for hop in range(geometry.hops, position, -1):
+        records = suite.seal_batch(public_keys[hop - 1], binding(round_id, hop), records, sources)
+    return records
 
 
 def open_envelope(geometry: Geometry, round_id: str, private_key: bytes, envelope: bytes) -> bytes:
