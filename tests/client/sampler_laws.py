@@ -19,6 +19,8 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -119,8 +121,10 @@ def quantised_law(spec: QuantisedRR, value: int) -> dict[int, Fraction]:
     return law
 
 
-def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: PLR0911 - a law each
+def answer_law(spec: Mechanism, value: int) -> dict[int, float]:  # noqa: C901, PLR0911 - a law each
     """What `randomise` should give, from the papers' definitions."""
+    if isinstance(spec, NodeHistogram | NodeSum):
+        return {value: 1.0}
     if isinstance(spec, KRRHistogram):
         other = float(spec.blanket) / spec.symbols
         return {

@@ -38,6 +38,8 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -56,6 +58,8 @@ NO_NOISE: list[Mechanism] = [
     KRRHistogram(symbols=5, blanket=HARDLY),
     DummyHistogram(symbols=5, slots=1, fill=HARDLY),
     HadamardHistogram(symbols=5, blanket=HARDLY),
+    NodeHistogram(symbols=5, noise_epsilon=Fraction(50), mean=1, dummies=5),
+    NodeSum(max_value=4, noise_epsilon=Fraction(50), base=5, mean=4),
     RapporHistogram(symbols=5, fake=HARDLY, when_zero=HARDLY, when_one=1 - HARDLY),
     OneBitShuffle(max_value=4, randomise=HARDLY),
     QuantisedRR(max_value=4, bits=2, randomise=HARDLY),
@@ -105,7 +109,7 @@ def a_device(folder: Path, deployment: Deployment) -> DeviceSteps:
     )
 
 
-@pytest.mark.parametrize("mechanism", NO_NOISE, ids=by_name)
+@pytest.mark.parametrize("mechanism", [spec for spec in NO_NOISE if spec.needs_crowd], ids=by_name)
 @pytest.mark.parametrize(
     ("claims", "error"),
     [
@@ -257,6 +261,8 @@ SHARES = {
     "dummy-histogram": 0.999,
     "krr-histogram": 0.51,
     "hadamard-histogram": 0.52,
+    "node-histogram": 0.999,
+    "node-sum": 0.999,
     "rappor-histogram": 0.56,
     "one-bit-mean": 0.24,
     "quantised-rr": 0.76,

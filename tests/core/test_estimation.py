@@ -26,6 +26,8 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -72,6 +74,8 @@ def test_every_mechanism_has_an_estimator() -> None:
         "dummy-histogram": DummyHistogram(symbols=3, slots=2, fill=Fraction(1, 2)),
         "krr-histogram": KRRHistogram(symbols=3, blanket=Fraction(1, 2)),
         "hadamard-histogram": HadamardHistogram(symbols=3, blanket=Fraction(1, 2)),
+        "node-histogram": NodeHistogram(symbols=3, noise_epsilon=Fraction(1), mean=2, dummies=8),
+        "node-sum": NodeSum(max_value=3, noise_epsilon=Fraction(1), base=4, mean=3),
         "rappor-histogram": RapporHistogram(
             symbols=3, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import shuffle_oracle as oracle
+from msgspec import structs
 
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import (
@@ -17,6 +19,8 @@ from shuffledp_core.mechanisms import (
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     PaddedSpec,
     QuantisedRR,
@@ -34,7 +38,7 @@ from shuffledp_privacy.local.matrix import LocalMatrix
 KINDS: Final = (
     "krr-histogram", "rr-shuffle", "geo-shuffle", "sgdl-shuffle", "local-matrix",
     "hadamard-histogram", "one-bit-mean", "split-mix", "rappor-histogram", "quantised-rr",
-    "dummy-histogram",
+    "dummy-histogram", "node-histogram", "node-sum",
 )  # fmt: skip
 CALIBRATED: Final = " (calibrated)"
 ROUNDING: Final = 1e-9
@@ -382,6 +386,60 @@ def _split_spec(numbers: Numbers, setting: Setting, max_value: int) -> SplitMix:
     )
 
 
+def _node_counts(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    symbols = int(numbers.integers(2, 9))
+    epsilon = _log_uniform(numbers, 0.05, 8)
+    wanted = epsilon if numbers.random() < 0.6 else None
+    if wanted is None:
+        mean = int(numbers.integers(1, 30))
+        spec: Any = NodeHistogram(
+            symbols=symbols,
+            noise_epsilon=Fraction(max(1, round(4096 * epsilon / 2)), 4096),
+            mean=mean,
+            dummies=int(numbers.integers(symbols * mean, 2 * symbols * mean + 1)),
+        )
+    else:
+        spec = calibrate(
+            "node-histogram",
+            Target(
+                wanted, delta, setting.users, setting.honest, setting.adjacency, symbols=symbols
+            ),
+        )
+    if (2 * spec.mean + 2) ** 2 * (2 * spec.mean * (symbols - 2) + 1) > 20 * MOST_POINTS:
+        return None
+    pairs = oracle.node_counts_pairs(spec.noise_epsilon, spec.mean, symbols, spec.dummies)
+    return Case(_name("node-histogram", wanted), spec, setting, delta, wanted, pairs, complete=True)
+
+
+def _node_sum(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
+    max_value = int(numbers.integers(1, 13))
+    target = None
+    if numbers.random() < 0.5:
+        target = _target(numbers, setting, delta, max_value)
+        spec: Any = calibrate("node-sum", target)
+    else:
+        least = NodeSum(
+            max_value=max_value,
+            noise_epsilon=Fraction(max(1, round(4096 * _log_uniform(numbers, 0.1, 8))), 4096),
+            base=int(numbers.integers(2, max_value + 2)),
+            mean=max_value,
+        )
+        spec = structs.replace(least, mean=max_value + int(numbers.integers(0, 20)))
+    if math.prod(2 * mean + max_value for mean in spec.means) > 20 * MOST_POINTS:
+        return None
+    digits = [_digits(value, spec.base, len(spec.means)) for value in range(max_value + 1)]
+    values = [
+        (digits[a], digits[b], b - a) for a, b in itertools.combinations(range(max_value + 1), 2)
+    ]
+    pairs = oracle.node_digits_pairs(spec.rates, spec.means, values)
+    wanted = None if target is None else target.epsilon
+    return Case(_name("node-sum", wanted), spec, setting, delta, wanted, pairs, complete=True)
+
+
+def _digits(value: int, base: int, number: int) -> tuple[Fraction, ...]:
+    return tuple(Fraction(value // base**place % base) for place in range(number))
+
+
 def _geo(numbers: Numbers, setting: Setting, delta: float) -> Case | None:
     return _padded(numbers, "geo-shuffle", setting, delta)
 
@@ -493,4 +551,6 @@ _DRAWN: Final[dict[str, Callable[[Numbers, Setting, float], Case | None]]] = {
     "split-mix": _split,
     "rappor-histogram": _rappor,
     "quantised-rr": _quantised,
+    "node-histogram": _node_counts,
+    "node-sum": _node_sum,
 }

@@ -181,6 +181,64 @@ def modular_pairs(noise: Law, users: int, modulus: int, distances: Iterable[int]
     return [Pair(law, np.roll(law, distance), distance) for distance in held]
 
 
+def node_counts_pairs(rate: Fraction, mean: int, symbols: int, dummies: int) -> list[Pair]:
+    """node-histogram: the counts of all symbols, behind one node's dummies.
+
+    Those of two changed symbols, and the sum of all others, which tells whether there was room: the
+    others alone are no more likely before the change than after it. Written out point by point.
+
+    Args:
+        rate: ε of the noise in one count.
+        mean: of a node's dummies of each symbol.
+        symbols: k.
+        dummies: of the node, all together.
+    """
+    count = np.abs(np.arange(2 * mean + 1) - mean).astype(np.longdouble)
+    one = np.exp(-_exact(rate) * count)
+    one /= one.sum()
+    rest = np.ones(1, dtype=np.longdouble)
+    for _ in range(symbols - 2):
+        rest = np.convolve(rest, one)
+    law = one[:, None, None] * one[None, :, None] * rest[None, None, :]
+    drawn = np.add.outer(
+        np.add.outer(np.arange(one.size), np.arange(one.size)), np.arange(rest.size)
+    )
+    law = np.where(drawn <= dummies, law, 0)
+    law /= law.sum()
+    before = np.zeros((one.size + 1, one.size + 1, rest.size), dtype=np.longdouble)
+    after = np.zeros_like(before)
+    before[1:, :-1] = law
+    after[:-1, 1:] = law
+    return [Pair(before.ravel(), after.ravel())]
+
+
+def node_digits_pairs(
+    rates: Sequence[Fraction], means: Sequence[int], values: Iterable[tuple[Row, Row, int]]
+) -> list[Pair]:
+    """node-sum: the ones of every digit, behind one node's dummies.
+
+    Args:
+        rates: ε of the noise in each digit, for a one.
+        means: of a node's ones in each digit.
+        values: the digits of two values, and how far these are apart.
+    """
+    pairs = []
+    for first, second, distance in values:
+        room = int(max(*first, *second))
+        laws = []
+        for digits in (first, second):
+            law = np.ones(1, dtype=np.longdouble)
+            for rate, mean, digit in zip(rates, means, digits, strict=True):
+                noise = np.exp(-_exact(rate) * np.abs(np.arange(-mean, mean + 1)))
+                noise /= noise.sum()
+                moved = np.zeros(noise.size + room, dtype=np.longdouble)
+                moved[int(digit) : int(digit) + noise.size] = noise
+                law = np.outer(law, moved).ravel()
+            laws.append(law)
+        pairs.append(Pair(laws[0], laws[1], distance))
+    return pairs
+
+
 def laplace_noise(rate: Fraction, reach: int) -> Law:
     """Discrete Laplace noise: (1-φ)/(1+φ) φ^m, φ = e^-rate."""
     ratio = np.exp(-_exact(rate))

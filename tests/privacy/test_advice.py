@@ -48,6 +48,7 @@ def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
         "dummy-histogram",
         "krr-histogram",
         "hadamard-histogram",
+        "node-histogram",
         "rappor-histogram",
     }
 
@@ -69,6 +70,7 @@ def test_nothing_left_is_refused_with_every_reason() -> None:
 def test_a_histogram_target_gets_histograms_only() -> None:
     found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12))
     assert [row.kind for row in found] == [
+        "node-histogram",
         "krr-histogram",
         "rappor-histogram",
         "hadamard-histogram",

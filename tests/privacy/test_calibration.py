@@ -23,6 +23,8 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -57,6 +59,8 @@ def parameter(spec: Mechanism) -> Fraction:
         KRRHistogram: "blanket",
         HadamardHistogram: "blanket",
         RapporHistogram: "when_zero",
+        NodeHistogram: "noise_epsilon",
+        NodeSum: "noise_epsilon",
         OneBitShuffle: "randomise",
         QuantisedRR: "randomise",
         RRShuffle: "randomise",
@@ -82,7 +86,7 @@ def with_less_noise(spec: Mechanism, share: Fraction) -> Mechanism:
             return structs.replace(spec, randomise=spec.randomise * (1 - share))
         case GeoShuffle():
             return structs.replace(spec, epsilon_geo=spec.epsilon_geo * (1 + share))
-        case SGDLShuffle() | SplitMix():
+        case SGDLShuffle() | SplitMix() | NodeHistogram() | NodeSum():
             return structs.replace(spec, noise_epsilon=spec.noise_epsilon * (1 + share))
     raise AssertionError(f"say here how {spec.kind} gets less noise")
 

@@ -16,6 +16,8 @@ from shuffledp_core.mechanisms import (
     HadamardHistogram,
     KRRHistogram,
     Mechanism,
+    NodeHistogram,
+    NodeSum,
     OneBitShuffle,
     QuantisedRR,
     RapporHistogram,
@@ -30,6 +32,8 @@ from shuffledp_privacy.tabulated import TABLES, Tabulated
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
+    NodeHistogram(symbols=4, noise_epsilon=Fraction(1), mean=30, dummies=140),
+    NodeSum(max_value=8, noise_epsilon=Fraction(2), base=9, mean=70),
     RapporHistogram(
         symbols=4, fake=Fraction(1, 2), when_zero=Fraction(1, 4), when_one=Fraction(3, 4)
     ),

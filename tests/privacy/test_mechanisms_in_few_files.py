@@ -26,6 +26,8 @@ PRODUCT = [
 OWN = {
     "DummyHistogram": "dummies",
     "HadamardHistogram": "hadamard",
+    "NodeHistogram": "node_histogram",
+    "NodeSum": "node_sum",
     "QuantisedRR": "quantised",
     "SplitMix": "split",
 }
@@ -41,6 +43,8 @@ PUBLIC_NAMES = {
 ELSEWHERE = {
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
+    "NodeHistogram": set[str](),
+    "NodeSum": set[str](),
     "QuantisedRR": {"privacy/src/shuffledp_privacy/sums/quantised.py"},
     "SplitMix": {
         "privacy/src/shuffledp_privacy/sums/split.py",

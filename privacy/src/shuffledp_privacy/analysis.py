@@ -75,9 +75,15 @@ def calibrated(plan: RoundPlan) -> Mechanism:
     """The mechanism of least error that meets the plan with its smallest number of reports.
 
     Raises:
-        UsageError: a parameter is outside its range.
+        UsageError: a parameter is outside its range, or nodes would have to add the noise.
         CannotCertify: no parameters meet the target; the message says the closest that can.
     """
+    if not MECHANISMS[plan.mechanism].needs_crowd:
+        # Without the nodes' dummies such a round would publish its values.
+        raise UsageError(
+            f"the nodes of this version add no dummies, and {plan.mechanism} has no other noise; "
+            "choose another mechanism"
+        )
     histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
     target = Target(
         epsilon=plan.epsilon,

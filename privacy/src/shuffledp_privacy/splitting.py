@@ -34,6 +34,11 @@ BEYOND_GRID: Final = 1e-4
 """Of the δ of composed rounds, what the losses beyond the grid may cost, which count as infinite.
 """
 
+ENDS: Final = 0.25
+"""Of the δ of composed rounds, what the ends of bounded noise may show: a quarter costs few dummies
+and leaves enough to losses within the noise.
+"""
+
 OWN_TAIL: Final = 0.01
 """Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost
 lies far above it.
@@ -85,6 +90,11 @@ def among_filters(delta: float) -> FilterParts:
     """The parts of a budget's δ (propositions C14 and C15)."""
     gaussian = down(GAUSSIAN * delta)
     return FilterParts(gaussian, LEAK * gaussian, (1 - GAUSSIAN) * delta)
+
+
+def ends_of_noise(delta: float, rounds: int) -> float:
+    """What the ends of bounded noise may show in one round of several; all of δ for one."""
+    return delta if rounds == 1 else down(ENDS * delta / rounds)
 
 
 def beyond_grid(delta: float, rounds: int) -> float:

@@ -24,6 +24,7 @@ from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.runtime.arguments import whole_number
 from shuffledp_core.sampling.arrays import RandomArrays
 from shuffledp_core.sampling.randomisers import randomise_in_bulk
+from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,8 +205,9 @@ def simulate(
     estimator: str = Estimator.INVERTED,
     *,
     allow_fewer: bool = False,
+    nodes: int = 1,
 ) -> Answer:
-    """The answer of one round in which every user follows the protocol.
+    """The answer of one round in which every user and every node follows the protocol.
 
     A plan certifies its ε for a number of honest users. All simulated users are honest, so at least
     as many are needed: fewer have a weaker guarantee.
@@ -220,6 +222,8 @@ def simulate(
             `shuffledp_core.answering.estimation.Estimator`.
 
         allow_fewer: whether to simulate a plan with fewer users than its guarantee needs.
+        nodes: how many nodes add dummies, where the mechanism's noise comes from nodes. Always
+            drawn on the operating system's randomness, whatever the seed.
 
     Raises:
         UsageError: no values, fewer than the plan's honest users, a value outside the domain,
@@ -244,9 +248,12 @@ def simulate(
     if isinstance(plan, Plan) and not allow_fewer:
         _check_enough(plan, user_values.size)
     check_informative(spec)
-    estimated = estimate(
-        spec, _counts(spec, user_values, seed).tolist(), len(user_values), estimator=how
-    )
+    noisy_nodes = _noisy_nodes(spec, nodes)
+    counts = _counts(spec, user_values, seed)
+    integers = RandomIntegers()
+    for _ in range(noisy_nodes):
+        counts = counts + spec.counts_of(spec.sample_dummies(integers))
+    estimated = estimate(spec, counts.tolist(), len(user_values), estimator=how, nodes=noisy_nodes)
     true_total = spec.truth(user_values).astype(np.float64)
     return Answer(
         spec,
@@ -275,6 +282,13 @@ def _counts(spec: Mechanism, values: Integers, seed: int | None) -> Integers:
         counts = spec.count_sent(answers[np.newaxis], arrays)[0]
         total = total + counts if total.size else counts
     return total
+
+
+def _noisy_nodes(spec: Mechanism, nodes: int) -> int:
+    """Nodes that add dummies; `UsageError` for none where the mechanism's noise comes from them."""
+    if whole_number("nodes", nodes) < 1:
+        raise UsageError(f"nodes must be at least 1, not {nodes}")
+    return nodes if spec.dummies_per_node else 0
 
 
 def check_seed(seed: int | None) -> None:

@@ -83,7 +83,8 @@ def outcomes(
         counts: of both, each of shape (trials, spec.cells).
     """
     rows, row_of_trial = _distinct(counts)
-    answers = np.array([estimate(spec, row, pair.users).values for row in rows])
+    nodes = 1 if spec.dummies_per_node else 0
+    answers = np.array([estimate(spec, row, pair.users, nodes=nodes).values for row in rows])
     codes = rank_answers(answers, pair)[row_of_trial]
     return codes[: len(counts[0])], codes[len(counts[0]) :]
 

@@ -4,7 +4,8 @@ Nothing is resampled and nothing is drawn twice: each trial costs one draw for e
 operating system's randomness, in bulk or, where the clients' own code is asked for, by that, one
 value at a time. What is kept of a trial are the counts of its symbols, which is all that an honest
 shuffler leaves of it; of split values their sum, and that no more is left of them is proved and
-enumerated elsewhere (docs/accounting.md, Proposition S19).
+enumerated elsewhere (docs/accounting.md, Proposition S19). Where noise comes from nodes, one honest
+node adds its dummies to every trial.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import Mechanism
 from shuffledp_core.sampling.arrays import RandomArrays
 from shuffledp_core.sampling.randomisers import randomise, randomise_in_bulk
+from shuffledp_core.sampling.randomness import RandomIntegers
 from shuffledp_sim.users.sealing import Progress, run_chunks
 
 Sampler: TypeAlias = Callable[[Mechanism, NDArray[np.int64], RandomArrays], NDArray[np.int64]]
@@ -110,4 +112,8 @@ def _run_chunk(
     tiled = np.broadcast_to(np.array(values, dtype=np.int64), (trials, len(values)))
     arrays = RandomArrays()
     counts = spec.count_sent(sampler(spec, tiled, arrays), arrays)
+    if spec.dummies_per_node:
+        integers = RandomIntegers()
+        dummies = [spec.counts_of(spec.sample_dummies(integers)) for _ in range(trials)]
+        counts = counts + np.array(dummies)
     return counts.astype(np.min_scalar_type(int(counts.max())))

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from shuffledp_core.bounds.losses import PrivacyLosses
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -266,5 +268,5 @@ def _window(trials: int, chance: Fraction, first: int, last: int) -> NDArray[np.
     return np.asarray(weights / weights.sum())
 
 
-Witness = BitCounts | ShiftedNoise | ReportSum | DummyCounts
+Witness = BitCounts | ShiftedNoise | ReportSum | DummyCounts | PrivacyLosses
 """The law of one statistic of the board on two neighbouring datasets."""

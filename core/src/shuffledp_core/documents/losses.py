@@ -30,7 +30,7 @@ class Losses:
         # Rounded up: one spoiled message is already one user who broke the protocol.
         return -(-self.invalid // messages_per_user)
 
-    def spoiled(self, messages_per_user: int) -> int:
+    def count_spoiled(self, messages_per_user: int) -> int:
         """Least number of reports that are not whole, whether user or node spoiled them."""
         return -(-(self.invalid + self.dropped) // messages_per_user)
 
@@ -103,5 +103,5 @@ def charged_reports(
     colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))
     spared = min(losses.dropped, max(0, accepted - planned_users))
     return min(
-        accepted - max(colluding + spared, losses.spoiled(messages_per_user)), planned_honest
+        accepted - max(colluding + spared, losses.count_spoiled(messages_per_user)), planned_honest
     )

@@ -22,6 +22,8 @@ from shuffledp_core.mechanisms.dummies import DummyHistogram
 from shuffledp_core.mechanisms.geo import GeoShuffle
 from shuffledp_core.mechanisms.hadamard import HadamardHistogram
 from shuffledp_core.mechanisms.krr import KRRHistogram
+from shuffledp_core.mechanisms.node_histogram import NodeHistogram
+from shuffledp_core.mechanisms.node_sum import NodeSum
 from shuffledp_core.mechanisms.one_bit import OneBitShuffle
 from shuffledp_core.mechanisms.quantised import QuantisedRR
 from shuffledp_core.mechanisms.rappor import RapporHistogram
@@ -43,6 +45,8 @@ __all__ = [
     "HistogramSpec",
     "KRRHistogram",
     "Mechanism",
+    "NodeHistogram",
+    "NodeSum",
     "OneBitShuffle",
     "PaddedSpec",
     "QuantisedRR",

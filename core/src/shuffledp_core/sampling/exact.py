@@ -89,6 +89,19 @@ def discrete_laplace(epsilon: Fraction, integers: RandomIntegers) -> int:
             return -magnitude if negative else magnitude
 
 
+def bounded_laplace(epsilon: Fraction, reach: int, integers: RandomIntegers) -> int:
+    """`discrete_laplace` under the condition that it is in {-reach..reach}, by rejection.
+
+    `ValueError` where epsilon (nats) is not positive or reach is below 0.
+    """
+    if reach < 0:
+        raise ValueError(f"reach must be at least 0, not {reach}")
+    while True:
+        noise = discrete_laplace(epsilon, integers)
+        if -reach <= noise <= reach:
+            return noise
+
+
 def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
     """One of `shares` independent addends of a geometric: NB(β, 1 - φ), β = 1/shares, φ =
     exp(-epsilon).

@@ -1,0 +1,135 @@
+"""Histograms whose noise comes from the nodes: values in the open, dummies of every node.
+
+Notation: docs/accounting.md, N1 to N4. A design of this project, after the augmented shuffle model
+of Murakami, Sei and Eriguchi 2025, whose one trusted shuffler adds the dummies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+from shuffledp_core.answering.estimates import Estimate, Present
+from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole, tally
+from shuffledp_core.sampling.exact import bounded_laplace
+from shuffledp_core.sampling.randomness import RandomIntegers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from shuffledp_core.answering.estimates import Counts
+    from shuffledp_core.bounds.losses import PrivacyLosses
+    from shuffledp_core.sampling.arrays import RandomArrays
+
+MAX_MEAN: Final = 2**14
+"""Largest mean number of dummies of a symbol: enough for ε = 0.002 at δ = 1e-6."""
+
+MAX_DUMMIES: Final = 2**31 - 1
+"""Most dummies of a node."""
+
+
+class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogram"):
+    """The value itself, one message; every node adds `dummies` messages.
+
+    D_j = mean + Z_j of a node's dummies are of symbol j, Z_j in {-mean..mean} independent with
+    P(Z_j = z) proportional to φ^|z|, φ = exp(-noise_epsilon), all under the condition that their
+    sum is at most `dummies`; the others are "empty", symbol k. Their total is public, so that
+    "empty" adds nothing to what the counts of the symbols show.
+    """
+
+    kind: ClassVar[str] = "node-histogram"
+    summary: ClassVar[str] = (
+        "Values in the open among dummies of every mix node, shuffled: a histogram that is private "
+        "while one node is honest, without honest users."
+    )
+    needs_crowd: ClassVar[bool] = False
+    noise_epsilon: Annotated[Fraction, "ε of a node's noise in one count, in nats per user."]
+    mean: Annotated[int, "μ, mean number of a node's dummies of each symbol."]
+    dummies: Annotated[int, "T, messages that each node adds."]
+
+    def __post_init__(self) -> None:
+        check_whole("symbols", self.symbols, 2)
+        check_rational("noise_epsilon", self.noise_epsilon)
+        check_whole("mean", self.mean, 1, MAX_MEAN)
+        # Fewer would make a node draw again and again; more would only add empty messages.
+        most = min(2 * self.symbols * self.mean, MAX_DUMMIES)
+        check_whole("dummies", self.dummies, self.symbols * self.mean, most)
+
+    @property
+    def messages_per_user(self) -> int:
+        """One symbol a user."""
+        return 1
+
+    @property
+    def alphabet(self) -> int:
+        """The symbols, and "empty"."""
+        return self.symbols + 1
+
+    @property
+    def dummies_per_node(self) -> int:
+        """T."""
+        return self.dummies
+
+    def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
+        """Numbers of each symbol, drawn again until there is room for them, then "empty"."""
+        import numpy as np
+
+        while True:
+            noises = [
+                bounded_laplace(self.noise_epsilon, self.mean, integers)
+                for _ in range(self.symbols)
+            ]
+            empty = self.dummies - self.symbols * self.mean - sum(noises)
+            # All numbers again, not some: only then is the condition one on their sum (N2).
+            if empty >= 0:
+                break
+        counts = np.array([*noises, empty], dtype=np.int64)
+        counts[: self.symbols] += self.mean
+        return np.repeat(np.arange(self.alphabet), counts)
+
+    def sample(self, value: int, integers: RandomIntegers) -> int:  # noqa: ARG002
+        """The value itself."""
+        return value
+
+    def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:  # noqa: ARG002
+        """The values themselves."""
+        return values.copy()
+
+    def encode(self, answer: int) -> Sequence[int]:
+        """The answer itself; "empty" is one that no value has."""
+        if not 0 <= answer <= self.symbols:
+            raise ValueError(f"a symbol must be from 0 to {self.symbols}")
+        return [answer]
+
+    def count(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of the symbols, shape (rounds, alphabet)."""
+        return tally(answers, self.alphabet)
+
+    def witness(self, honest: int, distance: int) -> PrivacyLosses:  # noqa: ARG002
+        """The counts of the two symbols that a change exchanges: what it shows, exactly (N3)."""
+        return self.losses
+
+    @property
+    def losses(self) -> PrivacyLosses:
+        """Privacy losses of a change of one value behind one honest node's dummies (N3)."""
+        from shuffledp_core.bounds.node_noise import histogram_losses
+
+        return histogram_losses(self.noise_epsilon, self.mean, self.symbols, self.dummies)
+
+    def estimate(self, counts: Counts, present: Present) -> Estimate:
+        """Each count less the dummies that are expected in it."""
+        from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
+
+        law = conditional_law(self.noise_epsilon, self.mean, self.symbols, self.dummies)
+        noise = noise_of_nodes(((1, law),), present.nodes)
+        largest = float(present.reports)
+        observed = [int(count) - present.nodes * self.mean for count in counts[: self.symbols]]
+        return Estimate(
+            quantity="histogram",
+            values=tuple(count - noise.mean for count in observed),
+            standard_errors=(noise.deviation,) * self.symbols,
+            lows=tuple(min(max(float(count - noise.most), 0.0), largest) for count in observed),
+            highs=tuple(min(max(float(count - noise.least), 0.0), largest) for count in observed),
+        )

@@ -1,0 +1,125 @@
+"""Analysis of node-histogram: the dummies of one honest node, and no honest users.
+
+A change of a value is seen in two counts alone, whose losses take four values; the condition that
+all dummies have room depends on their sum alone (docs/accounting.md, N1-N4). What is certified is
+what two neighbours attain, whatever the users and their number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.bounds.losses import PrivacyLosses
+from shuffledp_core.bounds.node_noise import conditional_law, ends_mass, least_room
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import Mechanism, NodeHistogram
+from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN
+from shuffledp_privacy.analyses import analyses
+from shuffledp_privacy.bounds import Bounds, Setting
+from shuffledp_privacy.calibration.families import Family, deviations
+from shuffledp_privacy.calibration.target import AIM, Target
+from shuffledp_privacy.numerics.search import bisect_whole
+from shuffledp_privacy.primitives.few_losses import (
+    OpenValueAnalysis,
+    delta_of_losses,
+    epsilon_of_losses,
+)
+from shuffledp_privacy.splitting import ends_of_noise
+from shuffledp_privacy.sums.common import check_epsilon
+
+REDRAWN: Final = 1e-3
+"""Largest probability that a node draws its dummies again: δ is larger by no more than this
+share.
+"""
+
+_BASIS: Final = (
+    "N1-N3: exact for every dataset, while one node is honest; no honest users needed",
+    "N4: a node's dummies are drawn again until there is room for them",
+)
+
+
+@analyses(NodeHistogram)
+@dataclass(frozen=True, slots=True)
+class NodeHistogramAnalysis(OpenValueAnalysis):
+    """Values in the open among one honest node's dummies."""
+
+    spec: NodeHistogram
+    grows_with_distance = True  # all changes of a value are the same change
+
+    def delta(self, setting: Setting, epsilon: float) -> Bounds:  # noqa: ARG002
+        """δ of one round, from both sides, for every number of users."""
+        check_epsilon(epsilon)
+        return delta_of_losses(self._losses(), epsilon, _BASIS)
+
+    def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
+        """ε of one round, from both sides, for every number of users."""
+        return epsilon_of_losses(self._losses(), delta, _BASIS)
+
+    def standard_error(self, users: int) -> float:  # noqa: ARG002
+        """Standard deviation of one node's noise in a count; of all nodes, √nodes times as much."""
+        spec = self.spec
+        law = conditional_law(spec.noise_epsilon, spec.mean, spec.symbols, spec.dummies)
+        places = np.arange(law.size) - spec.mean
+        return math.sqrt(float(law @ places**2) - float(law @ places) ** 2)
+
+    def curve(
+        self,
+        setting: Setting,  # noqa: ARG002
+        distance: int,  # noqa: ARG002
+        epsilons: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """δ at each total ε: exactly that of two neighbours."""
+        return self._losses().certified_delta(np.asarray(epsilons, dtype=np.float64))
+
+    @staticmethod
+    def family(target: Target) -> Family:
+        """Along the noise's ε, with the fewest dummies that are enough."""
+        safest = target.epsilon / target.rounds / 2 * AIM * (1 - 2.0**-20)
+        guess = safest
+        if target.rounds > 1:
+            guess = max(safest, 1.4 * safest * target.rounds / deviations(target))
+        ends = ends_of_noise(target.delta, target.rounds) * (1 - 2 * REDRAWN)
+
+        def build(epsilon: Fraction) -> Mechanism:
+            mean = _least_mean(epsilon, ends)
+            try:
+                spare = least_room(epsilon, mean, target.bins, REDRAWN)
+            except ValueError as refusal:
+                raise CannotCertify(f"{NodeHistogram.kind}: {refusal}") from None
+            dummies = target.bins * mean + spare
+            if dummies > MAX_DUMMIES:
+                raise CannotCertify(
+                    f"{NodeHistogram.kind} would need {dummies:,} dummies of every node; it has "
+                    f"{MAX_DUMMIES:,} at most: allow a larger epsilon or fewer symbols"
+                )
+            return NodeHistogram(
+                symbols=target.bins, noise_epsilon=epsilon, mean=mean, dummies=dummies
+            )
+
+        return Family(build, guess, safest, rising=False)
+
+    def _losses(self) -> PrivacyLosses:
+        try:
+            return self.spec.losses
+        except ValueError as refusal:
+            raise CannotCertify(f"{self.spec.kind}: {refusal}; use fewer symbols") from None
+
+
+def _least_mean(epsilon: Fraction, ends: float) -> int:
+    """The least mean for which either end of the noise shows a change with probability `ends`."""
+
+    def is_enough(mean: int) -> bool:
+        return 2 * ends_mass(epsilon, mean, 1) <= ends
+
+    if not is_enough(MAX_MEAN):
+        raise CannotCertify(
+            f"{NodeHistogram.kind} would need more than {MAX_MEAN:,} dummies of each symbol: allow "
+            "a larger epsilon or delta"
+        )
+    return bisect_whole(is_enough, MAX_MEAN, 0)

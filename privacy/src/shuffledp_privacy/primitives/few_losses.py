@@ -1,0 +1,80 @@
+"""Bounds of a round whose privacy losses are known exactly, for mechanisms with noise of nodes.
+
+Pure; docs/accounting.md, N3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp_core.bounds.losses import PrivacyLosses
+from shuffledp_core.errors import CannotCertify
+from shuffledp_core.mechanisms import Spec
+from shuffledp_privacy.analyses import Analysis
+from shuffledp_privacy.bounds import Bounds, CorruptedBounds, Setting, check_delta
+from shuffledp_privacy.numerics.rounding import down
+from shuffledp_privacy.primitives.inversion import attained_epsilon, certified_epsilon
+
+OPEN: Final = "N7: a report is the value itself; with every node corrupt nothing hides it"
+"""Basis of ε_L where values are in the open."""
+
+
+class OpenValueAnalysis(Analysis):
+    """What the mechanisms have in common whose reports are the values themselves."""
+
+    __slots__ = ()
+
+    spec: Spec
+
+    def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
+        """None: a report is the value."""
+        return CorruptedBounds(math.inf, 0.0, (OPEN,))
+
+    def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """0 at the value itself."""
+        return np.where(answers[:, np.newaxis] == np.arange(self.spec.domain), 0.0, -np.inf)
+
+
+def delta_of_losses(losses: PrivacyLosses, epsilon: float, basis: tuple[str, ...]) -> Bounds:
+    """δ at a total ε, from both sides."""
+    certified = certified_delta(losses, epsilon)
+    return Bounds(certified, min(losses.attained_delta(epsilon), certified), None, basis)
+
+
+def certified_delta(losses: PrivacyLosses, epsilon: float) -> float:
+    """δ at a total ε; never below the truth."""
+    return float(losses.certified_delta(np.array([epsilon]))[0])
+
+
+def least_epsilon(losses: PrivacyLosses, delta: float) -> float:
+    """The smallest total ε whose δ is seen to be small enough.
+
+    Raises:
+        CannotCertify: what no ε covers is more likely than δ.
+    """
+    check_delta(delta, pure=True)
+    if losses.infinite_high > delta:
+        raise CannotCertify(
+            f"the ends of the noise alone have a delta of {losses.infinite_high:.4g}: allow more "
+            "than that, or use more dummies"
+        )
+    return certified_epsilon(
+        lambda epsilon: certified_delta(losses, epsilon), delta, max(0.0, float(losses.most.max()))
+    )
+
+
+def attained_of_losses(losses: PrivacyLosses, delta: float) -> float:
+    """The largest total ε whose δ is seen to be as large."""
+    if delta == 0.0:
+        return 0.0
+    return attained_epsilon(losses.attained_delta, delta, max(0.0, float(losses.most.max())))
+
+
+def epsilon_of_losses(losses: PrivacyLosses, delta: float, basis: tuple[str, ...]) -> Bounds:
+    """ε at δ, from both sides."""
+    certified = least_epsilon(losses, delta)
+    return Bounds(certified, min(down(attained_of_losses(losses, delta)), certified), None, basis)
