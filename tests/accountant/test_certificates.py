@@ -24,8 +24,15 @@ from shuffledp_core.documents.models import (
     RoundPlan,
 )
 from shuffledp_core.documents.signed import Signed, from_json, to_json, verify
-from shuffledp_core.errors import CannotCertify, DocumentError, ExpiredDocumentError, SignatureError
+from shuffledp_core.errors import (
+    CannotCertify,
+    DocumentError,
+    ExpiredDocumentError,
+    SignatureError,
+    UsageError,
+)
 from shuffledp_core.mechanisms import (
+    MECHANISMS,
     GeoShuffle,
     KRRHistogram,
     Mechanism,
@@ -51,6 +58,7 @@ PLAIN = RoundPlan(
     route=("node-1", "node-2"),
 )
 MECHANISM = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+NODE_NOISE = [kind for kind, spec in MECHANISMS.items() if not spec.needs_crowd]
 ACCOUNT = Account(LedgerPosition(entry=3, spent=1.5, delta=1e-5, limit=4.0), ("C1-C4",))
 
 
@@ -299,6 +307,14 @@ def test_a_certificate_that_counts_on_reports_that_are_not_whole_is_caught(
 ) -> None:
     with pytest.raises(DocumentError, match="whole reports"):
         recheck(changed(issued(stage=CertificateStage.FINAL), **wrong))
+
+
+@pytest.mark.parametrize("kind", NODE_NOISE)
+def test_noise_of_nodes_refuses_verified_mixing(kind: str) -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism=kind)
+    assert not calibrated(plan).needs_crowd
+    with pytest.raises(UsageError, match=f"{kind} needs plain mixing"):
+        calibrated(msgspec.structs.replace(plan, mix=Mix.VERIFIED))
 
 
 def test_an_unknown_stage_is_our_own_mistake() -> None:
