@@ -317,6 +317,41 @@ def test_noise_of_nodes_refuses_verified_mixing(kind: str) -> None:
         calibrated(msgspec.structs.replace(plan, mix=Mix.VERIFIED))
 
 
+@pytest.mark.parametrize("kind", NODE_NOISE)
+@pytest.mark.parametrize(
+    "losses", [NO_LOSSES, Losses(10**6, 0), Losses(0, 10**6), Losses(5000, 5000)]
+)
+def test_a_guarantee_without_a_crowd_does_not_depend_on_people(kind: str, losses: Losses) -> None:
+    plan = msgspec.structs.replace(PLAIN, mechanism=kind)
+    mechanism = calibrated(plan)
+    planned = analyse(cost_of(plan, mechanism, plan.min_reports))
+    cost, analysis = final_cost(plan, mechanism, 250, planned.bounds.certified, losses)
+    assert (cost.setting.users, cost.setting.honest) == (250, plan.honest) == (250, 1)
+    assert analysis == planned
+    charged, epsilon = charged_cost(plan, mechanism, 250, losses)
+    assert (charged, epsilon) == (cost, planned.bounds.certified)
+    for colluding in (0, plan.min_reports - 1):
+        other = msgspec.structs.replace(plan, colluding=colluding)
+        assert calibrated(other) == mechanism
+        document = certificate(
+            CertificateStage.FINAL, "demo", "ab" * 16, other, cost, analysis, ACCOUNT, 0, 1, losses
+        )
+        assert document.holds
+        assert document.condition in " / ".join(document.assumptions)
+        assert "whole reports" not in document.assumptions[1]
+        recheck(from_json(to_json(document), Certificate))
+
+
+def test_the_condition_of_a_certificate_names_nodes_and_people() -> None:
+    assert issued().condition == (
+        "one of these 2 nodes is honest, and 180 of the 200 reports are honest users'"
+    )
+    plan = msgspec.structs.replace(PLAIN, mechanism="node-histogram")
+    assert issued(plan, calibrated(plan)).condition == (
+        "one of these 2 nodes is honest; no honest people needed"
+    )
+
+
 def test_an_unknown_stage_is_our_own_mistake() -> None:
     with pytest.raises(ValueError, match="stage"):
         issued(stage="draft")

@@ -139,10 +139,6 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         self, round_id: str, stage: str, users: int, losses: Losses = NO_LOSSES
     ) -> bytes:
         asked = self.plans[round_id]
-        planned, messages = (
-            asked.min_reports - asked.colluding,
-            self.mechanism(asked).messages_per_user,
-        )
         more = stage == "final" and "forgets-losses" in self.faults
         document = Certificate(
             deployment=self.deployment.roster.deployment,
@@ -154,8 +150,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
             honest=honest_reports(
                 users,
                 asked.min_reports,
-                planned,
-                messages,
+                asked.honest,
+                self.mechanism(asked),
                 losses,
                 verified=asked.mix == Mix.VERIFIED,
             )

@@ -255,6 +255,7 @@ def test_another_round_than_the_one_asked_for_or_another_population_is_refused(
             {"min_colluding_share": 0.11},
             r"10 colluding users of 100, your policy wants a share of at least 0\.11",
         ),
+        ({"require_crowd_free": True}, "rests on 90 honest people"),
     ],
 )
 def test_each_field_of_the_policy_refuses_by_itself(

@@ -45,9 +45,9 @@ def final_cost(
     Raises:
         CannotCertify: no sound bound is known, or no honest report may be left.
     """
-    least = plan.min_reports - plan.colluding
-    messages, verified = mechanism.messages_per_user, plan.mix == Mix.VERIFIED
-    honest = honest_reports(accepted, plan.min_reports, least, messages, losses, verified=verified)
+    least = plan.honest
+    verified = plan.mix == Mix.VERIFIED
+    honest = honest_reports(accepted, plan.min_reports, least, mechanism, losses, verified=verified)
     if honest < 1:
         raise CannotCertify(
             f"the {losses.invalid} invalid messages of {accepted} reports may be those of all "
@@ -78,8 +78,7 @@ def charged_cost(
     It rests on the plan's assumption where nothing refutes it; the certificate does not
     (docs/accounting.md, C17).
     """
-    least, messages = plan.min_reports - plan.colluding, mechanism.messages_per_user
-    honest = charged_reports(accepted, plan.min_reports, least, messages, losses)
+    honest = charged_reports(accepted, plan.min_reports, plan.honest, mechanism, losses)
     cost = cost_of(plan, mechanism, accepted)
     cost = replace(cost, setting=replace(cost.setting, honest=max(1, honest)))
     return cost, analyse(cost).bounds.certified
@@ -119,8 +118,8 @@ def certificate(
     dishonest = losses.dishonest(cost.mechanism.messages_per_user)
     # What the round itself disproves: more users cheated, or fewer honest reports are left, than
     # the plan assumed.
-    refuted = dishonest > plan.colluding or setting.honest < plan.min_reports - plan.colluding
-    holds = bounds.certified <= plan.epsilon and not refuted
+    refutation = _refutation(plan, cost, dishonest)
+    holds = bounds.certified <= plan.epsilon and not refutation
     return Certificate(
         deployment=deployment,
         round_id=round_id,
@@ -143,7 +142,7 @@ def certificate(
         ),
         standard_error=analysis.standard_error,
         assumptions=_assumptions(stage, cost, plan, losses),
-        basis=(*_basis(plan, analysis, account), *_refutation(plan, setting.honest, dishonest)),
+        basis=(*_basis(plan, analysis, account), *refutation),
         holds=holds,
         ledger=account.position,
         issued_at=issued_at,
@@ -166,7 +165,7 @@ def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tup
     users, honest, nodes = cost.setting.users, cost.setting.honest, len(plan.route)
     lost = (
         f"; {losses.dropped} messages were dropped by nodes, because they did not open or stood "
-        f"in a batch again, and {losses.invalid} on the board are of users who do not follow the "
+        f"in a batch again, and {losses.invalid} on the board are of parties who do not follow the "
         "protocol"
         if losses != NO_LOSSES
         else ""
@@ -177,6 +176,16 @@ def _assumptions(stage: str, cost: Cost, plan: RoundPlan, losses: Losses) -> tup
         if stage == CertificateStage.FINAL
         else f"at least {users} reports arrive, or nothing is forwarded"
     )
+    if not cost.mechanism.needs_crowd:
+        return (
+            counted,
+            f"holds while one of these {nodes} nodes is honest; no honest people needed: all other "
+            f"reports may be made up, repeated or missing{lost}",
+            "the honest node permutes with fresh randomness and adds the certified number of "
+            "dummies, and its round key stays secret until it is erased",
+            "the analyst, all other nodes and all other users may collude",
+            "clients run the certified randomiser with exactly these parameters",
+        )
     return (
         counted,
         f"at least {honest} of the mixed reports are whole reports of users who follow the "
@@ -208,17 +217,19 @@ def _of_kept_responses(mechanism: Mechanism) -> tuple[str, ...]:
     )
 
 
-def _refutation(plan: RoundPlan, honest: int, dishonest: int) -> tuple[str, ...]:
+def _refutation(plan: RoundPlan, cost: Cost, dishonest: int) -> tuple[str, ...]:
     """Lines of the basis that say where the plan's own assumption is known to be wrong."""
+    if not cost.mechanism.needs_crowd:
+        return ()  # nothing is assumed of people
+    honest = cost.setting.honest
     if dishonest > plan.colluding:
         return (
             f"the plan's assumption does NOT hold: it allows for {plan.colluding} colluding "
             f"users, and the board shows at least {dishonest}",
         )
-    if honest < plan.min_reports - plan.colluding:
+    if honest < plan.honest:
         return (
-            "the plan's assumption does NOT hold: it counts on "
-            f"{plan.min_reports - plan.colluding} whole reports of "
+            f"the plan's assumption does NOT hold: it counts on {plan.honest} whole reports of "
             f"honest users, and {honest} may be left",
         )
     return ()

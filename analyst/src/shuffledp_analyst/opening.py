@@ -113,7 +113,7 @@ def check_plan_certificate(
         ("mechanism", certificate.mechanism.kind, plan.mechanism),
         ("size", certificate.mechanism.size, plan.size),
         ("users", certificate.users, plan.min_reports),
-        ("honest", certificate.honest, plan.min_reports - plan.colluding),
+        ("honest", certificate.honest, plan.honest),
         ("route", certificate.route, plan.route),
         ("adjacency", certificate.adjacency, plan.adjacency),
         ("delta", certificate.delta, plan.delta),
@@ -160,9 +160,8 @@ def check_final_certificate(
         ("mix", certificate.mix, plan.mix),
     ):
         _same(certificate, field, actual, expected)
-    messages = plan.mechanism.messages_per_user
     most = honest_reports(
-        accepted, plan.users, plan.honest, messages, losses, verified=plan.verified
+        accepted, plan.users, plan.honest, plan.mechanism, losses, verified=plan.verified
     )
     if certificate.honest > most:  # fewer may be counted where more would only loosen the bound
         raise ForeignDocumentError(

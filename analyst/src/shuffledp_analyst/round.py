@@ -128,7 +128,7 @@ class RoundLifecycle:
                 f"{self.plan.min_reports} to {self.plan.max_reports}"
             )
         messages = self.geometry.messages_per_user  # 3
-        most = most_dropped(header.users, self.plan.min_reports - self.plan.colluding, messages)
+        most = most_dropped(header.users, self.plan.honest, messages)
         if header.dropped and self.most_history:
             raise BadBatchError(
                 f"{header.dropped} messages of a verified round were dropped; in such a round no "

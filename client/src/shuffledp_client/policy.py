@@ -40,6 +40,8 @@ class Policy(Section, frozen=True, kw_only=True):
         min_colluding: fewest reports that the guarantee must not count on: from users who help the
             adversary, and from an entry node that makes them up.
         min_colluding_share: the same as a share of the certificate's users, from 0 to below 1.
+        require_crowd_free: whether to refuse rounds whose guarantee rests on other people's
+            reports, so that one honest node is enough.
     """
 
     epsilon: float
@@ -54,6 +56,7 @@ class Policy(Section, frozen=True, kw_only=True):
     allow_corrupt: bool = False
     min_colluding: int = 0
     min_colluding_share: float = 0.0
+    require_crowd_free: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
@@ -95,7 +98,8 @@ def check_policy(
     5. Suite, and way of mixing.
     6. Messages of one submission.
     7. No node of `corrupt`, those that say they are, unless the policy allows it.
-    8. The guarantee holds with as many reports that are not honest users' as the policy wants.
+    8. The guarantee holds with as many reports that are not honest users' as the policy wants; one
+       that needs no honest people does.
 
     Raises:
         ClientPolicyRefusal: names what is beyond the policy, with the value and the limit.
@@ -135,7 +139,15 @@ def check_policy(
         )
     # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
     # single report.
-    margin = certificate.users - certificate.honest  # 8
+    if not certificate.mechanism.needs_crowd:  # 8
+        return
+    if policy.require_crowd_free:
+        raise ClientPolicyRefusal(
+            f"the guarantee of {certificate.mechanism.kind} rests on {certificate.honest} honest "
+            "people; your policy takes part only where one honest node is enough "
+            "(require_crowd_free = true)"
+        )
+    margin = certificate.users - certificate.honest
     _at_least("colluding users to spare", margin, policy.min_colluding)
     if margin / max(1, certificate.users) < policy.min_colluding_share:
         raise ClientPolicyRefusal(

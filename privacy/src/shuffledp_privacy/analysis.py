@@ -90,7 +90,7 @@ def calibrated(plan: RoundPlan) -> Mechanism:
         epsilon=plan.epsilon,
         delta=plan.delta,
         users=plan.min_reports,
-        honest=plan.min_reports - plan.colluding,
+        honest=plan.honest,
         adjacency=plan.adjacency,
         max_distance=plan.max_distance,
         max_value=None if histogram else plan.size,
@@ -104,13 +104,14 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
     """Privacy cost of a plan with `reports` reports, `plan.colluding` of them dishonest. d_max: the
     domain's.
 
+    A mechanism that needs no crowd counts on one honest user, the protected one.
+
     Raises:
         UsageError: no honest report is left.
     """
     distance = plan.max_distance if plan.max_distance is not None else largest_distance(mechanism)
-    return Cost(
-        mechanism, Setting(reports, reports - plan.colluding, plan.adjacency, distance), plan.delta
-    )
+    honest = reports - plan.colluding if mechanism.needs_crowd else 1
+    return Cost(mechanism, Setting(reports, honest, plan.adjacency, distance), plan.delta)
 
 
 def analyse(cost: Cost) -> CostAnalysis:

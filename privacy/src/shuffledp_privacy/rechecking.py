@@ -86,7 +86,9 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
             "on it"
         )
     losses = Losses(claimed.dropped, claimed.invalid)
-    most = claimed.users - losses.count_spoiled(claimed.mechanism.messages_per_user)
+    most = claimed.users
+    if claimed.mechanism.needs_crowd:
+        most -= losses.count_spoiled(claimed.mechanism.messages_per_user)
     if min(losses.dropped, losses.invalid) < 0 or claimed.honest > most:
         raise DocumentError(
             f"the certificate counts on {claimed.honest} whole reports of {claimed.users}, which "

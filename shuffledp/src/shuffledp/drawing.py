@@ -15,6 +15,7 @@ from shuffledp.bars import ESTIMATE, TRUTH, draw_bars
 from shuffledp.curves import Curve, curve_of
 from shuffledp.guarantees import Guarantee, number
 from shuffledp.notebook import check_installed
+from shuffledp.plans import people_needed
 from shuffledp_core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ def _finish(axes: Axes, guarantee: Guarantee, lines: Curve) -> None:
     axes.set_yscale("log")
     axes.set(xlim=(0, lines.epsilons[-1]), ylim=(lines.floor, 2), ylabel="δ")
     axes.set_xlabel(f"ε in nats{', per unit of distance' if plan.per_unit else ''}")
-    who = f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
+    who = people_needed(plan)
     axes.set_title(f"{plan.kind}, {who}{over}{nodes}\n", fontsize=12, loc="left")
     axes.text(0, 1.02, settings, transform=axes.transAxes, fontsize=8.5, color=_QUIET)
     axes.grid(visible=True, which="major", color=_QUIET, alpha=0.18, lw=0.7)

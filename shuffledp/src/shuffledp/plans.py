@@ -142,11 +142,25 @@ def plan_rows(plan: Plan) -> list[tuple[str, str, str]]:
     """The parameters and the setting in words: name, value, remark."""
     setting = plan.setting
     rows = [(name, str(value), "") for name, value in plan.parameters.items()]
-    rows.append(("users", f"{setting.users:,}", f"{setting.honest:,} of them honest"))
+    crowd = needs_crowd(plan.spec)
+    honest = f"{setting.honest:,} of them honest" if crowd else "no honest people needed"
+    rows.append(("users", f"{setting.users:,}", honest))
     rows.append(("δ", f"{plan.delta:g}", neighbours(plan)))
     return (
         [*rows, ("rounds", f"{plan.rounds:,}", "on the same people")] if plan.rounds > 1 else rows
     )
+
+
+def needs_crowd(spec: object) -> bool:
+    """True if the guarantee rests on other users; False where one honest node's noise is enough."""
+    return bool(getattr(spec, "needs_crowd", True))
+
+
+def people_needed(plan: Plan) -> str:
+    """The honest users that the guarantee counts on, in words."""
+    if not needs_crowd(plan.spec):
+        return "no honest people needed"
+    return f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
 
 
 def neighbours(plan: Plan) -> str:

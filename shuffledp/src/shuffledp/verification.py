@@ -389,9 +389,8 @@ def _check_honest(result: Result, keys: Keys) -> None:
     final = keys.certificate(result.final_certificate)
     losses = Losses(final.dropped, final.invalid)
     # `recheck` sees one certificate at a time: what the plan promised is known only here.
-    messages = final.mechanism.messages_per_user
     most = honest_reports(
-        final.users, plan.users, plan.honest, messages, losses, verified=final.verified
+        final.users, plan.users, plan.honest, final.mechanism, losses, verified=final.verified
     )
     if final.honest > most:
         raise DocumentError(
@@ -423,8 +422,9 @@ def _report(where: str, claimed: Certificate, now: float, keys: Keys) -> Checked
     lines = [
         keys.trusted,
         f"signature: holds, round {claimed.round_id} of deployment {claimed.deployment}",
-        f"{claimed.mechanism.kind}, {claimed.honest:,} of {claimed.users:,} users honest, "
-        f"{claimed.adjacency.value} adjacency, changes up to {claimed.max_distance:,}",
+        f"{claimed.mechanism.kind}, {claimed.adjacency.value} adjacency, changes up to "
+        f"{claimed.max_distance:,}",
+        f"holds while {claimed.condition}",
         f"{epsilon} at delta {claimed.delta:g}: computed again, not better than the truth",
         f"every node corrupt: epsilon {'none' if corrupted is None else f'{corrupted:.6g}'}, "
         "computed again",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shuffledp_core.mechanisms import Spec
+
 
 @dataclass(frozen=True, slots=True)
 class Losses:
@@ -56,7 +58,7 @@ def honest_reports(
     accepted: int,
     planned_users: int,
     planned_honest: int,
-    messages_per_user: int,
+    mechanism: Spec,
     losses: Losses = NO_LOSSES,
     *,
     verified: bool,
@@ -75,22 +77,27 @@ def honest_reports(
        that no more than the planned honest ones count. In a verified round every report has a
        credential.
 
+    A mechanism that needs no crowd counts on the protected user alone, whatever was lost.
+
     Args:
         accepted: reports that the entry node accepted, at least `planned_users`.
         planned_users: reports that the plan's certificate was computed for.
         planned_honest: of them, those of honest users.
-        messages_per_user: messages of one report.
+        mechanism: the certified one.
         losses: what does not count.
         verified: whether the round's mixing can be verified.
     """
-    colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))  # 1
+    if not mechanism.needs_crowd:
+        return 1
+    dishonest = losses.dishonest(mechanism.messages_per_user)
+    colluding = max(planned_users - planned_honest, dishonest)  # 1
     honest = accepted - colluding
     left = max(honest - losses.dropped, min(honest, 1))  # 2
     return left if verified else min(left, planned_honest)  # 3
 
 
 def charged_reports(
-    accepted: int, planned_users: int, planned_honest: int, messages_per_user: int, losses: Losses
+    accepted: int, planned_users: int, planned_honest: int, mechanism: Spec, losses: Losses
 ) -> int:
     """Number of whole honest reports that a round is charged for, if the plan's assumption is not
     refuted.
@@ -100,8 +107,9 @@ def charged_reports(
     credential with bad onions could spend the population's budget. At least as many reports as the
     lost messages come from are not whole.
     """
-    colluding = max(planned_users - planned_honest, losses.dishonest(messages_per_user))
+    if not mechanism.needs_crowd:
+        return 1
+    messages = mechanism.messages_per_user
+    colluding = max(planned_users - planned_honest, losses.dishonest(messages))
     spared = min(losses.dropped, max(0, accepted - planned_users))
-    return min(
-        accepted - max(colluding + spared, losses.count_spoiled(messages_per_user)), planned_honest
-    )
+    return min(accepted - max(colluding + spared, losses.count_spoiled(messages)), planned_honest)

@@ -14,7 +14,7 @@ import msgspec
 from shuffledp_core.answering.estimates import Estimate
 from shuffledp_core.documents.signed import Document, Signed
 from shuffledp_core.errors import ForeignDocumentError
-from shuffledp_core.mechanisms import Mechanism
+from shuffledp_core.mechanisms import MECHANISMS, Mechanism
 from shuffledp_core.onion.geometry import Geometry, MixField
 from shuffledp_core.privacy import Adjacency, CompositionRule
 from shuffledp_core.vocabulary import DEFAULT_SUITE, Mix, Role
@@ -211,6 +211,15 @@ class RoundPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
                 f"open_seconds must be above 0 and at most a year, not {self.open_seconds}"
             )
 
+    @property
+    def honest(self) -> int:
+        """Number of honest users that the guarantee counts on, of the smallest number of reports.
+
+        The protected user alone, where the mechanism needs no crowd.
+        """
+        crowd = MECHANISMS[self.mechanism].needs_crowd
+        return self.min_reports - self.colluding if crowd else 1
+
 
 class LedgerPosition(_Part, frozen=True, kw_only=True):
     """A certificate's place in its population's account: ε at `delta` over everything charged so
@@ -284,6 +293,16 @@ class Certificate(Document, frozen=True, kw_only=True):
     dropped: int = 0
     invalid: int = 0
     mix: MixField = msgspec.UNSET
+
+    @property
+    def condition(self) -> str:
+        """The trust that the shuffle guarantee needs, in words that follow "holds while"."""
+        if not self.mechanism.needs_crowd:
+            return f"one of these {self.nodes} nodes is honest; no honest people needed"
+        return (
+            f"one of these {self.nodes} nodes is honest, and {self.honest:,} of the "
+            f"{self.users:,} reports are honest users'"
+        )
 
     @property
     def verified(self) -> bool:

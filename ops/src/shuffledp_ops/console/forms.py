@@ -130,6 +130,7 @@ def confirm_open(
 ) -> str:
     """The page that shows a plan and its population's remaining budget before the round opens."""
     histogram = MECHANISMS[plan.mechanism].answers is Answers.HISTOGRAM
+    crowd = MECHANISMS[plan.mechanism].needs_crowd
     left = (
         "unknown at the moment"
         if budget is None
@@ -140,7 +141,7 @@ def confirm_open(
         f"{fields['max_value']}",
         "population": f"“{plan.population}”",
         "guarantee": f"ε = {plan.epsilon:g} at δ = {plan.delta:g}, while one node of "
-        f"{', '.join(plan.route)} is honest",
+        f"{', '.join(plan.route)} is honest{'' if crowd else '; no honest people needed'}",
         "reports": f"{plan.min_reports:,} to {plan.max_reports:,}, of which {plan.colluding:,} "
         f"may collude",
         "open for": f"{plan.open_seconds / 60:g} minutes",

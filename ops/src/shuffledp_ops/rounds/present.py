@@ -183,11 +183,7 @@ def _guarantee_table(report: RoundReport) -> Table:
         f"{final.adjacency.value}: one value changes by at most {final.max_distance:,}",
     )
     if not report.all_corrupt:
-        table.add_row(
-            "holds while",
-            f"one of {final.nodes} nodes is honest, and {final.honest:,} of the {final.users:,} "
-            "reports are honest users'",
-        )
+        table.add_row("holds while", final.condition)
     table.add_row(
         "ε_L, all nodes corrupt",
         f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})",

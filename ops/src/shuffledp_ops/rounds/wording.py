@@ -71,11 +71,21 @@ def honest(final: Certificate) -> tuple[str, ...]:
             "each with a credential: no node can fabricate reports, or omit or replace those of "
             "listed people"
         )
+    one_node = f"at least one of the {final.nodes:,} nodes, no matter which: {route}"
+    no_party = (
+        "no other party: neither the analyst nor the accountant is trusted with anyone's value"
+    )
+    if not final.mechanism.needs_crowd:
+        return (
+            one_node,
+            "no honest people needed: all other reports may be made up, repeated or missing",
+            no_party,
+        )
     return (
-        f"at least one of the {final.nodes:,} nodes, no matter which: {route}",
+        one_node,
         f"the senders of {final.honest:,} of the {final.users:,} reports; the other "
         f"{final.users - final.honest:,} may come from colluding people, {others}",
-        "no other party: neither the analyst nor the accountant is trusted with anyone's value",
+        no_party,
     )
 
 

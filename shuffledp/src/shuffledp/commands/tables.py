@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp.guarantees import Guarantee, attained_remark, number
-from shuffledp.plans import neighbours
+from shuffledp.plans import neighbours, people_needed
 from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
 
@@ -80,7 +80,7 @@ def _add_guarantee(table: Table, guarantee: Guarantee) -> None:
 
 def _add_local(table: Table, guarantee: Guarantee) -> None:
     plan = guarantee.plan
-    honest = f"{plan.setting.honest:,} of {plan.setting.users:,} users honest"
+    honest = people_needed(plan)
     if plan.all_corrupt:
         words = f"all {plan.nodes} nodes corrupt, {honest}"
     else:
