@@ -43,7 +43,7 @@ PUBLIC_NAMES = {
 ELSEWHERE = {
     "DummyHistogram": set[str](),
     "HadamardHistogram": set[str](),
-    "NodeHistogram": set[str](),
+    "NodeHistogram": {"adversary/src/shuffledp_adversary/attacks/flood.py"},
     "NodeSum": set[str](),
     "QuantisedRR": {"privacy/src/shuffledp_privacy/sums/quantised.py"},
     "SplitMix": {
@@ -53,7 +53,7 @@ ELSEWHERE = {
         "adversary/src/shuffledp_adversary/attacks/spoil.py",
     },
 }
-"""The mathematics, the options that are not fields, and an attack on this mechanism."""
+"""The mathematics, the options that are not fields, and attacks on these mechanisms."""
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -42,8 +42,10 @@ def flood() -> AttackReport:
     A k-RR report is the victim's symbol with probability .475, another given one with .058.
 
     375 and 112 at worst prove .44, the claim is .2998. Geo-Shuffle: of two values 20 apart, noise
-    of 10 or more has probability .0034; 980 and 21 at worst prove 2.7, the claim is 1."""
-    return run_flood(trials=2000, confidence=SURE)
+    of 10 or more has probability .0034; 980 and 21 at worst prove 2.7, the claim is 1.
+
+    Nodes without noise: `test_noise_attack.py`."""
+    return run_flood(trials=2000, played=200, confidence=SURE)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +116,16 @@ def test_a_policy_on_what_is_left_refuses_the_round_that_a_flood_would_lay_bare(
     assert "your policy allows" in bare.note
     assert bare.measured == 0
     assert hidden.note == "takes part"
+
+
+def test_one_honest_node_protects_a_flooded_user_and_a_node_without_noise_does_not(
+    flood: AttackReport,
+) -> None:
+    hidden = finding(flood, "collude, the other is honest")
+    assert hidden.claim.value <= 1
+    assert hidden.verdict is ClaimVerdict.HOLDS
+    for words in ("adds dummies without noise", "adds no dummies"):
+        assert finding(flood, words).low > 1
 
 
 def test_fewer_honest_users_are_certified_a_larger_epsilon(flood: AttackReport) -> None:

@@ -17,15 +17,18 @@ randomiser gives: ε_L.
 What stops it: nothing makes strangers honest, so a certificate has to count. The accountant
 certifies for the `honest` users that the plan counts on (users less `colluding`), credentials bound
 how many users an attacker can play, and a user's own policy limits ε_L, which is what remains of
-the worst flood.
+the worst flood. Where every mix node adds noise, one honest node is enough: no number of colluding
+users or other nodes takes its noise away (docs/accounting.md, N1).
 """
 
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from shuffledp_accountant.certificates import certificate
@@ -33,6 +36,13 @@ from shuffledp_accountant.ledger.charges import Account
 from shuffledp_adversary.attacks.attack import CONFIDENCE, TRIALS, USERS, Attack
 from shuffledp_adversary.attacks.findings import AttackReport, ClaimedLimit, Finding
 from shuffledp_adversary.attacks.measuring import calibrate_spec, check_trials, epsilon_finding
+from shuffledp_adversary.attacks.noise_views import (
+    COLLUDING,
+    HOPS,
+    HonestNode,
+    play_surrounded_rounds,
+    rank_views,
+)
 from shuffledp_adversary.attacks.picture import Chart, CurveRole, PlottedCurve
 from shuffledp_adversary.attacks.trials import Trials
 from shuffledp_adversary.attacks.views import flooded_rounds
@@ -40,7 +50,7 @@ from shuffledp_adversary.evidence import DEFAULT_CONFIDENCE, EpsilonBound, epsil
 from shuffledp_client.policy import Policy, check_policy
 from shuffledp_core.documents.models import LedgerPosition, Party, RoundPlan
 from shuffledp_core.errors import ClientPolicyRefusal, UsageError
-from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism
+from shuffledp_core.mechanisms import GeoShuffle, KRRHistogram, Mechanism, NodeHistogram
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.vocabulary import CertificateStage
 from shuffledp_privacy.analysis import Cost, analyse
@@ -50,6 +60,12 @@ from shuffledp_privacy.calibration.calibrate import Target
 HONEST_MEASURED = (1, 3, 10, 30, 100)
 """Numbers of honest users, the victim among them, at which the remaining ε is measured."""
 
+PLAYED: Final = 1000
+"""Most rounds of each dataset that a mix node's own code plays: some 20 ms each."""
+
+_NOISELESS: Final = Fraction(1000)
+"""ε of a law whose noise is 0: another value has a probability of about e^-1000."""
+
 
 def run_flood(
     *,
@@ -58,9 +74,12 @@ def run_flood(
     delta: float = 1e-6,
     policy_limit: float = 2.5,
     trials: int = 20_000,
+    played: int = PLAYED,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> AttackReport:
     """Run the attack on a histogram and a sum, against certificates for few honest users.
+
+    A third round has the noise of its nodes, all of which but one are the adversary's.
 
     Args:
         users: reports of the round, at least 10; all but the victim's are the adversary's.
@@ -69,13 +88,14 @@ def run_flood(
         delta: δ of both.
         policy_limit: `epsilon_corrupted` of the victim's own policy (nats).
         trials: rounds that are simulated for each of two neighbouring datasets.
+        played: most rounds of each dataset that a mix node's own code plays; no more than `trials`.
         confidence: of the intervals.
 
     Raises:
         UsageError: a parameter is out of range.
         CannotCertify: no mechanism meets the target.
     """
-    check_trials(trials, confidence)
+    check_trials(min(trials, played), confidence)
     if users < 10:
         raise UsageError(f"users must be at least 10 to be worth flooding, not {users}")
     began = time.monotonic()
@@ -94,6 +114,7 @@ def run_flood(
 
         curve = {count: measure(histogram, count) for count in steps}
         flooded: dict[Mechanism, EpsilonBound] = {histogram: curve[1], total: measure(total, 1)}
+        noisy = _surround_with_nodes(work, delta, min(trials, played), confidence)
     findings = [
         finding
         for spec, bound in flooded.items()
@@ -107,10 +128,11 @@ def run_flood(
         "collude"
     )
     findings.append(epsilon_finding(plan, curve[honest], claim, defended=True))
+    findings += noisy
     return AttackReport(
         attack="flood",
-        lesson="Only honest users hide anybody: ask a certificate how many it counts on. Alone, "
-        "ε_L is left.",
+        lesson="Where users make the noise, only honest users hide a user: ask a certificate how "
+        "many it counts on. Alone, ε_L is left. Where nodes make it, one honest node is enough.",
         findings=tuple(findings),
         seconds=time.monotonic() - began,
         details={"users": users, "delta": delta, "curve": _curve(histogram, users, delta, curve)},
@@ -150,6 +172,38 @@ def flood_chart(report: AttackReport) -> Chart:
             ),
         ],
     )
+
+
+def _surround_with_nodes(
+    work: Trials, delta: float, rounds: int, confidence: float
+) -> list[Finding]:
+    """Findings on a victim whose only help is one mix node, honest or without its noise."""
+    users = COLLUDING + 1
+    spec = calibrate_spec(NodeHistogram, Target(1.0, delta, users, 1, symbols=3))
+    certified = epsilon_bounds(spec, Setting(users, 1), delta).certified
+    noiseless = msgspec.structs.replace(spec, noise_epsilon=_NOISELESS)
+    nodes = {
+        "the other is honest": HonestNode(spec, spec),
+        "the other adds dummies without noise": HonestNode(spec, noiseless),
+        "the other adds no dummies": HonestNode(spec, None),
+    }
+    findings = []
+    for words, node in nodes.items():
+        stage = f"{spec.kind}, {words}"
+        first, second = (
+            work.run_trials(stage, partial(play_surrounded_rounds, node, value), rounds)
+            for value in (0, 1)
+        )
+        findings.append(
+            epsilon_finding(
+                f"{spec.kind}: {users - 1} of {users} users and {HOPS - 1} of {HOPS} nodes "
+                f"collude, {words}",
+                epsilon_bound(*rank_views(first, second), delta, confidence),
+                ClaimedLimit("certificate that counts 1 honest node", certified),
+                defended=node.law is spec,
+            )
+        )
+    return findings
 
 
 def _alone(
