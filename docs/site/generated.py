@@ -34,6 +34,7 @@ MAKERS: Final[dict[str, Callable[[], str]]] = {
     "library": library_page.page,
     "three models": pictures.three_models,
     "crowd": pictures.crowd,
+    "honest people": pictures.honest_people,
 }
 """The generated parts by name; each gives Markdown."""
 

@@ -14,20 +14,31 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
+import shuffledp as sdp
 from shuffledp.cli import app
 
 CROWDS: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
 """Numbers of users, evenly spread on a logarithmic scale."""
+
+PLANNED: Final = 10_000
+"""People for whom the histograms of `honest_people` are planned."""
 
 _TEXT: Final = "#010203"
 """Placeholder colour, used by nothing else, that becomes the colour of the page's text."""
 
 _LOCAL, _SHUFFLE, _CENTRAL = "#e07a1f", "#2a8fc9", "#5d9e5d"
 """Readable on white as on black, and told apart by people who see red and green alike."""
+
+_HISTOGRAMS: Final = {
+    "krr-histogram": _LOCAL,
+    "dummy-histogram": _SHUFFLE,
+    "node-histogram": _CENTRAL,
+}
 
 _STYLE: Final[dict[Any, Any]] = {
     **dict.fromkeys(
@@ -87,6 +98,22 @@ def crowd() -> str:
             _SHUFFLE,
         )
         return _inline(figure, "The certified ε falls with the number of users")
+
+
+def honest_people() -> str:
+    """Plot of the ε that holds for histograms planned for 10,000 honest people, by how many are."""
+    everyone = sdp.Setting(PLANNED, PLANNED)
+    honest = np.unique(np.geomspace(10, PLANNED, 40).astype(int)).tolist()
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty("ε certified")
+        axes.set(xlabel="honest people of 10,000", yscale="linear")
+        for kind, colour in _HISTOGRAMS.items():
+            plan = sdp.calibrate(kind, epsilon=1, delta=1e-6, setting=everyone, symbols=21)
+            certified = [sdp.certify(plan, sdp.Setting(PLANNED, h)).certified for h in honest]
+            # No point where no ε is certified.
+            points = [(h, e) for h, e in zip(honest, certified, strict=True) if e is not None]
+            axes.plot(*zip(*points, strict=True), color=colour, lw=2.5, label=kind)
+        return _inline(figure, "The certified ε of three histograms by the number of honest people")
 
 
 def _json_of(*words: str) -> dict[str, Any]:
