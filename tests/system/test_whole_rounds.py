@@ -8,6 +8,7 @@ from rounds_for_tests import LARGEST, USERS, small_round
 from shuffledp_core.mechanisms import MECHANISMS
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
+from shuffledp_ops.rounds import wording
 from shuffledp_ops.rounds.report import RoundReport
 from shuffledp_sim.system.processes import LocalSystem
 
@@ -55,6 +56,12 @@ def check(report: RoundReport) -> None:
         truth = report.truth.tolist()
         assert all(low <= true for low, true in zip(estimate.lows, truth, strict=True))
         assert all(true <= high for true, high in zip(truth, estimate.highs, strict=True))
+        noise, shift = wording.noise_of_nodes(report)
+        assert f"{report.final.nodes} nodes added {mechanism.dummies_per_node} dummies" in noise
+        assert f"by at most {mechanism.dummies_per_node}, and can weaken no one's privacy" in shift
+        assert "no honest people needed" in " ".join(wording.honest(report.final))
+    else:
+        assert wording.noise_of_nodes(report) == ()
 
 
 async def test_every_mechanism_gives_a_certified_answer_near_the_truth(

@@ -197,6 +197,7 @@ def _remarks(report: RoundReport) -> Iterator[str]:
             "Unbiased estimates can be negative or exceed the total, because noise is corrected "
             "only on average; intervals are clipped to possible values."
         )
+    yield from wording.noise_of_nodes(report)
     largest = report.final.mechanism.domain - 1
     if report.capped:
         yield (

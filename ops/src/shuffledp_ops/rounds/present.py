@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from shuffledp_core.documents.models import Certificate
+from shuffledp_ops.rounds import wording
 from shuffledp_ops.rounds.report import RoundReport, TracedPerson, TraceOutcome, show
 
 TRACED: Final = "traced.csv"
@@ -139,6 +140,7 @@ def _remarks(report: RoundReport) -> list[str]:
             "unbiased estimates can be negative or exceed the total; intervals are clipped to "
             "possible values"
         )
+    remarks += wording.noise_of_nodes(report)
     if report.capped:
         remarks.append(f"{report.capped:,} values above the largest were capped")
     if report.drawn_from is not None:
@@ -189,9 +191,11 @@ def _guarantee_table(report: RoundReport) -> Table:
         f"{show(final.corrupted.epsilon)}{per_unit}  (δ = {final.corrupted.delta:g})",
     )
     mixing = ", verified mixing" if final.verified else ""
+    number = final.mechanism.dummies_per_node
+    dummies = f", {number:,} a node" if number else ""
     table.add_row(
         "messages",
-        f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user), suite "
+        f"{report.messages:,} ({final.mechanism.messages_per_user:,} a user{dummies}), suite "
         f"{report.suite}{mixing}",
     )
     if final.dropped or final.invalid:

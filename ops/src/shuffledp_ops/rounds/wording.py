@@ -9,7 +9,10 @@ import math
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final
 
+import numpy as np
+
 from shuffledp_core.documents.models import Certificate
+from shuffledp_core.mechanisms import SumSpec
 from shuffledp_core.privacy import Adjacency
 from shuffledp_ops.rounds.report import RoundReport
 
@@ -86,6 +89,26 @@ def honest(final: Certificate) -> tuple[str, ...]:
         f"the senders of {final.honest:,} of the {final.users:,} reports; the other "
         f"{final.users - final.honest:,} may come from colluding people, {others}",
         no_party,
+    )
+
+
+def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
+    """The noise that nodes added, and what a corrupt node can do to the answer; () without."""
+    mechanism = report.final.mechanism
+    dummies = mechanism.dummies_per_node
+    if not dummies:
+        return ()
+    what = "each count"
+    shift = dummies
+    if isinstance(mechanism, SumSpec):
+        what = "the sum"
+        # A corrupt node may make every dummy a one of the highest digit.
+        shift *= int(mechanism.weigh(np.arange(mechanism.alphabet)).max())
+    return (
+        f"Noise: each of the {report.final.nodes:,} nodes added {dummies:,} dummies. The noise of "
+        f"one honest node has a standard deviation of {report.final.standard_error:.3g} in "
+        f"{what}; that of all nodes together, {max(report.estimate.standard_errors):.3g}.",
+        f"A corrupt node can change {what} by at most {shift:,}, and can weaken no one's privacy.",
     )
 
 
