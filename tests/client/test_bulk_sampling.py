@@ -389,6 +389,7 @@ def test_answers_keep_the_shape_and_fit_the_code(
     specs: list[Mechanism] = [
         KRRHistogram(symbols=max_value + 1, blanket=chance),
         HadamardHistogram(symbols=max_value + 1, blanket=chance),
+        DummyHistogram(symbols=max_value + 1, slots=2, fill=chance),
         NodeHistogram(symbols=max_value + 1, noise_epsilon=epsilon, mean=1, dummies=max_value + 1),
         NodeSum(max_value=max_value, noise_epsilon=epsilon, base=max_value + 1, mean=max_value),
         RapporHistogram(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shuffledp_core.mechanisms import (
     MECHANISMS,
+    DummyHistogram,
     GeoShuffle,
     HadamardHistogram,
     KRRHistogram,
@@ -32,6 +33,7 @@ from shuffledp_privacy.tabulated import TABLES, Tabulated
 SPECS: list[Mechanism] = [
     KRRHistogram(symbols=4, blanket=Fraction(1, 2)),
     HadamardHistogram(symbols=4, blanket=Fraction(1, 2)),
+    DummyHistogram(symbols=4, slots=8, fill=Fraction(1, 2)),
     NodeHistogram(symbols=4, noise_epsilon=Fraction(1), mean=30, dummies=140),
     NodeSum(max_value=8, noise_epsilon=Fraction(2), base=9, mean=70),
     RapporHistogram(

@@ -284,10 +284,6 @@ def test_numbers_that_no_round_has_are_refused_before_anything_is_computed(
 
 
 SLOW: dict[str, tuple[Any, int]] = {
-    "almost no noise": (
-        QuantisedRR(max_value=1000, bits=1, randomise=Fraction(1, 10**12)),
-        10**9,
-    ),
     "almost endless noise": (
         GeoShuffle(max_value=100_000, epsilon_geo=Fraction(1, 10**9), padding=400_000),
         10**9,

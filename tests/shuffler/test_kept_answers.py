@@ -46,7 +46,7 @@ async def test_the_inquiries_about_one_round_open_its_batch_once(
         opened.append(resume_output(*args))  # type: ignore[arg-type]
         return opened[-1]
 
-    monkeypatch.setattr(answering, "resumed", counted)
+    monkeypatch.setattr(answering, "resume_output", counted)
     round_ = await spoiled_round(world)
     await accused(world, round_)
     accusation = await round_.accusation("node-2")

@@ -39,6 +39,11 @@ ENDS: Final = 0.25
 and leaves enough to losses within the noise.
 """
 
+CLAMPING_NEARBY: Final = 0.1
+"""Share of δ that clamping may cost at the distances that S6 covers; beyond them it is bounded by
+S6b, which needs no share.
+"""
+
 OWN_TAIL: Final = 0.01
 """Of a round's equal part of δ, where its own tail counts as negligible: what several rounds cost
 lies far above it.
@@ -100,6 +105,11 @@ def ends_of_noise(delta: float, rounds: int) -> float:
 def beyond_grid(delta: float, rounds: int) -> float:
     """Mass that one of `rounds` rounds may lose beyond the composition's grid (proposition C4)."""
     return BEYOND_GRID * delta / rounds
+
+
+def clamping_nearby(delta: float) -> float:
+    """What clamping may cost at small distances, of a δ that is not divided (proposition S6b)."""
+    return CLAMPING_NEARBY * delta
 
 
 def own_tail(delta: float, rounds: int) -> float:

@@ -193,7 +193,7 @@ def advise(
     >>> people = sdp.Setting(users=1000, honest=1000)
     >>> found = sdp.advise(epsilon=1, delta=1e-6, setting=people, symbols=4)
     >>> [row.kind for row in found]
-    ['krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
+    ['node-histogram', 'krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
     """
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     return Comparison(target, tuple(advise_all(target, max_error, max_messages)))

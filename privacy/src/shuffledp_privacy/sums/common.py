@@ -29,6 +29,7 @@ from shuffledp_privacy.primitives.supremum import (
     certified_maximum,
     distance_boxes,
 )
+from shuffledp_privacy.splitting import clamping_nearby
 from shuffledp_privacy.sums.clamping import LARGEST_TOTAL, clamping_delta, log_clamping_delta
 from shuffledp_privacy.sums.kept import KeptNoise
 
@@ -267,7 +268,7 @@ class NoisySum:
         """A distance below d_max up to which S6 costs little of δ; 0 for none."""
         if self.kept is None or not self.log_concave or self.clamped <= 0.0:
             return 0
-        room = 0.1 * delta / self.clamped - 1.0
+        room = clamping_nearby(delta) / self.clamped - 1.0
         farthest = math.floor(math.log(room) / self.pure) if room > 1.0 else 0
         return min(farthest, self.d_max - 1)
 
