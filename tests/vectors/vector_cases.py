@@ -1,0 +1,79 @@
+"""One case of the test vectors, and the mechanisms and spellings that all files share."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any, Final
+
+from vector_answers import answer
+
+from shuffledp_core.documents.signed import Signed, to_json
+from shuffledp_core.mechanisms import (
+    DummyHistogram,
+    GeoShuffle,
+    HadamardHistogram,
+    KRRHistogram,
+    Mechanism,
+    NodeHistogram,
+    NodeSum,
+    OneBitShuffle,
+    QuantisedRR,
+    RapporHistogram,
+    RRShuffle,
+    SGDLShuffle,
+    SplitMix,
+)
+from shuffledp_core.runtime.keys import Identity
+
+Case = dict[str, Any]
+Fields = dict[str, Any]
+
+HYBRID: Final = "hpke-mlkem768-x25519"
+SMALL_ORDER_32: Final = bytes(32)
+MECHANISMS: Final[tuple[Mechanism, ...]] = (
+    KRRHistogram(symbols=6, blanket=Fraction(2, 7)),
+    HadamardHistogram(symbols=300, blanket=Fraction(1, 3)),
+    DummyHistogram(symbols=5, slots=3, fill=Fraction(3, 8)),
+    RapporHistogram(
+        symbols=9, fake=Fraction(1, 4), when_zero=Fraction(1, 5), when_one=Fraction(3, 4)
+    ),
+    OneBitShuffle(max_value=1000, randomise=Fraction(1, 5)),
+    QuantisedRR(max_value=100, bits=7, randomise=Fraction(2, 9)),
+    RRShuffle(max_value=12, randomise=Fraction(1, 4)),
+    GeoShuffle(max_value=10, epsilon_geo=Fraction(1, 3), padding=8),
+    SGDLShuffle(max_value=4, noise_epsilon=Fraction(1, 8), shares=10, padding=3),
+    SplitMix(max_value=10, noise_epsilon=Fraction(1, 4), shares=50, modulus=100_003, pieces=4),
+    NodeHistogram(symbols=4, noise_epsilon=Fraction(1, 2), mean=12, dummies=60),
+    NodeSum(max_value=100, noise_epsilon=Fraction(1, 2), base=11, mean=120),
+)  # fmt: skip
+"""One of each kind; the coins of a sample reach every branch of each over the values drawn."""
+
+ASKED: Final = KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+"""The mechanism of most rounds here."""
+
+GENEROUS: Final[Fields] = {"epsilon": 2.0, "delta": 1e-6, "epsilon_corrupted": 10.0}
+
+
+def make_case(name: str, kind: str, fields: Fields, error: str | None = None, **more: Any) -> Case:
+    """One case with this project's answer, which must be this error, or none."""
+    expected = answer(kind, fields)
+    if expected.get("error") != error:
+        raise AssertionError(f"{kind}, {name}: expected {error}, this code answers {expected}")
+    return {"name": name, "kind": kind, "input": fields, "expect": expected, **more}
+
+
+def plain(value: Any) -> Any:
+    """The JSON form of a struct."""
+    return json.loads(to_json(value))
+
+
+def text_of(signed: Signed) -> str:
+    """A signed document as it travels."""
+    return signed.to_bytes().decode()
+
+
+def sign_text(signer: Identity, label: str, body: str) -> Signed:
+    """Any text as the body of a document, under a genuine signature."""
+    signature = signer.key.sign(f"shuffledp/v1/{label}\0{body}".encode()).hex()
+    return Signed(label=label, signer=signer.name, body=body, signature=signature)
