@@ -163,7 +163,7 @@ images: .venv/synced
 	sh deploy/images.sh
 
 up: images
-	$(COMPOSE) up --detach --scale fleet=$(FLEETS)
+	$(COMPOSE) up --detach --scale fleet=$(FLEETS) || { sh deploy/unhealthy.sh; exit 1; }
 	$(COMPOSE) ps
 	@echo "all healthy. A round: make round. Logs: deploy/compose.sh logs --follow. End: make down"
 
