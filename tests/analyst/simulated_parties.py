@@ -119,7 +119,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
     """Certifies any plan, and keeps a ledger that a test can read.
 
     Faults: "refuses", "wrong-key", "other-plan",
-    "not-holding", "no-settlement", "other-settlement", "dies-at-settlement", "no-ledger"."""
+    "not-holding", "no-settlement", "other-settlement", "dies-at-settlement",
+    "away-at-settlement", "no-ledger"."""
 
     service: str = "shuffledp_proto.v1.Accountant"
     plans: dict[str, RoundPlan] = field(default_factory=dict)
@@ -199,6 +200,8 @@ class SimulatedAccountant(Served, accountant_pb2_grpc.AccountantServicer):
         if "dies-at-settlement" in self.faults:
             self.faults.clear()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+        if "away-at-settlement" in self.faults:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "away")
         if "no-settlement" in self.faults:
             raise BudgetExceeded("the ledger says no")
         if self.ledger.get(request.round_id) not in {"reserved", "settled"}:

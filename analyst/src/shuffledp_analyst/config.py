@@ -9,18 +9,20 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     """Configuration of the analyst beside the common keys. All times in seconds, above 0.
 
     `broker`: where manifests and results are announced; None: nowhere.
-    `recovery_seconds`: how long a node or the accountant may be away in the middle of a round (a
-    restart). `mix_timeout_seconds`: from the end of the submissions until the last node has
-    delivered and all are done, however often the analyst is restarted meanwhile. `call_seconds`:
-    one ordinary call. `certify_seconds`: a calibration at the accountant, which computes.
-    `discard_seconds`: how long an ended round keeps asking an absent node for its discard.
-    `history_memory`: bytes of memory for reading a verified round's history, an accusation or an
-    answer, which takes up to six times its length; what a round without accusations may need is
-    always read.
+    `recovery_seconds`: how long a node may be away in the middle of a round (a restart).
+    `settle_seconds`: how long a decoded round waits for the accountant and its ledger, counted
+    anew when the analyst is restarted. `mix_timeout_seconds`: from the end of the submissions
+    until the last node has delivered and all are done, however often the analyst is restarted
+    meanwhile. `call_seconds`: one ordinary call. `certify_seconds`: a calibration at the
+    accountant, which computes. `discard_seconds`: how long an ended round keeps asking an absent
+    node for its discard. `history_memory`: bytes of memory for reading a verified round's
+    history, an accusation or an answer, which takes up to six times its length; what a round
+    without accusations may need is always read.
     """
 
     broker: BrokerConfig | None = None
     recovery_seconds: float = 60.0
+    settle_seconds: float = 86400.0
     mix_timeout_seconds: float = 3600.0
     call_seconds: float = 30.0
     certify_seconds: float = 300.0
@@ -30,6 +32,7 @@ class AnalystConfig(ServiceConfig, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in (
             "recovery_seconds",
+            "settle_seconds",
             "mix_timeout_seconds",
             "call_seconds",
             "certify_seconds",

@@ -284,14 +284,21 @@ class Peers:
                     accused=status.accused,
                 )
 
-    async def persistently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeats an idempotent call while its party does not answer, for `recovery_seconds`.
+    async def persistently(
+        self, call: Callable[[], Awaitable[T]], seconds: float | None = None
+    ) -> T:
+        """Repeats an idempotent call while its party does not answer.
+
+        Args:
+            call: what to repeat.
+            seconds: for how long; None for `recovery_seconds`.
 
         Raises:
             UnreachableError: the party did not answer in all that time. Other errors pass at once.
         """
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self._config.recovery_seconds, RETRY_SECONDS
+        deadline = loop.time() + (self._config.recovery_seconds if seconds is None else seconds)
+        pause = RETRY_SECONDS
         while True:
             try:
                 return await call()

@@ -209,8 +209,10 @@ async def settle(running: RunningRound, draft: Result) -> Result:
             f"the last node delivered a batch with {losses.dropped} onions dropped, and now "
             f"reports {dropped}"
         )
+    # The answer is there, and its budget is spent whatever happens: nothing is gained by giving up.
     signed = await peers.persistently(
-        lambda: peers.settle(round_id, draft.accepted, headers, losses.invalid)
+        lambda: peers.settle(round_id, draft.accepted, headers, losses.invalid),
+        running.services.config.settle_seconds,
     )
     check_final_certificate(signed, peers.accountant, certificate, draft.accepted, losses)
     seconds = time.monotonic() - started
