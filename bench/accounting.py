@@ -155,7 +155,7 @@ def against_small_rounds() -> None:
         "  calibrate / one certificate: "
         + ", ".join(f"{kind} {share:.1f}" for kind, share in shares.items())
     )
-    print(f"  advise / all calibrations: {_seconds(lambda: advise(target)) / total:.2f}")
+    print(f"  advise / all calibrations: {_seconds(lambda: advise(target, 3)) / total:.2f}")
 
 
 def composition() -> None:
@@ -209,7 +209,7 @@ def composition() -> None:
 def commands() -> None:
     """Prints the cold command and the advice."""
     target = Target(epsilon=1.0, delta=DELTA, users=2000, honest=1800, max_value=20)
-    print(f"  advise: {_seconds(lambda: advise(target)):.2f} s (wanted at most 3 s)")
+    print(f"  advise: {_seconds(lambda: advise(target, 3)):.2f} s (wanted at most 3 s)")
     line = (
         "certify krr-histogram --users 10000 --symbols 10 --epsilon0 1 --delta 1e-6 --format json"
     )

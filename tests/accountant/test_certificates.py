@@ -70,7 +70,9 @@ def issued(
     account: Account = ACCOUNT,
 ) -> Certificate:
     cost = cost_of(plan, mechanism, reports)
-    return certificate(stage, "demo", "ab" * 16, plan, cost, analyse(cost), account, 1_000, 500)
+    return certificate(
+        stage, "demo", "ab" * 16, plan, cost, analyse(cost, len(plan.route)), account, 1_000, 500
+    )
 
 
 def changed(document: Certificate, **fields: Any) -> Certificate:
@@ -141,7 +143,7 @@ def test_fewer_honest_reports_than_planned_break_the_promise_in_plain_sight() ->
 
 def test_an_infinite_epsilon_is_written_as_none_and_does_not_hold() -> None:
     cost = cost_of(PLAIN, MECHANISM, 200)
-    unbounded = replace(analyse(cost), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
+    unbounded = replace(analyse(cost, 3), bounds=Bounds(math.inf, 0.1, None, ("nothing is known",)))
     document = certificate(
         CertificateStage.PLAN, "demo", "ab", PLAIN, cost, unbounded, ACCOUNT, 0, 1
     )
@@ -178,8 +180,8 @@ def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> 
         PLAIN, mechanism="geo-shuffle", size=2, delta=1e-6, mix=Mix.VERIFIED
     )
     mechanism = GeoShuffle(max_value=2, epsilon_geo=Fraction(1, 1), padding=20)
-    planned = analyse(cost_of(plan, mechanism, 200)).bounds.certified
-    naive = analyse(cost_of(plan, mechanism, 1000)).bounds.certified
+    planned = analyse(cost_of(plan, mechanism, 200), 3).bounds.certified
+    naive = analyse(cost_of(plan, mechanism, 1000), 3).bounds.certified
     cost, analysis = final_cost(plan, mechanism, 1000, planned)
     assert analysis.bounds.certified <= min(planned, naive)
     assert cost.setting.users == 1000
@@ -190,7 +192,7 @@ def test_more_reports_never_make_the_final_certificate_worse_than_the_plan() -> 
 
 
 def test_only_reports_with_a_credential_make_the_final_certificate_better_than_the_plan() -> None:
-    planned = analyse(cost_of(PLAIN, MECHANISM, 200)).bounds.certified
+    planned = analyse(cost_of(PLAIN, MECHANISM, 200), 3).bounds.certified
     cost, analysis = final_cost(PLAIN, MECHANISM, 400, planned)
     assert (cost.setting.users, cost.setting.honest) == (
         400,
@@ -212,7 +214,7 @@ def test_onions_that_a_malicious_node_drops_are_honest_ones_in_the_worst_case() 
         PLAIN, epsilon=0.7031, min_reports=1000, max_reports=1000, colluding=50
     )
     mechanism = calibrated(plan)
-    planned = analyse(cost_of(plan, mechanism, 1000)).bounds
+    planned = analyse(cost_of(plan, mechanism, 1000), 3).bounds
     left = epsilon_bounds(mechanism, Setting(1000, 900), plan.delta).attained
     assert planned.certified < plan.epsilon < left  # of 950 honest ones, and on a dataset of 900
     cost, analysis = final_cost(plan, mechanism, 1000, planned.certified, Losses(50, 0))
@@ -225,7 +227,7 @@ def test_bad_onions_of_one_user_spend_nothing_of_the_population_while_the_plan_i
 ):
     """The certificate assumes the worst; the charge rests on the plan's assumption."""
     plan = msgspec.structs.replace(PLAIN, mechanism="geo-shuffle", size=5, epsilon=20.0)
-    planned = analyse(cost_of(plan, SUM, 200)).bounds.certified
+    planned = analyse(cost_of(plan, SUM, 200), 3).bounds.certified
     losses = Losses(SUM.messages_per_user, 0)
     assert final_cost(plan, SUM, 200, planned, losses)[0].setting.honest == 180 - 85
     cost, epsilon = charged_cost(plan, SUM, 200, losses)
@@ -324,7 +326,7 @@ def test_noise_of_nodes_refuses_verified_mixing(kind: str) -> None:
 def test_a_guarantee_without_a_crowd_does_not_depend_on_people(kind: str, losses: Losses) -> None:
     plan = msgspec.structs.replace(PLAIN, mechanism=kind)
     mechanism = calibrated(plan)
-    planned = analyse(cost_of(plan, mechanism, plan.min_reports))
+    planned = analyse(cost_of(plan, mechanism, plan.min_reports), len(plan.route))
     cost, analysis = final_cost(plan, mechanism, 250, planned.bounds.certified, losses)
     assert (cost.setting.users, cost.setting.honest) == (250, plan.honest) == (250, 1)
     assert analysis == planned

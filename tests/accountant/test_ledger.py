@@ -129,7 +129,7 @@ def test_spent_is_composed_and_never_more_than_the_sum(ledger: Ledger) -> None:
         alone()
         < statement.if_fixed
         <= statement.spent.certified
-        <= 2 * analyse(cost()).bounds.certified
+        <= 2 * analyse(cost(), 3).bounds.certified
     )
     assert statement.if_fixed == pytest.approx(direct, rel=1e-3)
     assert statement.spent.certified == pytest.approx(direct, rel=0.1)
@@ -464,9 +464,11 @@ def test_a_budget_outside_its_range_is_refused(epsilon: float, delta: float) -> 
 def test_a_metric_round_costs_a_standard_budget_what_the_largest_change_reveals() -> None:
     mechanism = GeoShuffle(max_value=10, epsilon_geo=Fraction(1, 2), padding=60)
     metric = Cost(mechanism, Setting(500, 500, Adjacency.METRIC, 10), 1e-7)
-    per_unit = analyse(metric).bounds.certified
+    per_unit = analyse(metric, 3).bounds.certified
     total = spent([metric], Adjacency.STANDARD, DELTA).certified
-    direct = analyse(Cost(mechanism, Setting(500, 500, Adjacency.STANDARD), DELTA)).bounds.certified
+    direct = analyse(
+        Cost(mechanism, Setting(500, 500, Adjacency.STANDARD), DELTA), 3
+    ).bounds.certified
     assert per_unit < total == direct
 
 

@@ -3,7 +3,9 @@ error."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from shuffledp_core.errors import (
     SignatureError,
     SubmissionClosedError,
 )
+from shuffledp_core.mechanisms import NodeHistogram, RRShuffle
 from shuffledp_core.onion.geometry import Geometry
 from shuffledp_core.onion.suites import SUITES
 from shuffledp_core.privacy import Adjacency
@@ -263,6 +266,39 @@ def test_each_field_of_the_policy_refuses_by_itself(
 ) -> None:
     with pytest.raises(ClientPolicyRefusal, match=named):
         verified(Draft(deployment), msgspec.structs.replace(LENIENT, **limits))
+
+
+NODE_NOISE = NodeHistogram(symbols=5, noise_epsilon=Fraction(31, 128), mean=80, dummies=800)
+NO_LOCAL_LIMIT = msgspec.structs.replace(LENIENT, epsilon=5.0, epsilon_corrupted=math.inf)
+
+
+def node_noise_draft(deployment: Deployment, **certificate: Any) -> Draft:
+    """A round of node-histogram, whose guarantee counts on one honest person."""
+    fields = {"honest": 1, "corrupted": CorruptedGuarantee(epsilon=None, delta=0.0)}
+    return Draft(deployment, mechanism=NODE_NOISE, certificate=fields | certificate)
+
+
+def test_a_policy_that_wants_no_crowd_accepts_noise_of_nodes_and_refuses_noise_of_people(
+    deployment: Deployment,
+) -> None:
+    policy = msgspec.structs.replace(NO_LOCAL_LIMIT, require_crowd_free=True)
+    found = verified(node_noise_draft(deployment), policy)
+    assert found.mechanism == NODE_NOISE
+    flipped = RRShuffle(max_value=4, randomise=Fraction(1, 2))
+    crowd = Draft(deployment, mechanism=flipped, certificate={"honest": 90})
+    assert verified(crowd, NO_LOCAL_LIMIT).mechanism == flipped
+    with pytest.raises(ClientPolicyRefusal, match=r"rr-shuffle rests on 90 honest people"):
+        verified(crowd, policy)
+
+
+def test_a_finite_epsilon_that_is_claimed_for_values_in_the_open_is_refused(
+    deployment: Deployment,
+) -> None:
+    """Whatever the accountant signs: the device computes ε with every node corrupt by itself."""
+    false = node_noise_draft(deployment, corrupted=CorruptedGuarantee(epsilon=5.0, delta=0.0))
+    assert verified(false, NO_LOCAL_LIMIT).mechanism == NODE_NOISE
+    with pytest.raises(ClientPolicyRefusal, match=r"with every node corrupt, computed here, is"):
+        verified(false, msgspec.structs.replace(NO_LOCAL_LIMIT, epsilon_corrupted=10.0))
 
 
 def test_an_operator_in_another_spelling_is_not_another_operator(deployment: Deployment) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from counted_work import count_calls
 
+from shuffledp import simulate
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import MECHANISMS, KRRHistogram
 from shuffledp_privacy.bounds import corrupted_bounds, epsilon_bounds, standard_error
@@ -17,11 +18,12 @@ from shuffledp_privacy.calibration.calibrate import Target, calibrate
 from shuffledp_privacy.calibration.target import certified_epsilon_of, excess
 
 TARGET = Target(1.0, 1e-6, users=2000, honest=1800, max_value=20)
+NODES = 3
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[Advice]:
-    return advise(TARGET)
+    return advise(TARGET, NODES)
 
 
 def test_every_mechanism_has_a_row_that_meets_the_target(rows: list[Advice]) -> None:
@@ -38,9 +40,19 @@ def test_rows_repeat_what_the_analyses_say_of_the_mechanism(rows: list[Advice]) 
     for row in rows:
         spec = row.mechanism
         assert row.certified == epsilon_bounds(spec, TARGET.setting, TARGET.delta).certified
-        assert row.error == standard_error(spec, TARGET.users)
+        assert row.error == standard_error(spec, TARGET.users, NODES)
         assert row.corrupted_epsilon == corrupted_bounds(spec, TARGET.setting, TARGET.delta).epsilon
         assert row.messages == spec.messages_per_user
+
+
+def test_the_error_has_the_noise_of_all_nodes_and_names_that_of_one(rows: list[Advice]) -> None:
+    by_nodes = {row.kind for row in rows if row.error != row.error_of_one_node}
+    assert by_nodes == {"node-histogram", "node-sum"}
+    for row in rows:
+        if row.kind in by_nodes:
+            estimate = simulate(row.mechanism, [3] * TARGET.users, nodes=NODES).estimate
+            assert row.error == pytest.approx(max(estimate.standard_errors))
+            assert row.error_of_one_node == pytest.approx(row.error / NODES**0.5)
 
 
 def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
@@ -55,20 +67,20 @@ def test_sums_and_counts_are_told_apart(rows: list[Advice]) -> None:
 
 def test_limits_leave_out_what_exceeds_them(rows: list[Advice]) -> None:
     cheapest = rows[0]
-    assert [row.kind for row in advise(TARGET, max_messages=cheapest.messages)] == [
+    assert [row.kind for row in advise(TARGET, NODES, max_messages=cheapest.messages)] == [
         row.kind for row in rows if row.messages <= cheapest.messages
     ]
     finest = min(rows, key=lambda row: row.error)
-    assert finest.kind in {row.kind for row in advise(TARGET, max_error=finest.error)}
+    assert finest.kind in {row.kind for row in advise(TARGET, NODES, max_error=finest.error)}
 
 
 def test_nothing_left_is_refused_with_every_reason() -> None:
     with pytest.raises(CannotCertify, match=r"krr-histogram.*standard error"):
-        advise(Target(1.0, 1e-6, users=100, honest=100, symbols=4), max_error=1e-3)
+        advise(Target(1.0, 1e-6, users=100, honest=100, symbols=4), NODES, max_error=1e-3)
 
 
 def test_a_histogram_target_gets_histograms_only() -> None:
-    found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12))
+    found = advise(Target(1.0, 1e-6, users=1000, honest=1000, symbols=12), NODES)
     assert [row.kind for row in found] == [
         "node-histogram",
         "krr-histogram",
@@ -80,7 +92,7 @@ def test_a_histogram_target_gets_histograms_only() -> None:
 
 def test_several_rounds_are_described_by_their_composition() -> None:
     target = Target(2.0, 1e-6, users=500, honest=500, symbols=5, rounds=4)
-    row = describe(calibrate("krr-histogram", target), target)
+    row = describe(calibrate("krr-histogram", target), target, NODES)
     assert row.attained < row.certified <= 2.0
     assert row.certified > 1.9
 
@@ -94,7 +106,7 @@ def test_advice_for_the_demo_certifies_little_and_tries_little(
         (advice, "epsilon_bounds"),
     )
     calls = count_calls(monkeypatch, *places)
-    found = advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20))
+    found = advise(Target(1.1, 1e-6, users=2000, honest=1800, max_value=20), NODES)
     assert calls.count("epsilon_bounds") == len(found) == len(MECHANISMS)
     assert calls.count("certified_epsilon_of") <= 5 * len(found)
     assert calls.count("excess") <= 25 * len(found)

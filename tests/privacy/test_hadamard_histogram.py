@@ -135,7 +135,7 @@ def test_a_large_domain_is_cheaper_than_with_randomised_response() -> None:
     errors = {
         symbols: {
             row.kind: row.error
-            for row in advise(Target(1.0, 1e-6, users=10_000, honest=10_000, symbols=symbols))
+            for row in advise(Target(1.0, 1e-6, 10_000, 10_000, symbols=symbols), nodes=3)
         }
         for symbols in (10, 2000)
     }

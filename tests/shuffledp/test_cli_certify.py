@@ -37,6 +37,7 @@ KEYS = {
     "corrupted",
     "messages_per_user",
     "standard_error",
+    "standard_error_of_one_node",
     "basis",
 }
 

@@ -168,7 +168,7 @@ def test_fifty_people_gain_from_noise_of_nodes_and_not_from_each_other(shell: Sh
     rows = shell.json("advise --users 50 --symbols 4 --epsilon 3 --delta 1e-6")
     (row,) = [row for row in rows if row["recommended"]]
     assert row["mechanism"] == "node-histogram"
-    assert row["standard_error"] < 0.5 * row["local"]["standard_error"]
+    assert row["standard_error"] < 0.6 * row["local"]["standard_error"]
     crowd = [row for row in rows if MECHANISMS[row["mechanism"]].needs_crowd]
     assert all(row["standard_error"] > 0.9 * row["local"]["standard_error"] for row in crowd)
     many = shell.json("advise --users 5000 --symbols 4 --epsilon 1 --delta 1e-6")

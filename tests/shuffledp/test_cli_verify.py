@@ -108,7 +108,9 @@ def issued(stage: str = CertificateStage.PLAN, expires_at: int = YEAR_3000) -> C
     )
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
-    return certificate(stage, "demo", ROUND, plan, cost, analyse(cost), account, 0, expires_at)
+    return certificate(
+        stage, "demo", ROUND, plan, cost, analyse(cost, len(plan.route)), account, 0, expires_at
+    )
 
 
 def by(deployment: Deployment, who: str, document: Any) -> Signed:

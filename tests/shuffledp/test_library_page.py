@@ -37,7 +37,15 @@ def sign_certificate(folder: Path) -> None:
     cost = cost_of(plan, KRRHistogram(symbols=4, blanket=Fraction(1, 2)), 200)
     account = Account(LedgerPosition(entry=1, spent=0.5, delta=1e-5, limit=4.0), ("C1-C4",))
     document = certificate(
-        CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1000
+        CertificateStage.FINAL,
+        "demo",
+        "ab" * 16,
+        plan,
+        cost,
+        analyse(cost, len(plan.route)),
+        account,
+        0,
+        1000,
     )
     (folder / "certificate.json").write_bytes(
         deployment.identity_of("accountant").sign(document).to_bytes()

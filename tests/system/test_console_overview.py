@@ -34,7 +34,15 @@ def final() -> Certificate:
     cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 40)
     account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
     return certificate(
-        CertificateStage.FINAL, "demo", ROUND_ID, plan, cost, analyse(cost), account, 0, 1
+        CertificateStage.FINAL,
+        "demo",
+        ROUND_ID,
+        plan,
+        cost,
+        analyse(cost, len(plan.route)),
+        account,
+        0,
+        1,
     )
 
 

@@ -251,7 +251,15 @@ def test_an_estimate_outside_its_interval_is_said_to_be_noise() -> None:
         cost = cost_of(plan, RRShuffle(max_value=20, randomise=Fraction(1, 2)), 2)
         account = Account(LedgerPosition(entry=1, spent=None, delta=1e-3, limit=1.0), ())
         final = certificate(
-            CertificateStage.FINAL, "demo", "ab" * 16, plan, cost, analyse(cost), account, 0, 1
+            CertificateStage.FINAL,
+            "demo",
+            "ab" * 16,
+            plan,
+            cost,
+            analyse(cost, len(plan.route)),
+            account,
+            0,
+            1,
         )
         return RoundReport("ab" * 16, 2, 2, 40, estimate, final, "sealed-box", {}, {}, drawn_from=1)
 

@@ -57,12 +57,12 @@ def final_cost(
     cost = cost_of(plan, mechanism, accepted)
     # All reports that arrived are users, but only these are counted on to hide anybody.
     cost = replace(cost, setting=replace(cost.setting, honest=honest))
-    analysis = analyse(cost)
+    analysis = analyse(cost, len(plan.route))
     if analysis.bounds.certified <= planned or honest <= least:
         return cost, analysis
     # Counted as dishonest, the others no longer add to the chance that somebody is clamped (S6).
     fewer = replace(cost, setting=replace(cost.setting, honest=least))
-    other = analyse(fewer)
+    other = analyse(fewer, len(plan.route))
     return (
         (fewer, other) if other.bounds.certified < analysis.bounds.certified else (cost, analysis)
     )
@@ -81,7 +81,7 @@ def charged_cost(
     honest = charged_reports(accepted, plan.min_reports, plan.honest, mechanism, losses)
     cost = cost_of(plan, mechanism, accepted)
     cost = replace(cost, setting=replace(cost.setting, honest=max(1, honest)))
-    return cost, analyse(cost).bounds.certified
+    return cost, analyse(cost, len(plan.route)).bounds.certified
 
 
 def certificate(

@@ -115,7 +115,7 @@ class Accountant:
         mechanism = calibrated(plan)  # 3
         check_messages(plan, mechanism)
         cost = cost_of(plan, mechanism, plan.min_reports)
-        analysis = analyse(cost)
+        analysis = analyse(cost, len(plan.route))
         # `calibrate` has seen to it already; what is charged and signed rests on this comparison,
         # not on a search.
         if not analysis.bounds.certified <= plan.epsilon:

@@ -60,7 +60,10 @@ class Analysis:
         raise self._missing("corrupted")
 
     def standard_error(self, users: int) -> float:  # noqa: ARG002
-        """Standard deviation of the sum's estimate, or of one histogram count's at worst."""
+        """Standard deviation of the sum's estimate, or of one histogram count's at worst.
+
+        Without the noise of nodes, which `bounds.standard_error` adds.
+        """
         raise self._missing("standard_error")
 
     def curve(

@@ -59,7 +59,7 @@ Costs: TypeAlias = Iterable[Cost] | Mapping[Cost, int]
 class CostAnalysis:
     """Bounds on one cost, with and without a shuffle.
 
-    The standard error is the estimate's, for all its users.
+    The standard error is the estimate's, for all its users and honest nodes.
     """
 
     bounds: Bounds
@@ -114,8 +114,8 @@ def cost_of(plan: RoundPlan, mechanism: Mechanism, reports: int) -> Cost:
     return Cost(mechanism, Setting(reports, honest, plan.adjacency, distance), plan.delta)
 
 
-def analyse(cost: Cost) -> CostAnalysis:
-    """ε from both sides, ε_L and the standard error of one round.
+def analyse(cost: Cost, nodes: int) -> CostAnalysis:
+    """ε from both sides, ε_L and the standard error of one round over so many nodes.
 
     Raises:
         UsageError: the setting is outside the analysis' range.
@@ -124,7 +124,7 @@ def analyse(cost: Cost) -> CostAnalysis:
     return CostAnalysis(
         bounds_of(cost.mechanism, cost.setting, cost.delta),
         corrupted_bounds(cost.mechanism, cost.setting, cost.delta),
-        standard_error(cost.mechanism, cost.setting.users),
+        standard_error(cost.mechanism, cost.setting.users, nodes),
     )
 
 

@@ -7,6 +7,7 @@ it is per unit of distance. All functions are pure.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -145,11 +146,23 @@ def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedB
     return analysis_of(spec).corrupted(setting, delta)
 
 
-def standard_error(spec: object, users: int) -> float:
+def standard_error(spec: object, users: int, nodes: int = 1) -> float:
     """Standard deviation of the estimate for `users` reports: of the sum, or of one histogram count
     at worst.
+
+    Args:
+        spec: the mechanism.
+        users: n, reports.
+        nodes: honest nodes of the route, each of which adds its dummies if the mechanism has any.
     """
-    return analysis_of(spec).standard_error(users)
+    return math.hypot(
+        analysis_of(spec).standard_error(users), math.sqrt(nodes) * node_noise_of(spec)
+    )
+
+
+def node_noise_of(spec: object) -> float:
+    """Standard deviation of one node's dummies in the estimate; 0 where nodes add none."""
+    return float(getattr(spec, "node_noise", 0.0))
 
 
 def certified_curve(

@@ -109,7 +109,7 @@ def recheck(claimed: Certificate, now: int | None = None) -> None:
         (
             "standard error",
             claimed.standard_error,
-            standard_error(claimed.mechanism, claimed.users),
+            standard_error(claimed.mechanism, claimed.users, claimed.nodes),
         ),
     ):
         # Not `<`: a claim that is not a number must fail as well.

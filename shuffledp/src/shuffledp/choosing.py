@@ -9,7 +9,7 @@ from typing import Any
 
 from shuffledp.guarantees import number
 from shuffledp.notebook import data_frame, html_table
-from shuffledp.plans import Plan, check_setting, exact
+from shuffledp.plans import Plan, check_nodes, check_setting, exact
 from shuffledp.recommending import Recommendation, recommend
 from shuffledp_core.errors import UsageError
 from shuffledp_core.mechanisms import MECHANISMS, Mechanism
@@ -105,10 +105,12 @@ class Comparison:
 
     Attributes:
         target: ε, δ, setting and domain, as asked.
+        nodes: mix nodes of the route.
         rows: one mechanism each, with its error, messages and bounds.
     """
 
     target: Target
+    nodes: int
     rows: tuple[Advice, ...]
 
     def __len__(self) -> int:
@@ -143,6 +145,7 @@ class Comparison:
                 "mechanism": [row.kind for row in self.rows],
                 "estimates": [row.estimates for row in self.rows],
                 "standard_error": [row.error for row in self.rows],
+                "standard_error_of_one_node": [row.error_of_one_node for row in self.rows],
                 "messages": [row.messages for row in self.rows],
                 "certified": [row.certified for row in self.rows],
                 "attained": [row.attained for row in self.rows],
@@ -172,6 +175,7 @@ def advise(
     rounds: int = 1,
     max_error: float | None = None,
     max_messages: int | None = None,
+    nodes: int = 3,
 ) -> Comparison:
     """Compare all mechanisms that meet the target: error, messages and local guarantee.
 
@@ -184,6 +188,7 @@ def advise(
         rounds: how often the round is run on the same people.
         max_error: largest standard error accepted, of the sum or of one count; None for any.
         max_messages: most messages per user and round accepted; None for any.
+        nodes: mix nodes of the route, 1 to 16: all of them add noise if the mechanism has any.
 
     Raises:
         UsageError: a value outside its range, or no domain.
@@ -196,7 +201,8 @@ def advise(
     ['node-histogram', 'krr-histogram', 'rappor-histogram', 'hadamard-histogram', 'dummy-histogram']
     """
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
-    return Comparison(target, tuple(advise_all(target, max_error, max_messages)))
+    check_nodes(nodes)
+    return Comparison(target, nodes, tuple(advise_all(target, nodes, max_error, max_messages)))
 
 
 def _beside_to_dict(row: Advice, recommendation: Recommendation) -> dict[str, Any]:
@@ -222,6 +228,7 @@ def _row_to_dict(row: Advice) -> dict[str, Any]:
         "parameters": exact(row.mechanism),
         "estimates": row.estimates,
         "standard_error": row.error,
+        "standard_error_of_one_node": row.error_of_one_node,
         "messages_per_user": row.messages,
         "epsilon": {"certified": row.certified, "attained": row.attained},
         "corrupted": {"epsilon": epsilon_left, "delta": row.corrupted_delta},

@@ -15,12 +15,14 @@ from typing import Any
 from shuffledp.notebook import Row, data_frame, html_table
 from shuffledp.plans import Plan, Planned, plan_rows, planned
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.mechanisms import Answers, Spec
 from shuffledp_privacy.bounds import (
     Bounds,
     CorruptedBounds,
     Setting,
     corrupted_bounds,
     epsilon_bounds,
+    node_noise_of,
     published_lines,
     standard_error,
 )
@@ -47,8 +49,9 @@ class Guarantee:
             no bound.
         corrupted_delta: its δ.
         messages: per user and round; None where the spec does not say.
-        error: standard error of one round's estimate, of the sum or of one count at worst; None
-            without an estimator.
+        error: standard error of one round's estimate, of the sum or of one count at worst, with
+            the noise of all the plan's nodes; None without an estimator.
+        error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
         basis: what the numbers rest on, and notes, in words.
         formula: source of `published`, and its faults; "" without one.
     """
@@ -61,6 +64,7 @@ class Guarantee:
     corrupted_delta: float
     messages: int | None
     error: float | None
+    error_of_one_node: float | None
     basis: tuple[str, ...]
     formula: str = ""
 
@@ -81,6 +85,7 @@ class Guarantee:
             "corrupted": {"epsilon": self.corrupted, "delta": self.corrupted_delta},
             "messages_per_user": self.messages,
             "standard_error": self.error,
+            "standard_error_of_one_node": self.error_of_one_node,
             "basis": [*self.basis, *published_lines(self.formula)],
         }
 
@@ -103,6 +108,7 @@ class Guarantee:
             "corrupted": self.corrupted,
             "messages": self.messages,
             "standard_error": self.error,
+            "standard_error_of_one_node": self.error_of_one_node,
         }
 
     def __str__(self) -> str:
@@ -135,8 +141,21 @@ def bound_rows(guarantee: Guarantee) -> list[Row]:
             f"if every node is corrupt (δ = {guarantee.corrupted_delta:g})",
         ),
         ("messages", number(guarantee.messages), "per user and round"),
-        ("standard error", number(guarantee.error), "of one round's estimate"),
+        ("standard error", number(guarantee.error), error_remark(guarantee)),
     ]
+
+
+def error_remark(guarantee: Guarantee) -> str:
+    """What the standard error is of, and whose noise it includes."""
+    spec = guarantee.plan.spec
+    if not isinstance(spec, Spec):
+        return "of one round's estimate"
+    what = "of one count, at worst" if spec.answers is Answers.HISTOGRAM else "of the sum"
+    nodes = guarantee.plan.nodes
+    if not node_noise_of(spec) or nodes == 1:
+        return f"{what}, in one round"
+    alone = number(guarantee.error_of_one_node)
+    return f"{what}, with the noise of all {nodes} nodes; {alone} with that of one"
 
 
 def number(value: float | None) -> str:
@@ -198,7 +217,8 @@ def guarantee_of(plan: Plan) -> Guarantee:
         corrupted=_finite(local.epsilon),
         corrupted_delta=local.delta,
         messages=getattr(plan.spec, "messages_per_user", 1),
-        error=_error(plan),
+        error=_error(plan, plan.nodes),
+        error_of_one_node=_error(plan, nodes=1),
         basis=tuple(notes),
         formula=bounds.formula,
     )
@@ -370,9 +390,9 @@ def _gain(plan: Plan, local: CorruptedBounds, bounds: Bounds) -> tuple[str, ...]
     )
 
 
-def _error(plan: Plan) -> float | None:
+def _error(plan: Plan, nodes: int) -> float | None:
     try:
-        return _finite(standard_error(plan.spec, plan.setting.users))
+        return _finite(standard_error(plan.spec, plan.setting.users, nodes))
     except UsageError:
         return None
 

@@ -81,13 +81,11 @@ class Plan:
     def __post_init__(self) -> None:
         check_setting(self.setting)
         check_number("delta", self.delta)
-        for name, count in (("rounds", self.rounds), ("nodes", self.nodes)):
-            whole_number(name, count)
+        whole_number("rounds", self.rounds)
         check_delta(self.delta, pure=True)
         if not 1 <= self.rounds <= LARGEST_TIMES:
             raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {self.rounds}")
-        if not 1 <= self.nodes <= MOST_NODES:
-            raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {self.nodes}")
+        check_nodes(self.nodes)
         object.__setattr__(self, "corrupt", frozenset(self.corrupt))
         if not self.corrupt <= set(range(1, self.nodes + 1)):
             raise UsageError(
@@ -194,6 +192,13 @@ def check_setting(setting: object) -> None:
     """`UsageError` for what is not a `Setting`, such as a number of users."""
     if not isinstance(setting, Setting):
         raise UsageError(f"setting must be a Setting of users and honest users, not {setting!r}")
+
+
+def check_nodes(nodes: int) -> None:
+    """`UsageError` for a number of nodes that no route has."""
+    whole_number("nodes", nodes)
+    if not 1 <= nodes <= MOST_NODES:
+        raise UsageError(f"nodes must be from 1 to {MOST_NODES}, not {nodes}")
 
 
 def check_distance(max_distance: int | None, domain: int | None) -> None:

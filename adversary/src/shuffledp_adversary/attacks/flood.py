@@ -260,8 +260,9 @@ def _refusal(spec: Mechanism, users: int, delta: float, limit: float) -> str | N
     )
     cost = Cost(spec, Setting(users, users), delta)
     account = Account(LedgerPosition(entry=1, spent=None, delta=delta, limit=plan.epsilon), ())
+    analysis = analyse(cost, len(nodes))
     issued = certificate(
-        CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analyse(cost), account, 0, 1
+        CertificateStage.PLAN, "demo", "00" * 16, plan, cost, analysis, account, 0, 1
     )
     policy = Policy(
         epsilon=plan.epsilon, delta=delta, epsilon_corrupted=limit, operators=len(nodes)

@@ -126,6 +126,14 @@ class Spec(
         """T, the number of messages that every node adds to a round; 0 where nodes add none."""
         return 0
 
+    @property
+    def node_noise(self) -> float:
+        """Standard deviation of one node's dummies in the sum, or in one count, of the estimate.
+
+        0 where nodes add none. The dummies of several nodes are independent.
+        """
+        return 0.0
+
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:  # noqa: ARG002
         """The symbols of one node's dummies, shape (dummies_per_node,), by the certified law.
 

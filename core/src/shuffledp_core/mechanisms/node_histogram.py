@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shuffledp_core.answering.estimates import Counts
     from shuffledp_core.bounds.losses import PrivacyLosses
+    from shuffledp_core.bounds.node_noise import NodeNoise
     from shuffledp_core.sampling.arrays import RandomArrays
 
 MAX_MEAN: Final = 2**14
@@ -72,6 +73,11 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
         """T."""
         return self.dummies
 
+    @property
+    def node_noise(self) -> float:
+        """Standard deviation of Z_j under the condition that all dummies have room."""
+        return self._noise(nodes=1).deviation
+
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
         """Numbers of each symbol, drawn again until there is room for them, then "empty"."""
         import numpy as np
@@ -120,10 +126,7 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
 
     def estimate(self, counts: Counts, present: Present) -> Estimate:
         """Each count less the dummies that are expected in it."""
-        from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
-
-        law = conditional_law(self.noise_epsilon, self.mean, self.symbols, self.dummies)
-        noise = noise_of_nodes(((1, law),), present.nodes)
+        noise = self._noise(present.nodes)
         largest = float(present.reports)
         observed = [int(count) - present.nodes * self.mean for count in counts[: self.symbols]]
         return Estimate(
@@ -133,3 +136,10 @@ class NodeHistogram(HistogramSpec, frozen=True, kw_only=True, tag="node-histogra
             lows=tuple(min(max(float(count - noise.most), 0.0), largest) for count in observed),
             highs=tuple(min(max(float(count - noise.least), 0.0), largest) for count in observed),
         )
+
+    def _noise(self, nodes: int) -> NodeNoise:
+        """The noise of so many nodes in one count."""
+        from shuffledp_core.bounds.node_noise import conditional_law, noise_of_nodes
+
+        law = conditional_law(self.noise_epsilon, self.mean, self.symbols, self.dummies)
+        return noise_of_nodes(((1, law),), nodes)

@@ -111,6 +111,16 @@ class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
         """2 μ_l for every digit."""
         return 2 * sum(self.means)
 
+    @property
+    def node_noise(self) -> float:
+        """Standard deviation of the digits' Z, each with its weight."""
+        from shuffledp_core.bounds.bounded_noise import bounded_laplace_variance
+
+        digits = zip(self.weights, self.rates, self.means, strict=True)
+        return math.sqrt(
+            sum(weight**2 * bounded_laplace_variance(rate, mean) for weight, rate, mean in digits)
+        )
+
     def sample_dummies(self, integers: RandomIntegers) -> NDArray[np.int64]:
         """Zeros and ones of every digit."""
         import numpy as np

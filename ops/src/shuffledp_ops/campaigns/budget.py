@@ -51,7 +51,7 @@ def price(question: CampaignQuestion, plan: RoundPlan) -> PricedQuestion:
     """
     try:
         cost = cost_of(plan, calibrated(plan), plan.min_reports)
-        return PricedQuestion(question, plan, cost, analyse(cost))
+        return PricedQuestion(question, plan, cost, analyse(cost, len(plan.route)))
     except UsageError as error:
         raise UsageError(f"question {question.name!r}: {error}") from error
     except CannotCertify as error:

@@ -106,7 +106,7 @@ def noise_of_nodes(report: RoundReport) -> tuple[str, ...]:
         shift *= int(mechanism.weigh(np.arange(mechanism.alphabet)).max())
     return (
         f"Noise: each of the {report.final.nodes:,} nodes added {dummies:,} dummies. The noise of "
-        f"one honest node has a standard deviation of {report.final.standard_error:.3g} in "
+        f"one honest node has a standard deviation of {mechanism.node_noise:.3g} in "
         f"{what}; that of all nodes together, {max(report.estimate.standard_errors):.3g}.",
         f"A corrupt node can change {what} by at most {shift:,}, and can weaken no one's privacy.",
     )

@@ -23,7 +23,9 @@ class Advice:
     Attributes:
         mechanism: the calibrated spec.
         estimates: what the error refers to, "sum" or "count of one symbol".
-        error: standard error of that estimate in one round, in the units of the values, or users.
+        error: standard error of that estimate in one round, in the units of the values, or users;
+            with the noise of all nodes.
+        error_of_one_node: the error if only one node adds its noise; `error` where nodes add none.
         messages: messages per user and round.
         certified: ε over all rounds, nats, never below the truth, at most the target's.
         attained: ε that a concrete dataset is known to cost, never above the truth.
@@ -34,6 +36,7 @@ class Advice:
     mechanism: Mechanism
     estimates: str
     error: float
+    error_of_one_node: float
     messages: int
     certified: float
     attained: float
@@ -46,8 +49,13 @@ class Advice:
         return self.mechanism.kind
 
 
-def describe(spec: Mechanism, target: Target) -> Advice:
+def describe(spec: Mechanism, target: Target, nodes: int) -> Advice:
     """The row of a given spec under the target's setting, whether or not it meets the target.
+
+    Args:
+        spec: the mechanism.
+        target: who takes part, and δ.
+        nodes: nodes of the route, all of which add their noise if the mechanism has any.
 
     Raises:
         CannotCertify: where the spec has no finite certificate at the target's δ.
@@ -60,7 +68,8 @@ def describe(spec: Mechanism, target: Target) -> Advice:
     return Advice(
         mechanism=spec,
         estimates="count of one symbol" if spec.answers is Answers.HISTOGRAM else "sum",
-        error=standard_error(spec, target.users),
+        error=standard_error(spec, target.users, nodes),
+        error_of_one_node=standard_error(spec, target.users),
         messages=spec.messages_per_user,
         certified=bounds.certified,
         attained=bounds.attained,
@@ -78,13 +87,17 @@ def _kinds(target: Target) -> tuple[str, ...]:
 
 
 def advise(
-    target: Target, max_error: float | None = None, max_messages: int | None = None
+    target: Target,
+    nodes: int,
+    max_error: float | None = None,
+    max_messages: int | None = None,
 ) -> list[Advice]:
     """Every mechanism that meets the target and the limits, cheapest (fewest messages, then least
     error) first.
 
     Args:
         target: what to guarantee; without `max_value` only histograms are considered.
+        nodes: nodes of the route.
         max_error: largest standard error accepted, of the sum or of one count; None for any.
         max_messages: most messages per user and round; None for any.
 
@@ -100,7 +113,7 @@ def advise(
     rows, refused = [], []
     for kind in _kinds(target):
         try:
-            row = describe(calibrate(kind, target), target)
+            row = describe(calibrate(kind, target), target, nodes)
         except CannotCertify as refusal:
             refused.append(str(refusal))
             continue

@@ -7,7 +7,6 @@ what two neighbours attain, whatever the users and their number.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.bounds.losses import PrivacyLosses
-from shuffledp_core.bounds.node_noise import conditional_law, ends_mass, least_room
+from shuffledp_core.bounds.node_noise import ends_mass, least_room
 from shuffledp_core.errors import CannotCertify
 from shuffledp_core.mechanisms import Mechanism, NodeHistogram
 from shuffledp_core.mechanisms.node_histogram import MAX_DUMMIES, MAX_MEAN
@@ -60,13 +59,6 @@ class NodeHistogramAnalysis(OpenValueAnalysis):
     def epsilon(self, setting: Setting, delta: float) -> Bounds:  # noqa: ARG002
         """ε of one round, from both sides, for every number of users."""
         return epsilon_of_losses(self._losses(), delta, _BASIS)
-
-    def standard_error(self, users: int) -> float:  # noqa: ARG002
-        """Standard deviation of one node's noise in a count; of all nodes, √nodes times as much."""
-        spec = self.spec
-        law = conditional_law(spec.noise_epsilon, spec.mean, spec.symbols, spec.dummies)
-        places = np.arange(law.size) - spec.mean
-        return math.sqrt(float(law @ places**2) - float(law @ places) ** 2)
 
     def curve(
         self,

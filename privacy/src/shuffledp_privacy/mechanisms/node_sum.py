@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp_core.bounds.bounded_noise import bounded_laplace_variance
 from shuffledp_core.bounds.losses import PrivacyLosses
 from shuffledp_core.bounds.node_noise import ends_mass
 from shuffledp_core.errors import CannotCertify, UsageError
@@ -102,13 +101,6 @@ class NodeSumAnalysis(OpenValueAnalysis):
         else:
             certified = least_epsilon(self._dominating_losses(farthest), delta)
         return Bounds(certified, min(down(low), certified), None, self._basis(setting))
-
-    def standard_error(self, users: int) -> float:  # noqa: ARG002
-        """Standard deviation of one node's noise; of all nodes, √nodes times as much."""
-        spec = self.spec
-        digits = zip(spec.weights, spec.rates, spec.means, strict=True)
-        variances = [w**2 * bounded_laplace_variance(rate, mean) for w, rate, mean in digits]
-        return math.sqrt(math.fsum(variances))
 
     def curve(
         self,

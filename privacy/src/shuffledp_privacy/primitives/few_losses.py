@@ -34,6 +34,10 @@ class OpenValueAnalysis(Analysis):
         """None: a report is the value."""
         return CorruptedBounds(math.inf, 0.0, (OPEN,))
 
+    def standard_error(self, users: int) -> float:  # noqa: ARG002
+        """None of the users: their values are in the open."""
+        return 0.0
+
     def log_likelihood(self, answers: NDArray[np.int64]) -> NDArray[np.float64]:
         """0 at the value itself."""
         return np.where(answers[:, np.newaxis] == np.arange(self.spec.domain), 0.0, -np.inf)

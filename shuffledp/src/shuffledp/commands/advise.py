@@ -13,6 +13,7 @@ from shuffledp.commands.options import (
     MaxError,
     MaxMessages,
     Neighbours,
+    Nodes,
     OutputFormat,
     Rounds,
     Scenario,
@@ -44,6 +45,7 @@ def advise(
     max_distance: MaxDistance = None,
     honest: Honest = None,
     rounds: Rounds = 1,
+    nodes: Nodes = 3,
     max_error: MaxError = None,
     max_messages: MaxMessages = None,
     output: Format = OutputFormat.TEXT,
@@ -55,7 +57,7 @@ def advise(
     from shuffledp.commands.respond import print_json, print_rich
     from shuffledp.progress import working
 
-    scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds)
+    scenario = Scenario(users, delta, adjacency, max_distance, honest, rounds, nodes=nodes)
     sizes = targets.Sizes(max_value, symbols)
     limits = targets.SearchLimits(max_error, max_messages)
     with working("comparing mechanisms"):
@@ -126,6 +128,12 @@ def _notes(comparison: Comparison) -> Table:
     notes.add_row(
         "error", "standard error of one round: of the sum, or of one count of a histogram at worst"
     )
+    with_nodes = [row for row in comparison if row.error_of_one_node < row.error]
+    if with_nodes:
+        errors = ", ".join(f"{row.error_of_one_node:,.4g} ({row.kind})" for row in with_nodes)
+        notes.add_row(
+            "", f"with the noise of all {comparison.nodes} nodes; with that of one node {errors}"
+        )
     notes.add_row("messages", "per user and round")
     notes.add_row("ε_L", "left to each user in one round if every node is corrupt")
     local, central = (

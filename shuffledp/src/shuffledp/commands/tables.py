@@ -10,9 +10,8 @@ from rich.console import JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from shuffledp.guarantees import Guarantee, attained_remark, number
+from shuffledp.guarantees import Guarantee, attained_remark, error_remark, number
 from shuffledp.plans import neighbours, people_needed
-from shuffledp_core.mechanisms import Answers
 from shuffledp_core.privacy import Adjacency
 
 if TYPE_CHECKING:
@@ -96,9 +95,8 @@ def _add_local(table: Table, guarantee: Guarantee) -> None:
 def _add_cost(table: Table, guarantee: Guarantee) -> None:
     messages = "" if guarantee.messages is None else f"{guarantee.messages:,}"
     table.add_row("messages", messages, "per user and round")
-    histogram = getattr(guarantee.plan.spec, "answers", None) is Answers.HISTOGRAM
-    what = "of one count, at worst" if histogram else "of the sum of one round"
     if guarantee.error is not None:
-        table.add_row("standard error", f"{guarantee.error:,.4g}", what, end_section=True)
+        error = f"{guarantee.error:,.4g}"
+        table.add_row("standard error", error, error_remark(guarantee), end_section=True)
     else:
         table.add_section()

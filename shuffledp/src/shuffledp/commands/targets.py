@@ -93,4 +93,5 @@ def compare_mechanisms(
         rounds=scenario.rounds,
         max_error=limits.max_error,
         max_messages=limits.max_messages,
+        nodes=scenario.nodes,
     )
