@@ -69,7 +69,10 @@ def _visit_inline(translator: HTML5Translator, node: nodes.math) -> None:
 
 def _visit_block(translator: HTML5Translator, node: nodes.math_block) -> None:
     lines = [line for line in node.astext().split("\\\\") if line.strip()]
-    drawn = "<br>".join(draw_formula(line.replace("\\frac", "\\dfrac")) for line in lines)
+    # A line of the source may end anywhere; mathtext takes one line only.
+    drawn = "<br>".join(
+        draw_formula(" ".join(line.replace("\\frac", "\\dfrac").split())) for line in lines
+    )
     translator.body.append(f'<p class="formula">{drawn}</p>')
     raise nodes.SkipNode
 

@@ -175,7 +175,7 @@ def test_the_soundness_floors_hold(symbols: int, epsilon0: float, users: int, fl
 
 @pytest.mark.parametrize("symbols", [3, 10, 1000])
 def test_at_a_billion_users_the_central_limit_is_met(symbols: int) -> None:
-    """Independent: the form is nearly normal there, and E[(m + s N)_+] = s φ(m/s) + m Φ(m/s)."""
+    """Independent: the form is nearly normal there, and 𝔼[(m + s N)_+] = s φ(m/s) + m Φ(m/s)."""
     krr, honest = spec(symbols, 1), 10**9
     law = law_of(krr)
     bounds = epsilon_bounds(krr, everyone(honest), 1e-8)

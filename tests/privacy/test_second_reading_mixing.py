@@ -102,7 +102,7 @@ def chance_of_components(honest: int, pieces: int) -> dict[int, Fraction]:
 
 
 def excess(honest: int, pieces: int, modulus: int) -> Fraction:
-    """E[q^(C-1)] - 1."""
+    """𝔼[M^(C-1)] - 1."""
     found = chance_of_components(honest, pieces)
     return sum((p * modulus ** (size - 1) for size, p in found.items()), Fraction(-1))
 
@@ -257,7 +257,7 @@ def test_the_shortened_sum_is_above_the_whole_recursion(modulus: int, pieces: in
 def test_large_crowds_lie_between_the_graphs_with_one_user_apart_and_a_little_more(
     users: int, modulus: int, pieces: int
 ) -> None:
-    """E[q^(C-1)] - 1 >= (q-1) P(C > 1) >= (q-1) (S1 - S2), S1 and S2 the users, and pairs of them,
+    """𝔼[M^(C-1)] - 1 >= (M-1) P(C > 1) >= (M-1) (S1 - S2), S1 and S2 the users, and pairs of them,
     closed alone."""
     one = closed(users, 1, pieces)
     two = Fraction(

@@ -73,7 +73,7 @@ def distance(one: Law, other: Law) -> Fraction:
 
 @cache
 def series(honest: int, modulus: int, pieces: int) -> Fraction:
-    """E[q^(C-1)], exactly: the coefficients of the q-th power of Σ (km)!/(k!)² z^k, by its
+    """𝔼[M^(C-1)], exactly: the coefficients of the M-th power of Σ (km)!/(k!)² z^k, by its
     differential equation."""
     base = [Fraction(math.factorial(k * pieces), math.factorial(k) ** 2) for k in range(honest + 1)]
     power = [Fraction(1)]

@@ -46,8 +46,8 @@ def noisy_report(rate: Fraction, shares: int, distance: int) -> float:
 
     Rounded up (docs/accounting.md, S8).
 
-    A, B ~ NB(β, 1-φ), β = 1/shares, φ = e^-rate, so that P(N=j) is proportional to φ^j S_j with
-    S_j = Σ_i c_i c_{i+j} φ^(2i) and c_i = Γ(β+i)/(Γ(β) i!).
+    A, B ~ NB(r, 1-φ), r = 1/shares, φ = e^-rate, so that P(N=j) is proportional to φ^j S_j with
+    S_j = Σ_i w_i w_{i+j} φ^(2i) and w_i = Γ(r+i)/(Γ(r) i!).
 
     Args:
         rate: ε of all shares together, nats per unit, above 0.

@@ -191,7 +191,7 @@ class DummyCounts:
     def attained_delta(self, epsilon: float) -> float:
         """δ of these two datasets at total ε >= 0.
 
-        Never above the truth, 0 where no bound is computed. Summed as E[(a - e^ε b)_+] over one
+        Never above the truth, 0 where no bound is computed. Summed as 𝔼[(a - e^ε b)_+] over one
         more slot, divided by the mean of a (docs/accounting.md, K15).
         """
         import numpy as np

@@ -1,7 +1,7 @@
 """The exact law of the noise in a sum: a difference of two equal negative binomials.
 
 Y = A - B with A, B ~ NB(shape, 1 - φ) independent, φ = exp(-epsilon): the sum of n discrete Laplace
-variables has shape n (`GeoShuffle`), the sum of n SGDL shares has shape n β (`SGDLShuffle`). Near
+variables has shape n (`GeoShuffle`), the sum of n SGDL shares has shape n r (`SGDLShuffle`). Near
 shape 1 its tails are exponential, not Gaussian, so a normal interval would be wrong there.
 Notation: docs/accounting.md.
 """
@@ -27,7 +27,7 @@ _WINDOW_TAIL: Final = 1e-12
 _NORMAL_EXCESS: Final = 1e-3
 _NORMAL_ERROR: Final = 1e-5
 _LARGE_EPSILON: Final = 700.0  # beyond it sinh overflows; less noise is only safer
-# Shares of epsilon, since E[exp(θ Y)] exists below it only. Every θ gives a true bound: the grid is
+# Shares of epsilon, since 𝔼[exp(θ Y)] exists below it only. Every θ gives a true bound: the grid is
 # for tightness.
 _TILTS: Final = np.geomspace(1e-9, 0.999, 400)
 
@@ -40,7 +40,7 @@ def standard_deviation(shape: float, epsilon: float) -> float:
 def chernoff_half_width(shape: float, epsilon: float, tail: float) -> int:
     """A whole number h with P(|Y| > h) <= tail, for every shape; above the smallest such h.
 
-    Chernoff: P(|Y| > h) <= 2 exp(-θ h) E[exp(θ Y)], with E[exp(θ Y)] = (1 - 4 φ sinh²(θ/2) /
+    Chernoff: P(|Y| > h) <= 2 exp(-θ h) 𝔼[exp(θ Y)], with 𝔼[exp(θ Y)] = (1 - 4 φ sinh²(θ/2) /
     (1-φ)²)^(-shape) for θ < epsilon; the best θ of a fixed grid.
     """
     epsilon = min(epsilon, _LARGE_EPSILON)

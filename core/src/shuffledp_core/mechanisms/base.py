@@ -515,8 +515,8 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         """Largest mean, over all values, by which clamping moves one report: that of a value at an
         end; rounded up.
 
-        Exact for whole noises: E(N - c)_+ - E(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares
-        an upper bound, as P(A = j) <= φ^j/shares: E(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²).
+        Exact for whole noises: 𝔼(N - c)_+ - 𝔼(N - k - c)_+ = φ^(c+1) (1 - φ^k)/(1 - φ²). For shares
+        an upper bound, as P(A = j) <= φ^j/shares: 𝔼(A - c)_+ <= φ^(c+1)/(shares (1 - φ)²).
         docs/accounting.md, S17.
         """
         rate = float(self.noise_rate)

@@ -30,10 +30,10 @@ MAX_MEAN: Final = 2**22
 class NodeSum(SumSpec, frozen=True, kw_only=True, tag="node-sum"):
     """The value's digits, each in unary code; every node adds dummies of every digit.
 
-    Digit l, from 0 to its largest value c_l, has weight base^l; base = max_value + 1 is plain
+    Digit l, from 0 to its largest value k_l, has weight base^l; base = max_value + 1 is plain
     unary code. Of a node's 2 μ_l dummies of a digit μ_l + Z_l are ones, Z_l in {-μ_l..μ_l}
     independent with P(Z_l = z) proportional to exp(-rate_l |z|). The rates share `noise_epsilon`:
-    Σ rate_l c_l = noise_epsilon, in proportion to (weight c_l)^(2/3), which gives the sum the least
+    Σ rate_l k_l = noise_epsilon, in proportion to (weight k_l)^(2/3), which gives the sum the least
     variance. `mean` is μ of the most significant digit; the others' are as many nats.
     """
 

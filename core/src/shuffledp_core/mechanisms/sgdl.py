@@ -1,6 +1,6 @@
 """SGDL-Shuffle (Athanasiou et al. 2025, Algorithm 4).
 
-Notation: docs/accounting.md, φ, β = 1/shares, c and k.
+Notation: docs/accounting.md, φ, r = 1/shares, c and k.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     Source: Athanasiou et al. 2025, Algorithm 4.
 
-    N = A - B with A, B ~ NB(β, 1-φ) independent, β = 1/shares, φ = exp(-noise_epsilon); `shares`
+    N = A - B with A, B ~ NB(r, 1-φ) independent, r = 1/shares, φ = exp(-noise_epsilon); `shares`
     honest users together add exactly one discrete Laplace noise. Shift, clamp and code as in
     `GeoShuffle`.
     """
@@ -52,7 +52,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
 
     @property
     def noise_shares(self) -> int:
-        """1/β."""
+        """1/r."""
         return self.shares
 
     def noise(self, integers: RandomIntegers) -> int:

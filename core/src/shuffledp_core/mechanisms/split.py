@@ -41,7 +41,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
 
     The user adds its share of a noise, as in `SGDLShuffle`.
 
-    y = x + N mod q, q = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ =
+    y = x + N mod M, M = modulus, N = A - B with A, B ~ NB(1/shares, 1-φ) independent, φ =
     exp(-noise_epsilon). All but the last piece are uniform on {0..q-1}, and that is what is missing
     to y: so any m - 1 of them are uniform and independent, and shuffled with those of other users
     all of them show the sum alone. One message that is lost, doubled or altered voids the sum, and

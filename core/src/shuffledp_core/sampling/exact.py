@@ -103,12 +103,12 @@ def bounded_laplace(epsilon: Fraction, reach: int, integers: RandomIntegers) -> 
 
 
 def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) -> int:
-    """One of `shares` independent addends of a geometric: NB(β, 1 - φ), β = 1/shares, φ =
+    """One of `shares` independent addends of a geometric: NB(r, 1 - φ), r = 1/shares, φ =
     exp(-epsilon).
 
-    Given G = NB(1), which is NB(β) + NB(1 - β), the first addend is beta-binomial(G, β, 1 - β): the
-    number of white balls in G draws from a Pólya urn that starts with β white and 1 - β black, so
-    that draw i is white with probability (β + s)/(1 + i), s the white draws so far.
+    Given G = NB(1), which is NB(r) + NB(1 - r), the first addend is beta-binomial(G, r, 1 - r): the
+    number of white balls in G draws from a Pólya urn that starts with r white and 1 - r black, so
+    that draw i is white with probability (r + s)/(1 + i), s the white draws so far.
     docs/accounting.md.
 
     Args:
@@ -124,7 +124,7 @@ def geometric_share(epsilon: Fraction, shares: int, integers: RandomIntegers) ->
         raise ValueError(f"shares must be at least 1, not {shares}")
     white = 0
     for draw in range(geometric(epsilon, integers)):
-        # (β + s)/(1 + i) with β = 1/shares, in whole numbers; at most 1, because white <= draw.
+        # (r + s)/(1 + i) with r = 1/shares, in whole numbers; at most 1, because white <= draw.
         white += _ratio(1 + shares * white, shares * (1 + draw), integers)
     return white
 

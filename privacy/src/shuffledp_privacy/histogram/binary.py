@@ -1,11 +1,11 @@
 """Bounds for k = 2: the histogram is a sum, so only the other users' composition matters, and all
 are covered (K6).
 
-With m of the other h - 1 users at x0, Z_m = Bin(m, p) + Bin(h-1-m, q) and
+With j of the other h - 1 users at x0, Z_j = Bin(j, p) + Bin(h-1-j, q) and
 
-    δ_m(ε) = max_s α P(Z_m >= s - 1) - β P(Z_m >= s),   α = p - e^ε q, β = p e^ε - q.
+    δ_j(ε) = max_s α P(Z_j >= s - 1) - β P(Z_j >= s),   α = p - e^ε q, β = p e^ε - q.
 
-One m at a time this is exact. Where that is too much work, a block of L + 1 neighbouring
+One j at a time this is exact. Where that is too much work, a block of L + 1 neighbouring
 compositions is covered at once by revealing, of the L users on which they differ, the blanket flags
 and the true values: what is left of them is Bin(N, 1/2), N ~ Bin(L, 2q), whoever they are. It costs
 below L/(2h) of ε.
@@ -57,8 +57,8 @@ class Rates:
 
 
 class CompositionTables:
-    """Tables of P(Z >= s), Z = Bin(m, high) + Bin(h-1-m, low), for every block of compositions
-    m.
+    """Tables of P(Z >= s), Z = Bin(j, high) + Bin(h-1-j, low), for every block of compositions
+    j.
     """
 
     def __init__(self, rates: Rates, honest: int, work: int = WORK) -> None:

@@ -5,7 +5,7 @@ With W = α on x0, -β on x1 (probability q each), -κ on the blanket's other sy
 and 0 otherwise, α = p - e^ε q, β = p e^ε - q, κ = (e^ε - 1) q, the blanket is (docs/accounting.md,
 K1)
 
-    δ(ε) <= E[(W_1 + ... + W_h)_+] / (h q).
+    δ(ε) <= 𝔼[(W_1 + ... + W_h)_+] / (h q).
 
 Small h: the exact sum (`ExactCells`). Any h: `GridBlanket`, from both sides (K3, K4).
 """
@@ -145,7 +145,7 @@ def tail_of(honest: int) -> float:
 
 
 class ExactCells:
-    """Mean E[(Σ W)_+] as the exact sum over (a, b), the other symbols in closed form (K2)."""
+    """Mean 𝔼[(Σ W)_+] as the exact sum over (a, b), the other symbols in closed form (K2)."""
 
     def __init__(self, law: Law, honest: int) -> None:
         self.law, self.honest = law, honest
@@ -203,7 +203,7 @@ class ExactCells:
 
 @dataclass(frozen=True)
 class _Tables:
-    """Tables of E[(t - c)_+] for c ~ Bin(h - T, share), at integers t, one row for each T = a +
+    """Tables of 𝔼[(t - C)_+] for C ~ Bin(h - T, share), at integers t, one row for each T = a +
     b.
     """
 
@@ -225,7 +225,7 @@ class _Tables:
         return _Tables(total - low, np.array([float(law.start) for law in laws]), mean)
 
     def positive_part(self, cells: ExactCells, x: Floats, slope: float) -> float:
-        """Sum over the cells of weight E[(x - slope c)_+]."""
+        """Sum over the cells of weight 𝔼[(x - slope C)_+]."""
         if slope <= 0.0:
             return float(cells.weight @ np.maximum(x, 0.0))
         # c is never negative: cells with x <= 0 add nothing.
@@ -254,7 +254,7 @@ def _mean_excess(law: Window, columns: int) -> Floats:
 
 
 class GridBlanket:
-    """Mean E[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest
+    """Mean 𝔼[(Σ W)_+] from both sides at any h: the other symbols made independent (K4), the rest
     on nodes (K3).
     """
 

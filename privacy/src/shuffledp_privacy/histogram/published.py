@@ -155,7 +155,7 @@ def strong_adversary_delta(spec: KRRHistogram, honest: int, epsilon: float) -> f
 
     Sound but loose (K9).
 
-    Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) E[(a - e^ε b)_+] / (h
+    Never below the truth: (1-γ) HS of (a + 1, b) against (a, b + 1) = (p - q) 𝔼[(a - e^ε b)_+] / (h
     q).
     """
     law = law_of(spec)

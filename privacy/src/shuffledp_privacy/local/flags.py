@@ -1,6 +1,6 @@
 """The hidden-flag blanket of any finite local randomiser: bounds for its shuffled reports.
 
-Certified: each of the others sends, with the chances m_y = min_x R(y|x), an output that does not
+Certified: each of the others sends, with the chances γ_y = min_x R(y|x), an output that does not
 depend on his value, and the adversary is told which of them did. Attained: all others hold one
 value. Both are the mean positive part of a sum of equal draws, which `primitives.excess` computes
 (docs/accounting.md, K11, K12).
@@ -31,7 +31,7 @@ Rows = tuple[tuple[Fraction, ...], ...]
 """R(y|x): a row for each value x, a column for each output y."""
 
 MARGIN: Final = 2.0**-40
-"""Relative margin of R(y|x)/m_y, for the rounding of m_y and of sums of up to 2000 of them."""
+"""Relative margin of R(y|x)/γ_y, for the rounding of γ_y and of sums of up to 2000 of them."""
 
 MOST_OUTPUTS: Final = 2000
 
@@ -42,7 +42,7 @@ LEAST_NORMAL: Final = 1e-300
 """A smaller chance loses digits as a float, or all of it."""
 
 LEAST_BLANKET: Final = 1e-130
-"""A smaller m_y is taken for none: squares of what is divided by it would overflow."""
+"""A smaller γ_y is taken for none: squares of what is divided by it would overflow."""
 
 RARE: Final = 1e-4
 """Outputs of which all others send fewer than this are taken for uncovered; δ grows by less than
@@ -74,9 +74,9 @@ class Pair:
     outputs that have none.
 
     Attributes:
-        mass: m_y, shape (classes,), outputs of one class together.
-        gained: R(y|x0)/m_y.
-        given: R(y|x1)/m_y.
+        mass: γ_y, shape (classes,), outputs of one class together.
+        gained: R(y|x0)/γ_y.
+        given: R(y|x1)/γ_y.
         bare: (R(y|x0), R(y|x1)) of the outputs without mass, shape (2, outputs).
         epsilon0: largest ln R(y|x0)/R(y|x1), rounded up; may be infinite.
     """
@@ -152,7 +152,7 @@ class Pair:
 
 
 def blanket_of(rows: Rows) -> tuple[Fraction, ...]:
-    """m_y = min_x R(y|x)."""
+    """γ_y = min_x R(y|x)."""
     return tuple(min(column) for column in zip(*rows, strict=True))
 
 
@@ -161,7 +161,7 @@ class HiddenFlags:
 
     Args:
         rows: R(y|x); exact, each of sum 1.
-        blanket: m_y, 0 <= m_y <= R(y|x) for every value x that the others may hold; None for the
+        blanket: γ_y, 0 <= γ_y <= R(y|x) for every value x that the others may hold; None for the
             largest there is.
     """
 
@@ -249,7 +249,7 @@ class HiddenFlags:
 
 
 class _Ratios:
-    """R(y|x)/m_y for all x and y, each different one once."""
+    """R(y|x)/γ_y for all x and y, each different one once."""
 
     def __init__(self, rows: Rows, masses: Sequence[tuple[Fraction, float]]) -> None:
         self.rows = rows

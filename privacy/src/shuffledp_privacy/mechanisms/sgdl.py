@@ -109,7 +109,7 @@ class SGDLAnalysis(PaddedAnalysis):
         )
 
     def standard_error(self, users: int) -> float:
-        """Root of the mean squared error at worst: sqrt(2 n β φ)/(1 - φ), and clamping's bias
+        """Root of the mean squared error at worst: sqrt(2 n r φ)/(1 - φ), and clamping's bias
         (docs/accounting.md, S17).
         """
         rate = float(self.spec.noise_epsilon)

@@ -100,7 +100,7 @@ class SplitMixAnalysis(Analysis):
         return CorruptedBounds(epsilon, 0.0, (words,))
 
     def standard_error(self, users: int) -> float:
-        """Standard deviation of the noise of all users: sqrt(2 n β φ)/(1 - φ).
+        """Standard deviation of the noise of all users: sqrt(2 n r φ)/(1 - φ).
 
         Nothing is clamped, so there is no bias.
         """

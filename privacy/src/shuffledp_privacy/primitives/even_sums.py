@@ -143,7 +143,7 @@ def _piece(law: EvenSum, tilt: float, start: int) -> tuple[Floats, float] | None
     row[steps] = law.pmf[1:] * np.exp(tilt * steps - scale / law.count)
     row[size - steps] = law.pmf[1:] * np.exp(-tilt * steps - scale / law.count)
     away = float(row.sum())
-    # E e^(iθN) - 1 as a difference that is as small as the chance of a noise other than 0.
+    # 𝔼 e^(iθN) - 1 as a difference that is as small as the chance of a noise other than 0.
     step = np.fft.rfft(row) - away
     length = float(np.linalg.norm(row))
     growth = 16 * UNIT * math.log2(size)

@@ -1,9 +1,9 @@
-"""Mean positive part of a sum of many equal draws, E[(V_1 + ... + V_h)_+], from both sides, at any
+"""Mean positive part of a sum of many equal draws, 𝔼[(V_1 + ... + V_h)_+], from both sides, at any
 h.
 
-The sum (1/T) Σ_j E[e^{s_j S}]/s_j², s_j = c + 2πij/T, is the wanted mean plus aliases, which are
-positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen E[(S + G)_+]
-is never below E[(S)_+], and never more than σ E[φ(S/σ)] above it, which the same sum gives. No
+The sum (1/T) Σ_j 𝔼[e^{s_j S}]/s_j², s_j = η + 2πij/T, is the wanted mean plus aliases, which are
+positive. It ends quickly because S gets a little Gaussian noise G of mean 0: by Jensen 𝔼[(S + G)_+]
+is never below 𝔼[(S)_+], and never more than σ 𝔼[φ(S/σ)] above it, which the same sum gives. No
 grid: the values may be any (docs/accounting.md, K12).
 """
 
@@ -77,7 +77,7 @@ class Draw:
     values: Floats
 
     def log_moment(self, tilt: float) -> float:
-        """ln E[e^(cV)]."""
+        """ln 𝔼[e^(ηV)]."""
         # At most all of it cancels; `rounding` is then so large that the tilt is not used.
         return math.log1p(max(float(self.masses @ np.expm1(tilt * self.values)), -1 + UNIT))
 
@@ -122,7 +122,7 @@ class _Contour:
 def mean_excess(
     draw: Draw, trials: int, goal: float = 0.0, coarse: float = 1.0
 ) -> tuple[float, float]:
-    """E[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
+    """𝔼[(V_1 + ... + V_h)_+]/h: never above the truth, and never below it.
 
     Args:
         draw: the law of V.
@@ -314,7 +314,7 @@ def _sides(
 
 
 def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
-    """Σ over l ≠ 0 of E[(S + G - lT)_+] e^(clT), bounded from above."""
+    """Σ over l ≠ 0 of 𝔼[(S + G - lT)_+] e^(ηlT), bounded from above."""
     tilt, period = contour.tilt, contour.period
     total = trials * float(draw.masses @ np.abs(draw.values)) + contour.noise
     left = math.exp(-tilt * period)
@@ -335,7 +335,7 @@ def _aliases(draw: Draw, trials: int, contour: _Contour) -> float:
 def _moments(
     draw: Draw, tilt: float, step: float, nodes: int
 ) -> tuple[NDArray[np.complex128], Floats]:
-    """E[e^((c + iu)V)]/E[e^(cV)] - 1 at u = 0, step, ..., and a bound on its error.
+    """𝔼[e^((η + iν)V)]/𝔼[e^(ηV)] - 1 at ν = 0, step, ..., and a bound on its error.
 
     With z(u) = e^(iuv) - 1 it is the weighted sum of z, and z(u + u') = z(u) z(u') + z(u) + z(u'):
     one product of matrices gives all nodes from about 2 √nodes of them, and small u lose no digits.

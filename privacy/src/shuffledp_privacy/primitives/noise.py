@@ -90,7 +90,7 @@ class SgdlLaw:
         return np.asarray(np.sign(threshold) * np.maximum(above, 0.0), dtype=np.float64)
 
     def _odds(self, tilt: Floats) -> Floats:
-        """Odds α = A/(1-A) for A = φ e^s; 1 - A without cancellation."""
+        """Odds φ e^s/(1 - φ e^s), with 1 - φ e^s computed without cancellation."""
         gap = self.rest - self.ratio * np.expm1(tilt)
         return np.asarray(self.ratio * np.exp(tilt) / gap, dtype=np.float64)
 
@@ -115,11 +115,11 @@ class SgdlLaw:
         return np.asarray(1.0 + (self.rest + grown) / gap, dtype=np.float64)
 
     def mean(self, tilt: Floats) -> Floats:
-        """r (α - β)."""
+        """r (a - b), a and b the odds at s and -s."""
         return self.shape * (self._odds(tilt) - self._odds(-tilt))
 
     def variance(self, tilt: Floats) -> Floats:
-        """r (α(1+α) + β(1+β))."""
+        """r (a(1+a) + b(1+b)), a and b as in `mean`."""
         up = self._odds(tilt)
         down = self._odds(-tilt)
         return np.asarray(self.shape * (up * (1 + up) + down * (1 + down)), dtype=np.float64)
@@ -129,7 +129,7 @@ class SgdlLaw:
         return -math.log(self.ratio) - sign * tilt
 
     def log_modulus(self, tilt: Floats, angle: Floats) -> Floats:
-        """-(r/2) [ln(1 + 2α(1+α)c) + ln(1 + 2β(1+β)c)] with c = 1 - cos θ."""
+        """-(r/2) [ln(1 + 2a(1+a)t) + ln(1 + 2b(1+b)t)] with t = 1 - cos θ."""
         up = self._odds(tilt)
         down = self._odds(-tilt)
         chord = 4 * np.sin(0.5 * angle) ** 2

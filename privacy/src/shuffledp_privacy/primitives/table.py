@@ -1,6 +1,6 @@
 """Tables of the law SGDL(r, φ), point by point, for sums of moderate size and any real r > 0.
 
-With ρ_m = P(m)/P(m-1) the law satisfies ρ_m = φ(m-1+r) / ((1+φ²)m - φ(m+1-r)ρ_{m+1}); run downward
+With ρ_w = P(w)/P(w-1) the law satisfies ρ_w = φ(w-1+r) / ((1+φ²)w - φ(w+1-r)ρ_{w+1}); run downward
 from a bracket of ρ at the far end the recurrence contracts, so it is started anywhere in the
 bracket and its error is bounded on the way. No factorials, no cancellation; tails come from the
 same run. docs/accounting.md, Proposition S2 (shape of the law) and S3 (error).
@@ -30,7 +30,7 @@ _STEP_ERROR = 16 * UNIT
 
 @dataclass(frozen=True, slots=True)
 class NoiseTable:
-    """Table of ln P(0..W) and ln P(Y >= m), m = 0..W, with one common error `margin`.
+    """Table of ln P(0..W) and ln P(Y >= w), w = 0..W, with one common error `margin`.
 
     A `SumNoise`.
     """
@@ -49,12 +49,12 @@ class NoiseTable:
     def mass(self, point: Floats) -> LogValues:
         """ln P(|y|).
 
-        Beyond W by the ratios φ and φ(r+m-1)/m between which ρ_m lies (Proposition S2).
+        Beyond W by the ratios φ and φ(r+w-1)/w between which ρ_w lies (Proposition S2).
         """
         return self._extend(self.log_pmf, np.abs(point))
 
     def at_least(self, point: Floats) -> LogValues:
-        """ln P(Y >= m) for any integer m."""
+        """ln P(Y >= w) for any integer w."""
         right = self._extend(self.log_tail, np.maximum(point, 0.0))
         # By symmetry 1 minus the other tail, which is below 1/2, so that log1p loses no digits.
         inner = self._extend(self.log_tail, np.maximum(1.0 - point, 0.0))
@@ -71,7 +71,7 @@ class NoiseTable:
         inside = np.minimum(point, self.last).astype(np.int64)
         beyond = np.maximum(point - self.last, 0.0)
         flat = beyond * math.log(self.ratio)
-        # Π (1 + (r-1)/i) over W < i <= m is at most (m/W)^(r-1) for r >= 1 and at least that for r
+        # Π (1 + (r-1)/i) over W < i <= w is at most (w/W)^(r-1) for r >= 1 and at least that for r
         # < 1.
         bent = flat + (self.shape - 1.0) * np.log(np.maximum(point, self.last) / self.last)
         base = values[inside]
@@ -148,7 +148,7 @@ class NoiseTable:
         return upper, lower
 
     def _edge(self, steps: Floats, epsilon: Floats, sign: int, limit: Floats) -> Floats:
-        """The last m in 0..limit whose ln P(±m)/P(±m - d) is at least ε; the ratio falls with m."""
+        """The last w in 0..limit whose ln P(±w)/P(±w - d) is at least ε; the ratio falls with w."""
         low = np.zeros_like(steps)
         high = limit + 1
         while (high - low > 1).any():
@@ -254,8 +254,8 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
 
     Pure; r > 0, 0 < φ < 1, length >= 1.
 
-    The error of ρ_m shrinks by |m+1-r|/(m-1+r) ρ_m ρ_{m+1} < 1 in a step and gains one rounding; m
-    ratios make P(m), so the margin is the number of points times the largest error. Source:
+    The error of ρ_w shrinks by |w+1-r|/(w-1+r) ρ_w ρ_{w+1} < 1 in a step and gains one rounding; w
+    ratios make P(w), so the margin is the number of points times the largest error. Source:
     Propositions S2 and S3.
     """
     # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where
@@ -277,8 +277,8 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
 def _recurrence(
     shape: float, ratio: float, first: int, length: int
 ) -> tuple[Floats, Floats, float]:
-    """Runs the recurrence: ρ_m and P(Y >= m)/P(m) for m = 0..length, and the largest relative error
-    of a ρ_m.
+    """Runs the recurrence: ρ_w and P(Y >= w)/P(w) for w = 0..length, and the largest relative error
+    of a ρ_w.
     """
     ratios = np.zeros(length + 1)
     tails = np.ones(length + 1)

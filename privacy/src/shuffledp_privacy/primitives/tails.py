@@ -153,7 +153,7 @@ def convolve_window(left: Window, right: Window) -> tuple[Window, float]:
     it.
 
     By FFT. Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2: a transform of N =
-    2^t points has relative 2-norm error at most t η, η below 8 units of roundoff u. No transform of
+    2^t points has relative 2-norm error at most t η, η below 2^-50. No transform of
     a law exceeds 1, so the errors of the two forward transforms reach the result as t η ‖left‖₂ and
     t η ‖right‖₂, and the product and the inverse add (t η + 8 u) times the smaller norm, which
     bounds the result's. A partial sum of W entries errs by at most √W times the total

@@ -1,7 +1,7 @@
 """Mean positive part of a linear form in two cells of a multinomial, from both sides, at any number
 of trials.
 
-    E[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
+    𝔼[(α a - β b - z)_+],   (a, b, rest) ~ Multinomial(h; q, q, 1 - 2q),   α, β >= 0.
 
 Every k-RR bound is this mean for a few z (docs/accounting.md, K2-K4). It is convex in a once b is
 averaged (K3), and piecewise linear in b, so chords over coarse nodes are rigorous upper bounds and
@@ -39,7 +39,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TrinomialTable:
-    """Tables of E[(t - b)_+ | a] over rows a and columns t, with weights of the rows for both
+    """Tables of 𝔼[(t - b)_+ | a] over rows a and columns t, with weights of the rows for both
     sides.
 
     Attributes:
@@ -50,7 +50,7 @@ class TrinomialTable:
         anchor: values of a whose law of b is tabulated.
         first: first column (an integer) of each anchor's table.
         step: distance between columns.
-        mean: tables of E[(t - b)_+] at the columns.
+        mean: tables of 𝔼[(t - b)_+] at the columns.
         slope_left, slope_right: P(b < t) and P(b <= t) at the columns.
         outer: bound on the mass outside all windows, times the largest value it can carry, divided
             by h q.
@@ -69,7 +69,7 @@ class TrinomialTable:
     outer: float
 
     def upper(self, alpha: Floats, beta: Floats, z: Floats) -> Floats:
-        """Upper bound of E[(αa - βb - z)_+], shape of the broadcast arguments.
+        """Upper bound of 𝔼[(αa - βb - z)_+], shape of the broadcast arguments.
 
         Add `outer` h q for the tails.
         """
@@ -82,7 +82,7 @@ class TrinomialTable:
         return np.asarray(beta * (value @ self.above), dtype=np.float64)
 
     def lower(self, alpha: Floats, beta: Floats, z: Floats) -> Floats:
-        """Lower bound of E[(αa - βb - z)_+], shape of the broadcast arguments."""
+        """Lower bound of 𝔼[(αa - βb - z)_+], shape of the broadcast arguments."""
         row = np.searchsorted(self.anchor, self.a, side="left")
         # K3: fewer trials than a leaves, the others at their mean: smaller in convex order
         # (Jensen).
@@ -197,13 +197,13 @@ def _rows(window: Window, spacing: int) -> tuple[Floats, Floats, Floats]:
 
 
 def _row_table(law: Window, step: int, columns: int) -> Floats:
-    """E[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive
+    """𝔼[(t - b)_+], P(b < t), P(b <= t) at t = start + step * (0..columns-1), by sums of positive
     terms.
     """
     # Past the window the law is complete, and the mean grows with slope 1.
     at_most = np.ones(columns * step)
     at_most[: law.pmf.size] = law.at_most()
-    # E[(t+1 - b)_+] exceeds E[(t - b)_+] by P(b <= t): no products, no differences.
+    # 𝔼[(t+1 - b)_+] exceeds 𝔼[(t - b)_+] by P(b <= t): no products, no differences.
     mean = np.concatenate([np.zeros(1), np.cumsum(at_most)[:-1]])
     before = np.concatenate([np.zeros(1), at_most[:-1]])
     return np.stack([mean[::step], before[::step], at_most[::step]])

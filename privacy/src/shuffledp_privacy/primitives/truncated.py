@@ -1,7 +1,7 @@
 """Law of a sum of discrete Laplace noises that are conditioned on staying within [-c, c].
 
 P(N = j) is proportional to φ^|j| for |j| <= c, φ = exp(-rate). It is log-concave, and so is the sum
-W_m of m such noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by
+W_g of g such noises (docs/accounting.md, Proposition S6b). Laws of few noises are tabulated by
 convolution; of many, probabilities come from the generating function by the sums of `contour`. E is
 the total ε of a change by d, nats.
 
@@ -95,7 +95,7 @@ class TruncatedNoise:
 
 @dataclass(frozen=True, slots=True)
 class ShortLaws:
-    """Laws of W_m on -mc..mc for some small m, and the relative error of every probability of
+    """Laws of W_g on -gc..gc for some small g, and the relative error of every probability of
     each.
     """
 
@@ -134,7 +134,7 @@ class ShortLaws:
         return cls(tuple(found[int(m)] for m in counts.tolist()), errors)
 
     def divergence(self, index: int, distance: int, epsilon: Floats) -> Floats:
-        """HS_E(W_m‖W_m+d) at each E >= 0, never below the truth."""
+        """HS_E(W_g‖W_g+d) at each E >= 0, never below the truth."""
         law, error = (
             self.laws[index],
             self.errors[index] + UNIT * (np.max(epsilon, initial=0.0) + 8),
@@ -150,7 +150,7 @@ class ShortLaws:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedLaw:
-    """Law of W_m, a row for each m in `count`: a `TiltedLaw`, for |s| up to `noise.widest_tilt`."""
+    """Law of W_g, a row for each g in `count`: a `TiltedLaw`, for |s| up to `noise.widest_tilt`."""
 
     noise: TruncatedNoise
     count: Floats
@@ -172,7 +172,7 @@ class TruncatedLaw:
         """The tilt with about the given mean: that of the whole law, and Newton steps."""
         # Not to the end: what a sum leaves out is bounded from tilts beyond this one.
         rate, widest = self.noise.rate, 0.95 * self.noise.widest_tilt
-        # The mean of the whole law, m sinh s/(cosh ε - cosh s), is a quadratic in e^s, which has
+        # The mean of the whole law, g sinh s/(cosh ε - cosh s), is a quadratic in e^s, which has
         # one root above 1.
         size = np.abs(threshold) / np.maximum(self.count, 1e-300)
         root = np.sqrt(1.0 + (size * math.sinh(rate)) ** 2)
@@ -316,7 +316,7 @@ class TruncatedLaw:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedPair:
-    """Pair (W_m, W_m + d), rows of (m, d): an `OrderedPair`."""
+    """Pair (W_g, W_g + d), rows of (g, d): an `OrderedPair`."""
 
     law: TruncatedLaw
     distance: Floats
@@ -325,7 +325,7 @@ class TruncatedPair:
     @classmethod
     def of(cls, law: TruncatedLaw, distance: Floats) -> TruncatedPair:
         """With the points below which only e^-100 is left."""
-        # Chernoff at some tilts; nothing is below -m c.
+        # Chernoff at some tilts; nothing is below -g c.
         reach = law.count * law.noise.padding + 1.0
         for share in (0.02, 0.1, 0.3, 0.6, 1.0):
             tilt = np.full_like(distance, share * law.noise.widest_tilt)

@@ -1,4 +1,4 @@
-"""Tables of the law of W_m, for whole curves of it: each piece comes from one transform under a
+"""Tables of the law of W_g, for whole curves of it: each piece comes from one transform under a
 tilt of its own.
 
 Under the tilt whose mean is in the middle of a piece, the transform's error is far below the law
@@ -37,7 +37,7 @@ _MOST_PIECES = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptTable:
-    """ln P(0), .., ln P(W) of W_m, which is symmetric, with one common error `margin`.
+    """ln P(0), .., ln P(W) of W_g, which is symmetric, with one common error `margin`.
 
     `lost` is the mass beyond the table, rounded up.
     """
@@ -47,7 +47,7 @@ class KeptTable:
     lost: float = TINY
 
     def divergence(self, distance: int, epsilon: Floats) -> Floats:
-        """HS_E(W_m‖W_m+d) at each E >= 0, never below the truth."""
+        """HS_E(W_g‖W_g+d) at each E >= 0, never below the truth."""
         last = self.logs.size - 1
         points = np.arange(-last, last + 1)
         near = self.logs[np.abs(points)]
@@ -151,7 +151,7 @@ def _transform_size(law: TruncatedLaw, tilt: Floats, middle: int) -> int | None:
             growth = law.cumulant(tilt + sign * move) - start - sign * move * middle
             best = min(best, float(((NEGLIGIBLE + np.maximum(growth, 0.0)) / move)[0]))
         reach = max(reach, best)
-    # Nothing lies beyond m c on either side.
+    # Nothing lies beyond g c on either side.
     width = min(2 * reach + 4, 2 * float(law.count[0]) * law.noise.padding + 4 + 2 * middle)
     size = 1 << max(4, math.ceil(math.log2(width)))
     return size if size <= LONGEST_TRANSFORM else None

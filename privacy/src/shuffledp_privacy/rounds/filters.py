@@ -52,7 +52,7 @@ class DeltaCurve:
         return min(1.0, up(float(np.interp(excess, self.excess, self.deltas))))
 
     def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Slopes m and intercepts c of the hull's pieces c - m e^ε.
+        """Slopes B and intercepts A of the hull's pieces A - B e^ε.
 
         The curve never exceeds their maximum (C3).
         """
@@ -64,7 +64,7 @@ class DeltaCurve:
         ends = up(
             np.maximum(values[:-1] + slopes[:-1] * at[:-1], values[1:] + slopes[:-1] * at[1:])
         )
-        # From c - m (e^ε - 1) to c - m e^ε.
+        # From A - B (e^ε - 1) to A - B e^ε.
         return slopes, up(np.append(ends, values[-1]) + slopes)
 
 

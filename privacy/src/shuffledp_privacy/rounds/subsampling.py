@@ -32,7 +32,7 @@ def check_rate(rate: Fraction) -> None:
 def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) -> Curve:
     """Curve of a mechanism that runs on a uniform subset of fixed size, for ε >= 0.
 
-    With u = e^ε, u' = 1 + (u - 1)/γ, β = u/u' it is the smaller of γ f(u) and γ (β f(u') + (1 - β)
+    With u = e^ε, u' = 1 + (u - 1)/γ, λ = u/u' it is the smaller of γ f(u) and γ (λ f(u') + (1 - λ)
     F(u')), where f and F bound the mechanism on every dataset of the subset's size; γ f(u') where f
     = F (proposition C5). Never below the truth.
 
@@ -57,7 +57,7 @@ def subsampled_curve(curve: Curve, rate: Fraction, anyone: Curve | None = None) 
         inner = down(np.log1p(np.expm1(epsilons) / gamma))  # down: the curve falls
         near = curve(inner)
         if anyone is not None:
-            # 1 - β = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
+            # 1 - λ = (1 - γ)(u - 1)/(u - 1 + γ), from terms of one sign.
             grown = np.expm1(np.minimum(epsilons, 700.0))
             replaced = up(others * grown / (grown + gamma))
             # The second bound is γ f(u): joint convexity, with those subsets in common that miss

@@ -119,7 +119,7 @@ class _Tail:
 
         `math.inf` where there is none.
         """
-        # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{m>i} E_m, E_m = Σ_{j>=m} w_j
+        # At a multiple i: Σ_{j>i} w_j (1 - e^-(j-i)g) = (1 - e^-g) Σ_{l>i} S_l, S_l = Σ_{j>=l} w_j
         # e^-(j-m)g.
         above = np.append(_discount(self.masses, self.gap)[1:], 0.0)
         curve = np.cumsum(above[::-1])[::-1] * (-math.expm1(-self.gap) * (1 + SUMMED))
@@ -328,7 +328,7 @@ def _power(transform: NDArray[np.complex128], times: int) -> NDArray[np.complex1
 
 
 def _discount(masses: Floats, gap: float) -> Floats:
-    """Discounted sums E_m = Σ_{j>=m} w_j e^-(j-m)g for every m, in blocks so short that no power
+    """Discounted sums S_l = Σ_{j>=l} w_j e^-(j-l)g for every l, in blocks so short that no power
     overflows.
     """
     block = max(1, int(LARGEST_EXPONENT / gap))

@@ -3,8 +3,8 @@
 
 The adversary is told for every honest user whether |N_i| > c, and the report of those where it is.
 That does not depend on the values. The others are not clamped at all, and their noises are discrete
-Laplace kept within [-c, c]. So δ(E) <= E HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c),
-W_m the sum of m such noises. Fewer noises protect less, so that numbers M may be counted as the
+Laplace kept within [-c, c]. So δ(E) <= 𝔼 HS_E(W_M || W_M + d), M ~ Bin(h, 1 - τ), τ = P(|N| > c),
+W_g the sum of g such noises. Fewer noises protect less, so that numbers M may be counted as the
 smallest of a cell.
 """
 
@@ -114,7 +114,7 @@ class KeptNoise(ABC):
 
     @abstractmethod
     def _mean(self, distance: NDArray[np.int64], epsilon: Floats) -> Floats:
-        """Σ w HS_E(W_m‖W_m+d) over the cells, row by row, never below the truth."""
+        """Σ w HS_E(W_g‖W_g+d) over the cells, row by row, never below the truth."""
 
     @abstractmethod
     def _largest(self, distance: int) -> float:
@@ -126,7 +126,7 @@ class KeptNoise(ABC):
         """True if the laws are log-concave, so that the largest distance is the worst (S5)."""
 
     def divergence(self, distance: NDArray[np.int64], epsilon: Floats) -> tuple[Floats, Floats]:
-        """Σ w HS_E(W_m‖W_m+d), row by row, never below the truth; from below nothing is claimed."""
+        """Σ w HS_E(W_g‖W_g+d), row by row, never below the truth; from below nothing is claimed."""
         upper = np.full(epsilon.shape, self.cells.lost)
         step = max(1, _AT_ONCE // max(1, self.cells.counts.size))
         for start in range(0, epsilon.size, step):

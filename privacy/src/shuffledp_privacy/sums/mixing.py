@@ -113,7 +113,7 @@ def published_pieces(honest: int, modulus: int, security: float) -> int:
 
 
 def _log_excess(honest: int, modulus: int, pieces: int) -> float:
-    """ln of an upper bound of E[q^(C-1)] - 1, C the components of the graph (S19).
+    """ln of an upper bound of 𝔼[M^(C-1)] - 1, C the components of the graph (S19).
 
     Inf where none is computed.
     """
@@ -157,7 +157,7 @@ def _large(users: int, grow: float, pieces: int, log_sums: list[float]) -> float
 
 
 def _log_sum(users: int, pieces: int, log_sums: list[float]) -> float:
-    """ln Σ_i (j-i)/j c_{j,i} (1 + w_i), over the i that are known, j = users."""
+    """ln Σ_i (j-i)/j χ_{j,i} (1 + w_i), over the i that are known, j = users."""
     sizes = np.arange(1, len(log_sums) + 1)
     terms = (
         np.log((users - sizes) / users)
@@ -168,7 +168,7 @@ def _log_sum(users: int, pieces: int, log_sums: list[float]) -> float:
 
 
 def _log_closed(users: int, pieces: int, most: int) -> Floats:
-    """ln c_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no
+    """ln χ_{j,i}, i = 1..most < j: the expected number of sets of i left and i right users with no
     edge to others.
     """
     users_chosen = _log_binomials(users, most)

@@ -144,8 +144,8 @@ class OneBitRound:
     def _nearer(self, delta: float) -> float:
         """Certified ε per unit for all changes by less than d_max.
 
-        E(d) = ln(1 + (d/k)(e^e - 1)), e the ε at which the randomised response has δ k/d. On an
-        interval a..b of distances E(d)/d is at most E(b)/a.
+        E(d) = ln(1 + (d/k)(e^E_2 - 1)), E_2 the ε at which the randomised response has δ k/d. On
+        an interval a..b of distances E(d)/d is at most E(b)/a.
         """
         upper, _ = certified_delta(self.law, self.honest)
         # What is asked for has a larger δ than the target, hence a smaller ε.
@@ -156,7 +156,7 @@ class OneBitRound:
         values = self._curve(nodes)
         values[-1] = min(values[-1], delta)
         lows, highs = _intervals(self.d_max - 1)
-        # Chords in e^e between the nodes are above the curve, and so the point where a chord has δ
+        # Chords in e^E between the nodes are above the curve, and so the point where a chord has δ
         # k/d is sound.
         grown = np.interp(
             down(delta * (self.max_value / highs)), values[::-1], np.expm1(nodes)[::-1]

@@ -2,7 +2,7 @@
 
 Source: Athanasiou et al. 2025, Algorithm 8.
 
-x = Q (q + s) is rounded to q + 1 with probability s, to q otherwise, and the result is made
+x = Q (w + s) is rounded to w + 1 with probability s, to w otherwise, and the result is made
 private. A change of x by d = Q (a + b), 0 <= b < 1, is then one by a + 1 steps with probability b,
 by a otherwise. With λ and λ' at which the code shows (1-b) λ + b λ' = e^E, and δ_j its curve for a
 change by j steps,
@@ -315,8 +315,8 @@ class QuantisedRound:
         return up(float(deltas.max()), 4 * ELEMENTARY)
 
     def _nearer(self, delta: float) -> float:
-        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^e - 1)), e what one step
-        has at δ/b.
+        """ε per unit at δ of all changes by less than a step: ln(1 + b (e^E_1 - 1)), E_1 the ε
+        of one step at δ/b.
         """
         lows, highs = self._shares()
         if not lows.size:
@@ -324,7 +324,7 @@ class QuantisedRound:
         nodes = np.linspace(0.0, self.code_epsilon(1, delta), NODES)
         values = self._first(nodes)
         values[-1] = min(values[-1], delta)
-        # Chords in e^e between the nodes are above the curve, and so the point where a chord has
+        # Chords in e^E between the nodes are above the curve, and so the point where a chord has
         # δ/b is sound.
         grown = np.interp(down(delta / highs, 4 * ELEMENTARY), values[::-1], np.expm1(nodes)[::-1])
         return up(
