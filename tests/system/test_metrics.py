@@ -28,6 +28,7 @@ OBSERVED = True
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
+OBJECTIVES = DEPLOY / "prometheus" / "objectives.yml"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 DATASOURCE = (DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml").read_text()
 
@@ -81,7 +82,8 @@ def prometheus(round_done: LocalSystem, tmp_path_factory: pytest.TempPathFactory
         assert f"{name}.metrics:9100" in text
         text = text.replace(f"{name}.metrics:9100", address)
     (folder / "prometheus.yml").write_text(text)
-    shutil.copy(ALERTS, folder)
+    for rules in (ALERTS, OBJECTIVES):
+        shutil.copy(rules, folder)
     ports = Ports(1)
     address = f"127.0.0.1:{ports.numbers[0]}"
     with (folder / "log").open("wb") as log:
@@ -156,6 +158,8 @@ async def test_the_pages_tell_the_round(round_done: LocalSystem) -> None:
     analyst = pages["analyst"]
     assert analyst['shuffledp_analyst_rounds_ended_total{outcome="published"}'] == 1
     assert analyst["shuffledp_analyst_messages_decoded_total"] == MESSAGES
+    assert analyst["shuffledp_analyst_time_to_result_seconds_count"] == 1
+    assert 0 < analyst["shuffledp_analyst_time_to_result_seconds_sum"] < 7200
     assert analyst["shuffledp_analyst_round_accepted_reports"] == USERS
     for name in round_done.route:
         assert analyst[f'shuffledp_analyst_node_phase{{node="{name}",phase="done"}}'] == 1
@@ -193,7 +197,8 @@ async def test_dashboards_and_alerts_use_metrics_that_exist(round_done: LocalSys
         for page in (await metrics_of(round_done)).values()
         for line in page.split("\n")
     }
-    used = set[str]().union(*map(names_in, expressions()), names_in(ALERTS.read_text()))
+    texts = (*expressions(), ALERTS.read_text(), OBJECTIVES.read_text())
+    used = set[str]().union(*map(names_in, texts))
     assert len(used) > 30
     # A refusal has no series before the first one: its family is all there is.
     assert {name for name in used - known if name != "shuffledp_refusals_total"} == set()
@@ -236,7 +241,9 @@ async def test_every_panel_of_every_dashboard_has_data(prometheus: str) -> None:
 
 async def test_prometheus_has_every_alert_and_each_says_what_to_do(prometheus: str) -> None:
     await until(prometheus, "up", bool)
-    (group,) = (await api(prometheus, "rules"))["groups"]
+    groups = {group["name"]: group for group in (await api(prometheus, "rules"))["groups"]}
+    assert [rule["health"] for rule in groups["objectives"]["rules"]].count("err") == 0
+    group = groups["shuffledp"]
     assert len(group["rules"]) == ALERTS.read_text().count("- alert:") > 10
     for rule in group["rules"]:
         assert rule["annotations"]["summary"]
@@ -271,8 +278,12 @@ def test_a_taken_metrics_port_is_one_line_and_exit_code_2(
 
 @pytest.mark.parametrize(
     "command",
-    [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")],
-    ids=lambda c: c[0],
+    [
+        ("check", "config", "prometheus.yml"),
+        ("test", "rules", "alerts_test.yml"),
+        ("test", "rules", "objectives_test.yml"),
+    ],
+    ids=lambda c: c[-1],
 )
 def test_promtool_is_content(command: tuple[str, ...]) -> None:
     program = shutil.which("promtool")

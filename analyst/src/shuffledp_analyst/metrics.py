@@ -52,6 +52,11 @@ class AnalystMetrics(ServiceMetrics):
             *codes(),
         ):  # from the start: a rise from nothing is no rise to Prometheus
             self.rounds.labels(outcome)
+        self.seconds = self.histogram(
+            "shuffledp_analyst_time_to_result_seconds",
+            "Seconds from the close of a published round to its result",
+            (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 7200),
+        )
         self.messages = self.counter(
             "shuffledp_analyst_messages_decoded", "Messages of decoded boards"
         )

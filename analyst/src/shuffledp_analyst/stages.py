@@ -227,6 +227,7 @@ async def publish(running: RunningRound, result: Result) -> None:
     """
     services = running.services
     signed = services.identity.sign(result)
+    closed_at = await running.write(services.records.closed_at, running.round_id, services.clock())
 
     async def write_result() -> None:
         # No `await` in here: an abort comes before, and counts, or finds the round ended.
@@ -237,6 +238,7 @@ async def publish(running: RunningRound, result: Result) -> None:
 
     await write_when_room(write_result)
     services.metrics.rounds.labels(PUBLISHED).inc()
+    services.metrics.seconds.observe(max(0, services.clock() - closed_at) / 1000)
     running.log.info(
         "published",
         accepted=result.accepted,

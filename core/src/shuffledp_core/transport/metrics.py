@@ -13,12 +13,20 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from wsgiref.simple_server import WSGIServer
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    start_http_server,
+)
 
 from shuffledp_core.documents.models import Roster
 from shuffledp_core.errors import ConfigError, PortInUseError, ShuffleDPError
@@ -72,6 +80,10 @@ class ServiceMetrics:
     def counter(self, name: str, help_: str, *labels: str) -> Counter:
         """A new counter on this page; its series end in `_total`."""
         return Counter(name, help_, labels, registry=self.registry)
+
+    def histogram(self, name: str, help_: str, buckets: Sequence[float]) -> Histogram:
+        """A new histogram on this page, with the upper ends of its buckets but the infinite one."""
+        return Histogram(name, help_, registry=self.registry, buckets=buckets)
 
     def use(self, files: TLSFiles, roster: Roster) -> None:
         """Publishes when the TLS certificates and the roster in use expire."""
