@@ -15,7 +15,7 @@ from shuffledp_labs.installed import all_labs
 from shuffledp_labs.lab import Lab
 
 FOLDER: Final = "labs"
-_PICTURE: Final = re.compile(r"\]\((picture\.\w+)\)")
+_PICTURE: Final = re.compile(r"\]\((picture[-\w]*\.\w+)\)")
 _LEVELS: Final = {1: "1: to begin with", 2: "2: takes care", 3: "3: demanding"}
 
 

@@ -83,20 +83,3 @@ def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]
         scores = [prior[x] * (1 if answer is None else likelihood(answer, x, spec)) for x in values]
         guesses.append(max(values, key=scores.__getitem__))
     return guesses
-
-
-def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
-    """Every limit kept, and no promise that is missing."""
-    nodes = manifest["nodes"]
-    local = manifest["epsilon_corrupted"]
-    return (
-        manifest["epsilon"] is not None
-        and manifest["epsilon"] <= limits["epsilon"]
-        and (
-            limits["epsilon_corrupted"] == math.inf
-            or (local is not None and local <= limits["epsilon_corrupted"])
-        )
-        and len(nodes) >= limits["nodes"]
-        and len({node["operator"] for node in nodes}) >= limits["operators"]
-        and (limits["allow_corrupt"] or not any(node["corrupt"] for node in nodes))
-    )

@@ -60,6 +60,7 @@ def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
         and manifest["delta"] <= limits["delta"]
         and local <= limits["epsilon_corrupted"]
         and len(set(manifest["operators"])) >= limits["operators"]
+        and (limits["allow_corrupt"] or not manifest["corrupt"])
         and margin >= limits["min_colluding"]
         and margin / manifest["users"] >= limits["min_colluding_share"]
     )

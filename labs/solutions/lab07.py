@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable
 from typing import Any
 
 from nacl.exceptions import BadSignatureError
@@ -91,43 +90,8 @@ def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
     return {name: stored[name] for name in names}
 
 
-def crowd(pool: dict[str, Any]) -> dict[str, Any]:
-    """Step E."""
-    own_records = list(pool["users"][pool["victim"]])
-    records = own_records + [made_up(pool) for _ in range(len(pool["records"]) - len(own_records))]
-    random.shuffle(records)
-    return {"receipts": [pool["victim"]], "records": records}
-
-
-def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
-    """Step E."""
-    if certified(users) > epsilon:
-        raise ValueError(f"not even {users} honest reports give an epsilon of {epsilon}")
-    low, high = (
-        0,
-        users - 1,
-    )  # the plan holds with `low` colluding; is there a larger number up to `high`?
-    while low < high:
-        middle = (low + high + 1) // 2
-        if certified(users - middle) <= epsilon:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def exchange(pool: dict[str, Any]) -> list[bytes]:
-    """Step F: as `tamper`, with records that are given."""
-    sent = list(pool["records"])
-    for index, spare in zip(
-        random.sample(range(len(sent)), pool["wanted"]), pool["spare"], strict=False
-    ):
-        sent[index] = spare
-    return sent
-
-
 def verdict(seen: dict[str, Any]) -> int | None:
-    """Step F: the first who signed what cannot be true; what is not signed names nobody."""
+    """Step E: the first who signed what cannot be true; what is not signed names nobody."""
     claims, headers = seen["claims"], seen["headers"]
     if not seen["signed"](0):
         return 0

@@ -194,3 +194,9 @@ class Lab:
     def file(self, name: str) -> Traversable:
         """One of the lab's own files."""
         return files(self.folder).joinpath(name)
+
+    def pictures(self) -> list[Traversable]:
+        """The pictures of the handout: files named picture.*, or picture-NAME.*."""
+        folder = files(self.folder).iterdir()
+        pictures = [entry for entry in folder if entry.name.startswith("picture")]
+        return sorted(pictures, key=lambda entry: entry.name)

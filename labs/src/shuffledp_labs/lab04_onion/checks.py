@@ -1,4 +1,4 @@
-"""The checks of lab 4, steps B to D, and E's policy; E's real round is in `capturing`."""
+"""The checks of lab 4, steps B to D; the real round of E is in `capturing`."""
 
 from __future__ import annotations
 

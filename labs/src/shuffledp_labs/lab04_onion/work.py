@@ -63,16 +63,3 @@ def guess(answers: list[int | None], prior: list[Fraction], spec: dict[str, Any]
             with probability p/2; the answer is the number of ones.
     """
     raise NotImplementedError
-
-
-def accept(manifest: dict[str, Any], limits: dict[str, Any]) -> bool:
-    """Step E. Whether your own device should take part in a round.
-
-    Args:
-        manifest: {"epsilon": ε while one node is honest, "epsilon_corrupted": ε_L when none is
-            (either may be None: no finite bound), "nodes": [{"name": ..., "operator": ...,
-            "corrupt": True or False}, ...]}
-        limits: {"epsilon": ..., "epsilon_corrupted": ... (math.inf: whatever), "nodes": the fewest,
-            "operators": the fewest different ones, "allow_corrupt": True or False}
-    """
-    raise NotImplementedError

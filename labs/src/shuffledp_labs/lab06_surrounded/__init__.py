@@ -49,8 +49,8 @@ LAB: Final = Lab(
         "The adversary's accounts sent what they liked, and it did not matter what. Why, and what "
         "of the honest users' messages is the victim's privacy made of?",
         "Your plan counts on fewer users than are hoped for, and a verified round on those who "
-        "are enrolled. What does each of the two cost in your own numbers, what does neither "
-        "promise, and who notices?",
+        "are enrolled. What does the plan cost in your own numbers, what came of your three "
+        "rounds of step F, and what does neither promise?",
     ),
     show=LazyFunction(__name__, "show.show"),
     folder=__name__,

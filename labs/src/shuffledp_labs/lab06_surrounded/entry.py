@@ -24,7 +24,6 @@ from shuffledp_labs.lab06_surrounded.guessing import Flood
 
 if TYPE_CHECKING:
     from shuffledp_adversary.attacks.exchange.node import Orders
-    from shuffledp_core.onion.geometry import Geometry
     from shuffledp_sim.system.processes import LocalSystem
     from shuffledp_sim.users.small_round import SmallRound
 
@@ -48,7 +47,6 @@ class SurroundedRounds:
         stopped, error: why the verified one with made-up users failed, and its error.
         charge: what became of that one's charge: "reserved", "settled" or "released".
         enrolled: what the adversary sees of the verified round that its enrolled accounts fill.
-        geometry: of the plain round.
     """
 
     plain: rounds.FloodedRound
@@ -56,7 +54,6 @@ class SurroundedRounds:
     error: str
     charge: str
     enrolled: rounds.FloodedRound
-    geometry: Geometry
 
 
 def play(answers: Sequence[int], value: int) -> SurroundedRounds:
@@ -82,14 +79,12 @@ async def _play(answers: Sequence[int], value: int) -> SurroundedRounds:
         raise AssertionError(
             "a verified round was published whose list had users whom nobody enrolled"
         )
-    return SurroundedRounds(
-        plain[0], failed.reason or "", failed.error or "", charge, enrolled, plain[1]
-    )
+    return SurroundedRounds(plain, failed.reason or "", failed.error or "", charge, enrolled)
 
 
 async def _play_plain(
     system: LocalSystem, orders: Orders, answers: Sequence[int], value: int
-) -> tuple[rounds.FloodedRound, Geometry]:
+) -> rounds.FloodedRound:
     """Play the plain round.
 
     Node 1 admits the victim, turns the others away, and invents reports.
@@ -104,7 +99,7 @@ async def _play_plain(
     victim = small_round.prepared([value])
     await small_round.send(victim)
     await small_round.send(small_round.sealed(answers, identity))
-    return await rounds.finish_and_observe(small_round, victim[0]), small_round.verified.geometry
+    return await rounds.finish_and_observe(small_round, victim[0])
 
 
 async def _play_invented_list(system: LocalSystem, value: int) -> Result:
@@ -142,8 +137,6 @@ async def _open(system: LocalSystem, mix: Mix) -> SmallRound:
 
 def check_crowd_rounds(attempt: CheckAttempt) -> str:
     """F-rounds: `crowd` is right about three real rounds, and `guess` is optimal in two of them."""
-    from shuffledp_labs.price import measure_price
-
     draws, spec = attempt.draws, rounds.spec_of_flood()
     for situation in (PLAIN, VERIFIED, ENROLLED):
         crowd = attempt.program.call("crowd", situation.as_student_data)
@@ -183,8 +176,7 @@ def check_crowd_rounds(attempt: CheckAttempt) -> str:
         f"plain, {others} reports made up by node 1: published, one of {rounds.USERS} is a "
         f"person's, your guess is the best; verified, {others} made up: no answer, stopped by "
         f"{brief(came.stopped)}, the round's ε is {charge}; verified, {others} enrolled accounts "
-        "of yours: published, again one person's. Verified over plain: "
-        f"{measure_price(came.geometry)}"
+        "of yours: published, again one person's"
     )
 
 

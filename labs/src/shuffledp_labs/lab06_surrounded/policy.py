@@ -47,6 +47,7 @@ def _pair(draws: Draws, kind: str) -> tuple[Manifest, Limits]:
         "operators": draws.integer(2, 3),
         "min_colluding": draws.integer(5, 20),
         "min_colluding_share": (2 * draws.integer(0, 5) + 1) / 64,
+        "allow_corrupt": False,
     }
     users = 2 * draws.integer(128, 640) + 1  # odd: a share of them is never a whole number
     least = max(limits["min_colluding"], math.ceil(users * limits["min_colluding_share"]))
@@ -57,6 +58,7 @@ def _pair(draws: Draws, kind: str) -> tuple[Manifest, Limits]:
         "delta": limits["delta"] / 2,
         "epsilon_corrupted": limits["epsilon_corrupted"] - draws.integer(1, 8) / 8,
         "operators": tuple(draws.sample(_OPERATORS, 3)),
+        "corrupt": (),
     }
     changed_manifest, changed_limits = (
         _SPOILS[kind](manifest, limits) if kind in _SPOILS else ({}, {})
@@ -104,6 +106,8 @@ _SPOILS: Final[dict[str, Callable[[Manifest, Limits], tuple[Manifest, Limits]]]]
     "too few": _too_few,
     "share": _small_share,
     "edge": _edge,
+    "corrupt": lambda *_: ({"corrupt": ("node-2",)}, {}),
+    "laboratory": lambda *_: ({"corrupt": ("node-1", "node-3")}, {"allow_corrupt": True}),
 }
 
 
@@ -128,6 +132,7 @@ def client_accepts(manifest: Manifest, limits: Limits) -> bool:
             _certificate(manifest, tuple(party.name for party in route)),
             geometry,
             route,
+            manifest["corrupt"],
         )
     except ClientPolicyRefusal:
         return False

@@ -9,7 +9,7 @@ from shuffledp_adversary.attacks.exchange.tampering import Pool
 from shuffledp_adversary.in_process import PlayedRound
 from shuffledp_client.evidence import check_evidence
 from shuffledp_core.errors import DocumentError, EvidenceError
-from shuffledp_labs.errors import CheckFailure, StudentException, StudentFault
+from shuffledp_labs.errors import CheckFailure
 from shuffledp_labs.kinds import is_list_of_bytes, kind_of
 from shuffledp_labs.lab import CheckAttempt
 from shuffledp_labs.lab07_cheats.cases import Cases, DeviceCase
@@ -22,14 +22,10 @@ from shuffledp_labs.lab07_cheats.instances import (
     cheating,
     complaints,
 )
-from shuffledp_labs.lab07_cheats.plans import PlanAccountant
 from shuffledp_labs.words import short
 
 PLACES: Final = ((1, 3), (2, 3), (3, 3), (1, 2), (2, 4))
 """(position, nodes) of the rounds of step B."""
-
-QUESTIONS: Final = 16
-"""Questions to the accountant in step E: enough to halve the range of any round here."""
 
 
 def check_unnoticed(attempt: CheckAttempt) -> str:
@@ -56,15 +52,10 @@ def tampered_by(attempt: CheckAttempt, instance: Cheating) -> list[bytes]:
     `CheckFailure` for one that the next party refuses by its length.
     """
     batch = attempt.program.call("tamper", instance.pool(instance.pool_of_node()))
-    return batch_of(batch, instance, "tamper gives a list of bytes")
-
-
-def batch_of(batch: Any, instance: Cheating, requirement: str) -> list[bytes]:
-    """A student's batch, as long as the honest one; else `CheckFailure`."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
-            f"{requirement}, {instance.title}: it gave {kind_of(batch)}; see its docstring in "
-            "work.py"
+            f"tamper gives a list of bytes, {instance.title}: it gave {kind_of(batch)}; see its "
+            "docstring in work.py"
         )
     if len(batch) != instance.records:
         raise CheckFailure(
@@ -222,133 +213,8 @@ def check_innocent(attempt: CheckAttempt) -> str:
     return f"{len(innocent)} users who can show nothing: none accuses"
 
 
-def check_crowd(attempt: CheckAttempt) -> str:
-    """E-crowd: the victim alone among messages of the node's own, and nobody who could complain."""
-    for hops in (2, 3):
-        instance = cheating(attempt.draws.child(f"crowd {hops}"), 1, hops)
-        number = attempt.draws.below(len(instance.messages))
-        _check_one_crowd(attempt, instance, number)
-    return "2 rounds: the victim is alone, and nobody holds a receipt for a message that is missing"
-
-
-def _check_one_crowd(attempt: CheckAttempt, instance: Cheating, number: int) -> None:
-    owners = instance.owners()
-    victim = list(owners)[number]
-    pool = instance.pool(instance.pool_of_node())
-    answer = attempt.program.call("crowd", {**pool, "users": owners, "victim": victim})
-    if (
-        not isinstance(answer, dict)
-        or set(answer) != {"receipts", "records"}
-        or not _names(answer["receipts"])
-    ):
-        raise CheckFailure(
-            f"crowd gives receipts and records, {instance.title}: see its docstring in work.py"
-        )
-    played = instance.play(
-        sending(batch_of(answer["records"], instance, "the records of crowd are a list of bytes"))
-    )
-    refuse_noticed(played, instance)
-    holders = set(answer["receipts"])
-    board = set(played.board)
-    arrived = {
-        user: sum(message in board for message in messages)
-        for user, messages in zip(owners, instance.messages, strict=True)
-    }
-    per_user = instance.geometry.messages_per_user
-    wronged = sum(arrived.get(user, 0) < per_user for user in holders)
-    if wronged:
-        raise CheckFailure(
-            f"nobody notices, {instance.title}: {wronged} users hold a receipt and miss messages; "
-            "see the handout, step E"
-        )
-    if victim not in holders or arrived.pop(victim) < per_user:
-        raise CheckFailure(
-            f"the victim takes part as ever, {instance.title}: it has no receipt; see the "
-            "handout, step E"
-        )
-    if others := sum(arrived.values()):
-        raise CheckFailure(
-            f"the victim is alone, {instance.title}: {others} messages of other users stand "
-            "beside its own; see the handout, step E"
-        )
-
-
-def _names(receipts: Any) -> bool:
-    return isinstance(receipts, tuple | list) and all(isinstance(user, str) for user in receipts)
-
-
-def check_price(attempt: CheckAttempt) -> str:
-    """E-price: the most colluding reports for a stated ε, by the product's accountant."""
-    draws = attempt.draws
-    prices = []
-    loose = draws.below(3)  # the plan whose ε holds for a single honest report
-    for number in range(3):
-        accountant = PlanAccountant.draw(draws)
-        epsilon = accountant.epsilon(1) if number == loose else accountant.between(draws)
-        questions: list[int] = []
-
-        certified = _counting_accountant(accountant, questions)
-        price = attempt.program.call("price", certified, accountant.users, epsilon)
-        title = f"{accountant.users} users, {accountant.spec.kind}, ε {epsilon:.3f}"
-        if len(questions) > QUESTIONS:
-            raise CheckFailure(
-                f"at most {QUESTIONS} questions, {title}: more were asked; halve the range each "
-                "time"
-            )
-        if (
-            isinstance(price, bool)
-            or not isinstance(price, int)
-            or not 0 <= price < accountant.users
-        ):
-            raise CheckFailure(
-                f"price gives a number of reports, {title}: it gave {price!r}; see its docstring"
-            )
-        over = accountant.epsilon(accountant.users - price) > epsilon
-        if over or (
-            price + 1 < accountant.users
-            and accountant.epsilon(accountant.users - price - 1) <= epsilon
-        ):
-            what = "ε does not hold with so many" if over else "it holds with more"
-            raise CheckFailure(
-                f"the most colluding reports, {title}: {what}; see the handout, step E"
-            )
-        prices.append(
-            f"{accountant.users} users and ε {epsilon:.2f} allow for {price}, where nobody else "
-            f"is honest {accountant.epsilon(1):.2f} is left"
-        )
-    _refuse_impossible(attempt)
-    return f"the most colluding reports of 3 plans: {'; '.join(prices)}"
-
-
-def _counting_accountant(accountant: PlanAccountant, questions: list[int]) -> Callable[..., float]:
-    """The accountant as the student's function asks it; keeps the questions."""
-
-    def certified(*honest: Any) -> float:
-        if len(honest) != 1 or type(honest[0]) is not int or not 1 <= honest[0] <= accountant.users:
-            raise StudentFault(
-                f"certified(honest) takes one whole number, from 1 to {accountant.users}"
-            )
-        questions.append(honest[0])
-        # Beyond the limit the answers cost nobody's time; the check fails for their number.
-        return accountant.epsilon(honest[0]) if len(questions) <= QUESTIONS else 0.0
-
-    return certified
-
-
-def _refuse_impossible(attempt: CheckAttempt) -> None:
-    try:
-        attempt.program.call("price", lambda *honest: 2.0 + 1.0 / len(honest), 100, 1.0)
-    except StudentException as error:
-        if error.kind == "ValueError":
-            return
-    raise CheckFailure(
-        "a plan that holds for nobody is refused with ValueError, 100 users, ε 1.000; see the "
-        "docstring"
-    )
-
-
 def check_verdict(attempt: CheckAttempt) -> str:
-    """F-verdict: what a party of a verified round says of what it is given, as the product does."""
+    """E-verdict: what a party of a verified round says of what it is given, as the product does."""
     cases = draw_hop_inputs(attempt.draws)
     for case in attempt.draws.permute(cases):
         verdict = attempt.program.call("verdict", case.as_student_data)
@@ -361,7 +227,7 @@ def check_verdict(attempt: CheckAttempt) -> str:
         if verdict != case.due:
             raise CheckFailure(
                 f"whoever is at fault is named, and nobody else, {title}: {_verdict(verdict)}; see "
-                "the handout, step F"
+                "the handout, step E"
             )
     named = sum(case.due not in {None, 0} for case in cases)
     silent = sum(case.due == 0 for case in cases)

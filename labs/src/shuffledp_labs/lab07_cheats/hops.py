@@ -1,4 +1,4 @@
-"""Instances of step F: a party's input in a verified round with one error, and the verdict."""
+"""Instances of step E: a party's input in a verified round with one error, and the verdict."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _element(value: Any, what: str) -> Element:
         return element(data[:-1] + bytes([data[-1] & 0x7F]) if data else data)
     except ProofError:
         raise StudentFault(
-            f"{what} is {WIDTH} bytes that encode an element of the group; see step F"
+            f"{what} is {WIDTH} bytes that encode an element of the group; see step E"
         ) from None
 
 

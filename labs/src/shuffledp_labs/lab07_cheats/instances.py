@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shuffledp_adversary.attacks.exchange.tampering import Pool, split_records
+from shuffledp_adversary.attacks.exchange.tampering import Pool
 from shuffledp_adversary.in_process import Conduct, PlayedRound, play
 from shuffledp_core.documents.digests import digest
 from shuffledp_core.onion.geometry import TAG_BYTES, Geometry
@@ -82,17 +82,6 @@ class Cheating:
             "symbol": self.symbol,
             "wanted": self.exchanges,
         }
-
-    def owners(self) -> dict[str, tuple[bytes, ...]]:
-        """Records in the entry node's pool by user; the entry node opened the envelopes."""
-        honest, per_user = self.play(), self.geometry.messages_per_user
-        records = split_records(honest.batches[1], self.geometry.record_bytes(2))
-        records_of: dict[str, list[bytes]] = {
-            user_name(number): [] for number in range(len(self.messages))
-        }
-        for record, index in zip(records, honest.logs[1].permutation.tolist(), strict=True):
-            records_of[user_name(index // per_user)].append(record)
-        return {user: tuple(own_records) for user, own_records in records_of.items()}
 
 
 def user_name(number: int) -> str:

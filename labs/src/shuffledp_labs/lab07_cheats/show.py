@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from shuffledp_adversary.attacks.exchange.framing import false_accusation, second_spelling
-from shuffledp_adversary.attacks.exchange.mixproof_node import MixproofPool
 from shuffledp_adversary.attacks.exchange.tampering import TAMPERINGS, Pool
 from shuffledp_adversary.in_process import PlayedRound
 from shuffledp_core.errors import BadBlameError
@@ -20,10 +19,9 @@ from shuffledp_core.mixproof.evidence import Trace
 from shuffledp_labs.errors import CheckFailure, NotWritten, StudentFault
 from shuffledp_labs.instance import Draws
 from shuffledp_labs.lab import ShowRun
-from shuffledp_labs.lab07_cheats.hops import Cheat, HopInput, Hops
+from shuffledp_labs.lab07_cheats.hops import Cheat, HopInput, Hops, exchange
 from shuffledp_labs.lab07_cheats.instances import ALPHABET, Cheating, cheating
-from shuffledp_labs.lab07_cheats.node import SYMBOL
-from shuffledp_labs.lab07_cheats.system import Order, exchanged_of, noticed_by, play
+from shuffledp_labs.lab07_cheats.system import Order, noticed_by, play
 from shuffledp_labs.price import measure_price
 
 SHIPPED: Final = (
@@ -39,7 +37,7 @@ SHIPPED: Final = (
 """(words, name in `TAMPERINGS`, position)."""
 
 EXCHANGES: Final = 3
-"""Records that the student's code exchanges in the picture's verified rounds."""
+"""Records that are exchanged in the picture's verified rounds."""
 
 PARTIES: Final = ("a node behind it", "the analyst", "users who look")
 
@@ -101,11 +99,15 @@ def known_rows(draws: Draws) -> list[TamperingRow]:
         ):  # in a round of its own its header says so, which the rounds in process do not carry
             row = replace(row, noticed=(row.noticed[0], "reads it", row.noticed[2]))
         rows.append(row)
+    alone = cheating(draws.child("alone"), 1, 3)
+    row = observe(alone, TAMPERINGS["isolate"], "turns all but one away")
+    # Users who were turned away hold no receipt, and the one who remains misses nothing.
+    rows.append(replace(row, noticed=(*row.noticed[:2], "")))
     return rows
 
 
 def own_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
-    """Rows of the student's two functions."""
+    """Rows of the student's function, at each position."""
     rows = []
     for position in (1, 2, 3):
         instance = cheating(draws.child(f"own {position}"), position, 3)
@@ -116,27 +118,7 @@ def own_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
                 "your tamper",
             )
         )
-    instance = cheating(draws.child("crowd"), 1, 3)
-    owners = instance.owners()
-    answer: dict[str, Any] = {}
-
-    def crowd(pool: Pool) -> list[bytes]:
-        answer.update(
-            call("crowd", {**instance.pool(pool), "users": owners, "victim": next(iter(owners))})
-        )
-        return list(answer["records"])
-
-    row = observe(instance, crowd, "your crowd")
-    played = instance.play(lambda _: list(answer["records"]))
-    holders = [
-        messages
-        for user, messages in zip(owners, played.messages, strict=True)
-        if user in answer["receipts"]
-    ]
-    return [
-        *rows,
-        replace(row, noticed=(*row.noticed[:2], _users(replace(played, messages=tuple(holders))))),
-    ]
+    return rows
 
 
 def made_up_list(draws: Draws) -> TamperingRow:
@@ -165,24 +147,12 @@ def framing(draws: Draws) -> TamperingRow:
     return TamperingRow("frames a user, verified", last, ("", "", ""))
 
 
-def exchange_rows(draws: Draws, call: Callable[..., Any]) -> list[TamperingRow]:
-    """Rows of the student's `exchange` in verified rounds."""
+def exchange_rows(draws: Draws) -> list[TamperingRow]:
+    """Rows of the same exchange in verified rounds, by the first node and by the last."""
     hops = Hops(draws, 3)
-
-    def change(pool: MixproofPool) -> list[bytes]:
-        spare = tuple(pool.forge(SYMBOL) for _ in pool.records)
-        student_pool = {
-            "records": tuple(pool.records),
-            "position": pool.position,
-            "spare": spare,
-            "wanted": EXCHANGES,
-        }
-        return exchanged_of(call("exchange", student_pool), pool)
-
-    positions = (1, hops.terms.hops)
     return [
-        _row_of_input("your exchange", hops.input_at("", at + 1, {at: Cheat(change)}), at)
-        for at in positions
+        _row_of_input("exchanges", hops.input_at("", at + 1, {at: Cheat(exchange(EXCHANGES))}), at)
+        for at in (1, hops.terms.hops)
     ]
 
 
@@ -199,20 +169,18 @@ def show(showing: ShowRun) -> Path:
     rows, program = known_rows(showing.draws), showing.program
     rows.append(made_up_list(showing.draws.child("list")))
     rows.append(framing(showing.draws.child("framing")))
+    rows += exchange_rows(showing.draws.child("exchange"))
     price = measure_price(cheating(showing.draws.child("price"), 1, 3).geometry)
     showing.progress(f"verified mixing over plain, on this machine: {price}")
     try:
         rows += own_rows(showing.draws, program.call)
         order = Order(1 + showing.draws.below(3), 5)
         showing.progress(f"a real round with your node at position {order.position}")
-        seen, _ = asyncio.run(
-            play(order, lambda pool: list(program.call("tamper", order.pool(pool))))
-        )
+        seen = asyncio.run(play(order, lambda pool: list(program.call("tamper", order.pool(pool)))))
         showing.progress(
             f"the round is {seen.public}; {seen.changed} messages exchanged; noticed by "
             f"{noticed_by(seen)}"
         )
-        rows += exchange_rows(showing.draws.child("exchange"), program.call)
     except NotWritten as stub:
         showing.progress(f"{stub}: the picture goes without it, and without what comes after it")
     except (StudentFault, CheckFailure, ValueError, TypeError, KeyError) as fault:

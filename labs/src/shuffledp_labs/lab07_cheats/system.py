@@ -1,4 +1,4 @@
-"""Steps B and F of lab 7 in a running system: a node that sends the student's batch."""
+"""Step E of lab 7 in a running system: a node that exchanges, in plain and verified rounds."""
 
 from __future__ import annotations
 
@@ -55,74 +55,15 @@ class Order:
             "wanted": self.exchanges,
         }
 
-    def student_pool_verified(self, pool: AskedPool) -> dict[str, Any]:
-        """The node's knowledge in a verified round, with ready-made records of its own."""
-        return {
-            "records": tuple(pool.records),
-            "position": pool.position,
-            "spare": tuple(pool.spare),
-            "wanted": self.exchanges,
-        }
 
-
-def batch_of(batch: Any, function: str) -> list[bytes]:
+def batch_of(batch: Any) -> list[bytes]:
     """Return a student's batch from a real round; raise `CheckFailure` if it is not bytes."""
     if not is_list_of_bytes(batch):
         raise CheckFailure(
-            f"{function} gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
+            f"tamper gives a list of bytes, a real round: it gave {kind_of(batch)}; see its "
             "docstring"
         )
     return list(batch)
-
-
-def exchanged_of(returned: Any, pool: Pool) -> list[bytes]:
-    """Return the batch of the student's `exchange`, if its records have the honest lengths.
-
-    Else `CheckFailure`.
-    """
-    batch = batch_of(returned, "exchange")
-    if list(map(len, batch)) != list(map(len, pool.records)):
-        raise CheckFailure(
-            "exchange gives as many records as it got, each as long; see the handout, step F"
-        )
-    return batch
-
-
-def check_round(attempt: CheckAttempt) -> str:
-    """B-round: a published real round in which users notice, and no node and no analyst does."""
-    order = Order(1 + attempt.draws.below(2), 5 + attempt.draws.below(5))
-    attempt.progress(
-        f"starting three nodes, the one at position {order.position} with your code, for {HONEST} "
-        "users"
-    )
-
-    def answer(pool: Pool) -> list[bytes]:
-        return batch_of(attempt.program.call("tamper", order.pool(pool)), "tamper")
-
-    seen, dropped = asyncio.run(play(order, answer))
-    if seen.error in _OUR_OWN:
-        raise LabError(
-            f"the round was not played to its end, which is not your fault: {seen.error}; check "
-            "again"
-        )
-    title = f"a real round of {HONEST} users, your node at position {order.position}"
-    if seen.stopped_by is not None or dropped:
-        what = (
-            f"{seen.stopped_by} stopped it with {seen.error}"
-            if seen.stopped_by
-            else f"{dropped} onions were dropped"
-        )
-        raise CheckFailure(
-            f"no node notices, {title}: {what}; see the handout, step B, on what a node checks"
-        )
-    if seen.changed != order.exchanges:
-        raise CheckFailure(
-            f"the answer changes as the adversary wants, {title}: "
-            f"{abs(seen.changed - order.exchanges)} messages too "
-            f"{'many' if seen.changed > order.exchanges else 'few'} are exchanged; see the "
-            "handout, step B"
-        )
-    return f"published, {seen.changed} messages exchanged; noticed by {noticed_by(seen)}"
 
 
 def noticed_by(seen: Observation) -> str:
@@ -136,23 +77,17 @@ def noticed_by(seen: Observation) -> str:
     )
 
 
-def check_again(attempt: CheckAttempt) -> str:
-    """F-rounds: the node in a plain round and in a verified one, which stops and names it."""
+def check_rounds(attempt: CheckAttempt) -> str:
+    """E-rounds: the student's exchange in a plain round, and the same in a verified one."""
     order = Order(1 + attempt.draws.below(3), 5 + attempt.draws.below(5))
     attempt.progress(
-        f"three nodes, the one at position {order.position} with your code: a plain and two "
-        "verified rounds"
+        f"three nodes, the one at position {order.position} with your code, for {HONEST} users: a "
+        "plain and two verified rounds"
     )
     seen = asyncio.run(play_twice(order, attempt.program.call))
     if seen.plain.error in _OUR_OWN or seen.stopped.error in _OUR_OWN or not seen.honest.history:
         raise LabError("a round was not played to its end, which is not your fault; check again")
-    if seen.exchanged != order.exchanges:
-        raise CheckFailure(
-            f"the same attack in a verified round, your node at position {order.position}: "
-            f"{abs(seen.exchanged - order.exchanges)} records too "
-            f"{'many' if seen.exchanged > order.exchanges else 'few'} "
-            "are exchanged; see the handout, step F"
-        )
+    _require_unnoticed(seen, order)
     if not seen.names_node:
         raise AssertionError(
             f"a verified round let an exchange pass: {seen.stopped.public}, {seen.reason}"
@@ -165,6 +100,26 @@ def check_again(attempt: CheckAttempt) -> str:
         f"{seen.honest.history:,} bytes. Verified over plain: "
         f"{measure_price(seen.honest.geometry)}"
     )
+
+
+def _require_unnoticed(seen: Again, order: Order) -> None:
+    title = f"a real round of {HONEST} users, your node at position {order.position}"
+    if seen.plain.stopped_by is not None or seen.dropped:
+        what = (
+            f"{seen.plain.stopped_by} stopped it with {seen.plain.error}"
+            if seen.plain.stopped_by
+            else f"{seen.dropped} onions were dropped"
+        )
+        raise CheckFailure(
+            f"no node notices, {title}: {what}; see the handout, step B, on what a node checks"
+        )
+    if seen.plain.changed != order.exchanges:
+        raise CheckFailure(
+            f"the answer changes as the adversary wants, {title}: "
+            f"{abs(seen.plain.changed - order.exchanges)} messages too "
+            f"{'many' if seen.plain.changed > order.exchanges else 'few'} are exchanged; see the "
+            "handout, step B"
+        )
 
 
 @dataclass(frozen=True)
@@ -181,14 +136,14 @@ class Again:
 
     Attributes:
         plain, stopped: what was observed of the plain round, and of the verified one.
-        exchanged: records that the student's code exchanged in the verified round.
+        dropped: onions that the nodes of the plain round signed to have dropped.
         reason: why that one failed, by the word of the party that stopped it.
         honest: the verified round without the attack.
     """
 
     plain: Observation
     stopped: Observation
-    exchanged: int
+    dropped: int
     reason: str
     honest: Honest
 
@@ -199,24 +154,24 @@ class Again:
 
 
 async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
-    """Play a plain round with `tamper`, a verified one, and a verified one with `exchange`."""
-    exchanged: list[int] = []
+    """Play a plain round with `tamper`, a verified one, and a verified one with an exchange.
+
+    In the verified round the lab's own node exchanges as many records for spare ones.
+    """
     verified, cheats = False, False
 
     def answer(pool: AskedPool) -> list[bytes]:
         if not verified:
-            return batch_of(call("tamper", order.pool(pool)), "tamper")
+            return batch_of(call("tamper", order.pool(pool)))
         if not cheats:
             return pool.records
-        batch = exchanged_of(call("exchange", order.student_pool_verified(pool)), pool)
-        exchanged.append(len(set(pool.records) - set(batch)))
-        return batch
+        return [*pool.spare[: order.exchanges], *pool.records[order.exchanges :]]
 
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
     ):
-        plain, _, _ = await _play_once(system, order, Mix.PLAIN)
+        plain, result, _ = await _play_once(system, order, Mix.PLAIN)
         verified = True
         _, published, geometry = await _play_once(system, order, Mix.VERIFIED)
         cheats = True
@@ -225,24 +180,20 @@ async def play_twice(order: Order, call: Callable[..., Any]) -> Again:
         raise answerer.failure
     history = published.history.length if isinstance(published.history, HistoryDigest) else 0
     plain_geometry = msgspec.structs.replace(geometry, mix=msgspec.UNSET)
-    return Again(
-        plain, stopped, sum(exchanged), failed.reason or "", Honest(history, plain_geometry)
-    )
+    dropped = result.dropped if result.outcome == Outcome.PUBLISHED else 0
+    return Again(plain, stopped, dropped, failed.reason or "", Honest(history, plain_geometry))
 
 
-async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> tuple[Observation, int]:
-    """Plays a plain round.
-
-    What was observed, and the number of onions that its nodes signed to have dropped.
-    """
+async def play(order: Order, answer: Callable[[Pool], Sequence[bytes]]) -> Observation:
+    """Play a plain round, and return what was observed."""
     async with (
         Answerer(answer) as answerer,
         running_system(programs={MALICIOUS: [_PROCESS, "--ask", answerer.address]}) as system,
     ):
-        seen, result, _ = await _play_once(system, order, Mix.PLAIN)
+        seen, _, _ = await _play_once(system, order, Mix.PLAIN)
     if answerer.failure is not None:
         raise answerer.failure
-    return seen, result.dropped if result.outcome == Outcome.PUBLISHED else 0
+    return seen
 
 
 async def _play_once(

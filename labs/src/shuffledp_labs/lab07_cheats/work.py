@@ -9,7 +9,6 @@ round key, `nacl.signing.VerifyKey(key).verify(data, signature)` raises
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 
@@ -72,49 +71,8 @@ def evidence(stored: dict[str, Any], board: bytes) -> dict[str, Any] | None:
     raise NotImplementedError
 
 
-def crowd(pool: dict[str, Any]) -> dict[str, Any]:
-    """Step E: an entry node that surrounds the victim with its own messages, unnoticed by anyone.
-
-    Args:
-        pool: as in step B at position 1, and "users": by user, the records from its envelope;
-            "victim": a user.
-
-    Returns:
-        A dict with "receipts", the list of users who get one, and "records", the records for the
-        next node, as many as the pool has.
-    """
-    raise NotImplementedError
-
-
-def price(certified: Callable[[int], float], users: int, epsilon: float) -> int:
-    """Step E: the most colluding reports that a plan can allow for and still certify this ε.
-
-    Args:
-        certified: `certified(honest)` is the ε (nats) that the accountant certifies for `honest`
-            honest reports, from 1 to `users`; it decreases with more. Call it at most 16 times.
-        users: reports of the round.
-        epsilon: the ε that the plan promises; raise ValueError if it does not hold even if all
-            reports are honest.
-    """
-    raise NotImplementedError
-
-
-def exchange(pool: dict[str, Any]) -> list[bytes]:
-    """Step F: the attack of step B in a verified round.
-
-    Args:
-        pool: "records" (a tuple of bytes: the output, opened and mixed), "position" (your node's,
-            from 1), "wanted" (how many of the records are to be exchanged), "spare" (as many
-            records of your own with the wanted symbol, which open at all later nodes).
-
-    Returns:
-        As many records, `wanted` of them exchanged and the others unchanged.
-    """
-    raise NotImplementedError
-
-
 def verdict(seen: dict[str, Any]) -> int | None:
-    """Step F: the node that the next party of a verified round names after checking its input.
+    """Step E: the node that the next party of a verified round names after checking its input.
 
     Args:
         seen: "enrolled" (a tuple of credentials), "min_reports" (how many users the round needs),

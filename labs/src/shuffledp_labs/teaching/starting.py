@@ -94,9 +94,8 @@ def start(lab: Lab, folder: Path | None = None, student: str = "") -> WorkFolder
     path.mkdir(parents=True, exist_ok=True)
     for name, shown in HANDED_OUT.items():
         (path / shown).write_bytes(lab.file(name).read_bytes())
-    for name in ("picture.svg", "picture.png"):
-        if lab.file(name).is_file():
-            (path / name).write_bytes(lab.file(name).read_bytes())
+    for picture in lab.pictures():
+        (path / picture.name).write_bytes(picture.read_bytes())
     data = lab.file("data")
     if data.is_dir():
         (path / "data").mkdir()
