@@ -179,7 +179,8 @@ def telling_bits(draws: Draws) -> ShuffledBoard:
 
 def telling_crowd_bits(draws: Draws) -> ShuffledBoard:
     """Bits of a crowd, and a user who is too far out for its noise."""
-    rate, users = draws.choice(_RATES), 30 + draws.below(31)
+    rate = draws.choice(_RATES)
+    users = 30 + draws.below(31)
     return _bits(draws, users, math.ceil(14 * _deviation(users, rate)), rate)
 
 
@@ -191,13 +192,15 @@ def silent_numbers(draws: Draws) -> ShuffledBoard:
 
 def silent_bits(draws: Draws) -> ShuffledBoard:
     """Bits of a large crowd, whose noise hides even a far value that two users could not hide."""
-    rate, users = draws.choice(_RATES), 1750 + draws.below(100)
+    rate = draws.choice(_RATES)
+    users = 1750 + draws.below(100)
     return _bits(draws, users, math.floor(0.6 * _deviation(users, rate)), rate)
 
 
 def silent_few_bits(draws: Draws) -> ShuffledBoard:
     """Bits of a few users, and a far value within their noise."""
-    rate, users = draws.choice(_RATES), 3 + draws.below(4)
+    rate = draws.choice(_RATES)
+    users = 3 + draws.below(4)
     return _bits(draws, users, math.ceil(0.4 * _deviation(users, rate)), rate)
 
 
