@@ -7,7 +7,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PYTHONDONTWRITEBYTECODE :=
 RUN := $(UV) run --frozen
 
-.PHONY: demo docs test test-labs test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
+.PHONY: demo docs test test-labs test-class test-slow test-docker test-ray test-python check check-style check-types check-packages bench soak wheels \
     accel accel-test accel-timing accel-sanitize sbom advisories version images up round rotate down lab-server lab-round handouts fuzz format clean help proto
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make test-docker the container deployment (8 min), after building its images (4 min)"
 	@echo "make test-ray    rounds mixed on a Ray cluster, one of whose machines is killed (6 min)"
 	@echo "make test-labs   the labs' solutions and wrong programs; INSTANCES=200 SYSTEMS=20 (3 CPU hours) before a term, LAB=09 for one lab"
+	@echo "make test-class  CLASS=200 submissions of a lab, ten of them hostile, are graded to a complete table (8 min)"
 	@echo "make fuzz        the accountant against an independent oracle (hours); CASES=2000 SEED=7 ONLY=123 FROM=123 KINDS=split-mix"
 	@echo "make bench       speed, as ratios within one run"
 	@echo "make soak        a system under attack for MINUTES=10"
@@ -46,6 +47,10 @@ test: .venv/synced
 test-labs: .venv/synced
 	LAB_INSTANCES=$(or $(INSTANCES),20) LAB_SYSTEMS=$(or $(SYSTEMS),0) \
 	    $(RUN) pytest -q -n auto --dist worksteal tests/labs/test_solutions_and_mutants.py $(if $(LAB),-k "$(LAB)")
+
+# A class of CLASS submissions of lab 8, of which ten are hostile: the time that it takes. About 8 minutes.
+test-class: .venv/synced
+	LAB_CLASS=$(or $(CLASS),200) $(RUN) pytest -q -s -n 0 tests/labs/test_graded_class.py
 
 test-slow: .venv/synced
 	$(RUN) pytest -q -n auto --dist loadfile --no-loadscope-reorder -m slow
