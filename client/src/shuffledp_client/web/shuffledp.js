@@ -1,0 +1,1738 @@
+// A device of shuffledp in a web page: checks a round, randomises, seals, submits, checks the result.
+//
+// No dependency and no build step. Every check of docs/protocol.md, "Submit", comes before the value
+// is touched; docs/reference/javascript.md lists them. Names of errors are those of the Python code.
+
+const PROTOCOL = "shuffledp/v1";
+const MAX_DOCUMENT_BYTES = 4 * 2 ** 20;
+const TAG_BYTES = 16;
+
+export class ShuffleError extends Error {
+  constructor(code, message) {
+    super(message);
+    this.name = this.code = code;
+  }
+}
+
+function fail(code, message) {
+  throw new ShuffleError(code, message);
+}
+
+const malformed = (message) => fail("MalformedDocumentError", message);
+const foreign = (message) => fail("ForeignDocumentError", message);
+
+// Bytes
+
+const utf8 = (text) => new TextEncoder().encode(text);
+const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/** Bytes of lower-case hex; null for any other spelling. */
+function fromHex(text) {
+  if (!/^(?:[0-9a-f]{2})*$/.test(text)) return null;
+  return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+}
+
+function concat(...parts) {
+  const joined = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
+  }
+  return joined;
+}
+
+async function digest(bytes) {
+  return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+}
+
+/** A whole number as `size` bytes, big endian. */
+function bigEndian(number, size) {
+  return Uint8Array.from({ length: size }, (_, at) => Math.floor(number / 256 ** (size - 1 - at)) % 256);
+}
+
+// Rationals of whole numbers of any size
+
+const gcd = (a, b) => (b ? gcd(b, a % b) : a);
+
+export class Ratio {
+  constructor(n, d = 1n) {
+    const common = gcd(n < 0n ? -n : n, d);
+    [this.n, this.d] = [n / common, d / common];
+  }
+  static of(number) {
+    return new Ratio(BigInt(number));
+  }
+  plus(other) {
+    return new Ratio(this.n * other.d + other.n * this.d, this.d * other.d);
+  }
+  minus(other) {
+    return new Ratio(this.n * other.d - other.n * this.d, this.d * other.d);
+  }
+  times(other) {
+    return new Ratio(this.n * other.n, this.d * other.d);
+  }
+  over(other) {
+    return new Ratio(this.n * other.d, this.d * other.n);
+  }
+  floor() {
+    return this.n / this.d - (this.n % this.d < 0n ? 1n : 0n);
+  }
+  ceil() {
+    return -new Ratio(-this.n, this.d).floor();
+  }
+  below(other) {
+    return this.n * other.d < other.n * this.d;
+  }
+  valueOf() {
+    return Number(this.n) / Number(this.d);
+  }
+  toString() {
+    return `${this.n}/${this.d}`;
+  }
+}
+
+const ONE = new Ratio(1n);
+const HALF = new Ratio(1n, 2n);
+
+// JSON, strictly: no field twice, whole numbers apart from others and of 64 bits, no lone surrogates
+
+const STRING = /"(?:[^"\\\u0000-\u001f]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
+const MOST_DEPTH = 32;
+
+/** Values of JSON text; whole numbers are BigInt. */
+export function parseJson(text) {
+  let at = 0;
+  const wrong = (what) => malformed(`not valid JSON: ${what} at character ${at}`);
+  const skip = () => {
+    while (at < text.length && " \t\n\r".includes(text[at])) at += 1;
+  };
+  const expect = (character) => {
+    skip();
+    if (text[at] !== character) wrong(`expected ${character}`);
+    at += 1;
+  };
+  const match = (pattern) => {
+    pattern.lastIndex = at;
+    const found = pattern.exec(text);
+    if (found) at = pattern.lastIndex;
+    return found;
+  };
+  const string = () => {
+    const found = match(STRING);
+    if (!found) wrong("expected text");
+    const value = JSON.parse(found[0]);
+    if (!value.isWellFormed()) wrong("half of a surrogate pair");
+    return value;
+  };
+  const number = () => {
+    const found = match(NUMBER);
+    if (!found) wrong("expected a value");
+    if (found[1] === undefined && found[2] === undefined) {
+      const whole = found[0].length > 20 ? null : BigInt(found[0]);
+      if (whole === null || whole < -(2n ** 63n) || whole >= 2n ** 64n) wrong("more than 64 bits");
+      return whole;
+    }
+    const value = Number(found[0]);
+    return Number.isFinite(value) ? value : wrong("a number out of range");
+  };
+  const members = (close, read) => {
+    at += 1;
+    skip();
+    if (text[at] === close) return (at += 1);
+    for (;;) {
+      skip();
+      read();
+      skip();
+      if (text[at] === close) return (at += 1);
+      if (text[at] !== ",") wrong(`expected , or ${close}`);
+      at += 1;
+    }
+  };
+  const value = (depth) => {
+    skip();
+    if (depth > MOST_DEPTH) wrong("too deep");
+    if (text[at] === "{") {
+      const fields = Object.create(null);
+      members("}", () => {
+        const name = string();
+        if (name in fields) wrong(`a field twice: ${name.slice(0, 80)}`);
+        expect(":");
+        fields[name] = value(depth + 1);
+      });
+      return fields;
+    }
+    if (text[at] === "[") {
+      const entries = [];
+      members("]", () => entries.push(value(depth + 1)));
+      return entries;
+    }
+    if (text[at] === '"') return string();
+    for (const [word, meaning] of [["true", true], ["false", false], ["null", null]]) {
+      if (text.startsWith(word, at)) {
+        at += word.length;
+        return meaning;
+      }
+    }
+    return number();
+  };
+  const parsed = value(0);
+  skip();
+  return at === text.length ? parsed : wrong("more behind the value");
+}
+
+// Schemas: functions from a parsed value to a checked one
+
+const refuse = (what) => malformed(`expected ${what}`);
+const str = (v) => (typeof v === "string" ? v : refuse("text"));
+const bool = (v) => (typeof v === "boolean" ? v : refuse("true or false"));
+const num = (v) => (typeof v === "number" || typeof v === "bigint" ? Number(v) : refuse("a number"));
+const int = (v) => {
+  if (typeof v !== "bigint") refuse("a whole number");
+  return Number.isSafeInteger(Number(v)) ? Number(v) : v;
+};
+const orNull = (type) => (v) => (v === null ? null : type(v));
+const list = (type) => (v) => (Array.isArray(v) ? v.map(type) : refuse("a list"));
+const among = (...words) => (v) => (words.includes(v) ? v : refuse(words.join(" or ")));
+const key32 = (v) => (/^[0-9a-f]{64}$/.test(str(v)) ? v : refuse("64 lower-case hex digits"));
+const whole = (low, high = 2 ** 31 - 1) => (v) =>
+  int(v) >= low && int(v) <= high ? int(v) : refuse(`a whole number from ${low} to ${high}`);
+
+/** A rational above 0, and at most `high`, in its one spelling. */
+const ratio = (high) => (v) => {
+  const parts = /^([0-9]{1,31})\/([0-9]{1,31})$/.exec(str(v));
+  if (!parts || BigInt(parts[2]) === 0n) refuse("a rational such as 1/3");
+  const value = new Ratio(BigInt(parts[1]), BigInt(parts[2]));
+  const limit = 2n ** 63n;
+  if (`${value}` !== v || value.n <= 0n || value.n > limit || value.d > limit) refuse("a rational in range");
+  return high && high.below(value) ? refuse(`a rational up to ${high}`) : value;
+};
+
+/** An object of exactly these fields; optional ones have a default, after which comes their type. */
+function struct(required, optional = {}, check = () => {}) {
+  return (v) => {
+    if (v === null || typeof v !== "object" || Array.isArray(v)) refuse("an object");
+    const fields = {};
+    for (const name of Object.keys(v)) {
+      if (!Object.hasOwn(required, name) && !Object.hasOwn(optional, name)) {
+        malformed(`unknown field ${name.slice(0, 80)}`);
+      }
+    }
+    for (const [name, type] of Object.entries(required)) {
+      if (!(name in v)) malformed(`the field ${name} is missing`);
+      fields[name] = type(v[name]);
+    }
+    for (const [name, [otherwise, type]] of Object.entries(optional)) {
+      fields[name] = name in v ? type(v[name]) : otherwise;
+    }
+    check(fields);
+    return fields;
+  };
+}
+
+const signedFrame = struct({ label: str, signer: str, body: str, signature: str });
+const document = (required, optional = {}, check = () => {}) =>
+  struct(required, { version: [1, whole(1, 1)], ...optional }, check);
+
+const SHARED_NAMES = ["client", "operator", "viewer", "gateway"];
+
+function checkNames(what, names) {
+  const lower = names.map((name) => name.toLowerCase());
+  for (const name of names) {
+    if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name)) malformed(`not a valid ${what} name`);
+  }
+  if (new Set(lower).size < lower.length) malformed(`a ${what} name occurs twice`);
+}
+
+function checkRoster(roster) {
+  checkNames("deployment", [roster.deployment]);
+  checkNames("party", roster.parties.map((party) => party.name));
+  checkNames("population", roster.populations.map((population) => population.name));
+  if (roster.parties.some((party) => SHARED_NAMES.includes(party.name.toLowerCase()))) {
+    malformed("a party has the name of a TLS certificate");
+  }
+  const keys = new Set(roster.parties.map((party) => party.identity_key));
+  if (keys.size < roster.parties.length) malformed("two parties have one identity key");
+}
+
+function checkGeometry(geometry) {
+  whole(2, 16)(BigInt(geometry.hops));
+  whole(1, 1_000_000)(BigInt(geometry.messages_per_user));
+  whole(1, 4)(BigInt(geometry.symbol_bytes));
+  whole(0, 10_000_000)(BigInt(geometry.dummies_per_node));
+}
+
+const geometryOf = struct(
+  { suite: str, hops: int, messages_per_user: int, symbol_bytes: int },
+  { mix: [null, among("verified")], dummies_per_node: [0, int] },
+  checkGeometry,
+);
+const estimateOf = struct(
+  { quantity: str, values: list(num), standard_errors: list(num), lows: list(num), highs: list(num) },
+  { mean: [null, orNull(num)], mean_standard_error: [null, orNull(num)] },
+);
+const mixingKey = struct(
+  { blinding: str, blinding_proof: str },
+  {
+    opening: ["", str], opening_proof: ["", str], enrolment_key: ["", str], withdrawals: [0, int],
+    withdrawals_digest: ["", str],
+  },
+);
+
+const DOCUMENTS = {
+  roster: document(
+    {
+      deployment: str,
+      parties: list(struct({ name: str, role: str, operator: str, address: str, identity_key: key32 })),
+      populations: list(struct({ name: str, enrolment_key: key32 })),
+      tls_authority: str,
+    },
+    { serial: [0, int], issued_at: [0, int], expires_at: [0, int], broker: [null, orNull(str)] },
+    checkRoster,
+  ),
+  credential: document({ population: str, public_key: key32 }, { expires_at: [null, orNull(int)] }),
+  certificate: document(
+    {
+      deployment: str, round_id: str, stage: str, population: str, mechanism: (v) => mechanismOf(v),
+      users: int, honest: int, route: list(str), adjacency: among("standard", "metric"),
+      max_distance: int, delta: num,
+      epsilon: struct(
+        { certified: orNull(num), attained: orNull(num) },
+        { published: [null, orNull(num)] },
+      ),
+      corrupted: struct({ epsilon: orNull(num), delta: num }),
+      standard_error: num, assumptions: list(str), basis: list(str), holds: bool,
+      ledger: struct(
+        { entry: int, spent: orNull(num), delta: num, limit: num },
+        {
+          composition: ["fixed", among("adaptive", "fixed")], if_fixed: [null, orNull(num)],
+          reconciled: [null, int],
+        },
+      ),
+      issued_at: int, expires_at: int,
+    },
+    { dropped: [0, int], invalid: [0, int], mix: [null, among("verified")] },
+  ),
+  "round-key": document(
+    {
+      deployment: str, round_id: str, node: str, position: int, suite: str, public_key: str,
+      certificate_digest: str,
+    },
+    { corrupt: [false, bool], mixing: [null, mixingKey] },
+  ),
+  manifest: document({
+    deployment: str, round_id: str, certificate: signedFrame, route: list(signedFrame),
+    geometry: geometryOf, min_reports: int, max_reports: int, opens_at: int, closes_at: int,
+  }),
+  countersignature: document({ round_id: str, node: str, manifest_digest: str }),
+  submission: document({ round_id: str, credential: str, envelope_digest: str }),
+  receipt: document({ round_id: str, credential: str, submission_digest: str }),
+  batch: document(
+    { round_id: str, position: int, users: int, records: int, digest: str },
+    { dropped: [0, int], history: [null, int] },
+  ),
+  discard: document({ round_id: str, node: str, forwarded: bool }),
+  result: document(
+    { deployment: str, round_id: str, outcome: str },
+    {
+      reason: [null, orNull(str)], error: [null, orNull(str)], accepted: [0, int], messages: [0, int],
+      board_digest: [null, orNull(str)], estimate: [null, orNull(estimateOf)],
+      plan_certificate: [null, orNull(signedFrame)], final_certificate: [null, orNull(signedFrame)],
+      dropped: [0, int], outside_alphabet: [0, int], repeated_tags: [0, int],
+      headers: [[], list(signedFrame)], history: [null, struct({ digest: str, length: int })],
+    },
+  ),
+};
+
+// Signatures and signed documents
+
+const ORDER = 2n ** 252n + 27742317777372353535851937790883648493n;
+const FIELD = 2n ** 255n - 19n;
+const EIGHTH = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
+const SMALL_ORDER = [0n, 1n, FIELD - 1n, EIGHTH, FIELD - EIGHTH];
+const COFACTOR_KEY = "50584106c66171dbe6901bd187252a0d704a02a1080f80c486575d07e5e4b4fe";
+const COFACTOR_SIGNATURE =
+  "dfd3145e691e9b998cb20bd6e1790ccfbd79f23e01dc20a7349e3aec7193acf6" +
+  "b6969d2f0f1c6db5cecbd44e2afeb103eecf1734b13110df7b2500ab3e4e050c";
+
+const littleEndian = (bytes) => BigInt(`0x${toHex(Uint8Array.from(bytes).reverse()) || "0"}`);
+const yOf = (point) => littleEndian(point) % 2n ** 255n;
+
+async function equationHolds(key, signature, message) {
+  try {
+    const imported = await crypto.subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
+    return await crypto.subtle.verify("Ed25519", imported, signature, message);
+  } catch (error) {
+    if (error.name === "NotSupportedError") {
+      fail("UnsupportedError", "this browser cannot check Ed25519 signatures: use a newer one");
+    }
+    return false; // not a point
+  }
+}
+
+let strictEquation = null;
+
+/** Strict Ed25519, docs/protocol.md, "Signed documents", step 3. */
+export async function checkSignature(key, signature, message) {
+  // Of which rules a browser checks the equation by, nothing is assumed.
+  strictEquation ??= equationHolds(fromHex(COFACTOR_KEY), fromHex(COFACTOR_SIGNATURE), utf8("0"));
+  if (await strictEquation) fail("UnsupportedError", "this browser checks signatures by other rules");
+  const valid =
+    key.length === 32 &&
+    signature.length === 64 &&
+    littleEndian(signature.subarray(32)) < ORDER &&
+    yOf(key) < FIELD &&
+    !SMALL_ORDER.includes(yOf(key)) &&
+    !SMALL_ORDER.includes(yOf(signature.subarray(0, 32))) &&
+    (await equationHolds(key, signature, message));
+  if (!valid) fail("SignatureError", "a signature is not valid");
+}
+
+/** The frame of a signed document; nothing in it is believed. */
+export function parseFrame(text) {
+  if (text.length > MAX_DOCUMENT_BYTES) malformed("a document is too long");
+  return signedFrame(parseJson(text));
+}
+
+/** Digest of a document as it travels. */
+export async function documentDigest({ label, signer, body, signature }) {
+  return digest(utf8(JSON.stringify({ label, signer, body, signature })));
+}
+
+const signedBytes = (label, body) => utf8(`${PROTOCOL}/${label}\0${body}`);
+
+/** The content of a signed document, docs/protocol.md, "Signed documents", steps 1 to 4. */
+export async function verify(frame, label, signer, keyHex) {
+  if (frame.label !== label) foreign(`expected a ${label}, got a ${frame.label.slice(0, 40)}`);
+  if (frame.signer !== signer) foreign(`expected a ${label} of ${signer}, got one of ${frame.signer.slice(0, 64)}`);
+  const signature = /^[0-9a-f]{128}$/.test(frame.signature) ? fromHex(frame.signature) : new Uint8Array();
+  try {
+    await checkSignature(fromHex(keyHex) ?? new Uint8Array(), signature, signedBytes(label, frame.body));
+  } catch (error) {
+    if (error.code !== "SignatureError") throw error;
+    fail("SignatureError", `the ${label} does not carry a valid signature of ${signer}: it was altered, or signed by another key`);
+  }
+  return DOCUMENTS[label](parseJson(frame.body));
+}
+
+const partyOf = (roster, name) =>
+  roster.parties.find((party) => party.name === name) ?? foreign(`the roster has no party ${name.slice(0, 64)}`);
+
+function onlyParty(roster, role) {
+  const parties = roster.parties.filter((party) => party.role === role);
+  return parties.length === 1 ? parties[0] : foreign(`the roster has ${parties.length} parties of role ${role}`);
+}
+
+const verifyFrom = (party, frame, label) => verify(frame, label, party.name, party.identity_key);
+
+/** The roster under the pinned root key; whether it is current is for `requireCurrent`. */
+export const verifyRoster = (frame, rootKey) => verify(frame, "roster", "root", rootKey);
+
+export function requireCurrent(roster, now) {
+  if (roster.serial < 1) fail("StaleRosterError", "the roster has no serial number");
+  if (now >= roster.expires_at) fail("StaleRosterError", "the roster has expired: get the present one");
+}
+
+// Randomness: the operating system's, read in blocks; exact samplers
+
+const BLOCK = 4096;
+const systemRandom = (size) => crypto.getRandomValues(new Uint8Array(size));
+
+export class Integers {
+  constructor(source = systemRandom) {
+    this.source = source;
+    this.block = new Uint8Array();
+    this.used = 0;
+  }
+  /** A uniform BigInt in {0..bound-1}, by rejection, exactly. */
+  below(bound) {
+    const limit = BigInt(bound);
+    const bits = limit > 1n ? (limit - 1n).toString(2).length : 0;
+    if (bits === 0) return 0n;
+    const width = Math.ceil(bits / 8);
+    for (;;) {
+      if (this.used + width > this.block.length) {
+        this.block = this.source(Math.max(BLOCK, width));
+        this.used = 0;
+      }
+      const drawn = this.block.subarray(this.used, this.used + width);
+      this.used += width;
+      const value = BigInt(`0x${toHex(drawn)}`) >> BigInt(8 * width - bits);
+      if (value < limit) return value;
+    }
+  }
+}
+
+const bernoulli = (chance, integers) => integers.below(chance.d) < chance.n;
+
+function binomial(trials, chance, integers) {
+  let successes = 0;
+  for (let trial = 0; trial < trials; trial += 1) successes += Number(bernoulli(chance, integers));
+  return successes;
+}
+
+const bitsOf = (chances, integers) =>
+  chances.reduce((bits, chance, at) => bits + Number(bernoulli(chance, integers)) * 2 ** at, 0);
+
+// What two neighbouring datasets attain, rounded down (shuffledp_core.bounds.lower)
+
+const MOST_POINTS = 2 ** 18;
+const MOST_BITS = 1024;
+const ROUNDING = 1e-9;
+const OUTSIDE = 1e-15;
+const LARGEST_EPSILON = 700;
+const UP = 1 + 2 ** -50;
+
+const deviationOf = (trials, chance) => Math.sqrt(trials * chance * (1 - chance));
+const reachOf = (deviation) => Math.ceil(9 * deviation) + 40;
+
+/** Probabilities of `first` to `last` successes, of sum 1. */
+function windowOf(trials, chance, first, last) {
+  const logs = new Float64Array(last - first + 1);
+  const odds = Math.log(chance.over(ONE.minus(chance)));
+  for (let at = 1; at < logs.length; at += 1) {
+    const successes = first + at - 1;
+    logs[at] = logs[at - 1] + Math.log((trials - successes) / (successes + 1)) + odds;
+  }
+  const most = logs.reduce((a, b) => Math.max(a, b), -Infinity);
+  const weights = logs.map((log) => Math.exp(log - most));
+  const sum = weights.reduce((a, b) => a + b, 0);
+  return weights.map((weight) => weight / sum);
+}
+
+function nearMean(trials, chance) {
+  const reach = reachOf(deviationOf(trials, +chance));
+  const mean = Number(Ratio.of(trials).times(chance).floor());
+  const first = Math.max(0, mean - reach);
+  return { first, law: windowOf(trials, chance, first, Math.min(trials, mean + reach)) };
+}
+
+function convolve(a, b) {
+  const joined = new Float64Array(a.length + b.length - 1);
+  b.forEach((weight, shift) => {
+    if (weight === 0) return;
+    for (let at = 0; at < a.length; at += 1) joined[at + shift] += a[at] * weight;
+  });
+  return joined;
+}
+
+function bitCounts(others, chance, bits, high, low) {
+  return (epsilon) => {
+    if (epsilon > LARGEST_EPSILON || 2 * reachOf(deviationOf(others, +chance)) >= MOST_POINTS) return 0;
+    const base = nearMean(others, chance).law;
+    const before = convolve(base, windowOf(bits, high, 0, bits));
+    const after = convolve(base, windowOf(bits, low, 0, bits));
+    const growth = Math.exp(epsilon);
+    let total = 0;
+    before.forEach((mass, at) => {
+      total += Math.max(mass * (1 - ROUNDING) - growth * (1 + ROUNDING) * after[at], 0);
+    });
+    return Math.max(0, Math.min(1, total - (1 + growth) * OUTSIDE));
+  };
+}
+
+function dummyCounts(slots, rate) {
+  return (epsilon) => {
+    const trials = slots + 1;
+    if (epsilon > LARGEST_EPSILON || deviationOf(trials, +rate) > 100) return 0;
+    const growth = Math.exp(epsilon) * (1 + ROUNDING);
+    const others = rate.over(ONE.minus(rate));
+    const outer = nearMean(trials, rate);
+    let total = 0;
+    outer.law.forEach((mass, at) => {
+      const a = outer.first + at;
+      const inner = others.n === others.d ? { first: trials - a, law: [1] } : nearMean(trials - a, others);
+      let mean = 0;
+      inner.law.forEach((share, step) => {
+        mean += share * Math.max(a - growth * (inner.first + step), 0);
+      });
+      total += mass * mean;
+    });
+    return Math.max(0, Math.min(1, (total * (1 - 4 * ROUNDING)) / (trials * rate)));
+  };
+}
+
+const logOdds = (p) => Math.log1p(+Ratio.of(2).times(ONE.minus(p)).over(p)) * UP;
+
+function dilute(epsilon, share) {
+  if (epsilon > LARGEST_EPSILON) return share > 0 ? epsilon + Math.log(share) + 1e-12 : 0;
+  return Math.log1p(share * Math.expm1(epsilon)) * UP;
+}
+
+// Intervals from exact laws (shuffledp_core.answering.intervals)
+
+const TAIL = 0.025 - 1e-6;
+const NODES = 32;
+
+/** P(C <= ones) where C is a sum of bits, groups of [number, chance of 1, chance of 0]. */
+function lowerTail(ones, groups) {
+  let mean = 0;
+  let variance = 0;
+  for (const [count, one, zero] of groups) {
+    mean += count * one;
+    variance += count * one * zero;
+  }
+  if (ones >= mean) return 1;
+  const deviation = Math.max(Math.sqrt(variance), 3.75);
+  const points = Math.ceil((2 * NODES * deviation) / 3.75);
+  const real = -1.5 / deviation;
+  let summed = 0;
+  for (let node = 0; node <= NODES; node += 1) {
+    const angle = (2 * Math.PI * node) / points;
+    let left = ones;
+    let [re, im] = [0, 0];
+    for (const [count, one, zero] of groups) {
+      const swapped = one > 0.5;
+      const [a, b] = swapped ? [-real, -angle] : [real, angle];
+      const rare = swapped ? zero : one;
+      const x = rare * (Math.expm1(a) * Math.cos(b) - 2 * Math.sin(b / 2) ** 2);
+      const y = rare * Math.exp(a) * Math.sin(b);
+      if (swapped) left -= count;
+      re += count * 0.5 * Math.log1p(2 * x + x * x + y * y);
+      im += count * Math.atan2(y, 1 + x);
+    }
+    const size = Math.exp(re - real * left);
+    const turn = im - angle * left;
+    const c = -(Math.expm1(real) * Math.cos(angle) - 2 * Math.sin(angle / 2) ** 2);
+    const d = -Math.exp(real) * Math.sin(angle);
+    const term = (size * (Math.cos(turn) * c + Math.sin(turn) * d)) / (c * c + d * d);
+    summed += (node === 0 || (node === NODES && points === 2 * NODES) ? 1 : 2) * term;
+  }
+  return Math.min(1, Math.max(0, summed / points));
+}
+
+function largest(holds, top) {
+  let [low, high] = [0, top];
+  while (low < high) {
+    const middle = low + Math.floor((high - low + 1) / 2);
+    if (holds(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Ends of the intervals for x, where each count is Bin(x, p) + Bin(n - x, q). */
+function countIntervals(observed, n, p, q) {
+  const ends = (counts, high, low) => {
+    const computed = new Map();
+    const holds = (count) => (x) =>
+      lowerTail(count, [[x, +high, +ONE.minus(high)], [n - x, +low, +ONE.minus(low)]]) > TAIL;
+    return counts.map((count) => {
+      if (!computed.has(count)) computed.set(count, largest(holds(count), n));
+      return computed.get(count);
+    });
+  };
+  const spread = Math.sqrt(n * Math.min(p * ONE.minus(p), q * ONE.minus(q)));
+  const step = observed.length > 1000 ? Math.max(1, Math.floor(0.01 * spread)) : 1;
+  const down = observed.map((count) => n - Math.floor(count / step) * step);
+  const up = observed.map((count) => Math.min(Math.ceil(count / step) * step, n));
+  const lows = ends(down, ONE.minus(q), ONE.minus(p)).map((end) => n - end);
+  return [lows, ends(up, p, q)];
+}
+
+function binomialInterval(trials, chance) {
+  const fewest = (one, zero) => largest((x) => x === 0 || lowerTail(x - 1, [[trials, one, zero]]) <= TAIL, trials);
+  return [fewest(+chance, +ONE.minus(chance)), trials - fewest(+ONE.minus(chance), +chance)];
+}
+
+const OFFSETS = [
+  ...Array.from({ length: 20 }, (_, at) => at * 0.002),
+  ...Array.from({ length: 14 }, (_, at) => 0.04 * 25 ** (at / 13)),
+];
+
+/** Laws of the ones of values that add up to `steps` bits, one of which has the largest tail. */
+function compositionLaws(steps, bits, users, flip, slope) {
+  const floor = Number(steps.floor());
+  const rest = +steps.minus(Ratio.of(floor));
+  const some = rest > 0 ? 1 : 0;
+  const least = Math.max(0, floor - (bits - users));
+  const most = Math.min(floor, users - some);
+  const clip = (x) => Math.min(Math.max(x, least), most);
+  const middle = clip(Math.round(users / 2 - rest));
+  const offsets = OFFSETS.map((offset) => Math.floor(offset * users));
+  const marks = offsets.flatMap((offset) => [clip(middle - offset), clip(middle + offset)]);
+  const edges = [...new Set([...marks, least, most])].sort((a, b) => a - b);
+  return edges.map((low, at) => {
+    const high = at + 1 < edges.length ? edges[at + 1] - 1 : most;
+    const [more, less] = [users - high - some, low];
+    const [chanceMore, chanceLess] = [(high + rest) / users, (low + rest) / users];
+    const between = 2 * (high - low) + some;
+    const left = high + rest - more * chanceMore - less * chanceLess;
+    const share = between > 0 ? Math.min(Math.max(left / between, 0), 1) : 0;
+    return [
+      [floor - high, 1], [more, chanceMore], [between, share], [less, chanceLess],
+      [bits - users - floor + low, 0],
+    ].map(([count, chance]) => [count, flip + slope * chance, flip + slope * (1 - chance)]);
+  });
+}
+
+/** Interval for a sum in unary code, each value rounded at random to a whole number of bits. */
+function roundedSumInterval(ones, bits, users, unit, flip) {
+  const slope = ONE.minus(flip).minus(flip);
+  const whole = unit.times(Ratio.of(bits));
+  const top = Number(whole.ceil());
+  const end = (count) =>
+    largest((total) => {
+      const exact = Ratio.of(total).over(unit);
+      const steps = exact.below(Ratio.of(bits)) ? exact : Ratio.of(bits);
+      const expected = Ratio.of(bits).times(flip).plus(slope.times(steps));
+      if (expected.below(Ratio.of(count + 2))) return true;
+      return compositionLaws(steps, bits, users, +flip, +slope).some((law) => lowerTail(count, law) > TAIL);
+    }, top);
+  return [Math.max(top - end(bits - ones), 0), Math.min(end(ones), Number(whole.floor()))];
+}
+
+// Estimates (shuffledp_core.answering.estimates)
+
+function histogram(counts, reports, p, q) {
+  const n = Number(reports.floor());
+  const slope = +p.minus(q);
+  if (slope <= 0) fail("UsageError", "every message is pure noise");
+  const values = counts.map((count) => (count - n * q) / slope);
+  const errors = values.map((value) => {
+    const held = Math.min(Math.max(value, 0), n);
+    return Math.sqrt(held * p.times(ONE.minus(p)) + (n - held) * q.times(ONE.minus(q))) / slope;
+  });
+  const [lows, highs] = countIntervals(counts, n, p, q);
+  return { quantity: "histogram", values, standard_errors: errors, lows, highs, mean: null, mean_standard_error: null };
+}
+
+function sum(value, error, [low, high], reports, maxValue) {
+  const n = +reports;
+  const clip = (end) => Math.min(Math.max(end, 0), +reports.times(Ratio.of(maxValue)));
+  return {
+    quantity: "sum", values: [value], standard_errors: [error], lows: [clip(low)], highs: [clip(high)],
+    mean: value / n, mean_standard_error: error / n,
+  };
+}
+
+function sumOfBits(ones, reports, maxValue, flip) {
+  const bits = Number(reports.times(Ratio.of(maxValue)).floor());
+  const slope = ONE.minus(flip).minus(flip);
+  const value = Ratio.of(ones).minus(Ratio.of(bits).times(flip)).over(slope);
+  const [lows, highs] = countIntervals([ones], bits, ONE.minus(flip), flip);
+  const error = Math.sqrt(bits * flip * (1 - flip)) / slope;
+  return sum(+value, error, [lows[0], highs[0]], reports, maxValue);
+}
+
+// Mechanisms: one entry for each that a page can play
+
+const index = (most) => (answer) =>
+  answer >= 0 && answer < most ? [answer] : fail("UsageError", "no such answer");
+const unary = (m) => (answer) => Array.from({ length: m }, (_, at) => (at < answer ? 1 : 0));
+const tally = (size) => (symbols) => {
+  const counts = new Array(size).fill(0);
+  for (const symbol of symbols) counts[symbol] += 1;
+  return counts;
+};
+
+const MECHANISMS = {
+  "krr-histogram": {
+    fields: { symbols: whole(2), blanket: ratio(ONE) },
+    make({ symbols, blanket }) {
+      const low = blanket.over(Ratio.of(symbols));
+      const high = ONE.minus(blanket).plus(low);
+      return {
+        domain: symbols, alphabet: symbols, messages: 1,
+        sample: (value, integers) => (bernoulli(blanket, integers) ? Number(integers.below(symbols)) : value),
+        say: index(symbols),
+        local: () => Math.log1p(+ONE.minus(blanket).times(Ratio.of(symbols)).over(blanket)) * UP,
+        witness: (honest) => bitCounts(honest - 1, low, 1, high, low),
+        estimate: (counts, reports) => histogram(counts, reports, high, low),
+      };
+    },
+  },
+  "hadamard-histogram": {
+    fields: { symbols: whole(2, 2 ** 20 - 1), blanket: ratio(ONE) },
+    make({ symbols, blanket }) {
+      const order = 2 ** symbols.toString(2).length;
+      const quarter = blanket.over(Ratio.of(4));
+      return {
+        domain: symbols, alphabet: order, messages: 1,
+        sample(value, integers) {
+          if (bernoulli(blanket, integers)) return Number(integers.below(order));
+          const row = value + 1;
+          const bit = Math.log2(row & -row);
+          const free = Number(integers.below(order / 2));
+          const found = ((free >> bit) << (bit + 1)) | (free & ((1 << bit) - 1));
+          const common = (found & row).toString(2).replaceAll("0", "").length;
+          return found | ((common & 1) << bit);
+        },
+        say: index(order),
+        local: () => logOdds(blanket),
+        witness: (honest) => bitCounts(honest - 1, quarter, 1, HALF.minus(quarter), quarter),
+        estimate(counts, reports) {
+          const signed = Float64Array.from(counts);
+          for (let step = 1; step < order; step *= 2) {
+            for (let at = 0; at < order; at += 1) {
+              if (at & step) continue;
+              [signed[at], signed[at + step]] = [signed[at] + signed[at + step], signed[at] - signed[at + step]];
+            }
+          }
+          const all = counts.reduce((a, b) => a + b, 0);
+          const inside = Array.from(signed.subarray(1, symbols + 1), (value) => (value + all) / 2);
+          return histogram(inside, reports, ONE.minus(blanket.times(HALF)), HALF);
+        },
+      };
+    },
+  },
+  "dummy-histogram": {
+    fields: { symbols: whole(2, 2 ** 31 - 2), slots: whole(1, 9999), fill: ratio(ONE) },
+    make({ symbols, slots, fill }) {
+      const rate = fill.over(Ratio.of(symbols));
+      return {
+        domain: symbols, alphabet: symbols + 1, messages: 1 + slots,
+        sample: (value) => value,
+        say(answer, integers) {
+          const sent = [answer, ...new Array(slots).fill(symbols)];
+          for (let slot = 1; slot <= slots; slot += 1) {
+            if (bernoulli(fill, integers)) sent[slot] = Number(integers.below(symbols));
+          }
+          const place = Number(integers.below(slots + 1));
+          [sent[0], sent[place]] = [sent[place], sent[0]];
+          return sent;
+        },
+        local: () => Infinity,
+        witness: (honest) => dummyCounts(honest * slots, rate),
+        estimate(counts, reports) {
+          const trials = Number(reports.times(Ratio.of(slots)).floor());
+          const values = counts.slice(0, symbols).map((count) => count - trials * rate);
+          const error = Math.sqrt(trials * rate * (1 - rate));
+          const [fewest, most] = binomialInterval(trials, rate);
+          const clip = (end) => Math.min(Math.max(end, 0), +reports);
+          return {
+            quantity: "histogram", values, standard_errors: values.map(() => error),
+            lows: counts.slice(0, symbols).map((count) => clip(count - most)),
+            highs: counts.slice(0, symbols).map((count) => clip(count - fewest)),
+            mean: null, mean_standard_error: null,
+          };
+        },
+      };
+    },
+  },
+  "rappor-histogram": {
+    fields: { symbols: whole(2, 31), fake: ratio(ONE), when_zero: ratio(ONE), when_one: ratio(ONE) },
+    optional: { question: [0, whole(0)] },
+    make({ symbols, fake, when_zero: zero, when_one: one, question }) {
+      if (one.below(zero) || !one.below(ONE)) malformed("need when_zero <= when_one < 1");
+      const half = fake.times(HALF);
+      const step = one.minus(zero).times(half);
+      const [p, q] = [zero.plus(step), one.minus(step)];
+      const all = Array.from({ length: symbols }, (_, at) => at);
+      const remember = (value, integers) =>
+        bitsOf(all.map((symbol) => (symbol === value ? ONE.minus(half) : half)), integers);
+      const report = (kept, integers) =>
+        bitsOf(all.map((symbol) => (Math.floor(kept / 2 ** symbol) % 2 ? one : zero)), integers);
+      return {
+        domain: symbols, alphabet: 2 ** symbols, messages: 1, remember, report,
+        remembered: `rappor-histogram question=${question} symbols=${symbols} fake=${fake}`,
+        sample: (value, integers) => report(remember(value, integers), integers),
+        say: index(2 ** symbols),
+        local: () => 2 * logOdds(fake),
+        witness: (honest) => {
+          const low = p.times(ONE.minus(q));
+          return bitCounts(honest - 1, low, 1, q.times(ONE.minus(p)), low);
+        },
+        count: (sent) => [
+          sent.length, ...all.map((at) => sent.filter((report) => Math.floor(report / 2 ** at) % 2).length),
+        ],
+        total: (counts) => counts[0],
+        estimate: (counts, reports) => histogram(counts.slice(1), reports, q, p),
+      };
+    },
+  },
+  "one-bit-mean": {
+    fields: { max_value: whole(1), randomise: ratio(ONE) },
+    metric: true,
+    make({ max_value: k, randomise }) {
+      const flip = randomise.times(HALF);
+      const slope = ONE.minus(randomise).over(Ratio.of(k));
+      return {
+        domain: k + 1, alphabet: 2, messages: 1,
+        sample(value, integers) {
+          if (bernoulli(randomise, integers)) return Number(integers.below(2));
+          return Number(integers.below(k) < BigInt(value));
+        },
+        say: unary(1),
+        local: (distance) => Math.log1p(+Ratio.of(2 * distance).times(slope).over(randomise)) * UP,
+        witness: (honest, distance) =>
+          bitCounts(honest - 1, flip, 1, flip.plus(slope.times(Ratio.of(distance))), flip),
+        estimate([, ones], reports) {
+          if (slope.n === 0n) fail("UsageError", "every message is pure noise");
+          const n = Number(reports.floor());
+          const value = Ratio.of(ones).minus(Ratio.of(n).times(flip)).over(slope);
+          const share = Math.min(Math.max(ones / n, +flip), 1 - flip);
+          const ends = roundedSumInterval(ones, n, n, Ratio.of(k), flip);
+          return sum(+value, Math.sqrt(n * share * (1 - share)) / slope, ends, reports, k);
+        },
+      };
+    },
+  },
+  "quantised-rr": {
+    fields: { max_value: whole(1), bits: whole(1), randomise: ratio(ONE) },
+    metric: true,
+    make({ max_value: k, bits, randomise }) {
+      if (bits > k) malformed("more bits than units");
+      const code = MECHANISMS["rr-shuffle"].make({ max_value: bits, randomise });
+      const flip = randomise.times(HALF);
+      const slope = ONE.minus(randomise);
+      const split = (units) => [Math.floor((units * bits) / k), (units * bits) % k];
+      const parts = new Ratio(BigInt(bits), BigInt(k)).d;
+      const rounding = new Ratio((parts / 2n) * ((parts + 1n) / 2n), parts * parts);
+      return {
+        domain: k + 1, alphabet: 2, messages: bits,
+        sample(value, integers) {
+          const [steps, rest] = split(value);
+          return code.sample(steps + Number(integers.below(k) < BigInt(rest)), integers);
+        },
+        say: unary(bits),
+        local(distance) {
+          const [steps, rest] = split(distance);
+          const each = logOdds(randomise);
+          return steps * each + dilute(each, rest / k);
+        },
+        witness(honest, distance) {
+          const [steps, rest] = split(distance);
+          if (rest === 0) return code.witness(honest, steps);
+          if (steps > 0) return null;
+          const high = flip.plus(slope.times(new Ratio(BigInt(rest), BigInt(k))));
+          return bitCounts(honest * bits - 1, flip, 1, high, flip);
+        },
+        estimate([, ones], reports) {
+          if (slope.n === 0n) fail("UsageError", "every message is pure noise");
+          if (rounding.n === 0n) return sumOfBits(ones, reports, k, flip);
+          const total = Number(reports.times(Ratio.of(bits)).floor());
+          const step = new Ratio(BigInt(k), BigInt(bits));
+          const value = Ratio.of(ones).minus(Ratio.of(total).times(flip)).over(slope).times(step);
+          const deviation = Math.sqrt(total * flip * (1 - flip) + reports * slope * slope * rounding);
+          const ends = roundedSumInterval(ones, total, Number(reports.ceil()), step, flip);
+          return sum(+value, deviation * step.over(slope), ends, reports, k);
+        },
+      };
+    },
+  },
+  "rr-shuffle": {
+    fields: { max_value: whole(1), randomise: ratio(ONE) },
+    metric: true,
+    make({ max_value: k, randomise }) {
+      const flip = randomise.times(HALF);
+      return {
+        domain: k + 1, alphabet: 2, messages: k,
+        sample: (value, integers) =>
+          value - binomial(value, flip, integers) + binomial(k - value, flip, integers),
+        say: unary(k),
+        local: (distance) => distance * logOdds(randomise),
+        witness(honest, distance) {
+          const changed = Math.min(distance, MOST_BITS);
+          return bitCounts(honest * k - changed, flip, changed, ONE.minus(flip), flip);
+        },
+        estimate([, ones], reports) {
+          if (randomise.n === randomise.d) fail("UsageError", "every message is pure noise");
+          return sumOfBits(ones, reports, k, flip);
+        },
+      };
+    },
+  },
+};
+
+const NOT_PLAYED = ["geo-shuffle", "sgdl-shuffle", "split-mix", "node-histogram", "node-sum"];
+
+/** A mechanism with its functions, from its form in documents. */
+export function mechanismOf(value) {
+  if (value === null || typeof value !== "object" || typeof value.mechanism !== "string") refuse("a mechanism");
+  const { mechanism: kind, ...parameters } = value;
+  if (NOT_PLAYED.includes(kind)) {
+    fail("UnsupportedError", `a page cannot check the guarantee of ${kind} yet, so it takes no part in this round`);
+  }
+  if (!Object.hasOwn(MECHANISMS, kind)) malformed("an unknown mechanism");
+  const { fields, optional = {}, metric = false, make } = MECHANISMS[kind];
+  const checked = struct(fields, optional)(parameters);
+  const made = make(checked);
+  const text = JSON.stringify({ kind, ...checked }, (_, v) => (v instanceof Ratio ? `${v}` : v));
+  const count = tally(made.alphabet);
+  const total = (counts) => counts.reduce((a, b) => a + b, 0);
+  return Object.freeze({ count, total, remembered: null, ...made, kind, metric, text });
+}
+
+// Suites: RFC 9180 base mode with WebCrypto; the hybrid KEM is X-Wing
+
+const SUITES = {
+  hpke: { overhead: 48, publicKey: 32, kem: 0x0020 },
+  "hpke-mlkem768-x25519": { overhead: 1136, publicKey: 1216, kem: 0x647a },
+};
+const KDF = 1;
+const AEAD = 3;
+const XWING_LABEL = Uint8Array.of(0x5c, 0x2e, 0x2f, 0x2f, 0x5e, 0x5c);
+
+function suiteNamed(name) {
+  if (name === "sealed-box") {
+    fail("UnsupportedError", "browsers have no sealed boxes: open the round with the suite hpke-mlkem768-x25519 or hpke");
+  }
+  return Object.hasOwn(SUITES, name) ? SUITES[name] : fail("ConfigError", `unknown suite ${name.slice(0, 40)}`);
+}
+
+/** Runs a WebCrypto call whose algorithm a browser may lack. */
+async function native(what, call) {
+  try {
+    return await call();
+  } catch (error) {
+    if (error.name !== "NotSupportedError" && !(error instanceof TypeError)) throw error;
+    return fail("UnsupportedError", `this browser has no ${what}, which the round needs: use a newer one`);
+  }
+}
+
+async function hmac(key, data) {
+  const imported = await crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, data));
+}
+
+const VERSION = utf8("HPKE-v1");
+const ZEROS = new Uint8Array(32);
+const extract = (id, salt, label, ikm) => hmac(salt, concat(VERSION, id, utf8(label), ikm));
+const expand = async (id, key, label, info, size) =>
+  (await hmac(key, concat(bigEndian(size, 2), VERSION, id, utf8(label), info, Uint8Array.of(1)))).subarray(0, size);
+
+const ROTATIONS = [1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 2, 14, 27, 41, 56, 8, 25, 43, 62, 18, 39, 61, 20, 44];
+const PLACES = [10, 7, 11, 17, 18, 3, 5, 16, 8, 21, 24, 4, 15, 23, 19, 13, 12, 2, 20, 14, 22, 9, 6, 1];
+
+/** SHA3-256 (FIPS 202) of less than one block, in halves of words: WebCrypto has none everywhere. */
+export function sha3(data) {
+  if (data.length > 135) throw new RangeError("at most one block");
+  const block = new Uint8Array(200);
+  block.set(data);
+  block[data.length] ^= 6;
+  block[135] ^= 128;
+  const state = new Uint32Array(block.buffer); // little-endian machines: all that run browsers
+  const rotate = (low, high, by) => {
+    const [a, b] = by < 32 ? [low, high] : [high, low];
+    const by32 = by % 32;
+    return by32 === 0 ? [a, b] : [(a << by32) | (b >>> (32 - by32)), (b << by32) | (a >>> (32 - by32))];
+  };
+  let register = 1;
+  for (let round = 0; round < 24; round += 1) {
+    const parity = Array.from({ length: 10 }, (_, x) =>
+      state[x] ^ state[x + 10] ^ state[x + 20] ^ state[x + 30] ^ state[x + 40]);
+    for (let x = 0; x < 5; x += 1) {
+      const [before, after] = [2 * ((x + 4) % 5), 2 * ((x + 1) % 5)];
+      const [low, high] = rotate(parity[after], parity[after + 1], 1);
+      for (let y = 0; y < 50; y += 10) {
+        state[2 * x + y] ^= parity[before] ^ low;
+        state[2 * x + y + 1] ^= parity[before + 1] ^ high;
+      }
+    }
+    let moved = [state[2], state[3]];
+    for (let step = 0; step < 24; step += 1) {
+      const place = 2 * PLACES[step];
+      const next = [state[place], state[place + 1]];
+      [state[place], state[place + 1]] = rotate(moved[0], moved[1], ROTATIONS[step]);
+      moved = next;
+    }
+    for (let y = 0; y < 50; y += 10) {
+      const row = state.slice(y, y + 10);
+      for (let x = 0; x < 10; x += 1) state[y + x] ^= ~row[(x + 2) % 10] & row[(x + 4) % 10];
+    }
+    for (let bit = 0; bit < 7; bit += 1) {
+      if (register & 1) state[2 ** bit > 32 ? 1 : 0] ^= 2 ** bit > 32 ? 2 ** 31 : 2 ** (2 ** bit - 1);
+      register = (register << 1) ^ ((register >> 7) * 0x171);
+    }
+  }
+  return new Uint8Array(state.buffer.slice(0, 32));
+}
+
+/** A fresh X25519 key and, in the hybrid suite, what ML-KEM gave; tests give their own. */
+async function encapsulate(suite, publicKey) {
+  const pair = await native("X25519", () => crypto.subtle.generateKey("X25519", false, ["deriveBits"]));
+  const shown = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+  if (suite.kem !== 0x647a) return { key: pair.privateKey, shown };
+  const lattice = publicKey.subarray(0, -32);
+  const { ciphertext, sharedKey } = await native("ML-KEM-768", async () => {
+    const imported = await crypto.subtle.importKey("raw-public", lattice, "ML-KEM-768", false, ["encapsulateBits"]);
+    return crypto.subtle.encapsulateBits("ML-KEM-768", imported);
+  });
+  return { key: pair.privateKey, shown, ciphertext: new Uint8Array(ciphertext), secret: new Uint8Array(sharedKey) };
+}
+
+/** A function that seals plaintexts to one round key under the binding of round and position. */
+export async function sealerFor(suiteName, publicKey, roundId, position, source = encapsulate) {
+  const suite = suiteNamed(suiteName);
+  const id = concat(utf8("HPKE"), bigEndian(suite.kem, 2), bigEndian(KDF, 2), bigEndian(AEAD, 2));
+  const info = utf8(`${PROTOCOL}/onion/${roundId}/${position}`);
+  const none = new Uint8Array();
+  const context = concat(
+    Uint8Array.of(0),
+    await extract(id, ZEROS, "psk_id_hash", none),
+    await extract(id, ZEROS, "info_hash", info),
+  );
+  const recipient = publicKey.slice(-32);
+  const imported = await native("X25519", () => crypto.subtle.importKey("raw", recipient, "X25519", false, []));
+  return async (plaintext) => {
+    const { key, shown, ciphertext, secret } = await source(suite, publicKey);
+    const agreed = new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: imported }, key, 256));
+    let shared;
+    if (ciphertext === undefined) {
+      const kem = concat(utf8("KEM"), bigEndian(suite.kem, 2));
+      const extracted = await extract(kem, ZEROS, "eae_prk", agreed);
+      shared = await expand(kem, extracted, "shared_secret", concat(shown, recipient), 32);
+    } else {
+      shared = sha3(concat(secret, agreed, shown, recipient, XWING_LABEL));
+    }
+    const schedule = await extract(id, shared, "secret", none);
+    const sealing = await expand(id, schedule, "key", context, 32);
+    const nonce = await expand(id, schedule, "base_nonce", context, 12);
+    const box = await native("ChaCha20-Poly1305", async () => {
+      const cipher = await crypto.subtle.importKey("raw-secret", sealing, "ChaCha20-Poly1305", false, ["encrypt"]);
+      return crypto.subtle.encrypt({ name: "ChaCha20-Poly1305", iv: nonce }, cipher, plaintext);
+    });
+    return concat(ciphertext ?? none, shown, new Uint8Array(box));
+  };
+}
+
+/** The geometry of a round, and all its lengths (docs/protocol.md, "Onions"). */
+export function geometryFor(mechanism, suiteName, hops) {
+  const suite = suiteNamed(suiteName);
+  const width = Math.max(1, Math.ceil((mechanism.alphabet - 1).toString(2).length / 8));
+  const geometry = {
+    suite: suiteName, hops, messages_per_user: mechanism.messages, symbol_bytes: width, mix: null, dummies_per_node: 0,
+  };
+  checkGeometry(geometry);
+  const plain = width + TAG_BYTES;
+  const record = (position) => plain + (hops + 1 - position) * suite.overhead;
+  return { geometry, plain, record, envelope: mechanism.messages * record(2) + suite.overhead };
+}
+
+/** Seals messages in layers for the last hop to the second, and all of them in one envelope. */
+export async function sealEnvelope(geometry, roundId, publicKeys, messages, source) {
+  let records = messages;
+  for (let hop = geometry.hops; hop > 1; hop -= 1) {
+    const seal = await sealerFor(geometry.suite, publicKeys[hop - 1], roundId, hop, source);
+    records = await Promise.all(records.map(seal));
+  }
+  return (await sealerFor(geometry.suite, publicKeys[0], roundId, 1, source))(concat(...records));
+}
+
+// Checks of a round before the value is touched (docs/protocol.md, "Submit", the client's 1 to 8)
+
+const same = (what, actual, expected) => {
+  if (actual !== expected) foreign(`a document is for ${what} ${String(actual).slice(0, 80)}, not ${expected}`);
+};
+const isRoundId = (text) => /^[0-9a-f]{32}$/.test(text);
+const badKey = (message) => fail("RoundKeyError", `${message}; do not take part`);
+
+async function checkRoundKey(manifest, party, frame, position, certified) {
+  const key = await verifyFrom(party, frame, "round-key");
+  same("deployment", key.deployment, manifest.deployment);
+  same("round", key.round_id, manifest.round_id);
+  if (key.node !== party.name || key.position !== position || key.suite !== manifest.geometry.suite) {
+    badKey(`the round key of ${party.name} is for another node, position or suite`);
+  }
+  if (key.certificate_digest !== certified) badKey(`${party.name} made its round key for another certificate`);
+  const bytes = fromHex(key.public_key) ?? badKey(`the round key of ${party.name} is not lower-case hex`);
+  try {
+    if (bytes.length !== suiteNamed(key.suite).publicKey) badKey(`the round key of ${party.name} has ${bytes.length} bytes`);
+    await (await sealerFor(key.suite, bytes, key.round_id, position))(new Uint8Array());
+  } catch (error) {
+    if (["RoundKeyError", "UnsupportedError"].includes(error.code)) throw error;
+    badKey(`nothing can be sealed to the round key of ${party.name}`);
+  }
+  return { ...key, bytes };
+}
+
+async function checkCountersignatures(announcement, manifest, route) {
+  const missing = new Map(route.map((party) => [party.name, party]));
+  const expected = await documentDigest(announcement.manifest);
+  for (const frame of announcement.countersignatures) {
+    const party = missing.get(frame.signer) ?? foreign("a party countersigned twice or is not on the route");
+    missing.delete(frame.signer);
+    const signed = await verifyFrom(party, frame, "countersignature");
+    same("round", signed.round_id, manifest.round_id);
+    same("node", signed.node, party.name);
+    same("manifest", signed.manifest_digest, expected);
+  }
+  if (missing.size) fail("SignatureError", `not countersigned by ${[...missing.keys()]}: do not take part before it is`);
+}
+
+async function checkCertificate(manifest, roster, population) {
+  const certificate = await verifyFrom(onlyParty(roster, "accountant"), manifest.certificate, "certificate");
+  same("deployment", certificate.deployment, manifest.deployment);
+  same("round", certificate.round_id, manifest.round_id);
+  same("population", certificate.population, population);
+  same("stage", certificate.stage, "plan");
+  if (!certificate.holds) malformed("the certificate says that its guarantee does not hold; do not take part");
+  if (manifest.min_reports < certificate.users) malformed("the round would go on with fewer reports than it is certified for");
+  if (certificate.mix !== null) fail("UnsupportedError", "a page takes no part in rounds whose mixing is verified");
+  return certificate;
+}
+
+const SLACK = 2e-6;
+
+/** Refuses numbers that the certificate's own mechanism refutes (step 7). */
+function checkClaims(certificate) {
+  const { mechanism, honest, users, max_distance: most, epsilon, corrupted, delta } = certificate;
+  if (!(honest >= 1 && honest <= users)) malformed("the certificate counts on an impossible number of honest users");
+  if (!(most >= 1 && most <= mechanism.domain - 1)) malformed("the certificate covers impossible changes");
+  const lie = (what) =>
+    fail("FalseCertificateError", `the certificate claims ${what} with ${mechanism.kind}: do not take part, and keep the announcement`);
+  const metric = certificate.adjacency === "metric";
+  if (corrupted.epsilon !== null && !(corrupted.delta > 0)) {
+    const computed = mechanism.local(metric ? 1 : most);
+    if (Number.isFinite(computed) && !(corrupted.epsilon >= computed * (1 - SLACK))) lie(`ε_L ${corrupted.epsilon}`);
+  }
+  if (epsilon.certified === null) return;
+  const tried = metric ? [1, Math.max(1, Math.floor(most / 4)), Math.max(1, Math.floor(most / 2)), most] : [most];
+  for (const distance of new Set(tried)) {
+    const attained = mechanism.witness(honest, distance)?.(epsilon.certified * (1 + SLACK) * (metric ? distance : 1)) ?? 0;
+    if (attained > delta * (1 + SLACK)) lie(`ε ${epsilon.certified} at δ ${delta}`);
+  }
+}
+
+const POLICY = {
+  distance: null, nodes: 2, operators: 2, suites: null, mixes: null, messages: 100_000, allow_corrupt: false,
+  min_colluding: 0, min_colluding_share: 0, require_crowd_free: false,
+};
+
+/** A user's own limits; ε, δ and ε_L have no default. */
+export function policyOf(limits) {
+  const policy = { ...POLICY, ...limits };
+  policy.epsilon_corrupted = policy.epsilon_corrupted === "inf" ? Infinity : policy.epsilon_corrupted;
+  const unknown = Object.keys(limits).filter((name) => !(name in POLICY) && !/^(epsilon(_corrupted)?|delta)$/.test(name));
+  const valid =
+    unknown.length === 0 && policy.epsilon > 0 && policy.epsilon < Infinity && policy.delta >= 0 && policy.delta < 1 &&
+    policy.epsilon_corrupted >= 0 && (policy.distance === null || policy.distance >= 1) && policy.min_colluding >= 0 &&
+    policy.min_colluding_share >= 0 && policy.min_colluding_share < 1;
+  return valid ? Object.freeze(policy) : fail("ConfigError", "the policy has an unknown or impossible limit");
+}
+
+function checkPolicy(policy, certificate, geometry, route, corrupt) {
+  const no = (what) => fail("ClientPolicyRefusal", `your policy does not allow this round: ${what}`);
+  const atMost = (what, value, limit) => {
+    if (!(value >= 0 && value <= limit)) no(`${what} is ${value}, at most ${limit} is allowed`);
+  };
+  const { mechanism } = certificate;
+  const distance = Math.min(policy.distance ?? Infinity, mechanism.domain - 1);
+  if (distance > certificate.max_distance) no(`it protects changes of up to ${certificate.max_distance} only`);
+  const total = (epsilon) =>
+    epsilon === null ? Infinity : epsilon * (certificate.adjacency === "metric" ? distance : 1);
+  atMost("ε", total(certificate.epsilon.certified), policy.epsilon);
+  atMost("δ", certificate.delta, policy.delta);
+  if (policy.epsilon_corrupted !== Infinity) {
+    atMost("ε with every node corrupt", total(certificate.corrupted.epsilon), policy.epsilon_corrupted);
+    atMost("δ with every node corrupt", certificate.corrupted.delta, policy.delta);
+    atMost("ε with every node corrupt, computed here,", mechanism.local(distance), policy.epsilon_corrupted);
+  }
+  if (route.length < policy.nodes) no(`it has ${route.length} nodes`);
+  // toLowerCase of upper case: as near to Python's casefold as browsers come.
+  const operators = new Set(route.map(({ operator }) =>
+    operator.normalize("NFKC").toUpperCase().toLowerCase().split(/\s+/u).filter(Boolean).join(" ")));
+  if (operators.size < policy.operators) no(`its nodes have ${operators.size} different operators`);
+  if (policy.suites && !policy.suites.includes(geometry.suite)) no(`it seals with ${geometry.suite}`);
+  if (policy.mixes && !policy.mixes.includes(certificate.mix ?? "plain")) no(`its mixing is ${certificate.mix ?? "plain"}`);
+  atMost("the number of messages", geometry.messages_per_user, policy.messages);
+  if (corrupt.length && !policy.allow_corrupt) no(`${corrupt} declared itself corrupt`);
+  if (policy.require_crowd_free) no("its guarantee rests on other people's reports");
+  const margin = certificate.users - certificate.honest;
+  if (margin < policy.min_colluding || margin / Math.max(1, certificate.users) < policy.min_colluding_share) {
+    no(`it allows for ${margin} colluding users of ${certificate.users}`);
+  }
+}
+
+const announcementOf = struct({ manifest: signedFrame, countersignatures: list(signedFrame) });
+
+/** Checks a round in every way that a device can; gives what taking part in it needs. */
+export async function verifyRound(text, roster, policy, population, now, roundId = null) {
+  requireCurrent(roster, now); // 1
+  if (utf8(text).length > MAX_DOCUMENT_BYTES) malformed("an announcement is too long");
+  const announcement = announcementOf(parseJson(text));
+  const manifest = await verifyFrom(onlyParty(roster, "analyst"), announcement.manifest, "manifest");
+  same("deployment", manifest.deployment, roster.deployment);
+  if (!isRoundId(manifest.round_id)) malformed("not a round id");
+  if (roundId !== null) same("round", manifest.round_id, roundId);
+  const certificate = await checkCertificate(manifest, roster, population); // 2
+  const certificateDigest = await documentDigest(manifest.certificate);
+  const route = manifest.route.map((frame) => partyOf(roster, frame.signer)); // 3
+  if (route.some((party) => party.role !== "node")) badKey("a party on the route is not a node");
+  const names = route.map((party) => party.name);
+  if (new Set(names).size < names.length) badKey("a node stands on the route twice");
+  if (JSON.stringify(names) !== JSON.stringify(certificate.route)) badKey("the route is not the certified one");
+  const keys = [];
+  for (const [at, party] of route.entries()) {
+    keys.push(await checkRoundKey(manifest, party, manifest.route[at], at + 1, certificateDigest));
+  }
+  await checkCountersignatures(announcement, manifest, route); // 4
+  const lengths = geometryFor(certificate.mechanism, manifest.geometry.suite, route.length); // 5
+  if (Object.entries(lengths.geometry).some(([name, value]) => manifest.geometry[name] !== value)) {
+    malformed("the manifest's lengths are not those of the certified mechanism");
+  }
+  if (keys.some((key) => key.mixing !== null)) badKey("a round key is for verified mixing"); // 3
+  if (now >= certificate.expires_at) fail("ExpiredDocumentError", "the certificate has expired"); // 2
+  if (!(manifest.opens_at <= now && now < manifest.closes_at)) fail("SubmissionClosedError", "the round is not open now"); // 6
+  checkClaims(certificate); // 7
+  checkPolicy(policy, certificate, manifest.geometry, route, keys.filter((key) => key.corrupt).map((key) => key.node)); // 8
+  return Object.freeze({
+    roundId: manifest.round_id, deployment: manifest.deployment, population, text, manifest, certificate,
+    certificateDigest, mechanism: certificate.mechanism, geometry: lengths.geometry, lengths, entry: route[0], route,
+    publicKeys: keys.map((key) => key.bytes), closesAt: manifest.closes_at,
+  });
+}
+
+/** The value, if the round's mechanism asks for such a one; the message does not name it. */
+export function checkValue(mechanism, value) {
+  if (typeof value === "number" && Number.isInteger(value) && value >= 0 && value < mechanism.domain) return value;
+  return fail("UsageError", `the value must be a whole number from 0 to ${mechanism.domain - 1}`);
+}
+
+// Claims and receipts
+
+/** The signed claim that this envelope is its owner's submission; `sign` has the credential's key. */
+export async function makeClaim(sign, credentialName, roundId, envelope) {
+  const content = { version: 1, round_id: roundId, credential: credentialName, envelope_digest: await digest(envelope) };
+  const body = JSON.stringify(content);
+  return { label: "submission", signer: credentialName, body, signature: toHex(await sign(signedBytes("submission", body))) };
+}
+
+export async function checkReceipt(frame, entry, roundId, credentialName, envelopeDigest) {
+  const receipt = await verifyFrom(entry, frame, "receipt");
+  if (receipt.round_id !== roundId || receipt.credential !== credentialName || receipt.submission_digest !== envelopeDigest) {
+    foreign(`the receipt of ${entry.name} is for another submission; send the same again`);
+  }
+}
+
+// Results and boards (docs/protocol.md, "Close" and "Board")
+
+const FAILURES = [
+  "RoundFailed", "UnansweredError", "TooFewReportsError", "CountMismatchError", "LostMessagesError",
+];
+
+async function checkHeaders(result, plan, route) {
+  const evidence = (what) => fail("FalseResultError", `${what}; keep the result: it is evidence`);
+  if (result.headers.length !== route.length) malformed("the result lacks a node's batch header");
+  const signers = result.headers.map((frame) => frame.signer);
+  const absent = route.filter((party) => !signers.includes(party.name));
+  if (absent.length) evidence(`no header of ${absent[0].name}`);
+  let dropped = 0;
+  for (const [at, party] of route.entries()) {
+    if (signers[at] !== party.name) foreign("batch headers in another order than the route");
+  }
+  let last = null;
+  for (const [at, party] of route.entries()) {
+    const header = await verifyFrom(party, result.headers[at], "batch");
+    if (utf8(JSON.stringify(result.headers[at])).length > 4096) malformed("a batch header is too long");
+    if (!/^[0-9a-f]{64}$/.test(header.digest)) malformed("a batch header holds no SHA-256");
+    if (header.round_id !== result.round_id || header.position !== at + 2) foreign("a batch header of another round or position");
+    if (header.records !== header.users * plan.mechanism.messages - header.dropped) evidence(`${party.name} relayed another number of records`);
+    if (header.users !== result.accepted) evidence(`${party.name} relayed another number of reports`);
+    if (header.dropped < dropped) evidence(`${party.name} signed for fewer dropped onions than its predecessor`);
+    dropped = header.dropped;
+    last = header;
+  }
+  if (dropped !== result.dropped) evidence("the nodes signed for another number of dropped messages");
+  if (last.digest !== result.board_digest) evidence("analyst and last node signed for different boards");
+}
+
+/** Verifies the signed result of a submission's round. */
+export async function checkResult(stored, roster, frame) {
+  const result = await verifyFrom(onlyParty(roster, "analyst"), frame, "result");
+  same("deployment", result.deployment, stored.deployment);
+  same("round", result.round_id, stored.roundId);
+  if (result.error !== null || result.board_digest === null) {
+    const code = FAILURES.includes(result.error) ? result.error : "RoundFailed";
+    fail(code, `the round ended without a result: ${(result.reason ?? result.outcome).slice(0, 2000)}`);
+  }
+  if (result.plan_certificate === null || result.final_certificate === null) malformed("the result lacks a certificate");
+  if ((await documentDigest(result.plan_certificate)) !== stored.certificateDigest) {
+    foreign("the result rests on another certificate than the one that you submitted under");
+  }
+  const accountant = onlyParty(roster, "accountant");
+  const plan = await verifyFrom(accountant, result.plan_certificate, "certificate");
+  const final = await verifyFrom(accountant, result.final_certificate, "certificate");
+  same("deployment", final.deployment, stored.deployment);
+  same("round", final.round_id, stored.roundId);
+  same("stage", final.stage, "final");
+  same("users", final.users, result.accepted);
+  same("mechanism", final.mechanism.text, plan.mechanism.text);
+  same("dropped messages", final.dropped, result.dropped);
+  same("invalid messages", final.invalid, result.outside_alphabet + result.repeated_tags);
+  if (result.messages !== result.accepted * stored.geometry.messages_per_user - result.dropped) {
+    malformed("the result counts another number of messages; keep the receipt: it is evidence");
+  }
+  await checkHeaders(result, plan, plan.route.map((name) => partyOf(roster, name)));
+  return { result, final };
+}
+
+function checkEstimate(published, computed) {
+  const lie = (what) => fail("FalseResultError", `the published ${what} is not what the board gives; keep the result: it is evidence`);
+  if (published.quantity !== computed.quantity) lie("quantity");
+  for (const name of ["values", "standard_errors", "mean", "mean_standard_error", "lows", "highs"]) {
+    const numbers = (value) => (value === null ? [] : [value].flat());
+    const [stated, expected] = [numbers(published[name]), numbers(computed[name])];
+    const slack = name === "lows" || name === "highs" ? 1 : 0;
+    const close = (value, at) => Math.abs(value - expected[at]) <= slack + 1e-9 * Math.max(1, Math.abs(expected[at]));
+    if (stated.length !== expected.length || !stated.every(close)) lie(name);
+  }
+}
+
+/** Checks that the messages are on the board once and unchanged, and that it gives the answer. */
+export async function checkBoard({ result, final }, geometry, board, messages) {
+  const width = geometry.symbol_bytes + TAG_BYTES;
+  if (board.length !== result.messages * width) fail("BadBatchError", "the board has another length than was announced");
+  if ((await digest(board)) !== result.board_digest) fail("BadBatchError", "the board is not the one that the analyst signed");
+  const rows = Array.from({ length: result.messages }, (_, at) => board.subarray(at * width, (at + 1) * width));
+  const tagOf = (row) => String.fromCharCode(...row.subarray(geometry.symbol_bytes));
+  const symbolOf = (row) => row.subarray(0, geometry.symbol_bytes).reduce((symbol, byte) => symbol * 256 + byte, 0);
+  const byTag = new Map();
+  for (const row of rows) {
+    const tag = tagOf(row);
+    byTag.set(tag, byTag.has(tag) ? null : symbolOf(row));
+  }
+  const changed = messages.filter((message) => byTag.get(tagOf(message)) !== symbolOf(message)).length;
+  if (changed) {
+    fail("ReceiptMissingError", `${changed} of ${messages.length} messages are not on the board unchanged; keep the receipt: it is evidence`);
+  }
+  const { mechanism } = final;
+  if (result.estimate === null) fail("FalseResultError", "the result gives no answer");
+  const inside = rows.filter((row) => symbolOf(row) < mechanism.alphabet);
+  const counting = inside.filter((row) => byTag.get(tagOf(row)) !== null).map(symbolOf);
+  if (rows.length - inside.length !== result.outside_alphabet || inside.length - counting.length !== result.repeated_tags) {
+    fail("FalseResultError", "the result leaves out other messages than the board has; keep the result: it is evidence");
+  }
+  const lost = result.dropped + result.outside_alphabet + result.repeated_tags;
+  const remaining = result.accepted * mechanism.messages - lost;
+  const counts = mechanism.count(counting);
+  if (result.accepted < 1 || remaining < 1 || mechanism.total(counts) !== remaining) {
+    fail("CountMismatchError", "the board does not have as many messages as were accepted");
+  }
+  checkEstimate(result.estimate, mechanism.estimate(counts, new Ratio(BigInt(remaining), BigInt(mechanism.messages))));
+}
+
+// Calls to a gateway: bounded, repeated while it is away; what it says is believed nowhere
+
+const REFUSALS = [
+  "AccessDenied", "BadClaimError", "BusyError", "DifferentSubmissionError", "InvalidSubmissionError",
+  "MalformedDocumentError", "MalformedRequestError", "NodeFault", "RoundStateError", "SubmissionClosedError",
+  "UnknownCredentialError", "UnknownRoundError", "UnreachableError", "WithdrawnCredentialError",
+];
+const ATTEMPTS = 8;
+const CALL_MILLISECONDS = 60_000;
+const BOARD_MILLISECONDS = 1_800_000;
+
+async function boundedBody(response, most) {
+  const pieces = [];
+  let size = 0;
+  for (const reader = response.body.getReader(); ; ) {
+    const { done, value } = await reader.read();
+    if (done) return concat(...pieces);
+    size += value.length;
+    if (size > most) {
+      await reader.cancel();
+      fail("NodeFault", `the gateway sends more than the ${most} bytes that this answer can have`);
+    }
+    pieces.push(value);
+  }
+}
+
+async function callOnce(url, kind, most, milliseconds, body) {
+  let response;
+  let bytes;
+  try {
+    response = await fetch(url, {
+      method: body === undefined ? "GET" : "POST", body, mode: "cors", credentials: "omit", cache: "no-store",
+      redirect: "error", referrerPolicy: "no-referrer", signal: AbortSignal.timeout(milliseconds),
+      headers: body === undefined ? {} : { "content-type": "application/json" },
+    });
+    bytes = await boundedBody(response, response.ok ? most : 2 ** 14);
+  } catch (error) {
+    if (error instanceof ShuffleError) throw error;
+    fail("UnreachableError", "the gateway cannot be reached");
+  }
+  const type = (response.headers.get("content-type") ?? "").split(";")[0].trim();
+  if (response.ok) return type === kind ? bytes : fail("NodeFault", "the gateway answered with another type: is it a gateway?");
+  let problem = {};
+  try {
+    problem = JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    // Not a gateway's answer; the status decides.
+  }
+  const busy = response.status === 429 || response.status === 503 ? "BusyError" : "UnreachableError";
+  const code = REFUSALS.includes(problem?.code) ? problem.code : response.status === 429 || response.status >= 500 ? busy : "NodeFault";
+  const error = new ShuffleError(code, String(problem?.detail ?? `status ${response.status}`).slice(0, 2000));
+  const wait = response.headers.get("retry-after") ?? "";
+  error.wait = /^[0-9]{1,5}$/.test(wait) ? Math.min(60, Number(wait)) : 0;
+  throw error;
+}
+
+/** An answer's bytes; only a gateway that is away or busy is asked again. */
+async function call(url, kind, most, body, milliseconds = CALL_MILLISECONDS) {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await callOnce(url, kind, most, milliseconds, body);
+    } catch (error) {
+      if (!["UnreachableError", "BusyError"].includes(error.code) || attempt + 1 === ATTEMPTS) throw error;
+      const share = 0.5 + Number(new Integers().below(2 ** 16)) / 2 ** 17;
+      const pause = Math.min(250 * 2 ** attempt, 15_000) * share + 1000 * (error.wait ?? 0);
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+}
+
+function textOf(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return malformed("an answer is not UTF-8");
+  }
+}
+
+// Storage: what is sent is on disk before, and the first one written wins, in whichever tab
+
+const STORES = ["settings", "rounds", "responses"];
+const KEPT_BYTES = 64 * 2 ** 20;
+const MOST_RESPONSES = 1000;
+const EVIDENCE_MILLISECONDS = 30 * 86_400_000;
+let opened = null;
+
+const awaited = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(new ShuffleError("ConfigError", "this browser does not let the page keep anything"));
+  });
+
+function database() {
+  opened ??= (() => {
+    const request = indexedDB.open("shuffledp", 1);
+    request.onupgradeneeded = () => STORES.forEach((name) => request.result.createObjectStore(name));
+    return awaited(request);
+  })();
+  return opened;
+}
+
+/** Replaces an entry in one transaction, on disk when it resolves; `change` gives undefined to leave it. */
+async function update(store, key, change) {
+  const transaction = (await database()).transaction(store, "readwrite", { durability: "strict" });
+  const entries = transaction.objectStore(store);
+  return new Promise((resolve, reject) => {
+    let [outcome, thrown] = [undefined, null];
+    transaction.oncomplete = () => resolve(outcome);
+    transaction.onabort = () => reject(thrown ?? new ShuffleError("ConfigError", "the browser's storage is full or away"));
+    const all = entries.getAll();
+    const one = entries.get(key);
+    one.onsuccess = () => {
+      try {
+        const next = change(one.result, all.result);
+        outcome = next === undefined ? one.result : next;
+        if (next !== undefined) entries.put(next, key);
+      } catch (error) {
+        thrown = error;
+        transaction.abort();
+      }
+    };
+  });
+}
+
+const sizeOf = ({ envelope, messages, announcement }) =>
+  (envelope?.length ?? 0) + (announcement?.length ?? 0) + (messages ?? []).reduce((size, row) => size + row.length, 0);
+
+// The device
+
+const JSON_TYPE = "application/json";
+
+/** One user's device, in this browser profile, for one population of one deployment. */
+export class Device {
+  /**
+   * Opens the device: fetches the roster and checks it under the root key that the page pins.
+   *
+   * `gateway`: its address, such as "https://answers.example.org". `rootKey`: 64 hex digits.
+   * `policy`: the user's limits. `enrolment`: address of the desk that takes codes.
+   */
+  static async open({ gateway, rootKey, population, policy, enrolment = gateway, clock = Date.now }) {
+    const device = new Device();
+    Object.assign(device, { gateway, enrolment, rootKey, population, clock, policy: policyOf(policy) });
+    const frame = parseFrame(textOf(await call(`${gateway}/v1/roster`, JSON_TYPE, MAX_DOCUMENT_BYTES)));
+    device.roster = await verifyRoster(frame, rootKey);
+    requireCurrent(device.roster, clock());
+    device.enrolmentKey = (device.roster.populations.find(({ name }) => name === population) ??
+      foreign(`the roster has no population ${population}`)).enrolment_key;
+    const seen = { serial: device.roster.serial, digest: await documentDigest(frame) };
+    await update("settings", `roster ${rootKey}`, (old) => {
+      if (old?.serial === seen.serial && old.digest === seen.digest) return undefined;
+      return old && seen.serial <= old.serial
+        ? fail("StaleRosterError", "this roster is older than one that was in use here, or another of its number")
+        : seen;
+    });
+    device.scope = `${rootKey} ${device.roster.deployment} ${population}`;
+    await device.expire();
+    return device;
+  }
+
+  /** The name of this device's credential; null before it is enrolled. */
+  async credentialName() {
+    const member = await update("settings", `member ${this.scope}`, () => undefined);
+    return member?.credential ? member.name : null;
+  }
+
+  /** Exchanges a one-time code for a credential, whose private key cannot leave the browser. */
+  async enrol(code) {
+    const pair = await native("Ed25519", () => crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]));
+    const name = toHex(new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey)));
+    const fresh = { name, privateKey: pair.privateKey, credential: null };
+    // Kept before it is sent: a code whose answer was lost is exchanged again for the same key.
+    const member = await update("settings", `member ${this.scope}`, (old) => (old ? undefined : fresh));
+    if (member.credential) return member.name;
+    const body = JSON.stringify({ code, population: this.population, public_key: member.name });
+    const answer = await call(`${this.enrolment}/v1/enrolments`, JSON_TYPE, 2 ** 14, body);
+    const credential = parseFrame(textOf(answer));
+    const content = await verify(credential, "credential", this.population, this.enrolmentKey);
+    same("population", content.population, this.population);
+    same("public key", content.public_key, member.name);
+    await update("settings", `member ${this.scope}`, (old) => ({ ...old, credential }));
+    return member.name;
+  }
+
+  /** The newest open round, or one by its id, checked in every way; the value plays no part in it. */
+  async question(roundId = null) {
+    if (roundId !== null && !isRoundId(roundId)) fail("UnknownRoundError", "not a round id");
+    const path = roundId === null ? "/v1/announcement" : `/v1/rounds/${roundId}/announcement`;
+    const text = textOf(await call(this.gateway + path, JSON_TYPE, MAX_DOCUMENT_BYTES));
+    return verifyRound(text, this.roster, this.policy, this.population, this.clock(), roundId);
+  }
+
+  /** What is kept of a round: undefined, or its state "sealed", "received", "over". */
+  async stateOf(roundId) {
+    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    return stored && (stored.over ? "over" : stored.receipt ? "received" : "sealed");
+  }
+
+  /** Answers a question, once: a submission that is kept is sent again, whatever the value is now. */
+  async answer(question, value) {
+    const { roundId } = question;
+    let stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    if (stored?.over) fail("RoundStateError", "this round is over for this browser; a value goes into a round only once");
+    if (!stored) {
+      // Checked again: a page may have been open since yesterday.
+      const round = await verifyRound(question.text, this.roster, this.policy, this.population, this.clock(), roundId);
+      const prepared = await this.prepare(round, checkValue(round.mechanism, value));
+      stored = await update("rounds", this.keyOf(roundId), (old, all) => {
+        if (old?.over) fail("RoundStateError", "this round is over for this browser");
+        if (old) return undefined; // another tab was first
+        const used = all.reduce((size, entry) => size + sizeOf(entry), 0);
+        return used + sizeOf(prepared) > KEPT_BYTES
+          ? fail("ClientPolicyRefusal", "too many rounds are kept here whose results were not checked")
+          : prepared;
+      });
+    }
+    if (!stored.receipt) stored = await this.send(stored);
+    return { roundId, entry: stored.entry, messages: stored.messages.length, bytes: stored.bytes };
+  }
+
+  async prepare(round, value) {
+    const member = await update("settings", `member ${this.scope}`, () => undefined);
+    if (!member?.credential) fail("UnknownCredentialError", "this browser is not enrolled: exchange a code first");
+    const { mechanism, geometry } = round;
+    const integers = new Integers();
+    const randomised = mechanism.remembered === null
+      ? mechanism.sample(value, integers)
+      : mechanism.report(await this.recall(mechanism, value, integers), integers);
+    const symbols = mechanism.say(randomised, new Integers());
+    const width = geometry.symbol_bytes;
+    const messages = symbols.map((symbol) => concat(bigEndian(symbol, width), systemRandom(TAG_BYTES)));
+    const envelope = await sealEnvelope(geometry, round.roundId, round.publicKeys, messages);
+    if (envelope.length !== round.lengths.envelope) throw new RangeError("an envelope of another length");
+    const sign = async (data) => new Uint8Array(await crypto.subtle.sign("Ed25519", member.privateKey, data));
+    return {
+      scope: this.scope, deployment: round.deployment, roundId: round.roundId, entry: round.entry.name, geometry,
+      certificateDigest: round.certificateDigest, closesAt: round.closesAt, announcement: round.text, envelope, messages,
+      bytes: envelope.length, credential: member.credential,
+      claim: await makeClaim(sign, member.name, round.roundId, envelope), envelopeDigest: await digest(envelope),
+    };
+  }
+
+  /** The response of this name, drawn once for ever: a second one would tell more than was promised. */
+  async recall(mechanism, value, integers) {
+    const drawn = mechanism.remember(value, integers);
+    return update("responses", `${this.scope} ${mechanism.remembered}`, (old, all) => {
+      if (old !== undefined) return undefined;
+      return all.length < MOST_RESPONSES ? drawn : fail("ClientPolicyRefusal", "too many responses are kept here");
+    });
+  }
+
+  /** The body of a submission's request, byte for byte as it is sent. */
+  static requestBody({ credential, claim, envelope }) {
+    const binary = Array.from(envelope, (byte) => String.fromCharCode(byte)).join("");
+    return JSON.stringify({ credential, claim, envelope: btoa(binary) });
+  }
+
+  async send(stored) {
+    const url = `${this.gateway}/v1/rounds/${stored.roundId}/submissions`;
+    const frame = parseFrame(textOf(await call(url, JSON_TYPE, MAX_DOCUMENT_BYTES, Device.requestBody(stored))));
+    const entry = partyOf(this.roster, stored.entry);
+    await checkReceipt(frame, entry, stored.roundId, stored.claim.signer, stored.envelopeDigest);
+    return update("rounds", this.keyOf(stored.roundId), (old) =>
+      old.over ? undefined : { ...old, receipt: frame, envelope: new Uint8Array() });
+  }
+
+  /** Checks a round's result, that one's own messages are on its board, and that it gives the answer. */
+  async check(roundId) {
+    const stored = await update("rounds", this.keyOf(roundId), () => undefined);
+    if (!stored) fail("UnknownRoundError", "nothing was submitted to this round from here");
+    if (stored.over) fail("RoundStateError", "this round is over for this browser");
+    const bodyOf = struct({ result: signedFrame }, { discards: [[], list(signedFrame)] });
+    const url = `${this.gateway}/v1/rounds/${roundId}`;
+    const { result: frame, discards } = bodyOf(parseJson(textOf(await call(`${url}/result`, JSON_TYPE, 2 * MAX_DOCUMENT_BYTES))));
+    let checked;
+    try {
+      checked = await checkResult(stored, this.roster, frame);
+    } catch (error) {
+      if (FAILURES.includes(error.code)) await this.settleFailure(stored, frame, discards);
+      throw error;
+    }
+    await this.keep(roundId, { result: frame });
+    const length = checked.result.messages * (stored.geometry.symbol_bytes + TAG_BYTES);
+    const board = await call(`${url}/board`, "application/octet-stream", length, undefined, BOARD_MILLISECONDS);
+    try {
+      await checkBoard(checked, stored.geometry, board, stored.messages);
+    } catch (error) {
+      if (error.code !== "ReceiptMissingError" || stored.receipt) throw error;
+      await this.finish(roundId); // nobody promised anything
+      fail("SubmissionClosedError", "the submission never got a receipt and is not in the round: it came too late");
+    }
+    await this.finish(roundId);
+    return { result: checked.result, certificate: checked.final, found: stored.messages.length };
+  }
+
+  /** A failed round is over once every node signed that nothing left it; until then it stays kept. */
+  async settleFailure(stored, frame, discards) {
+    const announcement = announcementOf(parseJson(stored.announcement));
+    const manifest = await verifyFrom(onlyParty(this.roster, "analyst"), announcement.manifest, "manifest");
+    const clean = new Set();
+    for (const discard of discards) {
+      try {
+        const said = await verifyFrom(partyOf(this.roster, discard.signer), discard, "discard");
+        if (said.round_id === stored.roundId && said.node === discard.signer && !said.forwarded) clean.add(said.node);
+      } catch (error) {
+        if (!(error instanceof ShuffleError)) throw error;
+      }
+    }
+    if (!stored.receipt || manifest.route.every(({ signer }) => clean.has(signer))) await this.finish(stored.roundId);
+    else await this.keep(stored.roundId, { result: frame });
+  }
+
+  keyOf(roundId) {
+    return `${this.scope} ${roundId}`;
+  }
+
+  keep(roundId, fields) {
+    return update("rounds", this.keyOf(roundId), (old) => (old.over ? undefined : { ...old, ...fields }));
+  }
+
+  /** Erases what is kept of a round; the mark that stays keeps it from being answered again. */
+  finish(roundId) {
+    return update("rounds", this.keyOf(roundId), () => ({ over: true }));
+  }
+
+  async expire() {
+    const until = this.clock() - EVIDENCE_MILLISECONDS;
+    const entries = (await database()).transaction("rounds").objectStore("rounds");
+    for (const stored of await awaited(entries.getAll())) {
+      if (!stored.over && stored.scope === this.scope && stored.closesAt < until) await this.finish(stored.roundId);
+    }
+  }
+}

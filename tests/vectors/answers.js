@@ -1,0 +1,141 @@
+// Answers of the page's module to the test vectors; vector_browser.py runs it in Chromium.
+
+import {
+  Integers, ShuffleError, checkBoard, checkReceipt, checkResult, checkSignature, checkValue, documentDigest,
+  geometryFor, makeClaim, mechanismOf, parseFrame, parseJson, policyOf, sealEnvelope, sealerFor, verify, verifyRoster,
+  verifyRound,
+} from "/shuffledp.js";
+
+const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const sha256 = async (bytes) => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+
+/** The coin stream of the vectors, made in advance: WebCrypto hashes asynchronously. */
+async function coins(seedHex, most) {
+  const blocks = [];
+  for (let counter = 0; counter < most; counter += 1) {
+    const block = new Uint8Array(40);
+    block.set(hex(seedHex));
+    new DataView(block.buffer).setUint32(36, counter);
+    blocks.push(...(await sha256(block)));
+  }
+  let used = 0;
+  return (size) => {
+    used += size;
+    if (used > blocks.length) throw new RangeError("the stream of coins is too short");
+    return Uint8Array.from(blocks.slice(used - size, used));
+  };
+}
+
+/** A key of given bytes, which WebCrypto takes in PKCS 8 only. */
+const privateKey = (algorithm, oid, bytes, uses) =>
+  crypto.subtle.importKey("pkcs8", Uint8Array.of(0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, oid, 4, 0x22, 4, 0x20, ...bytes), algorithm, false, uses);
+
+async function ephemeralOf(bytes, encapsulation) {
+  const key = await privateKey("X25519", 0x6e, bytes, ["deriveBits"]);
+  const base = await crypto.subtle.importKey("raw", Uint8Array.of(9, ...new Uint8Array(31)), "X25519", false, []);
+  const shown = new Uint8Array(await crypto.subtle.deriveBits({ name: "X25519", public: base }, key, 256));
+  return encapsulation === undefined
+    ? { key, shown }
+    : { key, shown, ciphertext: hex(encapsulation.ciphertext), secret: hex(encapsulation.secret) };
+}
+
+const parsed = (value) => parseJson(JSON.stringify(value));
+
+/** A geometry as documents write it: what has its default is left out. */
+function writtenGeometry({ mix, dummies_per_node: dummies, ...rest }) {
+  return { ...rest, ...(mix === null ? {} : { mix }), ...(dummies === 0 ? {} : { dummies_per_node: dummies }) };
+}
+
+const ANSWERS = {
+  async signature({ key, signature, message }) {
+    await checkSignature(hex(key), hex(signature), hex(message));
+    return {};
+  },
+  async document({ document, label, signer, key }) {
+    const frame = parseFrame(document);
+    await verify(frame, label, signer, key);
+    return { digest: await documentDigest(frame) };
+  },
+  async round({ roster, root_key: rootKey, announcement, policy, population, now, round_id: roundId }) {
+    const checked = await verifyRound(
+      announcement, await verifyRoster(parseFrame(roster), rootKey), policyOf(policy), population, now, roundId,
+    );
+    return {
+      round_id: checked.roundId, mechanism: checked.mechanism.kind, entry: checked.entry.name,
+      certificate_digest: checked.certificateDigest, geometry: writtenGeometry(checked.geometry),
+    };
+  },
+  async seal({ suite, round_id: roundId, position, public_key: publicKey, plaintext, ephemeral, encapsulation }) {
+    const source = () => ephemeralOf(hex(ephemeral), encapsulation);
+    const seal = await sealerFor(suite, hex(publicKey), roundId, position, source);
+    return { sealed: toHex(await seal(hex(plaintext))) };
+  },
+  async envelope({ geometry, round_id: roundId, public_keys: publicKeys, ephemerals, envelope }, expected) {
+    if (expected.ok === undefined) return { unsupported: "devices open no envelopes" };
+    let used = 0;
+    const source = () => ephemeralOf(hex(ephemerals[used++]));
+    const sealed = await sealEnvelope(geometry, roundId, publicKeys.map(hex), expected.ok.messages.map(hex), source);
+    if (toHex(sealed) !== envelope) throw new Error("another envelope");
+    return { messages: expected.ok.messages };
+  },
+  async geometry({ mechanism, suite, hops }) {
+    const made = mechanismOf(parsed(mechanism));
+    const { geometry, plain, record, envelope } = geometryFor(made, suite, hops);
+    return {
+      geometry: writtenGeometry(geometry), domain: made.domain, alphabet: made.alphabet, plain_bytes: plain,
+      record_bytes: Array.from({ length: hops }, (_, at) => record(at + 2)), envelope_bytes: envelope,
+    };
+  },
+  async integers({ coins: seed, bounds }) {
+    const integers = new Integers(await coins(seed, 1024));
+    return { draws: bounds.map((bound) => String(integers.below(BigInt(bound)))) };
+  },
+  async sample({ mechanism, value, coins: seed }) {
+    const made = mechanismOf(parsed(mechanism));
+    const integers = new Integers(await coins(seed, 256));
+    const answer = made.sample(checkValue(made, value), integers);
+    return { answer, symbols: made.say(answer, integers), next: Number(integers.below(2 ** 32)) };
+  },
+  async numbers({ mechanism, honest, distance, epsilon }) {
+    const made = mechanismOf(parsed(mechanism));
+    const local = made.local(distance);
+    const attained = made.witness(honest, distance);
+    return {
+      local_epsilon: Number.isFinite(local) ? local : null,
+      attained_delta: attained === null ? null : attained(epsilon),
+    };
+  },
+  async claim({ private_key: bytes, credential, round_id: roundId, envelope }) {
+    const key = await privateKey("Ed25519", 0x70, hex(bytes), ["sign"]);
+    const sign = async (data) => new Uint8Array(await crypto.subtle.sign("Ed25519", key, data));
+    const name = JSON.parse(JSON.parse(credential).body).public_key;
+    return { claim: JSON.stringify(await makeClaim(sign, name, roundId, hex(envelope))) };
+  },
+  async receipt({ entry, key, round_id: roundId, credential, envelope, receipt }) {
+    const party = { name: entry, identity_key: key };
+    await checkReceipt(parseFrame(receipt), party, roundId, credential, toHex(await sha256(hex(envelope))));
+    return {};
+  },
+  async result({ roster, root_key: rootKey, submission, result, board }) {
+    const stored = {
+      deployment: submission.deployment, roundId: submission.round_id, geometry: submission.geometry,
+      certificateDigest: submission.certificate_digest,
+    };
+    const checked = await checkResult(stored, await verifyRoster(parseFrame(roster), rootKey), parseFrame(result));
+    await checkBoard(checked, submission.geometry, hex(board), submission.messages.map(hex));
+    return { accepted: checked.result.accepted, epsilon: checked.final.epsilon.certified };
+  },
+};
+
+/** The answer to one case. */
+export async function answer({ kind, input, expect }) {
+  if (!Object.hasOwn(ANSWERS, kind)) return { unsupported: "no part of a page's device" };
+  try {
+    const ok = await ANSWERS[kind](input, expect);
+    return "unsupported" in ok ? ok : { ok };
+  } catch (error) {
+    if (!(error instanceof ShuffleError)) return { error: `${error.name}: ${error.message} ${error.stack}` };
+    return error.code === "UnsupportedError" ? { unsupported: error.message } : { error: error.code };
+  }
+}

@@ -1,0 +1,128 @@
+"""The page's module answers the test vectors in Debian's Chromium as the Python code does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser_pages import CHROMIUM, MODULE, NO_CHROMIUM, ask, module_page, running_chromium
+from playwright.sync_api import Browser, Page
+from vector_runner import FILES, find_difference, load_cases
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NO_CHROMIUM)
+
+NOT_OF_A_DEVICE = {"open", "seeded", "law", "submission"}
+"""Kinds of cases about what nodes do, and what no mechanism of a page needs."""
+
+NOT_PLAYED = {"geo-shuffle", "sgdl-shuffle", "split-mix", "node-histogram", "node-sum"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    with module_page(browser, MODULE.read_text(encoding="utf-8")) as opened:
+        yield opened
+
+
+def may_be_unsupported(case: dict[str, Any]) -> bool:
+    """Whether the page may refuse a case because it does not take part in such rounds at all."""
+    text = str(case["input"])
+    return (
+        case["kind"] in NOT_OF_A_DEVICE
+        or any(kind in text for kind in NOT_PLAYED)
+        or "sealed-box" in text
+        or (case["kind"] == "envelope" and "error" in case["expect"])
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_module_answers_every_case_as_it_says(page: Page, name: str) -> None:
+    cases = load_cases(name)
+    differences = {}
+    answered = 0
+    for case, answer in zip(cases, ask(page, cases), strict=True):
+        if "unsupported" in answer and may_be_unsupported(case):
+            continue
+        answered += 1
+        difference = find_difference(case, answer)
+        if difference is not None:
+            differences[case["name"]] = difference
+    assert differences == {}
+    assert answered > 0 or name == "laws"
+
+
+MUTANTS = {
+    "labels are not compared": ("if (frame.label !== label)", "if (false)", "documents"),
+    "signers are not compared": ("if (frame.signer !== signer)", "if (false)", "documents"),
+    "signatures are not checked": ("if (!valid) fail(", "if (false) fail(", "documents"),
+    "keys of small order pass": ("!SMALL_ORDER.includes(yOf(key)) &&", "", "signatures"),
+    "fields may repeat": ("if (name in fields) wrong(", "if (false) wrong(", "documents"),
+    "unknown fields pass": ("!Object.hasOwn(optional, name)", "false", "documents"),
+    "the clock is not asked for the roster": (
+        "if (now >= roster.expires_at)",
+        "if (false)",
+        "rounds",
+    ),
+    "numbers are believed": ("checkClaims(certificate); // 7", "", "rounds"),
+    "no policy is asked": (
+        "checkPolicy(policy, certificate, manifest",
+        "((...all) => all)(manifest",
+        "rounds",
+    ),
+    "countersignatures are not checked": (
+        "await checkCountersignatures(announcement, manifest, route); // 4",
+        "",
+        "rounds",
+    ),
+    "any route passes": ("!== JSON.stringify(certificate.route)", "=== 1", "rounds"),
+    "any geometry passes": ("manifest.geometry[name] !== value", "false", "rounds"),
+    "closed rounds pass": ("now < manifest.closes_at", "true", "rounds"),
+    "layers are bound to no position": (
+        "/onion/${roundId}/${position}",
+        "/onion/${roundId}/1",
+        "layers",
+    ),
+    "a coin is read from the wrong end": (
+        ">> BigInt(8 * width - bits)",
+        "% (1n << BigInt(bits))",
+        "integers",
+    ),
+    "fair coins": (
+        "=> integers.below(chance.d) < chance.n",
+        "=> integers.below(2) < 1n",
+        "samplers",
+    ),
+    "receipts of other envelopes pass": (
+        "receipt.submission_digest !== envelopeDigest",
+        "false",
+        "receipts",
+    ),
+    "missing messages pass": ("if (changed) {", "if (false) {", "results"),
+    "any answer passes": ("!stated.every(close)", "false", "results"),
+    "any header passes": (
+        "await checkHeaders(result, plan",
+        "((...all) => all)(result, plan",
+        "results",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_module_without_a_check_answers_otherwise(browser: Browser, mutant: str) -> None:
+    """Each check of the module is one that some case needs."""
+    old, new, name = MUTANTS[mutant]
+    text = MODULE.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    cases = load_cases(name)
+    with module_page(browser, text.replace(old, new)) as opened:
+        answers = ask(opened, cases)
+    assert any(
+        find_difference(case, answer) is not None and "unsupported" not in answer
+        for case, answer in zip(cases, answers, strict=True)
+    )
