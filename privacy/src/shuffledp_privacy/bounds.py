@@ -138,6 +138,11 @@ def epsilon_bounds(spec: object, setting: Setting, delta: float) -> Bounds:
     return analysis_of(spec).epsilon(setting, delta)
 
 
+def certified_epsilon(spec: object, setting: Setting, delta: float) -> float:
+    """The certified ε of `epsilon_bounds`, without the work for the attained one."""
+    return analysis_of(spec).certified_epsilon(setting, delta)
+
+
 def corrupted_bounds(spec: object, setting: Setting, delta: float) -> CorruptedBounds:
     """(ε_L, δ) when every node is corrupt.
 

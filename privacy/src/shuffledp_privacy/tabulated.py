@@ -37,6 +37,7 @@ from shuffledp_privacy.bounds import (
     CorruptedBounds,
     Setting,
     certified_curve,
+    certified_epsilon,
     corrupted_bounds,
     epsilon_bounds,
 )
@@ -138,6 +139,7 @@ class Tables:
         """As after a restart."""
         self._curves.clear()
         bounds_of.cache_clear()
+        certified_epsilon_of.cache_clear()
 
     def _keep(self, key: str, curve: DeltaCurve) -> None:
         while len(self._curves) >= MOST_KEPT:
@@ -162,6 +164,12 @@ def _unpack(data: bytes) -> DeltaCurve | None:
 def bounds_of(mechanism: Mechanism, setting: Setting, delta: float) -> Bounds:
     """`epsilon_bounds`, computed once."""
     return epsilon_bounds(mechanism, setting, delta)
+
+
+@lru_cache(maxsize=1024)
+def certified_epsilon_of(mechanism: Mechanism, setting: Setting, delta: float) -> float:
+    """`certified_epsilon`, computed once."""
+    return certified_epsilon(mechanism, setting, delta)
 
 
 def _tabulate(mechanism: Mechanism, setting: Setting, distance: int) -> DeltaCurve:

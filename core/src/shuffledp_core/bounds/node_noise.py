@@ -41,38 +41,40 @@ def histogram_losses(rate: Fraction, mean: int, symbols: int, dummies: int) -> P
     import numpy as np
 
     law = bounded_laplace_law(rate, mean)
-    rising = np.arange(2 * mean + 1) < mean  # one more makes it likelier
-    last = np.arange(2 * mean + 1) == 2 * mean
-    first = np.arange(2 * mean + 1) == 0
-    at_end = np.where(last, law, 0.0)
-    at_start = np.where(first, law, 0.0)
-    # One more in the count of a: less likely from the middle on. One fewer in that of b: less
-    # likely up to the middle.
-    gaining_a = np.where(rising | last, 0.0, law)
-    losing_a = np.where(rising, law, 0.0)
-    gaining_b = np.where(rising | (np.arange(2 * mean + 1) == mean), law, 0.0) - at_start
-    losing_b = law - gaining_b - at_start
-    pairs = {
-        math.inf: np.convolve(at_end, law) + np.convolve(law - at_end, at_start),
-        2.0: np.convolve(gaining_a, gaining_b),
-        0.0: np.convolve(gaining_a, losing_b) + np.convolve(losing_a, gaining_b),
-        -2.0: np.convolve(losing_a, losing_b),
-    }
     sums = np.arange(4 * mean + 1) - 2 * mean
     spare = dummies - symbols * mean
     others = law_of_sum(rate, mean, symbols - 2)
     room = others.at_most(spare - sums)
     roomier = np.clip(room + others.error, 0.0, 1.0)
     tighter = np.clip(room - others.error, 0.0, 1.0)
-    both = np.convolve(law, law)
+    unlikely = math.exp(-float(rate))
+    size = np.abs(sums)
+    square = law[mean] ** 2
+    # One more in the count of a is less likely from the middle on, one fewer in that of b up to the
+    # middle. Of pairs with a given sum and one of these losses either all are equally likely, or
+    # their probabilities are a geometric series.
+    pairs = np.maximum(mean - size, 0)
+    series = np.expm1(-2 * float(rate) * pairs) / np.expm1(-2 * float(rate))
+    opposite = square * np.exp(-float(rate) * size) * series
+    alike = square * np.exp(-float(rate) * size) * np.minimum(size, 2 * mean - size)
+    masses = (opposite, alike, unlikely**2 * opposite)
+
+    def infinite(likely: NDArray[np.float64]) -> float:
+        """D_a is 2 mean, or else D_b is 0; `likely` is the room's probability for each sum."""
+        return float(law[-1] * (law @ likely[2 * mean :])) + float(
+            law[0] * (law[:-1] @ likely[: 2 * mean])
+        )
+
     # The condition's probability, by the same room.
-    likely_low = float(both @ tighter) * (1 - MARGIN)
-    likely_high = min(1.0, float(both @ roomier) * (1 + MARGIN))
+    likely_low = (sum(float(mass @ tighter) for mass in masses) + infinite(tighter)) * (1 - MARGIN)
+    likely_high = min(
+        1.0, (sum(float(mass @ roomier) for mass in masses) + infinite(roomier)) * (1 + MARGIN)
+    )
     units = [2.0, 0.0, -2.0]
-    low = np.array([float(pairs[unit] @ tighter) for unit in units]) * ((1 - MARGIN) / likely_high)
-    high = np.array([float(pairs[unit] @ roomier) for unit in units]) * ((1 + MARGIN) / likely_low)
-    infinite_low = float(pairs[math.inf] @ tighter) * (1 - MARGIN) / likely_high
-    infinite_high = float(pairs[math.inf] @ roomier) * (1 + MARGIN) / likely_low
+    low = np.array([float(mass @ tighter) for mass in masses]) * ((1 - MARGIN) / likely_high)
+    high = np.array([float(mass @ roomier) for mass in masses]) * ((1 + MARGIN) / likely_low)
+    infinite_low = infinite(tighter) * (1 - MARGIN) / likely_high
+    infinite_high = infinite(roomier) * (1 + MARGIN) / likely_low
     losses = np.array(units) * float(rate)
     slack = 1e-14 * np.abs(losses)
     return PrivacyLosses(losses - slack, losses + slack, low, high, infinite_low, infinite_high)

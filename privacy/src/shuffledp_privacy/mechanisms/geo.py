@@ -94,7 +94,8 @@ class GeoAnalysis(PaddedAnalysis):
         """ε of one round, from both sides."""
         check_delta(delta, pure=True)
         item = noisy_sum(self.spec, setting)
-        certified, low = item.epsilon(delta), 0.0
+        certified = item.epsilon(delta)
+        low = 0.0
         if delta > 0.0:
             exact = _exact(self.spec, setting.honest, item.d_max)
             clamped = any_clamped(self.spec, setting)
@@ -108,6 +109,11 @@ class GeoAnalysis(PaddedAnalysis):
             else None
         )
         return Bounds(certified, downward(low), published, _BASIS, _FORMULA)
+
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified ε of `epsilon`, without the datasets."""
+        check_delta(delta, pure=True)
+        return noisy_sum(self.spec, setting).epsilon(delta)
 
     def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""

@@ -73,11 +73,18 @@ class QuantisedAnalysis(Analysis):
             return Bounds(certified, 0.0, None, _BASIS)
         return Bounds(certified, min(item.attained_epsilon(delta), certified), None, _BASIS)
 
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified ε of `epsilon`, without the datasets."""
+        check_delta(delta, pure=True)
+        return quantised_round(self.spec, setting).epsilon(delta)
+
     def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:
         """ε_L of the number of ones that a device sends, among which its bits hide (S10)."""
         pure = quantised_round(self.spec, setting).local()
-        if delta > 0.0:
-            epsilon = quantised_round(self.spec, alone(setting)).epsilon(delta)
+        report = quantised_round(self.spec, alone(setting))
+        # Where a dataset costs nearly the pure ε at this δ, there is no smaller one to search for.
+        if delta > 0.0 and report.attained(rr.WORTH_A_DELTA * pure) <= delta:
+            epsilon = report.epsilon(delta)
             if epsilon < rr.WORTH_A_DELTA * pure:
                 return CorruptedBounds(
                     epsilon,

@@ -98,6 +98,11 @@ class SGDLAnalysis(PaddedAnalysis):
         published = float(self.spec.noise_epsilon) * (1 if item.metric else item.d_max)
         return Bounds(certified, downward(low), published, _basis(self.spec, setting), _FORMULA)
 
+    def certified_epsilon(self, setting: Setting, delta: float) -> float:
+        """The certified ε of `epsilon`, without the datasets."""
+        check_delta(delta, pure=True)
+        return noisy_sum(self.spec, setting).epsilon(delta)
+
     def corrupted(self, setting: Setting, delta: float) -> CorruptedBounds:  # noqa: ARG002
         """ε_L of one report."""
         d_max = distances(self.spec.max_value, setting)

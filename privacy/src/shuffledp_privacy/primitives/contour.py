@@ -35,6 +35,17 @@ _ROUNDING = 64.0
 _MAX_NODES = 2_000_000
 """Most entries of one (rows, nodes) block; larger requests are cut into pieces."""
 
+_PADDED = 2
+"""Factor between the longest and the shortest row of a block, besides `_SHORT`."""
+
+_SHORT = 200
+"""Nodes for which a row is not worth a block of its own."""
+
+_LARGEST_SCALE = 3.0
+"""Nats; of a law near a Gaussian the tilt at the pole has 2.6 at most."""
+
+_MOST_HALVINGS = 40
+
 CALL_COST = 10_000
 """Nodes that take as long as the fixed part of one call, about a millisecond."""
 
@@ -52,6 +63,10 @@ class Enveloped(Protocol):
 
 class TiltedLaw(Protocol):
     """A law on the integers, or one per row, given by its generating function."""
+
+    @property
+    def node_cost(self) -> float:
+        """Work of one node, in nodes of a sum of flipped bits."""
 
     def rows(self, index: NDArray[np.intp]) -> TiltedLaw:
         """The laws of some rows."""
@@ -156,12 +171,12 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
         rest = np.zeros_like(tilt)
         reach = np.maximum(np.maximum(deviation, 0.05), threshold - law.mean(rest))
         limit = np.minimum(1.5 / reach, 0.5 * law.room(rest, -1))
-        tilt = np.minimum(tilt, -limit)
+        tilt = _near_pole(law, threshold, np.minimum(tilt, -limit))
     scale = law.cumulant(tilt) - tilt * threshold
     lost = NEGLIGIBLE + np.log(np.maximum(np.sqrt(law.variance(tilt)), 1.0))
     period = _period(law, threshold, tilt, scale, lost, cumulative=cumulative)
     nodes = _node_counts(law, tilt, period, lost)
-    spend_work(CALL_COST + ROW_COST * len(nodes) + float(nodes.sum()))
+    spend_work(CALL_COST + ROW_COST * len(nodes) + law.node_cost * float(nodes.sum()))
     value = np.empty_like(threshold)
     error = np.empty_like(threshold)
     # Rows of like size share a block: each is padded to the longest row in it.
@@ -169,7 +184,10 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     start = 0
     while start < len(order):
         stop = start + 1
-        while stop < len(order) and (stop - start + 1) * nodes[order[stop]] <= _MAX_NODES:
+        longest = min(_MAX_NODES, _PADDED * nodes[order[start]] + _SHORT)
+        while stop < len(order) and nodes[order[stop]] <= min(
+            longest, _MAX_NODES / (stop - start + 1)
+        ):
             stop += 1
         part = order[start:stop]
         numbers = (threshold[part], tilt[part], period[part], nodes[part], lost[part])
@@ -181,6 +199,20 @@ def _evaluate(law: TiltedLaw, threshold: Floats, *, cumulative: bool) -> LogValu
     rounding = 8 * UNIT * (np.abs(scale) + np.abs(tilt * threshold) + 1) + law.cumulant_error(tilt)
     safe = np.where(relative < 0.5, 2 * relative, np.inf)  # |ln(1 + x)| <= 2 |x| for |x| <= 1/2
     return LogValues(total - safe - rounding, total + safe + rounding)
+
+
+def _near_pole(law: TiltedLaw, threshold: Floats, tilt: Floats) -> Floats:
+    """Tilts below 0 that are halved until e^{K(s) - st} is no more than `_LARGEST_SCALE` nats.
+
+    Of a law with nearly all its mass in one point, a tilt by its deviation would move the mean far
+    beyond the threshold. Any tilt below 0 is sound.
+    """
+    for _ in range(_MOST_HALVINGS):
+        far = law.cumulant(tilt) - tilt * threshold > _LARGEST_SCALE
+        if not far.any():
+            break
+        tilt = np.where(far, 0.5 * tilt, tilt)
+    return tilt
 
 
 def _period(

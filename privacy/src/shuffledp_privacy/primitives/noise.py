@@ -69,6 +69,11 @@ class SgdlLaw:
     shape: float
     ratio: float
 
+    @property
+    def node_cost(self) -> float:
+        """One: about as much as a sum of flipped bits."""
+        return 1.0
+
     def rows(self, index: NDArray[np.intp]) -> SgdlLaw:  # noqa: ARG002
         """The law itself: all rows are alike."""
         return self

@@ -16,9 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_privacy.primitives.contour import Floats, LogValues
+from shuffledp_privacy.primitives.work import spend_work
 
 TINY = 1e-40
 """Added to every upper bound for the mass outside tabulated laws, which is below exp(-100)."""
+
+STEP_COST = 2_000
+"""Work of one step of a search for a threshold, in nodes of a contour sum, besides its ratios."""
 
 _NEWTON_STEPS = 60
 """Most Newton steps; 5 to 10 are usual."""
@@ -124,6 +128,7 @@ class _Bracket:
         wide = np.flatnonzero((self.high - self.low > 1.0) & ~self._resolve())
         if not wide.size:
             return False
+        spend_work(STEP_COST)
         middle = self._on_line(wide) if along else self._half_way(wide)
         ratio = self.pair.rows(wide).log_ratio(middle)
         holds = ratio.low >= self.epsilon[wide]
@@ -166,6 +171,7 @@ class _Bracket:
         """The log ratios at the low ends of some rows and at the high ends of some, in one call."""
         rows = np.concatenate([low, high])
         if rows.size:
+            spend_work(STEP_COST)
             ratios = self.pair.rows(rows).log_ratio(
                 np.concatenate([self.low[low], self.high[high]])
             )

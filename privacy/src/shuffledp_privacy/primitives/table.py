@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from shuffledp_privacy.numerics.rounding import UNIT
 from shuffledp_privacy.primitives.contour import Floats, LogValues
 from shuffledp_privacy.primitives.pairs import TINY, hockey_stick, least_epsilon
+from shuffledp_privacy.primitives.work import spend_work
+
+STEP_COST = 6
+"""Work of one step of the recurrence, in nodes of a contour sum."""
 
 LONGEST_REACH = 250_000
 """Most points that a table gets for the sake of large distances, up to a factor of two; about 0.1
@@ -261,6 +265,7 @@ def build_table(shape: float, ratio: float, length: int) -> NoiseTable:
     # A step multiplies the error by about φ²: the start's is down to about e^-80 of itself where
     # the table ends.
     first = length + math.ceil(40.0 / -math.log(ratio))
+    spend_work(STEP_COST * first)
     ratios, tails, worst = _recurrence(shape, ratio, first, length)
     logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[1:]))])
     total = math.log1p(2 * ratios[1] * tails[1])

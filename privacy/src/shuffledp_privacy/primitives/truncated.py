@@ -155,6 +155,11 @@ class TruncatedLaw:
     noise: TruncatedNoise
     count: Floats
 
+    @property
+    def node_cost(self) -> float:
+        """Four: phases without cancellation take long."""
+        return 4.0
+
     def rows(self, index: NDArray[np.intp]) -> TruncatedLaw:
         """The laws of some rows."""
         return TruncatedLaw(self.noise, self.count[index])

@@ -48,5 +48,5 @@ def spend_work(nodes: float) -> None:
     if allowance.left < 0:
         raise CannotCertify(
             f"recomputing these numbers takes more than {allowance.limit:.3g} evaluations, more "
-            "than a calibrated round of a million users needs: do not rely on them"
+            "than any calibrated round needs: do not rely on them"
         )

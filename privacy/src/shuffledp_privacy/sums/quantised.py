@@ -47,7 +47,7 @@ from shuffledp_privacy.sums.common import (
 
 Floats = NDArray[np.float64]
 
-NODES = 129
+NODES = 65
 """Points at which the curve of one step is computed for a search over distances below it."""
 
 CELLS = 2_000
@@ -361,10 +361,10 @@ class QuantisedRound:
         per_step = self.of_code(most, metric=True).epsilon(delta)[0]
         scale = self.code.max_value / self.max_value
         few = min(most, LOOKED_AT)
-        pairs, blocks = self.of_code(few).covered(np.arange(1, few + 1))
-        totals = least_epsilon(pairs, delta)[0].reshape(-1, blocks).max(axis=1)
         # At every number of steps ε is at most that of `per_step` for each.
-        totals = np.minimum(totals, per_step * np.arange(1, few + 1))
+        totals = np.minimum(
+            self._totals(few, delta, least / scale), per_step * np.arange(1, few + 1)
+        )
         worst = least / scale
         for full_steps in range(1, few):
             low, high = np.minimum.accumulate(totals[[full_steps, full_steps - 1]])[::-1].tolist()
@@ -378,16 +378,35 @@ class QuantisedRound:
             worst = max(worst, self._worst_between(few, few * per_step, (few + 1) * per_step))
         return worst * scale
 
+    def _totals(self, few: int, delta: float, aim: float) -> Floats:
+        """Certified total ε of the code at δ for a change by 1, .., `few` steps.
+
+        Not the least where mixtures of neighbouring numbers of steps are seen to cost no more than
+        `aim` per step.
+        """
+        steps = np.arange(1, few + 1)
+        pairs, blocks = self.of_code(few).covered(steps)
+        totals = np.asarray(steps * max(aim - self._excess(aim), 0.0), dtype=np.float64)
+        upper = hockey_stick(pairs, np.repeat(totals, blocks)).upper
+        rows = np.flatnonzero(np.repeat(upper.reshape(-1, blocks).max(axis=1) > delta, blocks))
+        if rows.size:
+            least = least_epsilon(pairs.rows(rows), delta)[0].reshape(-1, blocks).max(axis=1)
+            totals[rows[::blocks] // blocks] = least
+        return totals
+
+    def _excess(self, per_step: float) -> float:
+        """By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most."""
+        first, last = self._rests()
+        return float((between(0.0, per_step, last) - per_step * first).max())
+
     def _between_steps(self, epsilon: float, least: float) -> float:
         """δ at ε per unit of all changes by a step or more; `least` if that is more."""
         most = self._whole()
         if most < 2:
             return least
         per_step = epsilon * self.max_value / self.code.max_value
-        first, last = self._rests()
-        # By so many nats (1-b) e^(η a) + b e^(η (a+1)) is above e^(η (a+b)), at most: asked so much
-        # below η j for j steps, the code's curves are asked where S20 allows it.
-        excess = float((between(0.0, per_step, last) - per_step * first).max())
+        # Asked so much below η j for j steps, the code's curves are asked where S20 allows it.
+        excess = self._excess(per_step)
         few = min(most, LOOKED_AT)
         steps = np.arange(1, few + 1)
         totals_of_steps = np.maximum(steps * per_step - excess, 0.0)

@@ -142,13 +142,17 @@ class BitShuffle:
         def bound(boxes: Boxes) -> Floats:
             return hockey_stick(self._pairs(boxes), epsilon * self._unit(boxes.d_low)).upper
 
-        probe = self._probes()
-        low = float(self.known(probe, epsilon * self._unit(probe)).lower.max())
+        low = self.known_delta(epsilon)
 
         def holds(boxes: Boxes, target: float) -> NDArray[np.bool_]:
             return bound(boxes) <= target
 
         return min(1.0, self._maximum(max(low, 1e-300), 8 * SLACK, holds, bound)), low
+
+    def known_delta(self, epsilon: float) -> float:
+        """Attained δ at ε as the adjacency counts it, never above the truth."""
+        probe = self._probes()
+        return float(self.known(probe, epsilon * self._unit(probe)).lower.max())
 
     def epsilon(self, delta: float) -> tuple[float, float]:
         """(certified, attained) ε at δ as the adjacency counts it."""
