@@ -77,7 +77,7 @@ Call = Callable[["node_pb2_grpc.NodeAsyncStub"], Awaitable[bytes]]
 
 @dataclass
 class Server:
-    """One of those compared: its calls, its process, and what each counted turn cost."""
+    """An entry node under test: its connections, its process, and the measurements of each turn."""
 
     load: Load
     stubs: list[node_pb2_grpc.NodeAsyncStub]

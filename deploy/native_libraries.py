@@ -58,9 +58,7 @@ def libsodium_of_rbcl() -> str:
 
 
 def libsodium_of_pynacl() -> str | None:
-    """The newest entry about it in PyNaCl's own changelog: the library in the wheel is stripped of
-    its version.
-    """
+    """libsodium's version as PyNaCl's changelog states it; the library does not."""
     text = importlib.metadata.distribution("pynacl").read_text("METADATA") or ""
     entry = re.search(
         r"Updated? .{0,40}?libsodium\W+(?:to\s+)?(?:version\s+)?(\d+\.\d+\.\d+[\w-]*)", text

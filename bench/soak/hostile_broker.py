@@ -1,6 +1,4 @@
-"""A broker that lets everybody in, acknowledges nothing that is published, and sends what nobody
-asked for.
-"""
+"""A broker that accepts every client, acknowledges no publication, and sends unasked packets."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class SystemWatch:
         )
 
     def record_failure(self, why: str) -> None:
-        """An honest round that failed."""
+        """Record an honest round that failed."""
         self._failures.append(why)
         print(f"  a round failed: {why}", flush=True)
 

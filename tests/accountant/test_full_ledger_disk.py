@@ -47,7 +47,7 @@ def test_a_charge_is_refused_while_there_is_no_room_and_made_once_there_is(
     ledger = open_ledger(small_disk)
     first = reserve(ledger, "a")
     small_disk.fill()
-    with pytest.raises(LedgerAwayError, match=r"full.*make room"):
+    with pytest.raises(LedgerAwayError, match=r"full.*free some space"):
         reserve_many(ledger)
     assert reserve(ledger, "a") == first
     refused = sum(ledger.statement("demo").charges.values())
@@ -62,7 +62,7 @@ def test_a_ledger_that_is_opened_on_a_full_disk_has_every_charge(small_disk: Sma
     first = reserve(ledger, "a")
     ledger.close()
     small_disk.fill()
-    with pytest.raises(LedgerAwayError, match="make room"):
+    with pytest.raises(LedgerAwayError, match="free some space"):
         open_ledger(small_disk)
     small_disk.make_room()
     ledger = open_ledger(small_disk)

@@ -229,7 +229,7 @@ WRONG_PLANS: list[tuple[dict[str, Any], str]] = [
     ({"suite": "rot13"}, "unknown suite 'rot13'"),
     (
         {"suite": "hpke-mlkem768-x25519", "mix": "verified"},
-        "^verified mixing does not go with the suite",
+        "^verified mixing cannot use the suite",
     ),
 ]
 

@@ -72,7 +72,7 @@ async def test_a_round_is_refused_before_anything_is_charged(
     world: World, small_disk: SmallDisk
 ) -> None:
     small_disk.fill()
-    with pytest.raises(DiskError, match=r"analyst.*No space left.*make room"):
+    with pytest.raises(DiskError, match=r"analyst.*No space left.*free some space"):
         await open_named(world, NAMED)
     assert world.accountant.ledger == {}
     small_disk.make_room()

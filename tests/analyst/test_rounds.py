@@ -157,7 +157,7 @@ async def test_a_node_that_says_it_is_corrupt_is_let_in_only_by_a_plan_that_allo
     world: World, who: str
 ) -> None:
     world.nodes[who].faults.add("corrupt")
-    with pytest.raises(errors.PolicyRefusal, match=f"{who}: corrupt by the node's own word"):
+    with pytest.raises(errors.PolicyRefusal, match=f"{who}: corrupt by the node's own declaration"):
         async with translate_errors("analyst"):
             await world.open()
     await world.happened.until(lambda: list(world.accountant.ledger.values()) == ["released"])

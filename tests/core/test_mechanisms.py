@@ -141,7 +141,7 @@ def test_installed_mechanisms_come_after_ours() -> None:
         ),
         (KRRHistogram, "no other mechanism's"),
         (Unlabelled, "must be its tag"),
-        ("a text", "no Spec"),
+        ("a text", "not a Spec"),
     ],
 )
 def test_an_entry_point_that_cannot_be_used_says_why(loaded: object, words: str) -> None:

@@ -223,7 +223,7 @@ def test_a_round_of_a_lax_build_is_refused_later_and_its_node_named(
         )
         world.play()
         assert len(world.analyst.chain.excluded) == 1
-    with pytest.raises(BadBlameError, match=r"node 3: .* is no group element"):
+    with pytest.raises(BadBlameError, match=r"node 3: .* is not a group element"):
         world.check()
 
 

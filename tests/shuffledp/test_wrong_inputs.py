@@ -14,7 +14,9 @@ import shuffledp as sdp
 from shuffledp_core.errors import UsageError
 
 GROUP = sdp.Setting(users=2000, honest=1900)
-KRR = sdp.KRRHistogram(symbols=4, blanket=Fraction(1, 2))
+HALF = Fraction(1, 2)
+QUARTER = Fraction(1, 4)
+KRR = sdp.KRRHistogram(symbols=4, blanket=HALF)
 GEO = sdp.GeoShuffle(max_value=20, epsilon_geo=Fraction(1, 4), padding=60)
 SGDL = sdp.SGDLShuffle(max_value=3, noise_epsilon=Fraction(1, 2), shares=1900, padding=30)
 PLAN = sdp.Plan(KRR, GROUP, 1e-6)
@@ -120,8 +122,81 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
         (lambda: ANY.Grid(48.82, 2.28, 48.88, 2.40, None), "side must be a number, not None"),
         (lambda: located(radius="1000"), "radius must be a number, not '1000'"),
         (lambda: located(users="2000"), "users must be a whole number, not '2000'"),
+        (lambda: ANY.KRRHistogram(symbols=4, blanket=0.2), "blanket must be a Fraction, not 0.2"),
+        (
+            lambda: ANY.KRRHistogram(symbols=4, blanket="1/2"),
+            "blanket must be a Fraction, not '1/2'",
+        ),
+        (lambda: ANY.KRRHistogram(symbols=4, blanket=None), "blanket must be a Fraction, not None"),
+        (
+            lambda: ANY.KRRHistogram(symbols="4", blanket=HALF),
+            "symbols must be a whole number from 2 to 2147483647, not '4'",
+        ),
+        (lambda: ANY.KRRHistogram(symbols=1, blanket=HALF), "symbols must be a whole number from"),
+        (
+            lambda: ANY.KRRHistogram(symbols=True, blanket=HALF),
+            "symbols must be a whole number from 2 to 2147483647, not True",
+        ),
+        (
+            lambda: sdp.GeoShuffle(max_value=20, epsilon_geo=HALF, padding=-1),
+            "padding must be a whole number from 0 to 2147483647, not -1",
+        ),
+        (
+            lambda: ANY.GeoShuffle(max_value=20, epsilon_geo=0.25, padding=6),
+            "epsilon_geo must be a Fraction, not 0.25",
+        ),
+        (
+            lambda: sdp.RapporHistogram(symbols=4, fake=HALF, when_zero=HALF, when_one=QUARTER),
+            "need when_zero <= when_one < 1, not 1/2 and 1/4",
+        ),
+        (lambda: calibrated(max_value=3), "name one domain: max-value for a sum, or symbols for a"),
+        (lambda: calibrated(symbols=None), "a target names max-value (for a sum) or symbols"),
+        (lambda: calibrated(epsilon=float("nan")), "epsilon must be above 0 and at most 100"),
+        (lambda: calibrated(delta=1.0), "delta must be from 1e-12 to below 1, not 1.0"),
+        (
+            lambda: ANY.calibrate("nothing", epsilon=1, delta=1e-6, setting=GROUP, symbols=4),
+            "unknown mechanism 'nothing'; choose one of",
+        ),
+        (lambda: sdp.Setting(10, 11), "honest must be from 1 to the number of users, 10, not 11"),
+        (lambda: ANY.certify(KRR, GROUP), "have no delta: name it, or give a plan"),
+        (lambda: ANY.certify(None, GROUP, delta=1e-6), "None is neither a plan nor a mechanism's"),
+        (lambda: ANY.compose(PLAN, delta=1e-6), "plans must be a list with a plan for each round"),
+        (lambda: ANY.compose([1, 2], delta=1e-6), "1 is neither a plan nor a mechanism's"),
+        (lambda: sdp.compose([], delta=1e-6), "composition needs at least one round"),
+        (lambda: planned(spec="krr"), "spec must be the parameters of a mechanism, not 'krr'"),
+        (lambda: planned(corrupt=1), "corrupt must be a set of node numbers, not 1"),
+        (lambda: sdp.simulate(KRR, [1.5], seed=1), "values must be whole numbers, not float64"),
+        (lambda: sdp.simulate(KRR, [4], seed=1), "values must be from 0 to 3, the mechanism's"),
+        (lambda: ANY.curve(PLAN, epsilons=["1"]), "epsilons must be a list of finite numbers"),
+        (lambda: ANY.group(PLAN, "2"), "reports must be a whole number, not '2'"),
+        (lambda: ANY.subsampled(PLAN, ".5"), "rate must be a number, not '.5'"),
+        (
+            lambda: ANY.LocalMatrix(np.array([[0.5, 0.5], [0.25, 0.75]])),
+            "rows must be a tuple of rows of fractions, not a ndarray",
+        ),
+        (
+            lambda: ANY.LocalMatrix([[0.5, 0.5]]),
+            "row 1, column 1 must be a Fraction, not 0.5",
+        ),
+        (lambda: ANY.verify(None), "document must be the path of a file or a folder, not None"),
+        (
+            lambda: ANY.privacy_loss_distribution(KRR, GROUP, interval="1e-3"),
+            "interval must be a number, not '1e-3'",
+        ),
+        (
+            lambda: ANY.SubsetSelection(symbols=4, size="1", own=HALF),
+            "size must be a whole number, not '1'",
+        ),
+        (
+            lambda: ANY.UnaryEncoding(symbols=4, when_one=HALF, when_zero="1/4"),
+            "when-zero must be a number, not '1/4'",
+        ),
+        (
+            lambda: ANY.plan_location("Paris", radius=1000, epsilon=1, delta=1e-6, users=9),
+            "grid must be a Grid, not 'Paris'",
+        ),
     ],
-    ids=range(34),
+    ids=range(68),
 )
 def test_a_wrong_argument_is_refused_in_one_sentence(call: Callable[[], object], said: str) -> None:
     with pytest.raises(UsageError) as refused:

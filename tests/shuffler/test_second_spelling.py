@@ -55,9 +55,9 @@ async def test_a_last_node_that_spells_its_share_in_a_second_way_learns_nothing(
     shown = await round_.accusation("node-2")
     accusation = unpack_document(shown, Accusation)
     inquiry = Inquiry(2, accusation.history.headers, (), (Trace(accusation.accused[0]),))
-    with pytest.raises(BadBlameError, match=r"node 2: .* is no group element"):
+    with pytest.raises(BadBlameError, match=r"node 2: .* is not a group element"):
         await round_.ask(1, inquiry)
-    with pytest.raises(BadBlameError, match=r"node 2: .* is no group element"):
+    with pytest.raises(BadBlameError, match=r"node 2: .* is not a group element"):
         await round_.transcript(shown)
     assert world.sink.batches == {}
 
@@ -87,7 +87,7 @@ async def test_a_claim_with_a_second_spelling_gets_no_receipt_whichever_library_
     await world.start_analyst()
     round_, cheat = await open_mixproof(world), world.user()
     name = cheat.key.public_key().public_bytes_raw().hex()
-    with pytest.raises(BadClaimError, match=f"user {name}: .* is no group element"):
+    with pytest.raises(BadClaimError, match=f"user {name}: .* is not a group element"):
         await round_.send(round_.submission(cheat, with_second_spelling(round_, cheat, both=both)))
     for _ in range(3):
         await round_.send(round_.submission(world.user()))

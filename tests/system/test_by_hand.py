@@ -27,4 +27,4 @@ def check_page(folder: Path, lab: Path) -> None:
     assert "refused with exit code 3" in said, said
     assert processes_of(lab) == []
     for log in (lab / "log").iterdir():
-        assert log.read_text().count('"broker away') <= 2, f"{log.name}: once at each stop"
+        assert log.read_text().count('"broker unreachable') <= 2, f"{log.name}: once at each stop"

@@ -285,7 +285,7 @@ WRONG = {
         'open_seconds = 120\nafter_failure = "shrug"'),
     "Invalid enum value 'checked'": ("open_seconds = 120", 'open_seconds = 120\nmix = "checked"'),
     "unknown suite 'rot13'": ("open_seconds = 120", 'open_seconds = 120\nsuite = "rot13"'),
-    "'hours': verified mixing does not go with the suite": (
+    "'hours': verified mixing cannot use the suite": (
         "open_seconds = 120", 'open_seconds = 120\nsuite = "hpke-mlkem768-x25519"\nmix = '
                               '"verified"',
     ),

@@ -97,7 +97,7 @@ def folders(tmp_path: Path, deployment: Deployment) -> Iterator[dict[str, str]]:
         (["x" * 300], 2, "File name too long"),
         (["{round}"], 2, "is one saved round; name the folder that it is in"),
         (["{public}"], 2, "has no operator/ or viewer/ with TLS files"),
-        (["{looking}", "--operate"], 2, "has a viewer's alone; leave it out"),
+        (["{looking}", "--operate"], 2, "has only a viewer's; leave it out"),
         (["{one-file}"], 2, "no roster.json and no root.pub"),
         (["{forged}"], 1, "roster"),
         (["{empty}", "--operate"], 2, "--operate needs a deployment's key folder"),

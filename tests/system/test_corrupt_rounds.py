@@ -114,7 +114,7 @@ def assert_nothing(trace: TraceResult) -> None:
 async def test_without_the_plan_s_consent_the_analyst_opens_no_such_round(
     corrupted: LocalSystem, pool: ProcessPoolExecutor, tmp_path: Path
 ) -> None:
-    with pytest.raises(PolicyRefusal, match="corrupt by the node's own word"):
+    with pytest.raises(PolicyRefusal, match="corrupt by the node's own declaration"):
         await played(corrupted, pool, tmp_path, allow_corrupt=False)
 
 

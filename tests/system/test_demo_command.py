@@ -199,7 +199,7 @@ def test_a_column_that_stands_there_twice_is_not_read(tmp_path: Path) -> None:
         ),
         ("by,x\nfoot,1\n,1\n", "line 3: a name has from 1 to 100 characters, not 0"),
         (f"by\nfoot\n{'x' * 101}\n", "not 101"),
-        ("by\nfoot\nfoot\n", "everybody in column 'by'"),
+        ("by\nfoot\nfoot\n", "all people in column 'by'"),
         ("by\n3\nfoot\n", "line 3: the column needs whole numbers"),
     ],
 )

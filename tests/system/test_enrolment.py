@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_on_the_way_leaves_nobody_half_enrolled(
         return there(path, target)
 
     monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(ConfigError, match=r"No space left on device.*nobody was enrolled"):
+    with pytest.raises(ConfigError, match=r"No space left on device.*no one was enrolled"):
         enrolment.enrol(deployment, ["bob", "carol"])
     assert len(calls) == 4
     assert clients(deployment) == {"alice"}

@@ -192,7 +192,7 @@ def test_the_root_key_is_not_needed_while_the_authority_stays(deployment: Deploy
 def test_another_root_key_signs_no_roster(deployment: Deployment, tmp_path: Path) -> None:
     other = create_deployment(tmp_path / "other", ADDRESSES)
     shutil.copy(other.folder / "root" / "identity.pem", deployment.folder / "root")
-    with pytest.raises(ConfigError, match="is not the root key that everybody pins"):
+    with pytest.raises(ConfigError, match="is not the root key that devices pin"):
         renew(deployment.folder, new_authority=True)
 
 

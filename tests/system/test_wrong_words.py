@@ -88,12 +88,12 @@ BUNDLES: dict[str, tuple[Callable[[bytes], bytes] | None, str, str]] = {
     "nested without end": (lambda _: b"[" * 10**6, "phone", "is not a device's bundle"),
     "touched": (lambda data: data.replace(b"5", b"6", 1), "phone", "valid signature of 'root'"),
     "without end": (None, "phone", "has more than 4,194,304 bytes"),
-    "into a file": (lambda data: data, "the.bundle", "can be no folder (Not a directory)"),
+    "into a file": (lambda data: data, "the.bundle", "(Not a directory); choose a new one"),
     "below a file": (lambda data: data, "the.bundle/phone", "nothing of it is left"),
     "a name that is too long": (
         lambda data: data,
         "x" * 300,
-        "can be no folder (File name too long)",
+        "(File name too long); choose a new one",
     ),
 }
 

@@ -258,8 +258,8 @@ class Accountant:
     def _discard(self, signed: Signed, route: Sequence[str]) -> Discard:
         if signed.signer not in route:
             raise RoundStateError(
-                f"a discard of {signed.signer!r} means nothing here: the route is "
-                f"{', '.join(route)}"
+                f"a discard of {signed.signer!r} is ignored: its signer is not on this round's "
+                f"route, {', '.join(route)}"
             )
         # The signer's name is used only to find the key: nothing of the content is believed before
         # the signature holds.

@@ -26,8 +26,8 @@ def typed_disk_errors() -> Iterator[None]:
     except OSError as error:
         structlog.get_logger().error("disk refused a write to the state folder", reason=str(error))
         raise DiskError(
-            f"the analyst cannot write to its state folder ({error.strerror or error}): make room "
-            "or mend the disk, then ask again"
+            f"the analyst cannot write to its state folder ({error.strerror or error}): free "
+            f"some space or repair the disk, then retry"
         ) from error
 
 

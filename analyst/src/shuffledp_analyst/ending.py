@@ -54,9 +54,7 @@ class AnalystServices:
         )
 
     def withdraw(self, round_id: str) -> None:
-        """Clears the announcement on the broker: until its closing time devices would take the
-        round for open.
-        """
+        """Clear the announcement on the broker, so that devices do not take the round for open."""
         self.publish(manifest_topic(self.deployment, round_id), b"")
 
     def announce_end(self, round_id: str, progress: Progress) -> None:
@@ -171,7 +169,7 @@ class Discarding:
         deadline, pause = loop.time() + seconds, RETRY_SECONDS
         while not await self.attempt():
             if loop.time() > deadline:
-                self._log.warning("discards given up", missing=self._missing)
+                self._log.warning("discards abandoned", missing=self._missing)
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_RETRY_SECONDS)

@@ -214,7 +214,7 @@ def check_corrupt(keys: Sequence[Signed], plan: RoundPlan) -> tuple[str, ...]:
     )
     if corrupt and not plan.allow_corrupt:
         raise PolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
+            f"{', '.join(corrupt)}: corrupt by the node's own declaration, it logs who sent what; "
             "plan a route without it, or in a laboratory set allow_corrupt in the plan"
         )
     return corrupt

@@ -128,7 +128,7 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
     if len(result.headers) != len(route):
         raise MalformedDocumentError(
             f"the result carries {len(result.headers)} batch headers, its route has {len(route)} "
-            "nodes: without the word of each of them nobody knows how many reports were mixed"
+            "nodes: without a header of each node the number of mixed reports is unproved"
         )
     try:
         dropped = check_headers(
@@ -147,8 +147,8 @@ def _check_headers(result: Result, plan: Certificate, roster: Roster) -> None:
         raise FalseResultError(f"{error}; keep the result: it is evidence") from error
     if dropped != result.dropped:
         raise FalseResultError(
-            f"the analyst says that {result.dropped} messages were dropped, the nodes signed for "
-            f"{dropped}; keep the result: it is evidence"
+            f"the analyst states that {result.dropped} messages were dropped, but the nodes "
+            f"signed for {dropped}; keep the result: it is evidence"
         )
     if plan.verified:
         # the last node did not deliver the board, but what the analyst opened: `shuffledp verify`

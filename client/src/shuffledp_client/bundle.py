@@ -145,9 +145,7 @@ def install(bundle: Bundle, folder: Path) -> tuple[ClientConfig, Roster]:
     try:
         empty = not folder.exists() or not any(folder.iterdir())
     except OSError as error:
-        raise ConfigError(
-            f"{folder} can be no folder ({error.strerror}); choose a new one"
-        ) from error
+        raise ConfigError(f"cannot create {folder} ({error.strerror}); choose a new one") from error
     if not empty:
         raise ConfigError(
             f"{folder} is not empty; choose a new folder, or --renew for a later bundle of the "
@@ -219,7 +217,7 @@ def renew(bundle: Bundle, folder: Path) -> Roster:
             # completes it.
             part.replace(folder / name)
     except OSError as error:
-        raise ConfigError(f"cannot write to {folder} ({error.strerror}); do it again") from error
+        raise ConfigError(f"cannot write to {folder} ({error.strerror}); retry") from error
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)

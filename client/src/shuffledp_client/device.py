@@ -215,8 +215,8 @@ class DeviceSteps:
                 raise
             self._store.finish(round_id)
             raise SubmissionClosedError(
-                f"the submission to round {round_id} never got a receipt and is not in it: it "
-                "came too late, or never"
+                f"the submission to round {round_id} has no receipt and is not in the round: "
+                f"it arrived too late or not at all"
             ) from error
         self._store.finish(round_id)
         return verified
@@ -256,7 +256,7 @@ class DeviceSteps:
         stored = self._store.load(round_id)
         if stored.receipt is None:
             raise EvidenceError(
-                f"there is no receipt of round {round_id}: nobody promised anything"
+                f"no receipt of round {round_id} is stored, so there is nothing to prove"
             )
         async with self._link.reader() as analyst:
             signed = stored.result or await analyst.result(round_id)

@@ -30,7 +30,7 @@ def symbols(spec: Mechanism, answer: int, integers: RandomIntegers | None = None
         0 <= symbol < spec.alphabet for symbol in sent
     ):
         raise ValueError(
-            f"{spec.kind} must say every answer with {spec.messages_per_user} symbols from 0 to "
+            f"{spec.kind} must encode every answer as {spec.messages_per_user} symbols from 0 to "
             f"{spec.alphabet - 1}"
         )
     return sent

@@ -324,7 +324,7 @@ class Device:
         return stored is not None and stored.receipt is None
 
     async def _candidates(self, seconds: float) -> AsyncGenerator[bytes, None]:
-        """What the broker announces within these seconds; without one, they just pass."""
+        """Yield the broker's announcements for these seconds; without a broker, wait."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if self._config.broker is not None:

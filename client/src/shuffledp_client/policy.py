@@ -134,7 +134,7 @@ def check_policy(
     _at_most("messages per user", geometry.messages_per_user, policy.messages)  # 6
     if corrupt and not policy.allow_corrupt:  # 7
         raise ClientPolicyRefusal(
-            f"{', '.join(corrupt)}: corrupt by the node's own word, it writes down who sent what; "
+            f"{', '.join(corrupt)}: corrupt by the node's own declaration, it logs who sent what; "
             "your policy allows no such node (allow_corrupt = false): do not take part"
         )
     # What an entry node makes up counts as colluding: a margin of 0 trusts it not to make up a
@@ -152,7 +152,7 @@ def check_policy(
     if margin / max(1, certificate.users) < policy.min_colluding_share:
         raise ClientPolicyRefusal(
             f"the round's guarantee allows for {margin} colluding users of {certificate.users}, "
-            f"your policy wants a share of at least {policy.min_colluding_share:g}"
+            f"your policy requires a share of at least {policy.min_colluding_share:g}"
         )
 
 
@@ -169,8 +169,8 @@ def _protected_distance(policy: Policy, certificate: Certificate) -> int:
     distance = full if policy.distance is None else min(policy.distance, full)
     if distance > certificate.max_distance:
         raise ClientPolicyRefusal(
-            f"the round protects changes of up to {certificate.max_distance} units, your policy "
-            f"wants {distance}"
+            f"the round protects changes of up to {certificate.max_distance} units, your "
+            f"policy requires {distance}"
         )
     return distance
 
@@ -191,5 +191,5 @@ def _at_most(what: str, value: float, limit: float) -> None:
 def _at_least(what: str, value: int, limit: int) -> None:
     if value < limit:
         raise ClientPolicyRefusal(
-            f"the round has {value} {what}, your policy wants at least {limit}"
+            f"the round has {value} {what}, your policy requires at least {limit}"
         )

@@ -20,8 +20,8 @@ _STEPS: Final = 2**16
 class AnnouncementMemory:
     """The latest thousand announcements that a device looked at, with their rounds once known.
 
-    It also holds the manifests of which the app was told: a relay can write one announcement in
-    many ways.
+    It also holds the manifests that the app was told of, because a relay can encode one
+    announcement in many ways.
     """
 
     def __init__(self) -> None:

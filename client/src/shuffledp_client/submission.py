@@ -160,8 +160,9 @@ def prepare_all(
     random: RandomBytes = system_random,
     kept_responses: Sequence[int] | None = None,
 ) -> list[PreparedSubmission]:
-    """What `prepare` gives for each (value, member), sealed in one batch: for simulated users, who
-    share a process.
+    """Vectorised `prepare`: one submission for each (value, member), sealed in one batch.
+
+    For simulated users, who share a process.
 
     Args:
         verified: the round.

@@ -101,7 +101,9 @@ async def with_retries(call: Callable[[], Awaitable[T]], backoff: Backoff) -> T:
             pause += min(error.wait_seconds, backoff.patience)
             if monotonic() + pause > until:
                 raise
-            structlog.get_logger().info("trying again", seconds=round(pause, 2), reason=str(error))
+            structlog.get_logger().info(
+                "call failed; retrying", seconds=round(pause, 2), reason=str(error)
+            )
             await asyncio.sleep(pause)
 
 
@@ -377,6 +379,6 @@ async def find_round(
                 try:
                     return verified(candidate)
                 except ShuffleDPError as error:
-                    structlog.get_logger().info("announcement passed over", reason=str(error))
+                    structlog.get_logger().info("announcement skipped", reason=str(error))
     async with AnalystReader.of(keys, roster, backoff) if reader is None else reader() as analyst:
         return verified(await analyst.announcement(round_id))

@@ -73,7 +73,7 @@ class CheckedRound:
 
     def __post_init__(self, made_by: object) -> None:
         if made_by is not _ONLY_HERE:
-            raise ValueError("a CheckedRound comes from verify_round and from nowhere else")
+            raise ValueError("a CheckedRound is created only by verify_round")
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _certificate(manifest: Manifest, roster: Roster, population: str) -> Certifi
         manifest.min_reports < certificate.users
     ):  # ε falls as the crowd grows: with fewer reports it is not certified
         raise MalformedDocumentError(
-            f"the round would go on with {manifest.min_reports} reports, but is certified for "
+            f"the round would proceed with {manifest.min_reports} reports, but is certified for "
             f"{certificate.users}"
         )
     return certificate
@@ -270,7 +270,7 @@ def _check_route(route: tuple[Party, ...], certificate: Certificate) -> None:
     """
     names = tuple(party.name for party in route)
     if len(set(names)) != len(names):
-        raise RoundKeyError("a node stands on the route twice; do not take part")
+        raise RoundKeyError("a node occurs twice on the route; do not take part")
     if names != certificate.route:
         raise RoundKeyError(
             f"the route {', '.join(names)} is not the certified one, "

@@ -50,6 +50,14 @@ class UsageError(ConfigError):
     """
 
 
+class ParameterError(UsageError, ValueError):
+    """A parameter of a mechanism has the wrong type or is outside its range.
+
+    A `ValueError` too, so that a document with such a parameter is refused as malformed. Exit code
+    2.
+    """
+
+
 class NotInstalledError(ConfigError):
     """A package that not everybody installs is missing; the message says how to install it.
 

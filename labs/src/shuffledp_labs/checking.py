@@ -26,7 +26,7 @@ MAX_MESSAGE: Final = 2000
 
 
 class Watcher:
-    """Is told of each check as it runs; this one does nothing."""
+    """Observer of checks as they run; this base class does nothing."""
 
     def starts(self, check: Check) -> None:
         """A check begins."""

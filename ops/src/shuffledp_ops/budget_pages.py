@@ -51,7 +51,7 @@ async def budget_pages(
         read += len(page.entries)
         if read > MOST_CHARGES or any(number <= before for before, number in pairwise(numbers)):
             raise MalformedDocumentError(
-                f"the accountant's pages of {population!r} do not end; ask who runs it"
+                f"the accountant's pages of {population!r} do not end; ask its operator"
             )
         yield page
         if not page.entries:

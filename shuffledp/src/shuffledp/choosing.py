@@ -58,6 +58,8 @@ def calibrate(
     True
     """
     kind = kind_of(mechanism)
+    if max_value is not None and symbols is not None:
+        raise UsageError("name one domain: max-value for a sum, or symbols for a histogram")
     target = target_of(epsilon, delta, setting, max_value=max_value, symbols=symbols, rounds=rounds)
     spec = calibrate_spec(kind, target)
     note = (

@@ -156,7 +156,7 @@ def load_points(file: Path, *, users: int) -> NDArray[np.float64]:
             f"{file}, line {rows.line_num}: {error}; a CSV file with a header is needed"
         ) from error
     if not degrees:
-        raise UsageError(f"{file} has no rows; a line for each person is needed")
+        raise UsageError(f"{file} has no rows; one row per person is needed")
     points = np.array(degrees, dtype=np.float64)
     return (
         points if len(points) == users else np.random.default_rng(DRAW_SEED).choice(points, users)
@@ -270,7 +270,8 @@ class _Parser:
             return (), np.empty(0, dtype=np.int64)
         if len(self._seen) == 1:
             raise UsageError(
-                f"everybody in column {column!r} of {label} gives the same answer; two are needed"
+                f"all people in column {column!r} of {label} give the same answer; at least "
+                f"two different ones are needed"
             )
         labels = tuple(sorted(self._seen))
         column_of = {name: index for index, name in enumerate(labels)}

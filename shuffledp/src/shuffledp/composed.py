@@ -134,14 +134,16 @@ def compose(
     >>> year.rounds, once.certified < year.certified < 52 * once.certified
     (52, True)
     """
+    if not isinstance(plans, Iterable):
+        raise UsageError(f"plans must be a list with a plan for each round, not {plans!r}")
     times: Counter[Plan] = Counter()
     # Hashed as they are: 52 times one plan is one plan.
     for planned_round, count in Counter(plans).items():
         plan = planned(planned_round, setting, delta=delta)
         if plan.all_corrupt:
             raise UsageError(
-                f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add up "
-                "its eps_L"
+                f"every node of a {plan.kind} round is corrupt, so nothing is shuffled: add "
+                f"its eps_L up instead"
             )
         times[Plan(plan.spec, plan.setting, delta, scope=_scope_that_counts(plan))] += (
             plan.rounds * count

@@ -200,7 +200,10 @@ def curve(
     guarantee = guarantee_of(planned(plan, setting, delta=delta, rounds=rounds))
     if epsilons is None:
         return curve_of(guarantee)
-    grid = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+    given = np.atleast_1d(np.asarray(epsilons))
+    if given.dtype.kind not in "iuf":
+        raise UsageError("epsilons must be a list of finite numbers, at least 0")
+    grid = given.astype(np.float64)
     if grid.ndim != 1 or not grid.size or not np.all(np.isfinite(grid) & (grid >= 0)):
         raise UsageError("epsilons must be a list of finite numbers, at least 0")
     if np.any(np.diff(grid) < 0):

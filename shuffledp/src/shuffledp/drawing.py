@@ -63,7 +63,7 @@ def figure_of(axes: Axes) -> Figure:
     """The whole picture that the axes are in."""
     figure = axes.get_figure(root=True)
     if figure is None:
-        raise ValueError("these axes are in no figure")
+        raise ValueError("these axes do not belong to a figure")
     return figure
 
 

@@ -178,7 +178,10 @@ class Grid:
         Raises:
             UsageError: another shape, or no finite numbers.
         """
-        positions = np.asarray(points, dtype=np.float64)
+        try:
+            positions = np.asarray(points, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise UsageError("points must be latitude and longitude in degrees, numbers") from None
         if (
             positions.ndim != 2
             or positions.shape[1] != 2
@@ -284,6 +287,8 @@ def plan_location(
         CannotCertify: no parameters keep the target.
     """
     _check_target(radius, epsilon, delta, mechanism)
+    if not isinstance(grid, Grid):
+        raise UsageError(f"grid must be a Grid, not {grid!r}")
     reach = grid.reach(radius)
     axis = axis_budget(PlaneGuarantee(epsilon / reach * (1 - 2.0**-50), delta))
     setting = Setting(users, users if honest is None else honest, Adjacency.METRIC)
@@ -316,7 +321,7 @@ def _check_target(radius: float, epsilon: float, delta: float, mechanism: str) -
     if MECHANISMS[kind_of(mechanism)].answers is not Answers.SUM:
         sums = ", ".join(kind for kind, spec in MECHANISMS.items() if spec.answers is Answers.SUM)
         raise UsageError(
-            f"{mechanism} answers no sum, and the middle of people is two sums; choose one of "
+            f"{mechanism} does not answer sums, and a mean location is two sums; choose one of "
             f"{sums}"
         )
 

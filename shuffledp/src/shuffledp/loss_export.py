@@ -10,6 +10,7 @@ import numpy as np
 from shuffledp.notebook import import_optional
 from shuffledp.plans import DEFAULT_DELTA, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.runtime.arguments import check_number
 from shuffledp_privacy.bounds import Setting, certified_curve, corrupted_bounds
 from shuffledp_privacy.rounds.composition import Round, grows_with_distance, largest_distance
 
@@ -52,6 +53,7 @@ def privacy_loss_distribution(
         UsageError: an invalid interval, or one that is too fine for the largest loss.
         CannotCertify: the mechanism has no certified curve for this setting.
     """
+    check_number("interval", interval)
     if not 1e-5 <= interval <= 1:
         raise UsageError(f"interval must be from 1e-5 to 1, not {interval}")
     losses = import_optional("dp_accounting", "dp-accounting", "a privacy loss distribution").pld

@@ -8,6 +8,7 @@ same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
@@ -79,6 +80,8 @@ class Plan:
     scope: str = ""
 
     def __post_init__(self) -> None:
+        if self.spec is None or isinstance(self.spec, str):
+            raise UsageError(f"spec must be the parameters of a mechanism, not {self.spec!r}")
         check_setting(self.setting)
         check_number("delta", self.delta)
         whole_number("rounds", self.rounds)
@@ -86,6 +89,8 @@ class Plan:
         if not 1 <= self.rounds <= LARGEST_TIMES:
             raise UsageError(f"rounds must be from 1 to {LARGEST_TIMES:,}, not {self.rounds}")
         check_nodes(self.nodes)
+        if not isinstance(self.corrupt, Iterable):
+            raise UsageError(f"corrupt must be a set of node numbers, not {self.corrupt!r}")
         object.__setattr__(self, "corrupt", frozenset(self.corrupt))
         if not self.corrupt <= set(range(1, self.nodes + 1)):
             raise UsageError(

@@ -242,6 +242,8 @@ def verify(
         DocumentError: a signature does not hold, the content is malformed, or a claim is too good.
         CannotCertify: nothing at all can be certified for the claimed parameters.
     """
+    if not isinstance(document, str | Path):
+        raise UsageError(f"document must be the path of a file or a folder, not {document!r}")
     folder = Path(document) if Path(document).is_dir() else None
     file = Path(document) if folder is None else folder / "result.json"
     data = read_file(

@@ -20,6 +20,7 @@ from shuffledp.guarantees import number
 from shuffledp.notebook import data_frame, html_table
 from shuffledp.plans import DEFAULT_DELTA, Plan, Planned, planned
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.runtime.arguments import check_number, whole_number
 from shuffledp_privacy import views
 from shuffledp_privacy.bounds import delta_bounds
 from shuffledp_privacy.numerics.rounding import up
@@ -278,6 +279,7 @@ def group(
     >>> one < two < 3 * one
     True
     """
+    reports = whole_number("reports", reports)
     full_plan = shuffled_plan(plan, setting, delta, rounds)
     if reports > full_plan.setting.honest:
         raise UsageError(
@@ -325,6 +327,7 @@ def subsampled(
     True
     """
     full_plan = shuffled_plan(plan, setting, delta, rounds)
+    check_number("rate", rate)
     item = Round(full_plan.spec, full_plan.setting, full_plan.rounds, Fraction(rate))
     try:
         epsilon = _finite(compose_epsilon([item], full_plan.delta))

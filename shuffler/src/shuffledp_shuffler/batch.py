@@ -49,7 +49,7 @@ class Batch:
         return self.layer.geometry.record_bytes(self.layer.position + 1)
 
     def stem(self, name: str) -> Path:
-        """What the files of one kind of buckets are called like."""
+        """Path prefix of one kind of bucket file."""
         return self.target.with_name(f"{self.target.name}.{name}")
 
     @property

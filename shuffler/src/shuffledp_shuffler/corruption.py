@@ -247,7 +247,7 @@ def read_log(path: Path) -> CorruptLog:
             arrays = {name: archive[name] for name in header.arrays}
     except _UNREADABLE as error:
         raise CorruptLogError(
-            f"{path} is torn, or no log of a corrupt node: {error}; copy it again"
+            f"{path} is truncated, or not a log of a corrupt node: {error}; copy it again"
         ) from error
     if header.version != VERSION:
         raise CorruptLogError(f"{path} has version {header.version}, this software reads {VERSION}")

@@ -110,7 +110,7 @@ class _Stream(Generic[Request]):
         await self._line.put(_End(error))
 
     async def groups(self) -> AsyncIterator[list[Answer]]:
-        """Answers, at least one at a time, to the end of the stream; raises what ended it."""
+        """Yield the answers in groups of one or more; raise the error that ended the stream."""
         clock = asyncio.get_running_loop().time
         latest = clock() + self._patience
         while not isinstance(first := await self._first(latest), _End):

@@ -203,7 +203,7 @@ class LiveRound:
             await in_thread(self.folder.give_up, record)
         except OSError as refused:
             log.exception(
-                "a failed round could not be tidied up", round=record.round_id, reason=str(refused)
+                "cleaning up a failed round failed", round=record.round_id, reason=str(refused)
             )
         self.adopt(record)  # whatever the disk says: this process does not go on with the round
 

@@ -75,9 +75,7 @@ class DemoOptions:
     def __post_init__(self) -> None:
         check_suite(self.suite, self.mix)
         if self.corrupt and self.mix == Mix.VERIFIED:
-            raise UsageError(
-                "corrupt nodes write down plain rounds only: --corrupt goes with --mix plain"
-            )
+            raise UsageError("corrupt nodes log only plain rounds: use --corrupt with --mix plain")
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"--epsilon must be above 0 and finite, not {self.epsilon}")
         if not 0 < self.delta < 1:
@@ -153,7 +151,7 @@ def _save(played: FinishedRound, out: Path) -> None:
             rescue = Path(tempfile.mkdtemp(prefix="shuffledp-round-")) / played.report.round_id
             save_round(played.report, rescue, played.keys, played.evidence)
         except OSError:
-            raise OutputError(f"{words}; what is printed is all that is left of it") from error
+            raise OutputError(f"{words}; only the printed output is left") from error
         raise OutputError(f"{words}; they are in {rescue} instead") from error
     point_latest(out / played.report.round_id)
     if played.lost is not None:

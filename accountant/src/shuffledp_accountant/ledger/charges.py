@@ -303,9 +303,7 @@ def stored_final_certificate(charge: Charge, accepted: int) -> bytes | None:
         RoundStateError: the round was settled for another count, or was released.
     """
     if charge.state is ChargeState.RELEASED:
-        raise RoundStateError(
-            f"round {charge.round_id} was released: its reports count for nothing"
-        )
+        raise RoundStateError(f"round {charge.round_id} was released, so it cannot be settled")
     if charge.state is ChargeState.SETTLED and charge.accepted != accepted:
         raise RoundStateError(
             f"round {charge.round_id} was settled for {charge.accepted} reports and is not "

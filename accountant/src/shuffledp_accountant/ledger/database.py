@@ -84,11 +84,12 @@ def failures() -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         if _is_full(error):
             raise LedgerAwayError(
-                f"the ledger's disk is full: {cause}; nothing was changed; make room, and ask again"
+                f"the ledger's disk is full: {cause}; nothing was changed; free some space and "
+                f"retry"
             ) from error
         if _is_away(error):
             raise LedgerAwayError(
-                f"the ledger's database does not answer: {cause}; start it, and ask again"
+                f"the ledger's database does not answer: {cause}; start it and retry"
             ) from error
         raise LedgerError(
             f"the ledger's database failed: {cause}; nothing was changed; check the file or "

@@ -123,8 +123,8 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
             count += 1
             if count > MOST_FILES:
                 raise ConfigError(
-                    f"more than {MOST_FILES:,} files below the folders; give the rounds' folders "
-                    "alone"
+                    f"more than {MOST_FILES:,} files below the folders; give only the rounds' "
+                    f"folders"
                 )
             yield path
 

@@ -1,7 +1,7 @@
 """All installed attacks: ours, by module, and those of other packages, by entry point.
 
-Attacks import much. So one is looked for by its name alone, and all are listed by what their
-sources say.
+Importing attacks is slow, so one attack is found by its name without importing the others, and
+lists are made from their sources.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def check_answer(verified: Result, mechanism: Mechanism, geometry: Geometry, boa
             what it leaves out.
     """
     if verified.estimate is None:
-        raise FalseResultError("the result says that the round completed, and gives no answer")
+        raise FalseResultError("the result states that the round completed, but contains no answer")
     counted = decode(
         board,
         geometry,

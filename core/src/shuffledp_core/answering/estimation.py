@@ -97,7 +97,7 @@ def estimate(
         raise LostMessagesError(
             f"{lost} messages do not count, and {spec.kind} needs every one: what is left adds up "
             "to a random number. Run the round again; where messages are often lost, choose a "
-            "mechanism that bears it"
+            "mechanism that tolerates it"
         )
     total = spec.messages_of(counts)
     # After the shuffle nobody can tell which report is short or long: a wrong count would silently

@@ -150,7 +150,7 @@ def _check_text(data: bytes | str) -> None:
 def _distinct(pairs: list[tuple[str, object]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise ValueError(f"a field stands twice among {', '.join(names)[:200]}")
+        raise ValueError(f"a field occurs twice among {', '.join(names)[:200]}")
 
 
 def _machine_sized(digits: str) -> None:

@@ -22,7 +22,7 @@ import msgspec
 
 from shuffledp_core.answering.estimates import Estimate, Present, sum_with_noise
 from shuffledp_core.bounds.local import noisy_report
-from shuffledp_core.errors import UsageError
+from shuffledp_core.errors import ParameterError, UsageError
 from shuffledp_core.sampling.randomness import RandomIntegers
 
 if TYPE_CHECKING:
@@ -483,7 +483,7 @@ class PaddedSpec(UnarySpec, frozen=True, kw_only=True):
         return min(max(value + self.noise(integers) + self.padding, 0), self.messages_per_user)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays; noise that may be too large for machine words, one by one."""
+        """Vectorised `sample`; noise that may exceed machine words is drawn one by one."""
         import numpy as np
 
         from shuffledp_core.sampling.bulk import LEAST_EPSILON
@@ -551,26 +551,24 @@ def tally(answers: NDArray[np.int64], alphabet: int) -> NDArray[np.int64]:
 
 
 def check_whole(name: str, value: int, low: int, high: int = MAX_DOMAIN) -> None:
-    """Raises `ValueError` unless the parameter is a whole number from `low` to `high`."""
+    """Raises `ParameterError` unless the parameter is a whole number from `low` to `high`."""
     # To Python True is an integer; in a signed document it would stand as `true`, not as 1.
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+        raise ParameterError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
 
 
 def check_rational(name: str, value: Fraction, high: Fraction | None = None) -> None:
-    """Raises `TypeError` unless the parameter is a rational, `ValueError` unless it is above 0 and
-    at most `high`.
-    """
+    """Raises `ParameterError` unless the parameter is a rational above 0 and at most `high`."""
     if not isinstance(value, Fraction):
-        raise TypeError(f"{name} must be a Fraction, not {value!r}")
+        raise ParameterError(f"{name} must be a Fraction, not {value!r}")
     if value <= 0 or (high is not None and value > high):
-        raise ValueError(
+        raise ParameterError(
             f"{name} must be above 0{'' if high is None else f' and at most {high}'}, not {value}"
         )
     # Specs come from others: without a limit each draw could be made to work on integers of any
     # length.
     if value.denominator > MAX_DENOMINATOR or value.numerator > MAX_DENOMINATOR:
-        raise ValueError(f"{name} must be a ratio of integers up to 2^63, not {value}")
+        raise ParameterError(f"{name} must be a ratio of integers up to 2^63, not {value}")
 
 
 def refuse_pure_noise(name: str, probability: Fraction) -> None:

@@ -73,7 +73,7 @@ class GeoShuffle(PaddedSpec, frozen=True, kw_only=True, tag="geo-shuffle"):
         return discrete_laplace(self.epsilon_geo, integers)
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays."""
+        """Vectorised `noise`: one draw per user."""
         from shuffledp_core.sampling import bulk
 
         return bulk.discrete_laplace(self.epsilon_geo, users, arrays)

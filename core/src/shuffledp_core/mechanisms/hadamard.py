@@ -78,8 +78,8 @@ class HadamardHistogram(HistogramSpec, frozen=True, kw_only=True, tag="hadamard-
         return index | ((index & row).bit_count() & 1) << bit
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays: any index, turned at one bit of the row's number where it must lie in
-        the other half.
+        """Vectorised `sample`: any index, turned at one bit of the row's number where it must
+        lie in the other half.
 
         Turning that bit maps the one half of the indices onto the other, so that what is uniform
         stays so.

@@ -47,7 +47,8 @@ def _with_installed(
             ) from error
         if not (isinstance(spec, type) and issubclass(spec, Spec)):
             raise TypeError(
-                f"the entry point {point.name!r} of {GROUP} names {point.value!r}, which is no Spec"
+                f"the entry point {point.name!r} of {GROUP} names {point.value!r}, which is "
+                f"not a Spec"
             )
         # The tag is what signed documents say, the kind what people say: a mechanism must not have
         # two names.

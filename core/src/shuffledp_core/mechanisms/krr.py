@@ -64,7 +64,7 @@ class KRRHistogram(HistogramSpec, frozen=True, kw_only=True, tag="krr-histogram"
         return integers.below(self.symbols) if bernoulli(self.blanket, integers) else value
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays."""
+        """Vectorised `sample`: one draw per user."""
         answers, blanket = values.copy(), arrays.bernoulli(self.blanket, values.size)
         answers[blanket] = arrays.below(self.symbols, int(blanket.sum()))
         return answers

@@ -54,7 +54,7 @@ class OneBitShuffle(UnarySpec, frozen=True, kw_only=True, tag="one-bit-mean"):
         return int(integers.below(self.max_value) < value)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays; what a user has no use for is drawn and forgotten."""
+        """Vectorised `sample`: one draw per user; draws that a user does not need are discarded."""
         import numpy as np
 
         rounded = arrays.below(self.max_value, values.size) < values

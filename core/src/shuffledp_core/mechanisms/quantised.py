@@ -75,7 +75,7 @@ class QuantisedRR(UnarySpec, frozen=True, kw_only=True, tag="quantised-rr"):
         return self.code.sample(steps + int(integers.below(self.max_value) < rest), integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays."""
+        """Vectorised `sample`: one draw per user."""
         import numpy as np
 
         # Below 2^62: both factors are below 2^31.

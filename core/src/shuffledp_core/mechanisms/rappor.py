@@ -13,7 +13,7 @@ import msgspec
 
 from shuffledp_core.answering.estimates import Estimate, Present, histogram_of
 from shuffledp_core.bounds.local import log_odds
-from shuffledp_core.errors import UsageError
+from shuffledp_core.errors import ParameterError, UsageError
 from shuffledp_core.mechanisms.base import HistogramSpec, check_rational, check_whole
 from shuffledp_core.sampling.exact import bernoulli
 from shuffledp_core.sampling.randomness import RandomIntegers
@@ -61,7 +61,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         check_rational("when_zero", self.when_zero, Fraction(1))
         check_rational("when_one", self.when_one, Fraction(1))
         if not self.when_zero <= self.when_one < 1:
-            raise ValueError(
+            raise ParameterError(
                 f"need when_zero <= when_one < 1, not {self.when_zero} and {self.when_one}"
             )
         check_whole("question", self.question, 0)
@@ -89,7 +89,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
 
     @property
     def remembered(self) -> str:
-        """Of a question with so many symbols and this f; p and q may change from round to round."""
+        """Name of the question: number of symbols and f; p and q may change from round to round."""
         return f"{self.kind} question={self.question} symbols={self.symbols} fake={self.fake}"
 
     def about(self, question: int) -> Self:
@@ -115,7 +115,7 @@ class RapporHistogram(HistogramSpec, frozen=True, kw_only=True, tag="rappor-hist
         return self.report(self.remember(value, integers), integers)
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays, bit by bit.
+        """Vectorised `sample`, bit by bit.
 
         A bit that is kept as it is uses no coin of the others.
         """

@@ -56,7 +56,7 @@ class RRShuffle(UnarySpec, frozen=True, kw_only=True, tag="rr-shuffle"):
         )
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays."""
+        """Vectorised `sample`: one draw per user."""
         from shuffledp_core.sampling.bulk import binomial
 
         flip = self.randomise / 2

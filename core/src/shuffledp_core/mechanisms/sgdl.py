@@ -60,7 +60,7 @@ class SGDLShuffle(PaddedSpec, frozen=True, kw_only=True, tag="sgdl-shuffle"):
         return sgdl(self.noise_epsilon, self.shares, integers)
 
     def noise_all(self, users: int, arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays."""
+        """Vectorised `noise`: one draw per user."""
         from shuffledp_core.sampling import bulk
 
         return bulk.sgdl(self.noise_epsilon, self.shares, users, arrays)

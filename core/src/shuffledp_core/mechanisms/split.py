@@ -87,7 +87,7 @@ class SplitMix(SumSpec, frozen=True, kw_only=True, tag="split-mix"):
         return (value + sgdl(self.noise_epsilon, self.shares, integers)) % self.modulus
 
     def sample_all(self, values: NDArray[np.int64], arrays: RandomArrays) -> NDArray[np.int64]:
-        """The same of arrays; noise that may be too large for machine words, one by one."""
+        """Vectorised `sample`; noise that may exceed machine words is drawn one by one."""
         from shuffledp_core.sampling import bulk
 
         if self.noise_epsilon < bulk.LEAST_EPSILON:

@@ -58,7 +58,7 @@ def _objection(library: Any) -> str:
         return (
             "it is of an older version, and libsodium computes in ristretto255 instead: make accel"
         )
-    remedy = f"report it, and set {VARIABLE}=off until it is mended"
+    remedy = f"report it, and set {VARIABLE}=off until it is fixed"
     failure = _failure(library)
     if failure:
         return f"its ristretto255 {failure}, and is not used; {remedy}"

@@ -210,7 +210,7 @@ def check_trace(case: Case, position: int, trace: Trace) -> bytes:
             is no node.
     """
     if not 2 <= position <= min(case.terms.analyst, len(case.headers) + 1):
-        raise UnansweredError(f"no answer: position {position} has nothing to accuse anybody of")
+        raise UnansweredError(f"no answer: position {position} has no record to accuse")
     check_accused(case, position, trace.accused)
     if len(trace.steps) > position - 2 or (trace.origin and not is_complete(position, trace)):
         raise UnansweredError("no answer: the trace has steps where there is no node")

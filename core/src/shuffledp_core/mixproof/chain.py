@@ -59,7 +59,7 @@ class Chain:
         try:
             left = less(self.total, keys)
         except ProofError as error:
-            raise UnansweredError(f"no answer: {error}; nobody honest is left") from error
+            raise UnansweredError(f"no answer: {error}; no honest user is left") from error
         return replace(
             self,
             case=replace(case, deleted={**case.deleted, transcript.position: frozenset(keys)}),
@@ -179,7 +179,7 @@ def check_batch(chain: Chain, records: Sequence[bytes]) -> Elements:
             raise ProofError(f"the batch is not {header.count} records of {width} bytes")
         keys = Elements(split_record(record)[0] for record in records)
         if len(set(keys)) != len(keys):  # H3
-            raise ProofError("a key stands twice in the batch")
+            raise ProofError("a key occurs twice in the batch")
         if keys.total != chain.total:  # H5
             raise ProofError("the keys of the batch do not add up to the signed sum")
     return keys
@@ -234,7 +234,7 @@ def check_board(
         ):  # F1, F2
             raise ProofError(fault)
         if len(set(keys)) != len(keys):  # H3
-            raise ProofError("a key stands twice on the board")
+            raise ProofError("a key occurs twice on the board")
         if keys.total != chain.total:  # H5
             raise ProofError("the keys of the board do not add up to the last sum")
     return chain

@@ -73,7 +73,7 @@ def enrolled_claim(claim: Claim, credential: Signed) -> EnrolledClaim:
     enrolled = EnrolledClaim(claim, owner.expires_at, bytes.fromhex(credential.signature))
     if enrolled.credential(owner.population) != credential:
         raise MalformedDocumentError(
-            "the credential's document is not written in the one way that verified rounds need: "
+            "the credential's document is not in the canonical encoding that verified rounds need: "
             "enrol again"
         )
     return enrolled

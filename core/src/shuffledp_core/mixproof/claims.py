@@ -225,7 +225,7 @@ def check_claim(
     with at_fault(BadClaimError, party):
         keys = Elements(claim.key_list)
         if len(set(keys)) != len(keys):  # C2
-            raise ProofError("a key stands twice in the claim")
+            raise ProofError("a key occurs twice in the claim")
         verify_all((terms.manifest, claim.credential, claim.root), keys, claim.proof)  # C3
     return tuple(keys), keys.total
 
@@ -322,8 +322,8 @@ def check_list(
         raise BadListError(f"{entry}: the list has a claim that does not hold: {error}") from error
     keys = list(chain.from_iterable(keys for keys, _ in checked))
     if len(set(keys)) != len(keys):  # L4
-        raise BadListError(f"{entry}: a key stands twice in the list")
+        raise BadListError(f"{entry}: a key occurs twice in the list")
     try:
         return ClaimList(digest, tuple(claims), total(claim_sum for _, claim_sum in checked))
     except ProofError as error:
-        raise UnansweredError(f"no answer: {error}; nobody honest is on such a list") from error
+        raise UnansweredError(f"no answer: {error}; no honest user is on such a list") from error

@@ -1,4 +1,4 @@
-"""What parties show when a record says nothing: docs/mixing.md, "Blame".
+"""Evidence that parties show when a record fails to decrypt: docs/mixing.md, "Blame".
 
 Values only; `blame` checks them.
 
@@ -22,7 +22,7 @@ def join_path(path: Path) -> bytes:
     """
     if any(len(partner) != WIDTH for partner in path):  # T0 path
         raise UnansweredError(
-            f"no answer: a path has partners of {WIDTH} bytes; nobody signed another one"
+            f"no answer: a path has partners of {WIDTH} bytes; no party signed another one"
         )
     return b"".join(path)
 

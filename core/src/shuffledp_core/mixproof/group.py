@@ -121,7 +121,7 @@ def element(data: bytes) -> Element:
     """
     encoded = bytes(data)
     if not _is_encoding(_library(), encoded):
-        raise ProofError(f"{encoded[:WIDTH].hex()!r} is no group element, or the identity")
+        raise ProofError(f"{encoded[:WIDTH].hex()!r} is not a group element, or is the identity")
     return Element(encoded)
 
 
@@ -134,7 +134,7 @@ def scalar(data: bytes) -> Scalar:
         len(data) != WIDTH
         or _library().crypto_core_ristretto255_scalar_reduce(bytes(data) + bytes(WIDTH)) != data
     ):
-        raise ProofError(f"{data[:WIDTH].hex()!r} is no scalar in canonical form")
+        raise ProofError(f"{data[:WIDTH].hex()!r} is not a scalar in canonical form")
     return Scalar(bytes(data))
 
 
@@ -206,7 +206,7 @@ def number(value: int) -> bytes:
     """
     if not 0 <= value < 2**32:
         raise UnansweredError(
-            "no answer: a position, index or count does not fit into 4 bytes; nobody signed it"
+            "no answer: a position, index or count does not fit into 4 bytes; no party signed it"
         )
     return value.to_bytes(4, "big")
 

@@ -159,7 +159,7 @@ def unpack_document(data: bytes, kind: type[ValueT]) -> ValueT:
         pack_document(document) != data
     ):  # one way to write it: nothing can be hidden in fields that nobody reads
         raise MalformedDocumentError(
-            f"the {what} of a verified round is not written in the one way there is"
+            f"the {what} of a verified round is not in its canonical encoding"
         )
     return document
 
@@ -232,7 +232,7 @@ def check_history(
     if len(history.claims) > terms.max_reports:
         raise UnansweredError(
             f"no answer: {len(history.claims)} claims, where the round has at most "
-            f"{terms.max_reports}: whose they are, nobody knows"
+            f"{terms.max_reports}: their senders are unknown"
         )
     withdrawn = read_withdrawals(history.withdrawals, population, key)
     claims = [unpack_claim(manifest.geometry, packed) for packed in history.claims]

@@ -431,9 +431,7 @@ class Hop(Receiver):
         case, _ = self._check_question(question)  # T7
         origin = question.trace.origin
         if origin is None or not is_complete(question.position, question.trace):  # T7
-            raise UnansweredError(
-                "no answer: the question is for keys before a trace names anybody"
-            )
+            raise UnansweredError("no answer: the question is for keys before a trace names a user")
         if origin.credential != passage.credential or len(passage.hops) != self.position - 1:
             raise RoundStateError(
                 f"the passage is another user's, or does not wait for node {self.position}"

@@ -31,7 +31,7 @@ _NONCE: Final = bytes(12)
 
 @dataclass(frozen=True)
 class MixTerms:
-    """What everybody knows of a verified round.
+    """Public parameters of a verified round.
 
     `manifest` is μ, its digest in 32 bytes; `identities` are the Ed25519 keys of the nodes and then
     the analyst; `alphabet` symbols of `symbol_bytes`; reports count users.
@@ -77,7 +77,7 @@ class MixTerms:
             return None
 
     def content(self, position: int, key: Element, share: Element, box: bytes) -> bytes | None:
-        """What a record with this key says to the party at a position; None if it says nothing.
+        """Decrypt a record with this key for the party at a position; None if that fails.
 
         To a node, what its box holds. To the analyst, symbol || proof, if F1 and F2 hold; the share
         is the key itself.

@@ -96,7 +96,7 @@ def engine_of(path: str) -> Engine:
     if not agrees(engine):
         raise ConfigError(
             f"shuffledp-accel: path {path!r} does not agree with libsodium on this machine and is "
-            f"not used; report it, and set {VARIABLE}=off until it is mended"
+            f"not used; report it, and set {VARIABLE}=off until it is fixed"
         )
     return engine
 
@@ -113,7 +113,7 @@ def wheel() -> Any:
 
 @lru_cache(_KEYS)
 def recipient(public_key: bytes) -> Any:
-    """What the wheel keeps of a public key: after some dozen seals, a table of its multiples."""
+    """The wheel's cache of a public key: after some dozen seals, a table of its multiples."""
     return import_module(_MODULE).Recipient(public_key)
 
 

@@ -361,7 +361,7 @@ def check_suite(name: str, mix: object) -> None:
     suite_named(name)
     if mix == Mix.VERIFIED and name in POST_QUANTUM:
         raise UsageError(
-            f"verified mixing does not go with the suite {name!r}: its claims and board are "
-            "public for ever, and link to whoever computes discrete logarithms later; take plain "
-            "mixing, or another suite"
+            f"verified mixing cannot use the suite {name!r}: its claims and board stay public, "
+            f"and whoever can compute discrete logarithms later could link them; use plain "
+            f"mixing, or another suite"
         )

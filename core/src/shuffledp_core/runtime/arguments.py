@@ -5,7 +5,7 @@ each.
 from __future__ import annotations
 
 import operator
-from numbers import Real
+from numbers import Rational, Real
 from typing import Any
 
 from shuffledp_core.errors import UsageError
@@ -23,6 +23,16 @@ def whole_number(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise UsageError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def check_rational_number(name: str, value: Any) -> None:
+    """Checks that the value is a fraction or a whole number, which are exact.
+
+    Raises:
+        UsageError: it is not one, such as a float.
+    """
+    if isinstance(value, bool) or not isinstance(value, Rational):
+        raise UsageError(f"{name} must be a Fraction, not {value!r}")
 
 
 def check_number(name: str, value: Any) -> None:

@@ -174,15 +174,15 @@ def require_current(roster: Roster, now: int) -> None:
     """
     if roster.serial < 1:
         raise StaleRosterError(
-            f"the roster of {roster.deployment!r} has no serial number, it was made by an older "
-            "version: make a new one with `shuffledp keys renew --roster` where the root key is, "
-            "and give it to everybody"
+            f"the roster of {roster.deployment!r} has no serial number, it was made by an "
+            f"older version: create a new one with `shuffledp keys renew --roster` where the "
+            f"root key is, and distribute it to all parties and devices"
         )
     if now >= roster.expires_at:
         ended = dt.datetime.fromtimestamp(roster.expires_at / 1000, dt.UTC)
         raise StaleRosterError(
             f"the roster of {roster.deployment!r} (serial {roster.serial}) ended on "
-            f"{ended:%Y-%m-%d}: get the present one; its owner makes it with `shuffledp keys "
+            f"{ended:%Y-%m-%d}: get the current one; its owner makes it with `shuffledp keys "
             "renew --roster`"
         )
 
@@ -207,7 +207,7 @@ def _remember(state: Path, serial: int, digest: str) -> None:
         if serial <= newest:
             raise StaleRosterError(
                 f"this roster has serial {serial}, and roster {newest} was in use here before"
-                f"{', with other contents' if serial == newest else ''}: get the present one"
+                f"{', with other contents' if serial == newest else ''}: get the current one"
             )
         # A fresh name: `write_new` takes no existing file, and a part left by a crash must not stop
         # every start.

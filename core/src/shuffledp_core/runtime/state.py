@@ -29,6 +29,6 @@ def claim_state(folder: Path) -> int:
     except BlockingIOError as error:
         os.close(lock)
         raise ConfigError(
-            f"another process uses the state folder {folder}; stop it or choose another"
+            f"another process is using the state folder {folder}; stop it or choose another"
         ) from error
     return lock

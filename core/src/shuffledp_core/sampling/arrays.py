@@ -67,8 +67,8 @@ class RandomArrays:
         return (words % kind(bound)).astype(np.int64)
 
     def bernoulli(self, probability: Fraction, count: int) -> NDArray[np.bool_]:
-        """`count` independent coins, each True with exactly this probability, a rational of any
-        length from 0 to 1.
+        """`count` independent coins, each True with exactly this probability, a rational from
+        0 to 1 with any denominator.
 
         Raises:
             ValueError: the probability is outside its range.

@@ -142,9 +142,9 @@ class Announcer:
         self._away = True
         if self._warned is None or now - self._warned > REMIND_SECONDS:
             self._warned = now
-            self._log.warning("broker away; trying again, ever more rarely", error=error)
+            self._log.warning("broker unreachable; retrying with growing pauses", error=error)
         else:
-            self._log.debug("broker away", error=error)
+            self._log.debug("broker unreachable", error=error)
 
     async def _session(self) -> None:
         will = None if self._status is None else Will(self._status[0], OFFLINE)
@@ -157,7 +157,7 @@ class Announcer:
                 await self._publish_waiting(connection)
                 if self._away:
                     self._away = False
-                    self._log.info("broker back")
+                    self._log.info("broker reachable again")
                 await connection.wait_for(self._changed)
 
     async def _publish_waiting(self, connection: BrokerConnection) -> None:

@@ -69,7 +69,7 @@ class TLSFiles:
         if self.authority_end <= now:
             raise ExpiredTLSCertificateError(
                 f"the roster's TLS authority ended on {self.authority_end:%Y-%m-%d}: get the "
-                "deployment's present roster and TLS files; the owner makes them with `shuffledp "
+                "deployment's current roster and TLS files; the owner makes them with `shuffledp "
                 "keys renew --authority`"
             )
         if self.own_end <= now:
@@ -131,7 +131,7 @@ class TLSFilesWatch:
                 files.require_valid().require_matching()
                 self._adopt(files)
             except ConfigError as error:
-                log.warning("new TLS files not usable, the old ones stay", reason=str(error))
+                log.warning("new TLS files are unusable; keeping the old ones", reason=str(error))
                 return None
             log.info("TLS files reloaded", expiry=files.own_end.isoformat())
             return files

@@ -295,8 +295,8 @@ def _independent(attempt: CheckAttempt, answer: int, messages: int, size: int, t
     if rank < bits:
         raise CheckFailure(
             f"fresh tags, {title}: {bits - rank} of their {bits} bits follow from the others, so "
-            "that the messages of one user can be told to belong together; see the handout, step "
-            "C, on what a tag is for"
+            "that the messages of one user can be linked; see the handout, step C, on what a tag "
+            "is for"
         )
 
 

@@ -239,8 +239,8 @@ def _right_messages(leaving: Any, expected: Sequence[bytes], what: str) -> None:
     missing, often, strangers = onions.surplus(leaving, expected)
     if missing or often or strangers:
         raise CheckFailure(
-            f"{what}: of what should leave {missing} are missing, {often} leave too often, and "
-            f"{strangers} are nothing that anybody sealed; {WHERE_LOST}"
+            f"{what}: {missing} of the messages that should leave are missing, {often} leave more "
+            f"than once, and {strangers} were never sealed by a user; {WHERE_LOST}"
         )
 
 

@@ -136,8 +136,8 @@ def check_room_for_both(first: Seat, second: Seat, spent: int, cost: int) -> Non
     totals = sorted(_total(first, second, answer.certificate) for answer in answers)
     if totals != [spent + cost, spent + 2 * cost]:
         raise CheckFailure(
-            "two programs asked at once for two rounds: their certificates do not say the totals "
-            f"of one charge after the other; one of them signed what was no longer true {READ}"
+            "two programs asked at once for two rounds: their certificates do not state the "
+            f"totals of one charge after the other, so one of them signed an old total {READ}"
         )
     _check_spent(first, second, spent + 2 * cost)
 

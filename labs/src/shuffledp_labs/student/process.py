@@ -269,7 +269,7 @@ class _Branches:
 
 
 class _Call:
-    """One request to a student's process: its answer, after the questions in between."""
+    """One request to a student's process, which may ask for coins and calls before it answers."""
 
     def __init__(self, process: Process, life: int, coins: CoinSource | None) -> None:
         self._process = process

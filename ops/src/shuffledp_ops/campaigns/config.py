@@ -240,7 +240,7 @@ class Campaign(Section, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
-        """Folder of everything that the campaign leaves."""
+        """Folder that the campaign writes its files to."""
         return (self.out or Path("out")) / f"campaign-{self.name}"
 
     def question(self, name: str) -> CampaignQuestion:

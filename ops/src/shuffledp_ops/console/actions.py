@@ -42,7 +42,7 @@ def plan_of(fields: Mapping[str, str], roster: Roster) -> RoundPlan:
     """
     population = fields.get("population", "")
     if population not in {known_population.name for known_population in roster.populations}:
-        raise UsageError(f"population: {population[:40]!r} is none of this deployment")
+        raise UsageError(f"population: {population[:40]!r} is not a population of this deployment")
     mechanism = fields.get("mechanism", "")
     if mechanism not in MECHANISMS:
         raise UsageError(f"mechanism: {mechanism[:40]!r} is none of {', '.join(MECHANISMS)}")

@@ -157,19 +157,19 @@ def _source(folder: Path, *, operate: bool) -> DeploymentWatch | SavedRounds:
     ):
         if not (operator or viewer):
             raise ConfigError(
-                f"{folder} has no operator/ or viewer/ with TLS files, so nobody can be asked; "
-                "name the key folder of an operator or a viewer"
+                f"{folder} has no operator/ or viewer/ with TLS files, so no party can be "
+                f"queried; name the key folder of an operator or a viewer"
             )
         if operate and not operator:
             raise UsageError(
-                f"--operate needs the operator's keys, and {folder} has a viewer's alone; leave "
-                "it out"
+                f"--operate needs the operator's keys, and {folder} has only a viewer's; leave "
+                f"it out"
             )
         return DeploymentWatch(folder)
     if operate:
         raise UsageError(
-            f"--operate needs a deployment's key folder, and {folder} is none; leave it out for "
-            "saved rounds"
+            f"--operate needs a deployment's key folder, and {folder} is not one; leave it out "
+            f"for saved rounds"
         )
     return SavedRounds(folder)
 

@@ -90,7 +90,7 @@ def ask(viewer: Viewer, roster: Roster, fields: Mapping[str, str], refusal: str 
 
 
 def _with_label(refusal: str) -> str:
-    """A refusal with the page's label in place of the field's name at its beginning."""
+    """The error with the form's label instead of the field's name at its beginning."""
     name, colon, words = refusal.partition(": ")
     labels = {"population": "Population", "mechanism": "Mechanism", "mix": "Mixing"}
     labels |= {field: words[0] for field, words in _FIELDS.items()}

@@ -144,7 +144,7 @@ class Trouble:
 class PublishedRound:
     """A published round to look at: its verified report, and the files beside it by name.
 
-    Equal to itself alone.
+    Equal only to itself.
     """
 
     report: RoundReport

@@ -174,8 +174,8 @@ def init(
 
     if not is_address(f"{host}:{first_port}"):
         raise UsageError(
-            f"--host {host[:80]!r} is not a host name or address; an IPv6 address stands in "
-            "brackets: [::1]"
+            f"--host {host[:80]!r} is not a host name or address; write an IPv6 address in "
+            f"brackets: [::1]"
         )
     names = [*(f"node-{number}" for number in range(1, nodes + 1)), ANALYST, ACCOUNTANT]
     regular = {name: f"{host}:{first_port + offset}" for offset, name in enumerate(names)}

@@ -322,5 +322,5 @@ def _all_or_none(clients: Path) -> Iterator[tuple[Path, list[Path]]]:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         raise ConfigError(
-            f"cannot write to {clients} ({error.strerror}); nobody was enrolled"
+            f"cannot write to {clients} ({error.strerror}); no one was enrolled"
         ) from error

@@ -162,7 +162,7 @@ def _sign_next(deployment: Deployment, copy: Path, now: dt.datetime, **changes: 
     root = load_identity(key.parent, ROOT)
     if root.public_key.hex() != deployment.root_key:
         raise ConfigError(
-            f"{key} is not the root key that everybody pins ({deployment.folder / 'root.pub'})"
+            f"{key} is not the root key that devices pin ({deployment.folder / 'root.pub'})"
         )
     roster = next_roster(deployment.roster, now, **changes)
     (copy / "roster.json").write_bytes(root.sign(roster).to_bytes())

@@ -180,7 +180,7 @@ def _check_shape(report: RoundReport) -> None:
         )
     if report.final.ledger.limit < 0 or not 0 <= report.final.issued_at < 2**47:
         raise MalformedDocumentError(
-            "the certificate in result.json has a time or a budget that there cannot be"
+            "the certificate in result.json has an impossible time or budget"
         )
 
 

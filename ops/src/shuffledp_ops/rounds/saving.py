@@ -93,12 +93,10 @@ def save_round(
 
 
 def point_latest(folder: Path) -> None:
-    """Has `latest` beside the folder name it: a link, or where there are none, a file with its
-    name.
+    """Replace `latest` next to the folder with a link to it, or with a file that holds its name.
 
-    At no moment is there none. Where neither can be made, such as in the place of a folder of that
-    name, there is none: the round is saved all the same, and whoever asks for the last one is told
-    that it is not there.
+    The replacement is atomic. If neither can be written, for instance because a folder has that
+    name, `latest` stays as it is; the round is saved all the same.
     """
     latest = folder.with_name(LATEST)
     part = folder.with_name(f".{LATEST}.{folder.name}.part")

@@ -1,4 +1,4 @@
-"""What the same target costs without a shuffler, and with somebody whom everybody trusts: errors to
+"""Cost of the same target without a shuffler, and with a trusted party: errors to
 compare with.
 
 Each is the least of some well-known mechanisms that keep (ε, δ) over all rounds, so the least there

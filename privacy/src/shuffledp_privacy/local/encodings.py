@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import product
 
 from shuffledp_core.errors import UsageError
+from shuffledp_core.runtime.arguments import check_number, whole_number
 
 Rows = tuple[tuple[Fraction, ...], ...]
 
@@ -23,6 +24,7 @@ LONGEST_POWER = 1000
 
 
 def _check_symbols(symbols: int) -> None:
+    whole_number("symbols", symbols)
     if not 2 <= symbols <= MOST_SYMBOLS:
         raise UsageError(f"symbols must be from 2 to {MOST_SYMBOLS:,}, not {symbols}")
 
@@ -45,6 +47,8 @@ class UnaryEncoding:
 
     def __post_init__(self) -> None:
         _check_symbols(self.symbols)
+        check_number("when-zero", self.when_zero)
+        check_number("when-one", self.when_one)
         if not 0 < self.when_zero < self.when_one < 1:
             raise UsageError(
                 f"need 0 < when-zero < when-one < 1, not {self.when_zero} and {self.when_one}"
@@ -116,6 +120,8 @@ class SubsetSelection:
 
     def __post_init__(self) -> None:
         _check_symbols(self.symbols)
+        whole_number("size", self.size)
+        check_number("own", self.own)
         if not 1 <= self.size < self.symbols:
             raise UsageError(f"size must be from 1 to {self.symbols - 1}, not {self.size}")
         if not Fraction(self.size, self.symbols) < self.own < 1:

@@ -135,9 +135,7 @@ class Pair:
         )
 
     def _cover(self, honest: int, epsilon: float) -> tuple[Draw, float]:
-        """The draw of the outputs that the others cover often enough, and δ of those that they do
-        not.
-        """
+        """Law of V for outputs that the others send often, and an upper bound of δ for the rest."""
         values = self._values(epsilon, MARGIN)
         often = self.mass * honest > RARE / max(1, self.mass.size)
         rare = float((np.maximum(values, 0.0) * self.mass)[~often].sum())

@@ -11,6 +11,7 @@ is 1 and the numbers are those of the standard adjacency (K7).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp_core.errors import CannotCertify, UsageError
+from shuffledp_core.runtime.arguments import check_rational_number
 from shuffledp_privacy.analyses import Analysis, analyses
 from shuffledp_privacy.bounds import (
     Bounds,
@@ -72,6 +74,10 @@ class LocalMatrix:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.rows, str) or not (self.rows is None or isinstance(self.rows, Sequence)):
+            raise UsageError(
+                f"rows must be a tuple of rows of fractions, not a {type(self.rows).__name__}"
+            )
         if not self.rows or not self.rows[0]:
             raise UsageError("a matrix needs at least one value (row) and one output (column)")
         for number, row in enumerate(self.rows, 1):
@@ -91,6 +97,7 @@ def _check_row(row: tuple[Fraction, ...], columns: int, where: str) -> None:
             f"{where} has {len(row)} chances, the first row {columns}: every row needs all outputs"
         )
     for column, value in enumerate(row, 1):
+        check_rational_number(f"{where}, column {column}", value)
         if not 0 <= value <= 1:
             raise UsageError(f"{where}, column {column}: a chance must be from 0 to 1, not {value}")
     total = sum(row)

@@ -53,7 +53,7 @@ class BitSum:
         return BitSum(self.zeros[index], self.ones[index], flip)
 
     def and_rows(self, other: BitSum) -> BitSum:
-        """The rows of both; their flips are one number, or one per row each."""
+        """Append the rows of another law; probabilities of a flip may differ by row."""
         laws = (self, other)
         flip: Floats | float = self.flip
         if not (isinstance(flip, float) and isinstance(other.flip, float) and flip == other.flip):

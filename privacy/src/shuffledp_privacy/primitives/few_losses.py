@@ -24,7 +24,7 @@ OPEN: Final = "N7: a report is the value itself; with every node corrupt nothing
 
 
 class OpenValueAnalysis(Analysis):
-    """What the mechanisms have in common whose reports are the values themselves."""
+    """Analysis shared by mechanisms whose reports are the values themselves."""
 
     __slots__ = ()
 

@@ -187,9 +187,9 @@ def sgdl_question(
     padding: int | None,
     scenario: Scenario,
 ) -> Plan:
-    """The question about sgdl-shuffle; without shares, the honest users.
+    """Plan a round of sgdl-shuffle.
 
-    Without a padding, the least sound one.
+    `shares` defaults to the number of honest users, `padding` to the least sound one.
     """
     honest = scenario.honest if scenario.honest is not None else scenario.users
     parts = shares if shares is not None else honest

@@ -21,7 +21,7 @@ def accusation_of(live: LiveRound) -> bytes:
     Raises `RoundStateError` where none does.
     """
     if not live.settlement.accused:
-        raise RoundStateError(f"this node accuses nobody in round {live.record.round_id}")
+        raise RoundStateError(f"this node has no accusation in round {live.record.round_id}")
     return live.folder.accusation.read_bytes()
 
 
@@ -65,4 +65,4 @@ def _passage(hop: Hop, inquiry: Inquiry, passage: Passage) -> Passage:
     for trace in inquiry.traces:
         if trace.origin is not None and trace.origin.credential == passage.credential:
             return hop.show_passage(_question(inquiry, trace), passage, system_random)
-    raise UnansweredError("no answer: the question is for keys before a trace names anybody")
+    raise UnansweredError("no answer: the question is for keys before a trace names a user")

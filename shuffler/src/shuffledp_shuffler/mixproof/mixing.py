@@ -77,7 +77,7 @@ def _accuse(live: LiveRound, hop: Hop) -> int:
     if len(accused) > most:
         raise TooFewReportsError(
             f"{len(accused)} records do not open at position {hop.position}, more than the {most} "
-            "that may be left out: nothing is forwarded, and nobody is named"
+            "that may be left out: nothing is forwarded, and no party is named"
         )
     if accused:
         write_atomic(file, pack_document(Accusation(_history_of(live), accused)))
@@ -130,7 +130,7 @@ def _attempt(live: LiveRound, work: Callable[P, T], *args: P.args, **kwargs: P.k
     before = live.folder.attempts
     if before >= MIXING_ATTEMPTS:
         raise NodeFault(
-            f"mixing was given up: this node ended {before} times while it worked on the batch"
+            f"mixing was abandoned: this node crashed {before} times while it worked on the batch"
         )
     live.folder.count_attempts(before + 1)
     try:

@@ -90,7 +90,7 @@ def make_mixing_part(
         return MixingPart()
     if writes_down:  # 1
         raise PolicyRefusal(
-            f"{name} writes down what it learns of plain rounds; it takes no part in verified ones"
+            f"{name} logs what it learns in plain rounds; it cannot take part in verified ones"
         )
     if len(before) != position - 1:  # 2
         raise RoundKeyError(

@@ -56,8 +56,8 @@ class TranscriptExchange:
                 return await self._first_that_stands(hop)
         except TimeoutError as error:
             raise UnansweredError(
-                f"no answer: {accused} records do not open here, and within {patience:g} s nobody "
-                "brought a transcript that leads all of them to users"
+                f"no answer: {accused} records do not open here, and within {patience:g} s no "
+                f"transcript arrived that traces all of them to users"
             ) from error
         finally:
             self._show(0)

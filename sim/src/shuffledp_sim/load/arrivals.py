@@ -115,7 +115,6 @@ async def drive(
             group.create_task(call(user))
     if not all(outcomes):  # a task group passes over tasks that were cancelled from inside
         raise RuntimeError(
-            f"{outcomes.count('')} users have no outcome: their calls were cancelled, but by "
-            "nobody here"
+            f"{outcomes.count('')} users have no outcome: their calls were cancelled from outside"
         )
     return Timeline(intended, started, finished, tuple(outcomes))

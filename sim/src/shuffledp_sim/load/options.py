@@ -73,8 +73,8 @@ class LoadOptions:
             raise UsageError("--round names a round of a deployment: give its key folder as well")
         if self.leave_open and self.round_id is None:
             raise UsageError(
-                "--leave-open is for a --round that somebody else closes; a round of its own has "
-                "nobody"
+                "--leave-open is for a --round that another process closes; nothing would "
+                "close a round of its own"
             )
         if self.metrics is not None:
             check_metrics_url(self.metrics)

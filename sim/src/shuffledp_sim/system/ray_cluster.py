@@ -91,7 +91,7 @@ class RayNode:
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """Ends all processes of this one."""
+        """End all processes of this cluster."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -63,7 +63,7 @@ _NO_CAP: Final = 2**62
 
 
 class FleetStopped(ShuffleDPError):  # noqa: N818 - it says what happened
-    """A fleet for one round was told to stop before the round had ended."""
+    """A fleet for one round was stopped before the round had ended."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ async def _until_signal(system: System, values: NDArray[np.int64], *, once: bool
             if work.done():
                 work.result()
             elif once:
-                raise FleetStopped("told to stop before the round had ended")
+                raise FleetStopped("stopped before the round had ended")
         finally:
             work.cancel()
             waiter.cancel()
